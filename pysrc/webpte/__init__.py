@@ -1,0 +1,32 @@
+"""ExecuTorch programs (`.pte`) on WebGPU, from Python in the browser.
+
+    import webpte
+
+    program = await webpte.load("model.pte")
+    (y,) = await program.forward(x)
+"""
+
+from __future__ import annotations
+
+from webpte import errors
+from webpte.errors import WebpteError
+from webpte.gpu.device import Device, DeviceInfo
+from webpte.runtime.info import ConstantInfo, MethodInfo, ScalarInfo, Stats, TensorInfo
+from webpte.runtime.program import Program, inspect, load
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConstantInfo",
+    "Device",
+    "DeviceInfo",
+    "MethodInfo",
+    "Program",
+    "ScalarInfo",
+    "Stats",
+    "TensorInfo",
+    "WebpteError",
+    "errors",
+    "inspect",
+    "load",
+]

@@ -1,0 +1,117 @@
+"""Element types: how the files number them, what NumPy calls them, how the GPU holds them.
+
+A tensor has a *declared* dtype (what the file says) and a *stored* one (what its GPU buffer
+holds). They differ where WebGPU has no such type: 64-bit values are stored in 32 bits, half
+floats as float32. `bool`, `int8` and `uint8` are stored as bytes, four to a u32 word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from webpte.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class DType:
+    """One element type. `stored` names the type of the GPU buffer, itself a key of DTYPES."""
+
+    name: str  # NumPy's name
+    itemsize: int  # bytes per element in files and in NumPy
+    stored: str
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        return np.dtype(self.name)
+
+    @property
+    def storage(self) -> DType:
+        return DTYPES[self.stored]
+
+    @property
+    def is_float(self) -> bool:
+        return self.name.startswith("float")
+
+    @property
+    def wgsl(self) -> str:
+        """The stored type's short name in the shaders: f32, i32, bool, i8 or u8."""
+        return _WGSL_NAMES[self.stored]
+
+
+DTYPES: dict[str, DType] = {
+    dtype.name: dtype
+    for dtype in (
+        DType("bool", 1, "bool"),
+        DType("uint8", 1, "uint8"),
+        DType("int8", 1, "int8"),
+        DType("int16", 2, "int32"),
+        DType("int32", 4, "int32"),
+        DType("int64", 8, "int32"),
+        DType("float16", 2, "float32"),
+        DType("float32", 4, "float32"),
+        DType("float64", 8, "float32"),
+    )
+}
+
+_WGSL_NAMES = {"bool": "bool", "uint8": "u8", "int8": "i8", "int32": "i32", "float32": "f32"}
+
+# VkDataType: how a delegate's graph numbers element types.
+_DELEGATE_CODES = {
+    0: "bool",
+    1: "uint8",
+    2: "int8",
+    3: "int32",
+    4: "float16",
+    5: "float32",
+    6: "float64",
+    7: "int64",
+}
+
+# ScalarType: how the program around the delegates numbers them.
+_PROGRAM_CODES = {
+    0: "uint8",
+    1: "int8",
+    2: "int16",
+    3: "int32",
+    4: "int64",
+    5: "float16",
+    6: "float32",
+    7: "float64",
+    11: "bool",
+}
+
+
+def dtype_of_delegate(code: int, where: str) -> DType:
+    """The dtype that a delegate's graph means by `code`."""
+    return _lookup(_DELEGATE_CODES, code, where)
+
+
+def dtype_of_program(code: int, where: str) -> DType:
+    """The dtype that a program's tensors mean by `code`."""
+    return _lookup(_PROGRAM_CODES, code, where)
+
+
+def _lookup(codes: dict[int, str], code: int, where: str) -> DType:
+    try:
+        return DTYPES[codes[code]]
+    except KeyError:
+        known = ", ".join(codes.values())
+        raise UnsupportedError(
+            f"{where}: element type number {code} has no counterpart in NumPy; known are {known}"
+        ) from None
+
+
+def narrow_to_storage(array: np.ndarray, dtype: DType, what: str) -> np.ndarray:
+    """`array` as the GPU stores `dtype`; raises OverflowError where an integer does not fit."""
+    stored = dtype.storage.numpy
+    if array.dtype == stored:
+        return array
+    narrowed = array.astype(stored)
+    if array.dtype.kind in "iu" and not np.array_equal(narrowed, array):
+        raise OverflowError(
+            f"{what}: {array.dtype} values outside the range of {stored}, which the GPU computes in"
+        )
+    return narrowed

@@ -1,0 +1,147 @@
+"""Every error that webpte raises on purpose.
+
+WebpteError
+├── FormatError                 the bytes are not a valid file; has the byte offset
+├── UnsupportedError            a valid file that asks for something this runtime does not have
+│   ├── UnsupportedOpError      operators without an implementation, all of them, by name and count
+│   └── ForeignDelegateError    a delegate compiled for another backend
+├── GraphError                  the graph contradicts itself; names the op or value
+│   ├── ValueKindError          a value was asked for as a kind that it is not
+│   ├── ConstantError           a constant without (enough) bytes behind it
+│   └── PrepackError            a prepack node that breaks its contract
+│       ├── PrepackArityError          not exactly (source, output)
+│       ├── PrepackSourceError         the source is not a constant
+│       ├── PrepackElementSizeError    element sizes differ
+│       ├── PrepackByteSizeError       byte sizes differ
+│       ├── PrepackShapeError          dims differ
+│       └── PrepackBufferError         the output does not own its buffer
+├── ResizeError                 a live shape that the graph cannot take
+├── ExecutionError              anything that went wrong inside one call; names the step, chains the cause
+│   └── InputError              wrong number, rank, dtype or size of an input
+├── DeviceError                 the GPU, or the way to it
+│   ├── NoWebGPUError           this browser or interpreter offers no adapter
+│   ├── DeviceLostError         the device went away; the program must be loaded again
+│   ├── OutOfMemoryError        an allocation failed or is over a limit; has the sizes
+│   └── ShaderError             a kernel did not compile: a bug in webpte
+├── SourceError                 the file could not be fetched or read
+└── ClosedError                 the program was closed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class WebpteError(Exception):
+    """Base of everything below: catch it to catch all that webpte raises on purpose."""
+
+
+class FormatError(WebpteError):
+    """The bytes are not a valid `.pte`, `.ptd` or delegate blob."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(f"{message} (at byte {offset})")
+        self.offset = offset
+
+
+class UnsupportedError(WebpteError):
+    """A valid file asks for something that this runtime does not have."""
+
+
+class UnsupportedOpError(UnsupportedError):
+    """Operators without an implementation: all of them at once, with their counts."""
+
+    def __init__(self, where: str, ops: Mapping[str, int]) -> None:
+        self.ops = dict(sorted(ops.items()))
+        listed = ", ".join(f"{name} ×{count}" for name, count in self.ops.items())
+        super().__init__(
+            f"{where}: {len(self.ops)} operator{'s' if len(self.ops) != 1 else ''} "
+            f"not supported by this version of webpte: {listed}"
+        )
+
+
+class ForeignDelegateError(UnsupportedError):
+    """A part of the program was compiled for another backend."""
+
+
+class GraphError(WebpteError):
+    """The graph contradicts itself."""
+
+
+class ValueKindError(GraphError):
+    """A value was asked for as a kind that it is not."""
+
+    def __init__(self, value_id: int, kind: str, wanted: str) -> None:
+        super().__init__(f"value {value_id} is {kind}, not {wanted}")
+
+
+class ConstantError(GraphError):
+    """A constant without (enough) bytes behind it."""
+
+
+class PrepackError(GraphError):
+    """A prepack node that breaks its contract."""
+
+
+class PrepackArityError(PrepackError):
+    """Not exactly (source, output)."""
+
+
+class PrepackSourceError(PrepackError):
+    """The source is not a constant."""
+
+
+class PrepackElementSizeError(PrepackError):
+    """Source and output have elements of different sizes."""
+
+
+class PrepackByteSizeError(PrepackError):
+    """Source and output have different byte sizes."""
+
+
+class PrepackShapeError(PrepackError):
+    """Source and output have different dims."""
+
+
+class PrepackBufferError(PrepackError):
+    """The output does not own its buffer."""
+
+
+class ResizeError(WebpteError):
+    """A live shape that the graph cannot take."""
+
+
+class ExecutionError(WebpteError):
+    """Anything that went wrong inside one call. The cause is chained."""
+
+
+class InputError(ExecutionError):
+    """Wrong number, rank, dtype or size of an input."""
+
+
+class DeviceError(WebpteError):
+    """The GPU, or the way to it."""
+
+
+class NoWebGPUError(DeviceError):
+    """This browser or interpreter offers no WebGPU adapter."""
+
+
+class DeviceLostError(DeviceError):
+    """The device went away; load the program again."""
+
+
+class OutOfMemoryError(DeviceError):
+    """An allocation failed or is over a limit of the device."""
+
+
+class ShaderError(DeviceError):
+    """A kernel did not compile: a bug in webpte."""
+
+
+class SourceError(WebpteError):
+    """The file could not be fetched or read."""
+
+
+class ClosedError(WebpteError):
+    """The program was closed."""

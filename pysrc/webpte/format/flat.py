@@ -1,0 +1,314 @@
+"""A FlatBuffer reader that trusts nothing.
+
+The `flatbuffers` package decodes scalars but has no verifier: an offset that points outside raises
+`struct.error`, or wraps round to the end of the buffer. Here every read is checked first, so any
+bytes give a value or a `FormatError` with the absolute byte offset.
+
+Two more things keep broken and hostile files cheap:
+
+* Byte vectors (weights, delegate blobs) are returned as a `Span`, never copied.
+* Tables may share parts. A vector of a thousand references to one big table is small in the file
+  and huge once read. So a buffer has a budget of bytes visited, a few times its own size, and
+  refuses to go on when it is spent.
+
+None of the schemas read with this is recursive, so nothing here needs a depth limit.
+
+Layout, all little-endian: a table starts with an i32 that leads back to its vtable; the vtable is
+u16 vtable bytes, u16 table bytes, then per slot the u16 offset of the field in the table, where 0
+or a slot past the vtable's end means absent. References are u32, relative to their own position.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeVar
+
+from flatbuffers import packer  # type: ignore[import-untyped]
+
+from webpte.errors import FormatError
+
+# What the ExecuTorch exporter writes shares vtables only, and stays below 1.
+MAX_OVERLAP = 4
+# Room for the very small buffers, where a few shared strings weigh much.
+MIN_BUDGET = 1024
+# References are relative and vtable references signed: the format itself ends here.
+MAX_BUFFER = 1 << 31
+
+IDENTIFIER_AT = 4
+IDENTIFIER_END = 8
+
+U8: struct.Struct = packer.uint8
+U16: struct.Struct = packer.uint16
+U32: struct.Struct = packer.uint32
+U64: struct.Struct = packer.uint64
+I8: struct.Struct = packer.int8
+I32: struct.Struct = packer.int32
+I64: struct.Struct = packer.int64
+F64: struct.Struct = packer.float64
+
+EnumT = TypeVar("EnumT", bound=IntEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`size` bytes from `offset`."""
+
+    offset: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+
+class FlatBuffer:
+    """The bytes, where they lie in the file, and how much of them was visited."""
+
+    __slots__ = ("base", "budget", "data", "size", "visited")
+
+    def __init__(self, data: bytes, base: int = 0) -> None:
+        self.data = data
+        self.base = base
+        self.size = len(data)
+        self.budget = MAX_OVERLAP * self.size + MIN_BUDGET
+        self.visited = 0
+
+    def root(self, name: str) -> Table:
+        """The root table; `name` is what error messages call it."""
+        if self.size < IDENTIFIER_END:
+            raise self.error(name, f"{self.size} bytes are too few for a flatbuffer", 0)
+        if self.size > MAX_BUFFER:
+            raise self.error(name, f"a flatbuffer of {self.size} bytes is over 2 GiB", 0)
+        return Table(self, self.follow(0, name), name)
+
+    def error(self, where: str, message: str, at: int) -> FormatError:
+        """`at` counts from the start of this buffer."""
+        return FormatError(f"{where}: {message}", self.base + at)
+
+    def charge(self, amount: int, where: str, at: int) -> None:
+        self.visited += amount
+        if self.visited > self.budget:
+            raise self.error(
+                where,
+                f"the contents overlap: {self.visited} bytes to read "
+                f"in a flatbuffer of {self.size}",
+                at,
+            )
+
+    def follow(self, at: int, where: str) -> int:
+        """The target of the reference at `at` (4 bytes that are known to lie inside)."""
+        step: int = U32.unpack_from(self.data, at)[0]
+        target = at + step
+        if step == 0 or target + 4 > self.size:
+            raise self.error(where, f"a reference to byte {self.base + target} leads nowhere", at)
+        return target
+
+
+class Table:
+    """One table. Fields are read by slot; the field's name is for the error message."""
+
+    __slots__ = ("_size", "_vtable", "_vtable_size", "at", "buffer", "where")
+
+    def __init__(self, buffer: FlatBuffer, at: int, where: str) -> None:
+        self.buffer = buffer
+        self.at = at
+        self.where = where
+        data = buffer.data
+        vtable = at - I32.unpack_from(data, at)[0]
+        if vtable < 0 or vtable + 4 > buffer.size:
+            raise buffer.error(where, f"its vtable at byte {buffer.base + vtable} is outside", at)
+        vtable_size = U16.unpack_from(data, vtable)[0]
+        size = U16.unpack_from(data, vtable + 2)[0]
+        if vtable_size < 4 or vtable_size % 2 or vtable + vtable_size > buffer.size:
+            raise buffer.error(where, f"a vtable of {vtable_size} bytes is not possible", vtable)
+        if size < 4 or at + size > buffer.size:
+            raise buffer.error(where, f"a table of {size} bytes is not possible here", vtable + 2)
+        self._vtable: int = vtable
+        self._vtable_size: int = vtable_size
+        self._size: int = size
+        buffer.charge(4 + size, where, at)
+
+    def error(self, slot: int, name: str, message: str) -> FormatError:
+        """An error about a field: at the field, or at the table where the field is absent."""
+        return self.buffer.error(f"{self.where}.{name}", message, self._field(slot, 0, name))
+
+    def has(self, slot: int, name: str) -> bool:
+        return self._field(slot, 1, name) != self.at
+
+    def u8(self, slot: int, name: str, default: int = 0) -> int:
+        return self._integer(slot, name, U8, default)
+
+    def u32(self, slot: int, name: str, default: int = 0) -> int:
+        return self._integer(slot, name, U32, default)
+
+    def u64(self, slot: int, name: str, default: int = 0) -> int:
+        return self._integer(slot, name, U64, default)
+
+    def i8(self, slot: int, name: str, default: int = 0) -> int:
+        return self._integer(slot, name, I8, default)
+
+    def i32(self, slot: int, name: str, default: int = 0) -> int:
+        return self._integer(slot, name, I32, default)
+
+    def i64(self, slot: int, name: str, default: int = 0) -> int:
+        return self._integer(slot, name, I64, default)
+
+    def f64(self, slot: int, name: str) -> float:
+        at = self._field(slot, 8, name)
+        value: float = F64.unpack_from(self.buffer.data, at)[0] if at != self.at else 0.0
+        return value
+
+    def boolean(self, slot: int, name: str) -> bool:
+        return self._integer(slot, name, U8, 0) != 0
+
+    def enum(self, slot: int, name: str, kind: type[EnumT], default: int = 0) -> EnumT:
+        """A one-byte enumeration; a number that `kind` does not have is an error."""
+        value = self._integer(slot, name, I8, default)
+        try:
+            return kind(value)
+        except ValueError:
+            raise self.error(slot, name, f"unknown {kind.__name__} {value}") from None
+
+    def index(self, slot: int, name: str, limit: int, what: str) -> int:
+        """An i32 that must be in `range(limit)`; `what` names what it counts."""
+        return self._in_range(slot, name, self.i32(slot, name), limit, what)
+
+    def unsigned_index(self, slot: int, name: str, limit: int, what: str) -> int:
+        """The same for an u32."""
+        return self._in_range(slot, name, self.u32(slot, name), limit, what)
+
+    def text(self, slot: int, name: str) -> str:
+        """A string, empty if absent."""
+        start, count = self._vector(slot, 1, name)
+        self.buffer.charge(count, self.where, start)
+        try:
+            return self.buffer.data[start : start + count].decode()
+        except UnicodeDecodeError as error:
+            raise self.buffer.error(
+                f"{self.where}.{name}", "the string is not UTF-8", start + error.start
+            ) from None
+
+    def span(self, slot: int, name: str) -> Span:
+        """Where the bytes of a byte vector lie in the file. An absent vector is an empty span."""
+        start, count = self._vector(slot, 1, name)
+        return Span(self.buffer.base + start, count)
+
+    def octets(self, slot: int, name: str) -> bytes:
+        """The bytes of a short byte vector."""
+        start, count = self._vector(slot, 1, name)
+        self.buffer.charge(count, self.where, start)
+        return self.buffer.data[start : start + count]
+
+    def booleans(self, slot: int, name: str) -> tuple[bool, ...]:
+        return tuple(byte != 0 for byte in self.octets(slot, name))
+
+    def integers(self, slot: int, name: str, codec: struct.Struct) -> tuple[int, ...]:
+        """A vector of integers; `codec` is U32, U64, I32 or I64."""
+        start, count = self._vector(slot, codec.size, name)
+        self.buffer.charge(count * codec.size, self.where, start)
+        return struct.unpack_from(f"<{count}{codec.format[-1]}", self.buffer.data, start)
+
+    def floats(self, slot: int, name: str) -> tuple[float, ...]:
+        start, count = self._vector(slot, 8, name)
+        self.buffer.charge(count * 8, self.where, start)
+        return struct.unpack_from(f"<{count}d", self.buffer.data, start)
+
+    def indices(
+        self, slot: int, name: str, codec: struct.Struct, limit: int, what: str, least: int = 0
+    ) -> tuple[int, ...]:
+        """A vector of integers that must all be in `range(least, limit)`."""
+        items = self.integers(slot, name, codec)
+        if items and (min(items) < least or max(items) >= limit):
+            bad = next(i for i, item in enumerate(items) if not least <= item < limit)
+            raise self.element_error(slot, name, codec, bad, _no_such(what, items[bad], limit))
+        return items
+
+    def element_error(
+        self, slot: int, name: str, codec: struct.Struct, index: int, message: str
+    ) -> FormatError:
+        """An error about one element of a vector."""
+        start, _ = self._vector(slot, codec.size, name)
+        where = f"{self.where}.{name}[{index}]"
+        return self.buffer.error(where, message, start + index * codec.size)
+
+    def table(self, slot: int, name: str) -> Table | None:
+        at = self._field(slot, 4, name)
+        if at == self.at:
+            return None
+        where = f"{self.where}.{name}"
+        return Table(self.buffer, self.buffer.follow(at, where), where)
+
+    def required(self, slot: int, name: str) -> Table:
+        table = self.table(slot, name)
+        if table is None:
+            raise self.error(slot, name, "is missing")
+        return table
+
+    def count(self, slot: int, name: str) -> int:
+        """How many elements a vector of tables has."""
+        return self._vector(slot, 4, name)[1]
+
+    def tables(self, slot: int, name: str) -> Iterator[Table]:
+        """The elements of a vector of tables, checked one by one as they are asked for."""
+        start, count = self._vector(slot, 4, name)
+        self.buffer.charge(4 * count, self.where, start)
+        for index in range(count):
+            where = f"{self.where}.{name}[{index}]"
+            yield Table(self.buffer, self.buffer.follow(start + 4 * index, where), where)
+
+    def union(self, slot: int, name: str) -> tuple[int, Table]:
+        """The tag and the table of a union, which takes `slot` and the slot after it.
+
+        The table keeps this table's name in messages: it has no name of its own in the file.
+        """
+        tag = self.u8(slot, f"{name}_type")
+        at = self._field(slot + 1, 4, name)
+        if at == self.at:
+            raise self.error(slot + 1, name, "is missing")
+        return tag, Table(self.buffer, self.buffer.follow(at, self.where), self.where)
+
+    def _field(self, slot: int, width: int, name: str) -> int:
+        """Where the field is, or the table's own position if the field is absent."""
+        entry = 4 + 2 * slot
+        if entry + 2 > self._vtable_size:
+            return self.at
+        entry += self._vtable
+        offset: int = U16.unpack_from(self.buffer.data, entry)[0]
+        if offset == 0:
+            return self.at
+        if offset < 4 or offset + width > self._size:
+            raise self.buffer.error(
+                f"{self.where}.{name}",
+                f"offset {offset} is outside of its table of {self._size} bytes",
+                entry,
+            )
+        return self.at + offset
+
+    def _integer(self, slot: int, name: str, codec: struct.Struct, default: int) -> int:
+        at = self._field(slot, codec.size, name)
+        value: int = codec.unpack_from(self.buffer.data, at)[0] if at != self.at else default
+        return value
+
+    def _in_range(self, slot: int, name: str, value: int, limit: int, what: str) -> int:
+        if not 0 <= value < limit:
+            raise self.error(slot, name, _no_such(what, value, limit))
+        return value
+
+    def _vector(self, slot: int, width: int, name: str) -> tuple[int, int]:
+        """Position of the first element and count; an absent vector is empty."""
+        at = self._field(slot, 4, name)
+        if at == self.at:
+            return at, 0
+        where = f"{self.where}.{name}"
+        head = self.buffer.follow(at, where)
+        count: int = U32.unpack_from(self.buffer.data, head)[0]
+        if count * width > self.buffer.size - head - 4:
+            raise self.buffer.error(where, f"vector of {count} elements runs past the end", head)
+        return head + 4, count
+
+
+def _no_such(what: str, value: int, limit: int) -> str:
+    return f"{what} {value} does not exist, there are {limit}"

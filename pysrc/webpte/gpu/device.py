@@ -1,0 +1,144 @@
+"""What the runtime needs of a device, in records that cross to JavaScript as plain numbers.
+
+Buffers, pipelines and plans are integers here; the objects behind them live on the other side.
+Everything that happens once (buffers, pipelines, plans) is handed over in batches. What happens
+on every execution is one call, `run`, however many dispatches the plan has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from webpte.ops.records import Grid
+from webpte.source import Region
+
+# Uniform blocks and live scalars start at multiples of this: WebGPU's largest requirement.
+UNIFORM_ALIGNMENT = 256
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """What runs the kernels. `software` is true for adapters that are a CPU in disguise."""
+
+    kind: str  # "webgpu", "numpy" or "recording"
+    vendor: str = ""
+    architecture: str = ""
+    description: str = ""
+    software: bool = False
+    features: tuple[str, ...] = ()
+    limits: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PipelineSpec:
+    """Identity of a compiled kernel: equal specs share one pipeline."""
+
+    label: str
+    code: str
+    bindings: tuple[str, ...]  # "read", "write" or "uniform", by binding number
+    overrides: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A part of a buffer, bound to one binding."""
+
+    buffer: int
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class DispatchCommand:
+    """One dispatch with everything resolved."""
+
+    pipeline: int
+    resources: tuple[Resource, ...]
+    grid: Grid
+
+
+@dataclass(frozen=True)
+class Upload:
+    """Bytes of the payload that go into a buffer before the first dispatch."""
+
+    buffer: int
+    payload_offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Readback:
+    """Bytes of a buffer that come back after the last dispatch, at `result_offset`."""
+
+    buffer: int
+    nbytes: int
+    result_offset: int
+
+
+@dataclass(frozen=True)
+class PlanCommands:
+    """One execution: uploads, dispatches, read-backs, in that order."""
+
+    uploads: tuple[Upload, ...]
+    dispatches: tuple[DispatchCommand, ...]
+    readbacks: tuple[Readback, ...]
+    result_bytes: int
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Constant bytes from a file into a buffer.
+
+    `convert` names a change of type on the way ("float16", "float64" or "int64" to what the GPU
+    stores), None a plain copy.
+    """
+
+    region: Region
+    buffer: int
+    convert: str | None
+
+
+class Device(Protocol):
+    """Implemented by `WebGPUDevice` and `RecordingDevice`."""
+
+    @property
+    def info(self) -> DeviceInfo: ...
+
+    @property
+    def interop_calls(self) -> int:
+        """Calls that crossed to JavaScript so far."""
+        ...
+
+    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
+        """Zeroed buffers; all of them or, with OutOfMemoryError, none."""
+        ...
+
+    def destroy_buffers(self, buffers: Sequence[int]) -> None: ...
+
+    async def create_pipelines(
+        self, specs: Sequence[PipelineSpec], progress: Progress | None = None
+    ) -> list[int]:
+        """Compiled in parallel; a spec that was compiled before costs nothing."""
+        ...
+
+    def write(self, buffer: int, offset: int, data: np.ndarray) -> None: ...
+
+    async def transfer(
+        self, transfers: Sequence[Transfer], progress: Progress | None = None
+    ) -> None:
+        """Move constants into their buffers, without waiting for the GPU."""
+        ...
+
+    async def create_plan(self, commands: PlanCommands) -> int: ...
+
+    def destroy_plan(self, plan: int) -> None: ...
+
+    def run(self, plan: int, payload: np.ndarray) -> Awaitable[bytes]:
+        """Upload, dispatch and read back. Everything is submitted when this returns."""
+        ...

@@ -1,0 +1,385 @@
+// The JavaScript half of gpu/webgpu.py: it owns the WebGPU objects and replays plans.
+//
+// Python plans and hands over whole batches as JSON; objects are known by number on both sides.
+// An execution is one call of `run`. Evaluates to an object with the functions that Python uses.
+
+({
+    // The adapter, asked for twice: the first answer in a fresh browser can be null.
+    async requestAdapter() {
+        if (!globalThis.navigator?.gpu) return null;
+        const options = { powerPreference: "high-performance" };
+        return (await navigator.gpu.requestAdapter(options)) ?? (await navigator.gpu.requestAdapter(options));
+    },
+
+    describeAdapter(adapter) {
+        const limits = {};
+        for (const name in adapter.limits) {
+            if (typeof adapter.limits[name] === "number") limits[name] = adapter.limits[name];
+        }
+        const { vendor = "", architecture = "", description = "", device = "", isFallbackAdapter = false } = adapter.info ?? {};
+        return JSON.stringify({
+            vendor, architecture, description: description || device, limits,
+            software: isFallbackAdapter || adapter.isFallbackAdapter === true,
+            features: [...adapter.features].sort(),
+        });
+    },
+
+    // A file by URL into a Blob, chunk by chunk: the browser keeps large Blobs out of the heap.
+    async fetchBlob(url, progress) {
+        const response = await fetch(url);
+        if (!response.ok) throw new Error(`the server answered ${response.status} ${response.statusText}`);
+        const total = Number(response.headers.get("Content-Length") ?? 0);
+        const chunks = [];
+        let done = 0;
+        for (const reader = response.body.getReader(); ;) {
+            const { value, done: ended } = await reader.read();
+            if (ended) break;
+            chunks.push(value);
+            done += value.byteLength;
+            progress?.("fetch", done, Math.max(total, done));
+        }
+        return new Blob(chunks);
+    },
+
+    blobOf(bytes) {
+        const view = bytes.getBuffer("u8");
+        try {
+            return new Blob([view.data]); // a copy: the Python object may go away
+        } finally {
+            view.release();
+        }
+    },
+
+    async readBlob(blob, offset, length) {
+        return new Uint8Array(await blob.slice(offset, offset + length).arrayBuffer());
+    },
+
+    async createEngine(adapter, features) {
+        const requiredLimits = {};
+        for (const name in adapter.limits) {
+            if (typeof adapter.limits[name] === "number") requiredLimits[name] = adapter.limits[name];
+        }
+        const requiredFeatures = JSON.parse(features).filter((name) => adapter.features.has(name));
+        const device = await adapter.requestDevice({ requiredFeatures, requiredLimits });
+        return engineOf(device);
+
+        function engineOf(device) {
+            const CHUNK = 32 * 1024 * 1024; // constants are read and written in parts of this size
+            const buffers = new Map();
+            const pipelines = new Map();
+            const modules = new Map();
+            const layouts = new Map();
+            const plans = new Map();
+            let nextId = 1;
+            let lost = null;
+            let uncaptured = null;
+            device.lost.then((info) => { lost = info; });
+            device.addEventListener("uncapturederror", (event) => { uncaptured ??= event.error; });
+
+            function failure(name, message) {
+                const error = new Error(message);
+                error.name = name;
+                return error;
+            }
+
+            function check() {
+                if (lost) throw failure("DeviceLost", `${lost.reason}: ${lost.message}`);
+                if (uncaptured) {
+                    const error = uncaptured;
+                    uncaptured = null;
+                    throw failure("DeviceError", error.message);
+                }
+            }
+
+            // Runs `work` and throws what WebGPU reports about it, which it does only later.
+            async function scoped(work) {
+                check();
+                device.pushErrorScope("out-of-memory");
+                device.pushErrorScope("validation");
+                let result;
+                let thrown = null;
+                try {
+                    result = work();
+                } catch (error) {
+                    thrown = error;
+                }
+                const [invalid, memory] = await Promise.all([device.popErrorScope(), device.popErrorScope()]);
+                if (memory) throw failure("OutOfMemory", memory.message);
+                if (thrown) throw thrown;
+                if (invalid) throw failure("DeviceError", invalid.message);
+                return result;
+            }
+
+            function register(table, object) {
+                table.set(nextId, object);
+                return nextId++;
+            }
+
+            function layoutOf(bindings) {
+                const key = bindings.join();
+                if (!layouts.has(key)) {
+                    const types = { read: "read-only-storage", write: "storage", uniform: "uniform" };
+                    const group = device.createBindGroupLayout({
+                        entries: bindings.map((use, binding) => ({
+                            binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: types[use] },
+                        })),
+                    });
+                    layouts.set(key, { group, pipeline: device.createPipelineLayout({ bindGroupLayouts: [group] }) });
+                }
+                return layouts.get(key);
+            }
+
+            async function compile(spec) {
+                if (!modules.has(spec.code)) {
+                    modules.set(spec.code, device.createShaderModule({ label: spec.label, code: spec.code }));
+                }
+                const module = modules.get(spec.code);
+                const layout = layoutOf(spec.bindings);
+                try {
+                    const pipeline = await device.createComputePipelineAsync({
+                        label: spec.label,
+                        layout: layout.pipeline,
+                        compute: { module, entryPoint: "main", constants: Object.fromEntries(spec.overrides) },
+                    });
+                    return register(pipelines, { pipeline, group: layout.group });
+                } catch (error) {
+                    check();
+                    const { messages } = await module.getCompilationInfo();
+                    const lines = messages.map((m) => `line ${m.lineNum}: ${m.message}`);
+                    throw failure("ShaderError", [`${spec.label}: ${error.message}`, ...lines].join("\n"));
+                }
+            }
+
+            function encode(plan) {
+                const encoder = device.createCommandEncoder();
+                if (plan.dispatches.length) {
+                    const pass = encoder.beginComputePass();
+                    let current = null;
+                    for (const { pipeline, group, x, y, z } of plan.dispatches) {
+                        if (pipeline !== current) pass.setPipeline(current = pipeline);
+                        pass.setBindGroup(0, group);
+                        pass.dispatchWorkgroups(x, y, z);
+                    }
+                    pass.end();
+                }
+                return encoder;
+            }
+
+            function writeUploads(plan, payload) {
+                if (!plan.uploads.length) return;
+                const view = payload.getBuffer("u8");
+                try {
+                    for (const [buffer, offset, size] of plan.uploads) {
+                        device.queue.writeBuffer(buffer, 0, view.data, offset, size);
+                    }
+                } finally {
+                    view.release();
+                }
+            }
+
+            function stagingOf(plan) {
+                return plan.staging.pop() ?? device.createBuffer({
+                    size: plan.resultBytes, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
+                });
+            }
+
+            // Encodes and submits one execution; returns the buffer that will hold its results.
+            function submit(plan, payload) {
+                writeUploads(plan, payload);
+                const encoder = encode(plan);
+                const staging = plan.resultBytes ? stagingOf(plan) : null;
+                for (const [buffer, size, offset] of plan.readbacks) {
+                    encoder.copyBufferToBuffer(buffer, 0, staging, offset, size);
+                }
+                device.queue.submit([encoder.finish()]);
+                return staging;
+            }
+
+            async function collect(plan, staging) {
+                if (!staging) {
+                    await device.queue.onSubmittedWorkDone();
+                    check();
+                    return new Uint8Array();
+                }
+                try {
+                    await staging.mapAsync(GPUMapMode.READ);
+                } catch (error) {
+                    staging.destroy();
+                    await Promise.resolve(); // lets device.lost settle first
+                    check();
+                    throw error;
+                }
+                const result = new Uint8Array(staging.getMappedRange()).slice();
+                staging.unmap();
+                if (plan.closed) staging.destroy(); else plan.staging.push(staging);
+                check();
+                return result;
+            }
+
+            const converters = {
+                float64: { from: 8, to: 4, of: (bytes) => Float32Array.from(new Float64Array(bytes)) },
+                float16: { from: 2, to: 4, of: (bytes) => Float32Array.from(new Uint16Array(bytes), halfToFloat) },
+                int64: {
+                    from: 8, to: 4, of: (bytes) => {
+                        const words = new Int32Array(bytes);
+                        const low = new Int32Array(words.length / 2);
+                        for (let i = 0; i < low.length; i++) {
+                            low[i] = words[2 * i];
+                            if (words[2 * i + 1] !== low[i] >> 31) {
+                                throw failure("Overflow", "an int64 constant does not fit into 32 bits");
+                            }
+                        }
+                        return low;
+                    },
+                },
+            };
+
+            function halfToFloat(half) {
+                const sign = half & 0x8000 ? -1 : 1;
+                const exponent = (half >> 10) & 0x1f;
+                const fraction = half & 0x3ff;
+                if (exponent === 0) return sign * fraction * 2 ** -24;
+                if (exponent === 31) return fraction ? NaN : sign * Infinity;
+                return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+            }
+
+            // The parts in which one transfer is read: aligned, so that each is a valid write.
+            function* partsOf([bufferId, offset, size, convert]) {
+                const { from, to } = converters[convert] ?? { from: 1, to: 1 };
+                for (let start = 0; start < size; start += CHUNK) {
+                    const length = Math.min(CHUNK, size - start);
+                    yield { bufferId, from: offset + start, length, target: (start / from) * to, convert };
+                }
+            }
+
+            function writePart(part, bytes) {
+                let data = converters[part.convert]?.of(bytes) ?? new Uint8Array(bytes);
+                data = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+                const whole = data.byteLength & ~3;
+                const buffer = buffers.get(part.bufferId);
+                if (whole) device.queue.writeBuffer(buffer, part.target, data, 0, whole);
+                if (whole < data.byteLength) {
+                    const tail = new Uint8Array(4);
+                    tail.set(data.subarray(whole));
+                    device.queue.writeBuffer(buffer, part.target + whole, tail);
+                }
+            }
+
+            return {
+                createBuffers(sizes, uniform) {
+                    const usage = (uniform ? GPUBufferUsage.UNIFORM : GPUBufferUsage.STORAGE)
+                        | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC;
+                    const made = [];
+                    const work = () => {
+                        for (const size of JSON.parse(sizes)) made.push(device.createBuffer({ size, usage }));
+                    };
+                    return scoped(work).then(
+                        () => JSON.stringify(made.map((buffer) => register(buffers, buffer))),
+                        (error) => {
+                            for (const buffer of made) buffer.destroy();
+                            throw error;
+                        },
+                    );
+                },
+
+                destroyBuffers(ids) {
+                    for (const id of JSON.parse(ids)) {
+                        buffers.get(id).destroy();
+                        buffers.delete(id);
+                    }
+                },
+
+                async createPipelines(specs, progress) {
+                    check();
+                    const wanted = JSON.parse(specs);
+                    let done = 0;
+                    const results = await Promise.allSettled(wanted.map(async (spec) => {
+                        const id = await compile(spec);
+                        progress?.("compile", ++done, wanted.length);
+                        return id;
+                    }));
+                    for (const result of results) if (result.status === "rejected") throw result.reason;
+                    return JSON.stringify(results.map((result) => result.value));
+                },
+
+                write(id, offset, bytes) {
+                    check();
+                    const view = bytes.getBuffer("u8");
+                    try {
+                        device.queue.writeBuffer(buffers.get(id), offset, view.data);
+                    } finally {
+                        view.release();
+                    }
+                },
+
+                // Reads one part ahead of the one it writes; never holds more than two.
+                async transfer(blob, transfers, total, progress) {
+                    const parts = JSON.parse(transfers).flatMap((transfer) => [...partsOf(transfer)]);
+                    const read = (part) => part && blob.slice(part.from, part.from + part.length).arrayBuffer();
+                    let done = 0;
+                    let next = read(parts[0]);
+                    for (let i = 0; i < parts.length; i++) {
+                        const bytes = await next;
+                        next = read(parts[i + 1]);
+                        check();
+                        writePart(parts[i], bytes);
+                        progress?.("constants", done += parts[i].length, total);
+                    }
+                },
+
+                createPlan(description) {
+                    const { uploads, dispatches, readbacks, resultBytes } = JSON.parse(description);
+                    return scoped(() => register(plans, {
+                        resultBytes, closed: false, staging: [], proven: false,
+                        uploads: uploads.map(([id, ...rest]) => [buffers.get(id), ...rest]),
+                        readbacks: readbacks.map(([id, ...rest]) => [buffers.get(id), ...rest]),
+                        dispatches: dispatches.map(([id, resources, x, y, z]) => {
+                            const { pipeline, group } = pipelines.get(id);
+                            const entries = resources.map(([buffer, offset, size], binding) => (
+                                { binding, resource: { buffer: buffers.get(buffer), offset, size } }
+                            ));
+                            return { pipeline, group: device.createBindGroup({ layout: group, entries }), x, y, z };
+                        }),
+                    }));
+                },
+
+                destroyPlan(id) {
+                    const plan = plans.get(id);
+                    plan.closed = true;
+                    for (const buffer of plan.staging) buffer.destroy();
+                    plans.delete(id);
+                },
+
+                // A plan's first execution is watched by error scopes; later ones repeat it exactly.
+                run(id, payload) {
+                    check();
+                    const plan = plans.get(id);
+                    if (plan.proven) return collect(plan, submit(plan, payload));
+                    let staging = null;
+                    return scoped(() => { staging = submit(plan, payload); }).then(
+                        () => {
+                            plan.proven = true;
+                            return collect(plan, staging);
+                        },
+                        (error) => {
+                            staging?.destroy();
+                            throw error;
+                        },
+                    );
+                },
+
+                counts() {
+                    return JSON.stringify({ buffers: buffers.size, pipelines: pipelines.size, plans: plans.size });
+                },
+
+                isLost() {
+                    return lost !== null;
+                },
+
+                destroy() {
+                    device.destroy();
+                },
+            };
+        }
+    },
+})

@@ -1,0 +1,226 @@
+"""The graph of one delegate: values by id, calls in order, constants resolved to their bytes.
+
+`format.vulkan` says what the file holds; this module says what it means, and refuses what
+contradicts itself. A graph is immutable: what changes from call to call is in `live.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from webpte.dtypes import DType, dtype_of_delegate
+from webpte.errors import ConstantError, GraphError, ValueKindError
+from webpte.format.vulkan import (
+    BoolListValue,
+    BoolValue,
+    DoubleListValue,
+    DoubleValue,
+    IntListValue,
+    IntValue,
+    NullValue,
+    StringValue,
+    SymIntValue,
+    TensorValue,
+    ValueListValue,
+    VkDelegate,
+    VkGraph,
+)
+from webpte.shapes import Dims, numel
+from webpte.source import ByteSource, Region
+
+PREPACK = "et_vk.prepack.default"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The bytes behind a constant tensor. `key` is None for bytes inside the delegate's blob."""
+
+    region: Region
+    key: str | None
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor value. `dims` are upper bounds: what is allocated, not what is live."""
+
+    id: int
+    dtype: DType
+    dims: Dims
+    constant: Constant | None
+    mem_obj_id: int | None  # values that share an id may share memory; None: a buffer of its own
+
+    @property
+    def file_bytes(self) -> int:
+        return numel(self.dims) * self.dtype.itemsize
+
+    @property
+    def storage_bytes(self) -> int:
+        return numel(self.dims) * self.dtype.storage.itemsize
+
+
+Value = (
+    Tensor
+    | NullValue
+    | IntValue
+    | DoubleValue
+    | BoolValue
+    | StringValue
+    | IntListValue
+    | DoubleListValue
+    | BoolListValue
+    | ValueListValue
+    | SymIntValue
+)
+
+_KINDS: dict[type, str] = {
+    Tensor: "a tensor",
+    NullValue: "null",
+    IntValue: "an int",
+    DoubleValue: "a double",
+    BoolValue: "a bool",
+    StringValue: "a string",
+    IntListValue: "a list of ints",
+    DoubleListValue: "a list of doubles",
+    BoolListValue: "a list of bools",
+    ValueListValue: "a list of values",
+    SymIntValue: "a SymInt",
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operator call. `args` are value ids, the output's last."""
+
+    index: int
+    name: str
+    args: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"op {self.index} ({self.name})"
+
+
+class Graph:
+    """Values, calls, inputs and outputs of one delegate."""
+
+    def __init__(
+        self,
+        values: tuple[Value, ...],
+        calls: tuple[Call, ...],
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+    ) -> None:
+        self.values = values
+        self.calls = calls
+        self.inputs = inputs
+        self.outputs = outputs
+
+    def value(self, value_id: int) -> Value:
+        if not 0 <= value_id < len(self.values):
+            raise GraphError(f"value {value_id} does not exist; the graph has {len(self.values)}")
+        return self.values[value_id]
+
+    def kind(self, value_id: int) -> str:
+        """What the value is, in words, for messages."""
+        return _KINDS[type(self.value(value_id))]
+
+    def tensor(self, value_id: int) -> Tensor:
+        value = self.value(value_id)
+        if not isinstance(value, Tensor):
+            raise ValueKindError(value_id, self.kind(value_id), "a tensor")
+        return value
+
+    def symint(self, value_id: int) -> SymIntValue:
+        value = self.value(value_id)
+        if not isinstance(value, SymIntValue):
+            raise ValueKindError(value_id, self.kind(value_id), "a SymInt")
+        return value
+
+    def value_list(self, value_id: int) -> tuple[int, ...]:
+        value = self.value(value_id)
+        if not isinstance(value, ValueListValue):
+            raise ValueKindError(value_id, self.kind(value_id), "a list of values")
+        return value.items
+
+    def expand(self, value_ids: tuple[int, ...]) -> Iterator[int]:
+        """The ids, with each list of values followed by its members."""
+        for value_id in value_ids:
+            yield value_id
+            value = self.value(value_id)
+            if isinstance(value, ValueListValue):
+                yield from value.items
+
+    def tensors(self) -> Iterator[Tensor]:
+        return (value for value in self.values if isinstance(value, Tensor))
+
+    def op_counts(self) -> dict[str, int]:
+        """How often each operator is called, most frequent first."""
+        return dict(Counter(call.name for call in self.calls).most_common())
+
+    def memory_groups(self) -> dict[int, tuple[int, ...]]:
+        """The exporter's memory plan: tensor ids by mem_obj_id. Constants own their buffers."""
+        groups: dict[int, list[int]] = {}
+        for tensor in self.tensors():
+            if tensor.constant is None and tensor.mem_obj_id is not None:
+                groups.setdefault(tensor.mem_obj_id, []).append(tensor.id)
+        return {group: tuple(ids) for group, ids in groups.items()}
+
+
+def build_graph(delegate: VkDelegate, source: ByteSource, named: Mapping[str, Region]) -> Graph:
+    """Resolve what the file left as numbers. `named` maps keys to the bytes of named data."""
+    file_graph = delegate.graph
+    blob = Region(source, delegate.constants.offset, delegate.constants.size)
+    values = tuple(
+        _build_tensor(value_id, value, file_graph, blob, named)
+        if isinstance(value, TensorValue)
+        else value
+        for value_id, value in enumerate(file_graph.values)
+    )
+    calls = tuple(
+        Call(index, call.name, call.args) for index, call in enumerate(file_graph.chain)
+    )
+    return Graph(values, calls, file_graph.input_ids, file_graph.output_ids)
+
+
+def _build_tensor(
+    value_id: int, value: TensorValue, graph: VkGraph, blob: Region, named: Mapping[str, Region]
+) -> Tensor:
+    dtype = dtype_of_delegate(value.datatype, f"tensor value {value_id}")
+    constant = None
+    if value.constant_id is not None:
+        needed = numel(value.dims) * dtype.itemsize
+        where = f"constant {value.constant_id} of tensor value {value_id} {list(value.dims)}"
+        constant = _resolve_constant(graph, value.constant_id, needed, where, blob, named)
+    return Tensor(value_id, dtype, value.dims, constant, value.mem_obj_id)
+
+
+def _resolve_constant(
+    graph: VkGraph,
+    constant_id: int,
+    needed: int,
+    where: str,
+    blob: Region,
+    named: Mapping[str, Region],
+) -> Constant:
+    if not graph.constants:
+        raise ConstantError(f"{where}: the graph has no table of constants")
+    if constant_id >= len(graph.constants):
+        raise ConstantError(f"{where}: the table of constants has {len(graph.constants)} entries")
+    entry = graph.constants[constant_id]
+    if entry.offset is not None:
+        constant = Constant(Region(blob.source, blob.offset + entry.offset, entry.length), None)
+    elif entry.named_key is None:
+        raise ConstantError(f"{where}: its entry has neither an offset nor a key")
+    elif entry.named_key not in named:
+        raise ConstantError(
+            f"{where}: no named data under the key {entry.named_key}; "
+            "if the weights were exported to a .ptd file, open it together with the program"
+        )
+    else:
+        constant = Constant(named[entry.named_key], entry.named_key)
+    if constant.region.size < needed:
+        raise ConstantError(
+            f"{where}: {needed} bytes are needed, {constant.region.size} are in the file"
+        )
+    return constant

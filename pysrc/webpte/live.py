@@ -1,0 +1,96 @@
+"""What changes from call to call: the live dims of tensors, the values of SymInts, what is dirty.
+
+Tensors are allocated at their maximum (`Tensor.dims`) and filled densely at their live size
+(`cur_dims`). Setting a size or a SymInt to the value that it has marks nothing dirty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webpte.errors import ResizeError
+from webpte.format.vulkan import SymIntValue
+from webpte.graph import Graph
+from webpte.shapes import Dims
+
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a graph at one moment, to go back to after a failed call."""
+
+    cur_dims: dict[int, Dims]
+    symints: dict[int, int]
+
+
+class LiveState:
+    """Live dims and SymInts of one graph. Starts at the maximum, as the file declares it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._cur_dims: dict[int, Dims] = {tensor.id: tensor.dims for tensor in graph.tensors()}
+        self._symints: dict[int, int] = {
+            value_id: value.value
+            for value_id, value in enumerate(graph.values)
+            if isinstance(value, SymIntValue)
+        }
+        self._dirty: set[int] = set()
+
+    def cur_dims(self, value_id: int) -> Dims:
+        self._graph.tensor(value_id)
+        return self._cur_dims[value_id]
+
+    def set_cur_dims(self, value_id: int, dims: Dims) -> None:
+        """Resize a tensor: same rank, no dim above its maximum; zero-size dims are allowed."""
+        maximum = self._graph.tensor(value_id).dims
+        if len(dims) != len(maximum):
+            raise ResizeError(
+                f"tensor value {value_id} has rank {len(maximum)}, not {len(dims)}: "
+                f"{list(dims)} for {list(maximum)}"
+            )
+        if any(not 0 <= size <= limit for size, limit in zip(dims, maximum, strict=True)):
+            raise ResizeError(
+                f"tensor value {value_id}: {list(dims)} does not fit into "
+                f"its maximum {list(maximum)}"
+            )
+        if self._cur_dims[value_id] != dims:
+            self._cur_dims[value_id] = dims
+            self._dirty.add(value_id)
+
+    def symint(self, value_id: int) -> int:
+        self._graph.symint(value_id)
+        return self._symints[value_id]
+
+    def set_symint(self, value_id: int, value: int) -> None:
+        self._graph.symint(value_id)
+        if not INT32_MIN <= value <= INT32_MAX:
+            raise ResizeError(f"SymInt value {value_id}: {value} does not fit into 32 bits")
+        if self._symints[value_id] != value:
+            self._symints[value_id] = value
+            self._dirty.add(value_id)
+
+    def symints(self) -> dict[int, int]:
+        """All SymInts, to go back to."""
+        return dict(self._symints)
+
+    def restore_symints(self, symints: dict[int, int]) -> None:
+        self._symints = dict(symints)
+
+    @property
+    def dirty(self) -> frozenset[int]:
+        return frozenset(self._dirty)
+
+    def take_dirty(self) -> set[int]:
+        """Hand over the dirty set and start a new one."""
+        taken, self._dirty = self._dirty, set()
+        return taken
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(dict(self._cur_dims), dict(self._symints))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to `snapshot`, with nothing dirty."""
+        self._cur_dims = dict(snapshot.cur_dims)
+        self._symints = dict(snapshot.symints)
+        self._dirty = set()

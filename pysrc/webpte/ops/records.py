@@ -1,0 +1,97 @@
+"""What an op's lowering returns: plain, frozen records that say what to dispatch.
+
+A record names its kernel, its values by id, its params as bytes and its grid. It knows no device,
+no buffer and no queue, so records can be compared, cached and tested without a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+
+from webpte.errors import GraphError
+
+# WebGPU's guaranteed maxComputeWorkgroupsPerDimension; no browser offers more.
+MAX_WORKGROUPS = 65535
+
+Grid = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class SymIntUniform:
+    """Binds the 16-byte live uniform of a SymInt, so that a new value needs no new lowering."""
+
+    value_id: int
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Binds memory that lives only from this op's first dispatch to its last."""
+
+    key: str
+    nbytes: int
+
+
+# A tensor's value id, a SymInt, a uniform block of its own (bytes), scratch memory, or None for an
+# optional tensor that is absent (a small buffer of zeros is bound).
+Binding = int | SymIntUniform | bytes | Scratch | None
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One kernel dispatch.
+
+    `bindings` follow the shader's `@binding` lines in order; the uniform block with the params
+    comes last in the shader and is not listed. `types` replace `${NAME}` in the shader's text,
+    `overrides` set its override constants.
+    """
+
+    kernel: str  # wgsl/<kernel>.wgsl
+    bindings: tuple[Binding, ...]
+    params: bytes
+    grid: Grid
+    types: tuple[tuple[str, str], ...] = ()
+    overrides: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class SymIntBound:
+    """A range that a live SymInt must keep to for the dispatches beside it to be right.
+
+    Checked on the host before each execution, so that a kernel never reads or writes out of range.
+    """
+
+    value_id: int
+    low: int
+    high: int
+    why: str
+
+
+# What a lowering may return.
+Record = Dispatch | SymIntBound
+
+
+def pack(layout: str, *values: float) -> bytes:
+    """A uniform block. `layout` is in `struct`'s letters, matching the shader's Params."""
+    return struct.pack("<" + layout, *values)
+
+
+def fold_grid(workgroups: int) -> Grid:
+    """A grid of at least `workgroups`, folded to two dimensions above the limit of one.
+
+    Kernels recover the flat index with `flat_index` of wgsl/lib/grid.wgsl and check its range.
+    """
+    if workgroups <= MAX_WORKGROUPS:
+        return (workgroups, 1, 1)
+    x = min(math.isqrt(workgroups - 1) + 1, MAX_WORKGROUPS)
+    y = -(-workgroups // x)
+    if y > MAX_WORKGROUPS:
+        raise GraphError(
+            f"{workgroups} workgroups are more than a {MAX_WORKGROUPS} x {MAX_WORKGROUPS} grid has"
+        )
+    return (x, y, 1)
+
+
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)

@@ -1,0 +1,97 @@
+"""The table from operator names to their definitions.
+
+A family module calls `register` once per table row; importing `webpte.ops` imports every family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from webpte.graph import Call, Graph
+from webpte.live import LiveState
+from webpte.ops.args import Args, Signature, parse_signature
+from webpte.ops.records import Record
+from webpte.shapes import Dims
+
+ShapeFunction = Callable[[Args], Sequence[Dims]]
+Lowering = Callable[[Args], Sequence[Record]]
+Reference = Callable[[Args], np.ndarray | Sequence[np.ndarray]]
+ScalarFunction = Callable[[Args], int]
+
+
+@dataclass(frozen=True)
+class OpDef:
+    """One operator.
+
+    shape       live output dims, one entry per output; checks the inputs' shapes
+    lower       what to dispatch at the live state; pure
+    reference   the same in NumPy: oracle of the tests, and what device="numpy" runs
+    alias_of    name of the tensor argument whose memory the output may share (a flat view)
+    mutates     names of the tensor arguments that the op writes to (references write in place)
+    scalar      the value of an op that yields a SymInt; it runs on the host and lowers to nothing
+    """
+
+    name: str
+    signature: Signature
+    shape: ShapeFunction
+    lower: Lowering
+    reference: Reference
+    alias_of: str | None = None
+    mutates: tuple[str, ...] = field(default=())
+    scalar: ScalarFunction | None = None
+
+    def bind(
+        self,
+        call: Call,
+        graph: Graph,
+        live: LiveState,
+        arrays: dict[int, np.ndarray] | None = None,
+    ) -> Args:
+        return Args(self.signature, call, graph, live, arrays)
+
+
+_REGISTRY: dict[str, OpDef] = {}
+
+
+def register(
+    name: str,
+    signature: str,
+    *,
+    shape: ShapeFunction,
+    lower: Lowering,
+    reference: Reference,
+    alias_of: str | None = None,
+    mutates: tuple[str, ...] = (),
+) -> None:
+    """Add one operator; a name can be registered once."""
+    if name in _REGISTRY:
+        raise ValueError(f"{name} is registered twice")
+    parsed = parse_signature(signature)
+    _REGISTRY[name] = OpDef(name, parsed, shape, lower, reference, alias_of, mutates)
+
+
+def register_scalar(name: str, signature: str, scalar: ScalarFunction) -> None:
+    """Add an operator that yields a SymInt."""
+    if name in _REGISTRY:
+        raise ValueError(f"{name} is registered twice")
+    nothing: Callable[[Args], list[Any]] = lambda args: []
+    _REGISTRY[name] = OpDef(
+        name, parse_signature(signature), nothing, nothing, nothing, scalar=scalar
+    )
+
+
+def lookup(name: str) -> OpDef | None:
+    """The definition of an operator, or None.
+
+    Exporters drop the namespace of raw torch ops (`update_cache.default`); the namespaced form
+    (`llama.update_cache.default`) names the same op.
+    """
+    return _REGISTRY.get(name) or _REGISTRY.get(name.partition(".")[2])
+
+
+def registered_names() -> list[str]:
+    return sorted(_REGISTRY)

@@ -1,0 +1,302 @@
+"""Element-wise ops of one tensor: out[i] = f(self[i]), and casts.
+
+A row gives the WGSL formula of `x` (a vec4 of the computed type `Vec`) and of the scalar arguments
+`a` and `b`, and the same in NumPy. Integers are computed as i32 where the row has a formula for
+them, so that they stay exact; everything else is computed as f32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from webpte.dtypes import DType
+from webpte.errors import UnsupportedError
+from webpte.ops.args import Args
+from webpte.ops.elementwise import clamp_int32, common_type, fits_int32, quad_count, quad_grid
+from webpte.ops.records import Dispatch, pack
+from webpte.ops.registry import register
+from webpte.shapes import Dims
+
+Array = np.ndarray
+Scalars = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Unary:
+    """One op. `integer` is the formula for integers; None computes them as floats.
+
+    `scalars` maps the call's arguments to the formula's `a` and `b`. `computed` is "number",
+    "bool" (the formula is about truth values) or "bool for bool" (it is, for bool tensors).
+    `result` is the type that the formula yields where that is not the computed one.
+    """
+
+    name: str
+    formula: str
+    numpy: Callable[..., Array]
+    integer: str | None = None
+    signature: str = "self: tensor -> tensor"
+    scalars: Callable[[Args], Scalars] = lambda args: ()
+    computed: str = "number"
+    result: str | None = None
+
+
+# NumPy meanings that are longer than a name. Python scalars keep the array's dtype (NEP 50).
+
+
+def np_sigmoid(x: Array) -> Array:
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1) / (1 + e)
+
+
+def np_erf(x: Array) -> Array:
+    erf = np.vectorize(math.erf, otypes=[np.float64])
+    return np.asarray(erf(x.astype(np.float64)))
+
+
+def np_gelu(x: Array) -> Array:
+    return (0.5 * x * (1 + np_erf(x / math.sqrt(2)))).astype(x.dtype)
+
+
+def np_gelu_tanh(x: Array) -> Array:
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def np_clamp(x: Array, low: float, high: float) -> Array:
+    """The upper bound wins, and a bound beyond the dtype's range bounds nothing."""
+    if x.dtype.kind in "iub":
+        limits = np.iinfo(x.dtype if x.dtype.kind != "b" else np.int8)
+        low, high = max(low, limits.min), min(high, limits.max)
+    return np.minimum(np.maximum(x, low), high)
+
+
+def np_pow(x: Array, exponent: float) -> Array:
+    with np.errstate(all="ignore"):
+        return np.power(x, exponent)
+
+
+def one(name: str) -> Callable[[Args], Scalars]:
+    """One scalar argument, as `a`."""
+    return lambda args: (args.number(name),)
+
+
+def bounds(args: Args) -> Scalars:
+    """`min` and `max`, as `a` and `b`; absent ones bound nothing."""
+    low, high = args.optional_number("min"), args.optional_number("max")
+    return (-math.inf if low is None else low, math.inf if high is None else high)
+
+
+RELU = "select(x, Vec(), x < Vec())"
+CLAMP = "bounded(x, a, b)"
+INTEGER_CLAMP = "min(max(x, Vec(a)), Vec(b))"
+
+UNARY = (
+    Unary("aten.abs.default", "abs(x)", np.abs, integer="abs(x)"),
+    Unary("aten.neg.default", "-x", np.negative, integer="-x"),
+    Unary("aten.round.default", "round(x)", np.round, integer="x"),
+    Unary("aten.relu.default", RELU, lambda x: np.maximum(x, 0), integer=RELU),
+    Unary("aten.exp.default", "exp(x)", np.exp),
+    Unary("aten.sqrt.default", "sqrt(x)", np.sqrt),
+    Unary("aten.rsqrt.default", "inverseSqrt(x)", lambda x: 1 / np.sqrt(x)),
+    Unary("aten.sin.default", "precise_sin(x)", np.sin),
+    Unary("aten.cos.default", "precise_cos(x)", np.cos),
+    Unary("aten.tanh.default", "stable_tanh(x)", np.tanh),
+    Unary("aten.log10.default", "log(x) * 0.4342944819", np.log10),
+    Unary("aten.sigmoid.default", "sigmoid(x)", np_sigmoid),
+    Unary(
+        "aten.hardswish.default",
+        "x * clamp(x + 3.0, Vec(), Vec(6.0)) / 6.0",
+        lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    ),
+    Unary(
+        "aten.hardshrink.default",
+        "select(x, Vec(), (x >= Vec(-a)) & (x <= Vec(a)))",
+        lambda x, lambd: np.where(np.abs(x) <= lambd, 0, x),
+        signature="self: tensor, lambd: number = 0.5 -> tensor",
+        scalars=one("lambd"),
+    ),
+    Unary(
+        "aten.leaky_relu.default",
+        "select(x, x * a, x < Vec())",
+        lambda x, slope: np.where(x < 0, x * slope, x),
+        signature="self: tensor, negative_slope: number = 0.01 -> tensor",
+        scalars=one("negative_slope"),
+    ),
+    Unary(
+        "aten.clamp.default",
+        CLAMP,
+        np_clamp,
+        integer=INTEGER_CLAMP,
+        signature="self: tensor, min: number?, max: number? -> tensor",
+        scalars=bounds,
+    ),
+    Unary(
+        "aten.hardtanh.default",
+        CLAMP,
+        np_clamp,
+        integer=INTEGER_CLAMP,
+        signature="self: tensor, min: number = -1, max: number = 1 -> tensor",
+        scalars=bounds,
+    ),
+    Unary(
+        "aten.pow.Tensor_Scalar",
+        "real_pow(x, Vec(a))",
+        np_pow,
+        integer="integer_pow(x, Vec(a))",
+        signature="self: tensor, exponent: number -> tensor",
+        scalars=one("exponent"),
+    ),
+    Unary("aten.logical_not.default", "!x", np.logical_not, computed="bool"),
+    Unary("aten.bitwise_not.default", "!x", np.invert, integer="~x", computed="bool for bool"),
+) + tuple(
+    Unary(
+        f"aten.{name}.Scalar",
+        f"x {operator} Vec(a)",
+        function,
+        integer=f"x {operator} Vec(a)",
+        signature="self: tensor, other: number -> tensor",
+        scalars=one("other"),
+        result="bool",
+    )
+    for name, operator, function in (
+        ("eq", "==", np.equal),
+        ("ne", "!=", np.not_equal),
+        ("lt", "<", np.less),
+        ("le", "<=", np.less_equal),
+        ("gt", ">", np.greater),
+        ("ge", ">=", np.greater_equal),
+    )
+)
+
+GELU = {
+    "none": ("0.5 * x * (1.0 + erf(x * 0.70710678))", np_gelu),
+    # tanh saturates long before 10, and the cube of a large x would overflow.
+    "tanh": (
+        "0.5 * x * (1.0 + stable_tanh(clamp(0.79788456 * (x + 0.044715 * x * x * x), "
+        "Vec(-10.0), Vec(10.0))))",
+        np_gelu_tanh,
+    ),
+}
+
+CASTS = {
+    "aten._to_copy.default": (
+        "self: tensor, dtype: any = None, layout: any = None, device: any = None, "
+        "pin_memory: any = None, non_blocking: any = None, memory_format: any = None -> tensor"
+    ),
+    "dim_order_ops._to_dim_order_copy.default": (
+        "self: tensor, dtype: any = None, layout: any = None, device: any = None, "
+        "pin_memory: any = None, non_blocking: any = None, dim_order: any = None -> tensor"
+    ),
+}
+
+
+def same_shape(args: Args) -> tuple[Dims]:
+    return (args.tensor("self").dims,)
+
+
+def computed_type(op: Unary, source: DType, out: DType, scalars: Scalars) -> str:
+    """bool, i32 or f32: the narrowest in which the result is exact."""
+    if op.computed == "bool" or (op.computed == "bool for bool" and source.name == "bool"):
+        return "bool"
+    whole = all(fits_int32(scalar) or math.isinf(scalar) for scalar in scalars)
+    if op.integer is not None and whole and not source.is_float and not out.is_float:
+        return "i32"
+    return "f32"
+
+
+def lower_unary(op: Unary, args: Args) -> list[Dispatch]:
+    scalars = op.scalars(args)
+    compute = computed_type(op, args.tensor("self").dtype, args.out.dtype, scalars)
+    formula = op.integer if compute == "i32" else op.formula
+    assert formula is not None
+    return dispatch(args, formula, compute, op.result or compute, scalars)
+
+
+def dispatch(
+    args: Args, formula: str, compute: str, result: str, scalars: Scalars = ()
+) -> list[Dispatch]:
+    """One kernel over all quads; nothing for an empty tensor."""
+    source, out = args.tensor("self"), args.out
+    if out.numel == 0:
+        return []
+    quads = quad_count(out.numel)
+    scalar = "i32" if compute == "i32" else "f32"
+    values: list[Any] = [*scalars, 0, 0][:2]
+    if scalar == "i32":
+        values = [clamp_int32(value) for value in values]
+    return [
+        Dispatch(
+            kernel="unary",
+            bindings=(source.id, out.id),
+            params=pack("I2i" if scalar == "i32" else "I2f", quads, *values),
+            grid=quad_grid(quads),
+            types=(
+                ("COMPUTE", compute),
+                ("FORMULA", formula),
+                ("IN", source.dtype.wgsl),
+                ("OUT", out.dtype.wgsl),
+                ("RESULT", result),
+                ("SCALAR", scalar),
+            ),
+        )
+    ]
+
+
+def run_unary(op: Unary, args: Args) -> Array:
+    x = args.array("self")
+    if args.out.dtype.is_float and x.dtype.kind in "iub":
+        x = x.astype(args.out.dtype.numpy)
+    return op.numpy(x, *op.scalars(args))
+
+
+def gelu_variant(args: Args) -> tuple[str, Callable[[Array], Array]]:
+    approximate = args.string("approximate")
+    if approximate not in GELU:
+        raise UnsupportedError(f"{args.call}: approximate={approximate!r}; known are none and tanh")
+    return GELU[approximate]
+
+
+def lower_gelu(args: Args) -> list[Dispatch]:
+    return dispatch(args, gelu_variant(args)[0], "f32", "f32")
+
+
+def lower_cast(args: Args) -> list[Dispatch]:
+    compute = common_type(args.tensor("self").dtype)
+    return dispatch(args, "x", compute, compute)
+
+
+def run_cast(args: Args) -> Array:
+    with np.errstate(invalid="ignore"):
+        return args.array("self").astype(args.out.dtype.numpy)
+
+
+for _op in UNARY:
+    register(
+        _op.name,
+        _op.signature,
+        shape=same_shape,
+        lower=lambda args, op=_op: lower_unary(op, args),  # type: ignore[misc]
+        reference=lambda args, op=_op: run_unary(op, args),  # type: ignore[misc]
+    )
+
+register(
+    "aten.gelu.default",
+    "self: tensor, approximate: str = 'none' -> tensor",
+    shape=same_shape,
+    lower=lower_gelu,
+    reference=lambda args: gelu_variant(args)[1](args.array("self")),
+)
+
+for _name, _signature in CASTS.items():
+    register(
+        _name,
+        _signature,
+        shape=same_shape,
+        lower=lower_cast,
+        reference=run_cast,
+        alias_of="self",
+    )

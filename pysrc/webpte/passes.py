@@ -1,0 +1,91 @@
+"""Rewrites of a graph that leave its meaning alone and make it cheaper to run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+from webpte.format.vulkan import ValueListValue
+from webpte.graph import PREPACK, Call, Graph, Tensor, Value
+from webpte.ops import OpDef, lookup
+
+
+def merge_duplicate_calls(graph: Graph) -> Graph:
+    """Compute once what the exporter writes again in every layer.
+
+    Two calls of one op with equal arguments give equal results, unless something writes to what
+    they read. Exports of language models read the position once per layer, and quantize one
+    activation for each of the three linears that use it.
+    """
+    volatile = _volatile_values(graph)
+    replaced: dict[int, int] = {}
+    first: dict[Hashable, Call] = {}
+    calls: list[Call] = []
+    for call in graph.calls:
+        args = tuple(replaced.get(i, i) for i in call.args[:-1])
+        reads = set(_members(graph, args, replaced))
+        mergeable = (
+            call.name != PREPACK
+            and _is_pure(lookup(call.name))
+            and not volatile & (reads | set(graph.expand(call.args[-1:])))
+        )
+        key = (call.name, tuple(_content(graph, i, replaced) for i in args))
+        if mergeable and key in first and _same_outputs(graph, first[key].args[-1], call.args[-1]):
+            old = graph.expand(call.args[-1:])
+            replaced |= dict(zip(old, graph.expand(first[key].args[-1:]), strict=True))
+            continue
+        first.setdefault(key, call)
+        calls.append(replace(call, index=len(calls), args=(*args, call.args[-1])))
+    values = tuple(_with_members(value, replaced) for value in graph.values)
+    outputs = tuple(replaced.get(i, i) for i in graph.outputs)
+    return Graph(values, tuple(calls), graph.inputs, outputs)
+
+
+def _is_pure(op: OpDef | None) -> bool:
+    return op is not None and not op.mutates
+
+
+def _volatile_values(graph: Graph) -> set[int]:
+    """Values that are written in place, or by more than one call, or both given and written."""
+    written: set[int] = set(graph.inputs)
+    volatile: set[int] = set()
+    for call in graph.calls:
+        op = lookup(call.name)
+        if op is not None:
+            volatile.update(call.args[op.signature.positions[name]] for name in op.mutates)
+        for value_id in graph.expand(call.args[-1:]):
+            if value_id in written:
+                volatile.add(value_id)
+            written.add(value_id)
+    return volatile
+
+
+def _members(graph: Graph, ids: tuple[int, ...], replaced: dict[int, int]) -> list[int]:
+    return [replaced.get(i, i) for i in graph.expand(ids)]
+
+
+def _content(graph: Graph, value_id: int, replaced: dict[int, int]) -> Hashable:
+    """What an argument is: tensors and SymInts by id, lists by their members, scalars by value."""
+    value = graph.value(value_id)
+    if isinstance(value, ValueListValue):
+        return tuple(_content(graph, replaced.get(i, i), replaced) for i in value.items)
+    if isinstance(value, Tensor) or graph.kind(value_id) == "a SymInt":
+        return ("id", value_id)
+    return (type(value).__name__, value)
+
+
+def _same_outputs(graph: Graph, first: int, second: int) -> bool:
+    pairs = list(zip(graph.expand((first,)), graph.expand((second,)), strict=False))
+    return len(list(graph.expand((first,)))) == len(list(graph.expand((second,)))) and all(
+        _output_type(graph.value(a)) == _output_type(graph.value(b)) for a, b in pairs
+    )
+
+
+def _output_type(value: Value) -> Hashable:
+    return (value.dtype, value.dims) if isinstance(value, Tensor) else type(value).__name__
+
+
+def _with_members(value: Value, replaced: dict[int, int]) -> Value:
+    if not isinstance(value, ValueListValue):
+        return value
+    return ValueListValue(tuple(replaced.get(i, i) for i in value.items))

@@ -1,0 +1,314 @@
+"""From calls to dispatches, again and again as shapes change.
+
+Every op is the resize hook of the values it reads. `propagate_resize` runs the hooks of what
+became dirty, in graph order: each recomputes its output's live dims and lowers itself anew. The
+graph is ordered, so one pass settles it; a graph that feeds a value back to an earlier op gets as
+many passes as it has ops, and then an error. A static graph never fires a hook.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from webpte.errors import (
+    GraphError,
+    PrepackArityError,
+    PrepackBufferError,
+    PrepackByteSizeError,
+    PrepackElementSizeError,
+    PrepackShapeError,
+    PrepackSourceError,
+    ResizeError,
+    UnsupportedError,
+    WebpteError,
+)
+from webpte.format.vulkan import SymIntValue
+from webpte.graph import PREPACK, Call, Constant, Graph, Tensor
+from webpte.live import LiveState, Snapshot
+from webpte.ops import OpDef, lookup
+from webpte.ops.records import Dispatch, Record, SymIntBound
+from webpte.ops.symint import SELECT_AS_SYMINT
+from webpte.shapes import normalize_dim, normalize_index
+from webpte.storage import StoragePlan
+
+
+def unsupported_ops(graph: Graph) -> dict[str, int]:
+    """Operators of the graph that have no definition, with their counts."""
+    return dict(
+        Counter(
+            call.name for call in graph.calls if call.name != PREPACK and lookup(call.name) is None
+        )
+    )
+
+
+def resolve_ops(graph: Graph) -> dict[int, OpDef]:
+    """Call index to definition, for a graph without unsupported ops; prepack is not an op here."""
+    return {
+        call.index: op
+        for call in graph.calls
+        if call.name != PREPACK and (op := lookup(call.name)) is not None
+    }
+
+
+@dataclass(frozen=True)
+class ConstantTransfer:
+    """Bytes that go from the file into the buffer of one tensor, once, before the first call."""
+
+    constant: Constant
+    target: Tensor
+
+
+def constant_transfers(graph: Graph) -> list[ConstantTransfer]:
+    """Everything the prepack phase moves.
+
+    A constant that ops use directly goes into its own buffer. One used through prepack goes
+    straight into the buffer of the prepack's output and never has one of its own.
+    """
+    transfers = []
+    used: set[int] = set(graph.outputs)
+    for call in graph.calls:
+        if call.name == PREPACK:
+            source, target = check_prepack(graph, call)
+            transfers.append(ConstantTransfer(source, target))
+        else:
+            used.update(graph.expand(call.args))
+    transfers += [
+        ConstantTransfer(tensor.constant, tensor)
+        for tensor in graph.tensors()
+        if tensor.constant is not None and tensor.id in used
+    ]
+    return transfers
+
+
+def check_prepack(graph: Graph, call: Call) -> tuple[Constant, Tensor]:
+    """The source and the target of a prepack node, or the error for what is wrong with it."""
+    if len(call.args) != 2:
+        raise PrepackArityError(f"{call}: takes a source and an output, not {len(call.args)} ids")
+    source, out = graph.tensor(call.args[0]), graph.tensor(call.args[1])
+    where = f"{call}: {_describe(source)} into {_describe(out)}"
+    if source.constant is None:
+        raise PrepackSourceError(f"{where}: the source is not a constant")
+    if source.dtype.itemsize != out.dtype.itemsize:
+        raise PrepackElementSizeError(f"{where}: elements of different sizes")
+    if source.file_bytes != out.file_bytes:
+        raise PrepackByteSizeError(f"{where}: {source.file_bytes} bytes into {out.file_bytes}")
+    if source.dims != out.dims:
+        raise PrepackShapeError(f"{where}: different dims")
+    writers = sum(other.args[-1] == out.id for other in graph.calls)
+    shared = out.constant is not None or out.mem_obj_id is not None or out.id in graph.inputs
+    if shared or writers > 1:
+        raise PrepackBufferError(f"{where}: the output needs a buffer that nothing else writes to")
+    return source.constant, out
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"value {tensor.id} ({tensor.dtype.name} {list(tensor.dims)})"
+
+
+def check_defined(graph: Graph) -> None:
+    """Every tensor that is read must have been written: no uninitialised memory, ever."""
+    defined = set(graph.inputs) | {t.id for t in graph.tensors() if t.constant is not None}
+    for call in graph.calls:
+        for value_id in graph.expand(call.args[:-1]):
+            if isinstance(graph.value(value_id), Tensor) and value_id not in defined:
+                raise GraphError(f"{call}: reads tensor value {value_id} before anything wrote it")
+        defined.update(graph.expand(call.args[-1:]))
+    for value_id in graph.outputs:
+        if value_id not in defined:
+            raise GraphError(f"output value {value_id} is never written")
+
+
+@dataclass(frozen=True)
+class SymIntSource:
+    """A SymInt whose value is an element of a host input: `index` along `dim`, 0 elsewhere."""
+
+    symint: int
+    input: int
+    dim: int
+    index: int
+
+
+def symint_sources(graph: Graph, ops: dict[int, OpDef]) -> tuple[SymIntSource, ...]:
+    """Everything that `select_as_symint` reads. Only the host knows inputs, so only those."""
+    sources = []
+    live = LiveState(graph)
+    for index, op in ops.items():
+        if op.name != SELECT_AS_SYMINT:
+            continue
+        call = graph.calls[index]
+        args = op.bind(call, graph, live)
+        tensor = args.tensor("self")
+        if tensor.id not in graph.inputs:
+            raise UnsupportedError(
+                f"{call}: reads tensor value {tensor.id}, which is not an input; "
+                "only inputs can be read on the host"
+            )
+        dim = normalize_dim(args.integer("dim"), tensor.rank)
+        sources.append(SymIntSource(call.args[-1], tensor.id, dim, args.integer("index")))
+    return tuple(sources)
+
+
+def read_symint(source: SymIntSource, value: np.ndarray | int) -> int:
+    """The element that a SymInt stands for."""
+    array = np.asarray(value)
+    at = [0] * array.ndim
+    if array.ndim:
+        at[source.dim] = normalize_index(source.index, array.shape[source.dim])
+    return int(array[tuple(at)])
+
+
+def check_bounds(bounds: Iterable[SymIntBound], live: LiveState) -> None:
+    """Raise for a live SymInt outside a range that some op relies on."""
+    for bound in bounds:
+        value = live.symint(bound.value_id)
+        if not bound.low <= value <= bound.high:
+            raise ResizeError(f"{bound.why}: {value} is not in {bound.low} to {bound.high}")
+
+
+@dataclass
+class Step:
+    """One call that runs on the GPU, with what it lowered to at the live shapes."""
+
+    call: Call
+    op: OpDef
+    aliased: bool
+    records: tuple[Record, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlannerState:
+    """What a shape signature needs to be switched back to without lowering anything."""
+
+    live: Snapshot
+    records: tuple[tuple[Record, ...], ...]
+
+
+class Planner:
+    """The steps of one graph and the hooks between them."""
+
+    def __init__(
+        self, graph: Graph, live: LiveState, ops: dict[int, OpDef], storage: StoragePlan
+    ) -> None:
+        self._graph = graph
+        self._live = live
+        self.steps = [
+            Step(graph.calls[index], op, index in storage.aliased_calls)
+            for index, op in sorted(ops.items())
+        ]
+        self._hooks = self._find_hooks()
+        self.hooks_fired = 0
+        self.lowerings = 0
+        self.changed = False  # whether some step's records did, since this was last set to False
+
+    def _find_hooks(self) -> dict[int, list[int]]:
+        """Value id to the steps that must run again when it changes."""
+        hooks: dict[int, list[int]] = {}
+        for index, step in enumerate(self.steps):
+            args = step.op.bind(step.call, self._graph, self._live)
+            ids = [i for parameter, i in args.given if parameter.kind not in ("live", "any")]
+            for value_id in set(self._graph.expand(tuple(ids))):
+                if isinstance(self._graph.value(value_id), Tensor | SymIntValue):
+                    hooks.setdefault(value_id, []).append(index)
+        return hooks
+
+    def lower_all(self) -> None:
+        """Lower every step once, at the shapes that the file declares."""
+        fixed = not any(isinstance(value, SymIntValue) for value in self._graph.values)
+        for step in self.steps:
+            declared = {out.id: out.dims for out in self._outs(step)}
+            self._lower(step)
+            for out in self._outs(step):
+                if fixed and out.dims != declared[out.id]:
+                    raise GraphError(
+                        f"{step.call}: gives {list(out.dims)}, but the file declares "
+                        f"{list(declared[out.id])} for value {out.id}"
+                    )
+        self._live.take_dirty()
+
+    def _outs(self, step: Step) -> list[Tensor]:
+        """The output tensors at their live dims."""
+        tensors = (self._graph.value(i) for i in self._graph.expand(step.call.args[-1:]))
+        return [
+            Tensor(t.id, t.dtype, self._live.cur_dims(t.id), t.constant, t.mem_obj_id)
+            for t in tensors
+            if isinstance(t, Tensor)
+        ]
+
+    def _lower(self, step: Step) -> None:
+        try:
+            args = step.op.bind(step.call, self._graph, self._live)
+            shapes = step.op.shape(args)
+            if shapes:
+                for out, dims in zip(args.outs, shapes, strict=True):
+                    self._live.set_cur_dims(out.id, tuple(dims))
+            if step.op.scalar is not None:
+                self._live.set_symint(step.call.args[-1], step.op.scalar(args))
+            records = () if step.aliased else tuple(step.op.lower(args))
+        except WebpteError as error:
+            if str(step.call) in str(error):
+                raise
+            raise type(error)(f"{step.call}: {error}") from error
+        if records != step.records:
+            step.records = records
+            self.changed = True
+        self.lowerings += step.op.scalar is None
+
+    def propagate_resize(self) -> None:
+        """Run the hooks of everything dirty until nothing is."""
+        pending = self._hooked(self._live.take_dirty())
+        for _ in range(len(self.steps) + 1):
+            if not pending:
+                return
+            pending = self._run_pass(pending)
+        names = sorted({str(self.steps[index].call) for index in pending})
+        raise ResizeError(f"shapes do not settle: {', '.join(names)} keep changing each other")
+
+    def _hooked(self, value_ids: Iterable[int]) -> set[int]:
+        return {index for value_id in value_ids for index in self._hooks.get(value_id, ())}
+
+    def _run_pass(self, pending: set[int]) -> set[int]:
+        """Fire hooks in graph order; returns the hooks of values changed behind their readers."""
+        queue, queued, behind = sorted(pending), set(pending), set()
+        while queue:
+            index = heapq.heappop(queue)
+            self.hooks_fired += 1
+            self._lower(self.steps[index])
+            for hooked in self._hooked(self._live.take_dirty()):
+                if hooked <= index:
+                    behind.add(hooked)
+                elif hooked not in queued:
+                    queued.add(hooked)
+                    heapq.heappush(queue, hooked)
+        return behind
+
+    def dispatches(self) -> tuple[Dispatch, ...]:
+        """Everything to dispatch at the live shapes, in order."""
+        return tuple(
+            record for step in self.steps for record in step.records if isinstance(record, Dispatch)
+        )
+
+    def symint_bounds(self) -> tuple[SymIntBound, ...]:
+        """The ranges that live SymInts must keep to: the tightest of each, however many ask."""
+        tightest: dict[tuple[int, str], SymIntBound] = {}
+        for step in self.steps:
+            for record in step.records:
+                if isinstance(record, SymIntBound):
+                    for end, tighter in (("low", record.low), ("high", -record.high)):
+                        key = (record.value_id, end)
+                        old = tightest.get(key)
+                        if old is None or tighter > (old.low if end == "low" else -old.high):
+                            tightest[key] = record
+        return tuple(dict.fromkeys(tightest.values()))
+
+    def state(self) -> PlannerState:
+        return PlannerState(self._live.snapshot(), tuple(step.records for step in self.steps))
+
+    def restore(self, state: PlannerState) -> None:
+        self._live.restore(state.live)
+        for step, records in zip(self.steps, state.records, strict=True):
+            step.records = records

@@ -1,0 +1,1 @@
+"""From a parsed file to something that runs: delegates on devices, methods, the public Program."""

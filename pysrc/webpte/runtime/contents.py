@@ -1,0 +1,125 @@
+"""A file read and understood, but not yet on any device: what `inspect` shows and `load` builds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from webpte.dtypes import dtype_of_program
+from webpte.errors import FormatError
+from webpte.format import pte
+from webpte.format.program import (
+    BackendDelegate,
+    DelegateCall,
+    Dynamism,
+    EValue,
+    ExecutionPlan,
+    KernelCall,
+    TensorMeta,
+)
+from webpte.format.program import Program as FileProgram
+from webpte.format.vulkan import read_delegate
+from webpte.graph import Graph, build_graph
+from webpte.plan import unsupported_ops
+from webpte.runtime.info import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
+from webpte.source import ByteSource, Region
+
+BACKEND = "VulkanBackend"  # also the name under which the C++ WebGPU backend registers
+
+
+@dataclass(frozen=True)
+class MethodContents:
+    """A method with the graphs of its delegates; None for a delegate of another backend."""
+
+    plan: ExecutionPlan
+    graphs: tuple[Graph | None, ...]
+    info: MethodInfo
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A whole file."""
+
+    source: ByteSource
+    methods: dict[str, MethodContents]
+
+
+async def read_contents(source: ByteSource) -> Contents:
+    """Read all that is not a constant."""
+    program = await pte.read_program(source)
+    named = {
+        key: Region(source, span.offset, span.size) for key, span in program.named_data.items()
+    }
+    methods: dict[str, MethodContents] = {}
+    for plan in program.methods:
+        if plan.name in methods:
+            raise FormatError(f"two methods are called {plan.name!r}", 0)
+        graphs = tuple(
+            [await _read_graph(source, program, delegate, named) for delegate in plan.delegates]
+        )
+        methods[plan.name] = MethodContents(plan, graphs, _describe(plan, graphs))
+    return Contents(source, methods)
+
+
+async def _read_graph(
+    source: ByteSource, program: FileProgram, delegate: BackendDelegate, named: dict[str, Region]
+) -> Graph | None:
+    if delegate.id != BACKEND:
+        return None
+    span = program.delegate_span(delegate)
+    blob = await read_delegate(Region(source, span.offset, span.size))
+    return build_graph(blob, source, named)
+
+
+def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodInfo:
+    instructions = [instruction for chain in plan.chains for instruction in chain]
+    called = [graphs[i.delegate_index] for i in instructions if isinstance(i, DelegateCall)]
+    ops: Counter[str] = Counter()
+    unsupported: Counter[str] = Counter()
+    for graph in called:
+        if graph is not None:
+            ops.update(graph.op_counts())
+            unsupported.update(unsupported_ops(graph))
+    kernels = Counter(
+        plan.operators[i.op_index].full_name for i in instructions if isinstance(i, KernelCall)
+    )
+    return MethodInfo(
+        name=plan.name,
+        inputs=tuple(_describe_value(plan, f"input{i}", v) for i, v in enumerate(plan.inputs)),
+        outputs=tuple(_describe_value(plan, f"output{i}", v) for i, v in enumerate(plan.outputs)),
+        ops=dict(ops.most_common()),
+        kernels_outside=dict(kernels.most_common()),
+        unsupported=dict((unsupported + kernels).most_common()),
+        constants=_describe_constants([graph for graph in graphs if graph is not None]),
+        is_constant=not instructions,
+    )
+
+
+def _describe_value(plan: ExecutionPlan, name: str, index: int) -> TensorInfo | ScalarInfo:
+    value: EValue = plan.values[index]
+    if isinstance(value, TensorMeta):
+        dtype = dtype_of_program(value.scalar_type, f"method {plan.name!r}, {name}")
+        dynamic = value.dynamism != Dynamism.STATIC
+        return TensorInfo(name, value.sizes, dtype.name, dynamic)
+    if value is None or isinstance(value, bool | int | float | str):
+        return ScalarInfo(name, "None" if value is None else type(value).__name__, value)
+    raise FormatError(
+        f"method {plan.name!r}: {name} is a {type(value).__name__}, "
+        "but methods take and return tensors and scalars",
+        0,
+    )
+
+
+def _describe_constants(graphs: list[Graph]) -> tuple[ConstantInfo, ...]:
+    """One entry per distinct place in the file, largest first."""
+    found: dict[tuple[int, int], ConstantInfo] = {}
+    for graph in graphs:
+        for tensor in graph.tensors():
+            if tensor.constant is None:
+                continue
+            place = (tensor.constant.region.offset, tensor.file_bytes)
+            count = found[place].count + 1 if place in found else 1
+            found[place] = ConstantInfo(
+                tensor.constant.key, tensor.file_bytes, tensor.dims, tensor.dtype.name, count
+            )
+    return tuple(sorted(found.values(), key=lambda constant: -constant.nbytes))

@@ -1,0 +1,83 @@
+"""What a program says about itself, before and after it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from webpte.shapes import Dims
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output array. `shape` holds upper bounds where `dynamic` is true."""
+
+    name: str
+    shape: Dims
+    dtype: str
+    dynamic: bool
+
+    @property
+    def bounds(self) -> tuple[tuple[int, int], ...]:
+        """Smallest and largest size of each dim. The file tells only the largest."""
+        return tuple((min(1, size) if self.dynamic else size, size) for size in self.shape)
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"≤{size}" if self.dynamic else str(size) for size in self.shape)
+        return f"{self.name}: {self.dtype} [{sizes}]"
+
+
+@dataclass(frozen=True)
+class ScalarInfo:
+    """An input or output that is a plain number, bool or string; `value` is what the file holds."""
+
+    name: str
+    kind: str  # "int", "float", "bool", "str" or "None"
+    value: int | float | bool | str | None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.kind}"
+
+
+@dataclass(frozen=True)
+class ConstantInfo:
+    """Constant bytes of the file. `count` tensors are made from them."""
+
+    key: str | None
+    nbytes: int
+    shape: Dims
+    dtype: str
+    count: int
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """One method of a program."""
+
+    name: str
+    inputs: tuple[TensorInfo | ScalarInfo, ...]
+    outputs: tuple[TensorInfo | ScalarInfo, ...]
+    ops: dict[str, int]  # inside delegates, with counts
+    kernels_outside: dict[str, int]  # operators that no delegate took
+    unsupported: dict[str, int]  # of either kind
+    constants: tuple[ConstantInfo, ...]
+    is_constant: bool  # no instructions: returns what the file holds
+
+    @property
+    def constant_bytes(self) -> int:
+        return sum(constant.nbytes for constant in self.constants)
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counters of one program on its device."""
+
+    buffers: int = 0
+    buffer_bytes: int = 0
+    dispatches: int = 0  # of one execution of every method, at the current shapes
+    pipelines: int = 0
+    prepack_transfers: int = 0
+    interop_calls: int = 0  # of the whole device
+    executions: int = 0
+    hooks_fired: int = 0
+    lowerings: int = 0
+    load_ms: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,107 @@
+"""One delegate's graph on the NumPy references alone: no browser, no GPU, the same answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from webpte.errors import ExecutionError, GraphError, WebpteError
+from webpte.graph import Graph, Tensor
+from webpte.live import LiveState
+from webpte.ops import OpDef
+from webpte.ops.args import Args
+from webpte.ops.records import SymIntBound
+from webpte.plan import (
+    check_bounds,
+    check_defined,
+    constant_transfers,
+    read_symint,
+    resolve_ops,
+    symint_sources,
+)
+
+
+class NumpyDelegate:
+    """Walks the calls in order; tensors are arrays in their declared dtype."""
+
+    def __init__(self, graph: Graph, constants: dict[int, np.ndarray]) -> None:
+        check_defined(graph)
+        self._graph = graph
+        self._ops = resolve_ops(graph)
+        self._symint_sources = symint_sources(graph, self._ops)
+        self._constants = constants
+        self.transfers = len(constants)
+        self.executions = 0
+
+    @classmethod
+    async def create(cls, graph: Graph) -> NumpyDelegate:
+        constants: dict[int, np.ndarray] = {}
+        for transfer in constant_transfers(graph):
+            tensor = transfer.target
+            data = await transfer.constant.region.read(0, tensor.file_bytes)
+            array = np.frombuffer(bytearray(data), tensor.dtype.numpy)
+            constants[tensor.id] = array.reshape(tensor.dims)
+        return cls(graph, constants)
+
+    async def execute(self, inputs: Sequence[np.ndarray | int]) -> list[np.ndarray]:
+        if len(inputs) != len(self._graph.inputs):
+            raise ExecutionError(
+                f"the delegate takes {len(self._graph.inputs)} inputs, not {len(inputs)}"
+            )
+        live = LiveState(self._graph)
+        arrays = dict(self._constants)
+        self._set_inputs(inputs, live, arrays)
+        for index, op in sorted(self._ops.items()):
+            call = self._graph.calls[index]
+            try:
+                self._run_call(op.bind(call, self._graph, live, arrays), op, live, arrays)
+            except WebpteError as error:
+                if str(call) in str(error):
+                    raise
+                raise type(error)(f"{call}: {error}") from error
+        self.executions += 1
+        return [arrays[i].copy() for i in self._graph.outputs]
+
+    def _set_inputs(
+        self, inputs: Sequence[np.ndarray | int], live: LiveState, arrays: dict[int, np.ndarray]
+    ) -> None:
+        by_id = dict(zip(self._graph.inputs, inputs, strict=True))
+        for value_id, value in by_id.items():
+            if isinstance(value, np.ndarray):
+                live.set_cur_dims(value_id, value.shape)
+                # A copy: ops that write in place must not write to the caller's array.
+                arrays[value_id] = value.astype(self._graph.tensor(value_id).dtype.numpy)
+            else:
+                live.set_symint(value_id, value)
+        for source in self._symint_sources:
+            live.set_symint(source.symint, read_symint(source, by_id[source.input]))
+
+    def _run_call(
+        self, args: Args, op: OpDef, live: LiveState, arrays: dict[int, np.ndarray]
+    ) -> None:
+        if op.scalar is not None:
+            live.set_symint(args.call.args[-1], op.scalar(args))
+            return
+        for out, dims in zip(args.outs, op.shape(args), strict=True):
+            live.set_cur_dims(out.id, tuple(dims))
+        # Lowering is pure: it is run for its checks of arguments and ranges.
+        check_bounds([r for r in op.lower(args) if isinstance(r, SymIntBound)], live)
+        with np.errstate(all="ignore"):
+            results = op.reference(args)
+        if isinstance(results, np.ndarray | np.generic):
+            results = [np.asarray(results)]
+        for out, result in zip(args.outs, results, strict=True):
+            tensor = self._graph.tensor(out.id)
+            arrays[out.id] = _checked(str(args.call), result, tensor, live.cur_dims(out.id))
+
+
+def _checked(where: str, result: np.ndarray, tensor: Tensor, dims: tuple[int, ...]) -> np.ndarray:
+    """A reference that disagrees with its own shape function is a bug, and must show."""
+    if result.shape != dims:
+        raise GraphError(
+            f"{where}: the reference gives {list(result.shape)}, the shape function {list(dims)}"
+        )
+    if tensor.dtype.name == "bool":
+        return result.astype(np.bool_)
+    return result.astype(tensor.dtype.numpy, casting="same_kind", copy=False)

@@ -1,0 +1,228 @@
+"""The public face: `load` a file, look at its methods, run them, close it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from time import perf_counter
+from types import TracebackType
+from typing import Any
+
+from webpte.errors import (
+    ClosedError,
+    DeviceError,
+    ForeignDelegateError,
+    InputError,
+    UnsupportedOpError,
+)
+from webpte.gpu.device import Device, DeviceInfo, Progress
+from webpte.graph import Graph
+from webpte.runtime.contents import BACKEND, Contents, MethodContents, read_contents
+from webpte.runtime.delegate import GpuDelegate
+from webpte.runtime.info import MethodInfo, Stats
+from webpte.runtime.method import Delegate, Method
+from webpte.runtime.numpy_delegate import NumpyDelegate
+from webpte.runtime.open import IN_BROWSER, open_source
+from webpte.shaders import ShaderLibrary
+
+
+async def load(
+    source: Any,
+    *,
+    device: str | Device = "webgpu",
+    name: str | None = None,
+    progress: Progress | None = None,
+) -> Program:
+    """Open a `.pte` and make it ready to run.
+
+    source    bytes, a path, or in the browser also a URL (str) or a Blob
+    device    "webgpu", "numpy" (the references, in CPython too), or a Device to share
+    progress  called as progress(stage, done, total); stages: fetch, read, compile, constants
+    """
+    if not isinstance(device, str):
+        device_or_name: str | Device = device
+    elif device in ("webgpu", "numpy"):
+        device_or_name = device
+    else:
+        raise DeviceError(f"no device is called {device!r}; there are 'webgpu' and 'numpy'")
+    clock = _Clock()
+    opened = await open_source(source, name=name, progress=progress)
+    clock.lap("fetch")
+    contents = await read_contents(opened)
+    if progress is not None:
+        progress("read", 1, 1)
+    clock.lap("read")
+    check_supported(contents)
+    if device_or_name == "webgpu":
+        device_or_name = await shared_device()
+        clock.lap("device")
+    program = Program(contents, device_or_name, clock)
+    try:
+        await program._build(progress)
+    except BaseException:
+        program.close()
+        raise
+    clock.lap("build")
+    return program
+
+
+async def inspect(source: Any, *, name: str | None = None) -> dict[str, MethodInfo]:
+    """What is in a file, without a device; unsupported operators are listed, not raised."""
+    contents = await read_contents(await open_source(source, name=name))
+    return {name: method.info for name, method in contents.methods.items()}
+
+
+def check_supported(contents: Contents) -> None:
+    """Refuse, before anything is allocated, what could not run: all of it at once."""
+    for method in contents.methods.values():
+        for delegate in method.plan.delegates:
+            if delegate.id != BACKEND:
+                raise ForeignDelegateError(_foreign_message(method.info.name, delegate.id))
+    missing: Counter[str] = Counter()
+    for method in contents.methods.values():
+        missing.update(method.info.unsupported)
+    if missing:
+        raise UnsupportedOpError(contents.source.name, missing)
+
+
+def _foreign_message(method: str, backend: str) -> str:
+    return (
+        f"method {method!r} has a delegate compiled for {backend!r}, which only that backend can "
+        "run. Export for this runtime with:\n"
+        "    from executorch.backends.vulkan.partitioner.vulkan_partitioner "
+        "import VulkanPartitioner\n"
+        "    to_edge_transform_and_lower(exported, partitioner=[VulkanPartitioner()])"
+    )
+
+
+class _Clock:
+    """Milliseconds per stage."""
+
+    def __init__(self) -> None:
+        self._last = perf_counter()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, stage: str) -> None:
+        now = perf_counter()
+        self.laps[stage] = (now - self._last) * 1000
+        self._last = now
+
+
+class Program:
+    """A loaded program. Close it, or use `async with`, to free its GPU memory."""
+
+    def __init__(self, contents: Contents, device: str | Device, clock: _Clock) -> None:
+        self._contents = contents
+        self._device = device
+        self._clock = clock
+        self._delegates: list[Delegate] = []
+        self._methods: dict[str, Method] = {}
+        self._closed = False
+        self.name = contents.source.name
+
+    async def _build(self, progress: Progress | None) -> None:
+        library = ShaderLibrary()
+        for name, contents in self._contents.methods.items():
+            delegates = [
+                await self._build_delegate(graph, library, progress)
+                for graph in _graphs(contents)
+            ]
+            self._methods[name] = Method(contents, delegates)
+
+    async def _build_delegate(
+        self, graph: Graph, library: ShaderLibrary, progress: Progress | None
+    ) -> Delegate:
+        delegate: Delegate
+        if isinstance(self._device, str):
+            delegate = await NumpyDelegate.create(graph)
+        else:
+            delegate = await GpuDelegate.create(graph, self._device, library, progress)
+        self._delegates.append(delegate)
+        return delegate
+
+    @property
+    def methods(self) -> dict[str, MethodInfo]:
+        """Every method with its inputs, outputs, operators and constants."""
+        return {name: contents.info for name, contents in self._contents.methods.items()}
+
+    async def forward(self, *inputs: Any) -> tuple[Any, ...]:
+        """Run the method `forward`; always returns a tuple, one item per output."""
+        return await self.run("forward", *inputs)
+
+    async def run(self, method: str, *inputs: Any) -> tuple[Any, ...]:
+        """Run a method by name. Inputs are NumPy arrays (and scalars, where it takes them)."""
+        if self._closed:
+            raise ClosedError(f"{self.name} was closed; load it again")
+        if method not in self._methods:
+            listed = ", ".join(self._methods) or "none"
+            raise InputError(f"{self.name} has no method {method!r}; it has: {listed}")
+        return await self._methods[method].run(inputs)
+
+    @property
+    def stats(self) -> Stats:
+        """Counters, now."""
+        gpu = [delegate for delegate in self._delegates if isinstance(delegate, GpuDelegate)]
+        runs: Sequence[Any] = self._delegates
+        return Stats(
+            buffers=sum(delegate.buffers for delegate in gpu),
+            buffer_bytes=sum(delegate.buffer_bytes for delegate in gpu),
+            dispatches=sum(delegate.dispatches for delegate in gpu),
+            pipelines=sum(delegate.pipelines for delegate in gpu),
+            prepack_transfers=sum(delegate.transfers for delegate in runs),
+            interop_calls=0 if isinstance(self._device, str) else self._device.interop_calls,
+            executions=sum(delegate.executions for delegate in runs),
+            hooks_fired=sum(delegate.hooks_fired for delegate in gpu),
+            lowerings=sum(delegate.lowerings for delegate in gpu),
+            load_ms=dict(self._clock.laps),
+        )
+
+    @property
+    def device_info(self) -> DeviceInfo:
+        return DeviceInfo(kind="numpy") if isinstance(self._device, str) else self._device.info
+
+    def close(self) -> None:
+        """Free every GPU buffer. The program cannot run afterwards."""
+        self._closed = True
+        for delegate in self._delegates:
+            if isinstance(delegate, GpuDelegate):
+                delegate.close()
+        self._delegates = []
+
+    async def __aenter__(self) -> Program:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _graphs(contents: MethodContents) -> list[Graph]:
+    return [graph for graph in contents.graphs if graph is not None]
+
+
+class _SharedDevice:
+    """The browser context's one GPU device: programs on it can share buffers and pipelines."""
+
+    device: Any = None
+    lock: asyncio.Lock | None = None
+
+
+async def shared_device() -> Device:
+    """The default device, made on first use and again after it was lost."""
+    if not IN_BROWSER:
+        raise DeviceError(
+            "WebGPU needs a browser: run this in Pyodide, or load with device='numpy'"
+        )
+    from webpte.gpu.webgpu import WebGPUDevice
+
+    _SharedDevice.lock = _SharedDevice.lock or asyncio.Lock()
+    async with _SharedDevice.lock:
+        if _SharedDevice.device is None or _SharedDevice.device.lost:
+            _SharedDevice.device = await WebGPUDevice.create()
+    device: Device = _SharedDevice.device
+    return device

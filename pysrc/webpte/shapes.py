@@ -1,0 +1,81 @@
+"""Arithmetic on shapes that every layer needs: counting, normalising, broadcasting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from webpte.errors import GraphError
+
+Dims = tuple[int, ...]
+
+
+def numel(dims: Sequence[int]) -> int:
+    """Number of elements; 1 for a rank-0 tensor."""
+    return math.prod(dims)
+
+
+def normalize_dim(dim: int, rank: int) -> int:
+    """A dim counted from the end becomes one counted from the front. Rank 0 has dim 0, as torch."""
+    effective = max(rank, 1)
+    if not -effective <= dim < effective:
+        raise GraphError(f"dim {dim} is outside a tensor of rank {rank}")
+    return dim % effective
+
+
+def normalize_index(index: int, size: int) -> int:
+    """An index counted from the end becomes one counted from the front."""
+    if not -size <= index < size:
+        raise GraphError(f"index {index} is outside a dim of size {size}")
+    return index % size
+
+
+def broadcast(*shapes: Sequence[int]) -> Dims:
+    """The common shape under NumPy's rules."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    result = []
+    for axis in range(rank):
+        sizes = {shape[axis - rank] for shape in shapes if axis - rank >= -len(shape)} - {1}
+        if len(sizes) > 1:
+            listed = " and ".join(str(list(shape)) for shape in shapes)
+            raise GraphError(f"shapes {listed} do not broadcast together")
+        result.append(sizes.pop() if sizes else 1)
+    return tuple(result)
+
+
+def contiguous_strides(dims: Sequence[int]) -> Dims:
+    """Row-major strides, in elements."""
+    strides = [1] * len(dims)
+    for axis in range(len(dims) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * dims[axis + 1]
+    return tuple(strides)
+
+
+def broadcast_strides(dims: Sequence[int], target: Sequence[int]) -> Dims:
+    """Strides that read a tensor of shape `dims` as if it had shape `target`."""
+    padded = (1,) * (len(target) - len(dims)) + tuple(dims)
+    strides = contiguous_strides(padded)
+    return tuple(
+        0 if size == 1 else stride for size, stride in zip(padded, strides, strict=True)
+    )
+
+
+def collapse(dims: Sequence[int], *strides: Sequence[int]) -> tuple[Dims, list[Dims]]:
+    """Merge neighbouring axes that every stride list walks as one; drop axes of size 1.
+
+    Keeps index arithmetic in the kernels short, and ranks that no shader could declare small.
+    """
+    axes = [axis for axis, size in enumerate(dims) if size != 1]
+    merged: list[tuple[int, list[int]]] = []
+    for axis in axes:
+        size, steps = dims[axis], [stride[axis] for stride in strides]
+        if merged:
+            _, outer_steps = merged[-1]
+            if all(o == s * size for o, s in zip(outer_steps, steps, strict=True)):
+                merged[-1] = (merged[-1][0] * size, steps)
+                continue
+        merged.append((size, steps))
+    return (
+        tuple(size for size, _ in merged),
+        [tuple(steps[i] for _, steps in merged) for i in range(len(strides))],
+    )

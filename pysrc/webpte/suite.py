@@ -1,0 +1,254 @@
+"""Runs one entry of a suite and compares its outputs: the half of `verify` that is not the host.
+
+A suite is a folder with a `manifest.json`, a list of entries, and the raw little-endian files
+that they name. An entry loads a program once and calls one method once per step, in order; what
+the program keeps (a KV cache) carries over from step to step:
+
+    {"op", "case", "pte", "method"?, "atol", "rtol",
+     "steps": [{"inputs":  [{"path", "shape", "dtype"}],
+                "goldens": [{"path", "shape", "dtype", "output_index"}]}]}
+
+In place of `steps`, `inputs` and `golden` may stand in the entry itself: one step, one output.
+Other keys are ignored. An element passes if its absolute error is within `atol` or its relative
+error within `rtol`; NaN never passes; integers and bools must be equal.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+import webpte
+from webpte.dtypes import DTYPES
+from webpte.errors import WebpteError
+
+_RELATIVE_FLOOR = 1e-6
+
+Array = np.ndarray[Any, np.dtype[Any]]
+FetchBytes = Callable[[str], Awaitable[bytes]]
+
+
+class SuiteError(WebpteError):
+    """The suite itself is wrong: an entry that cannot be read, a file of the wrong size."""
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    output_index: int = 0
+
+    def decode(self, data: bytes) -> Array:
+        dtype = np.dtype(self.dtype).newbyteorder("<")
+        expected = math.prod(self.shape) * dtype.itemsize
+        if len(data) != expected:
+            raise SuiteError(
+                f"{self.path} has {len(data)} bytes, but {self.dtype} {list(self.shape)} "
+                f"takes {expected}"
+            )
+        return np.frombuffer(data, dtype).reshape(self.shape).astype(self.dtype)
+
+
+@dataclass(frozen=True)
+class Step:
+    inputs: tuple[TensorFile, ...]
+    goldens: tuple[TensorFile, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    op: str
+    case: str
+    pte: str
+    method: str
+    steps: tuple[Step, ...]
+    atol: float
+    rtol: float
+
+    @property
+    def id(self) -> str:
+        return f"{self.op}__{self.case}"
+
+
+def parse_entry(raw: object) -> Entry:
+    """A manifest entry, checked. Raises SuiteError that names the entry and the key."""
+    if not isinstance(raw, dict):
+        raise SuiteError(f"an entry must be an object, not {type(raw).__name__}")
+    where = f"entry {raw.get('op', '?')}__{raw.get('case', '?')}"
+    if "steps" in raw:
+        steps = tuple(
+            Step(
+                _tensor_files(_get(step, "inputs", list, where), where),
+                _tensor_files(_get(step, "goldens", list, where), where),
+            )
+            for step in _get(raw, "steps", list, where)
+        )
+    else:
+        golden = _tensor_files([_get(raw, "golden", dict, where)], where)
+        steps = (Step(_tensor_files(_get(raw, "inputs", list, where), where), golden),)
+    if not any(step.goldens for step in steps):
+        raise SuiteError(f"{where}: no golden output, so there is nothing to check")
+    return Entry(
+        op=_get(raw, "op", str, where),
+        case=_get(raw, "case", str, where),
+        pte=_relative(_get(raw, "pte", str, where), where),
+        method=_get(raw, "method", str, where) if "method" in raw else "forward",
+        steps=steps,
+        atol=float(_get(raw, "atol", (int, float), where)),
+        rtol=float(_get(raw, "rtol", (int, float), where)),
+    )
+
+
+def _get(raw: object, key: str, kind: type | tuple[type, ...], where: str) -> Any:
+    if not isinstance(raw, dict) or key not in raw:
+        raise SuiteError(f'{where}: "{key}" is missing')
+    value = raw[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise SuiteError(f'{where}: "{key}" has a value of the wrong type: {value!r}')
+    return value
+
+
+def _tensor_files(raw: list[object], where: str) -> tuple[TensorFile, ...]:
+    return tuple(_tensor_file(item, where) for item in raw)
+
+
+def _tensor_file(raw: object, where: str) -> TensorFile:
+    path = _relative(_get(raw, "path", str, where), where)
+    shape = _get(raw, "shape", list, where)
+    if not all(type(size) is int and size >= 0 for size in shape):
+        raise SuiteError(f'{where}: {path}: "shape" is not a list of sizes: {shape!r}')
+    dtype = _get(raw, "dtype", str, where)
+    if dtype not in DTYPES:
+        raise SuiteError(f'{where}: {path}: unknown "dtype" {dtype!r}; known: {", ".join(DTYPES)}')
+    index = _get(raw, "output_index", int, where) if "output_index" in _as_dict(raw) else 0
+    return TensorFile(path, tuple(shape), dtype, index)
+
+
+def _as_dict(raw: object) -> dict[str, object]:
+    return raw if isinstance(raw, dict) else {}
+
+
+def _relative(path: str, where: str) -> str:
+    pure = PurePosixPath(path)
+    if not path or "\\" in path or pure.is_absolute() or ".." in pure.parts:
+        raise SuiteError(f"{where}: {path!r} is not a path inside the suite")
+    return path
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Largest errors over all elements; None where there is no number (NaN, shapes differ)."""
+
+    max_abs: float | None
+    max_rel: float | None
+    problem: str | None  # None: passed
+
+
+def compare(result: object, golden: Array, atol: float, rtol: float) -> Comparison:
+    """The pass rule of the suites, for one output."""
+    scalar = isinstance(result, bool | int | float)
+    got = np.asarray(result, golden.dtype if scalar else None)
+    if not _same_dtype(got.dtype, golden.dtype):
+        return Comparison(None, None, f"dtype {got.dtype}, expected {golden.dtype}")
+    if got.shape != golden.shape:
+        return Comparison(None, None, f"shape {list(got.shape)}, expected {list(golden.shape)}")
+    if golden.size == 0:
+        return Comparison(0.0, 0.0, None)
+    exact = golden.dtype.kind != "f"
+    wide = np.float64 if not exact else np.int64
+    with np.errstate(all="ignore"):
+        got_wide, want = got.astype(wide), golden.astype(wide)
+        # Equal infinities have no difference to speak of, though inf - inf is NaN.
+        error = np.where(got_wide == want, 0.0, np.abs(got_wide - want)).astype(np.float64)
+        relative = error / np.maximum(np.abs(want), _RELATIVE_FLOOR)
+        passed = error == 0.0 if exact else (error <= atol) | (relative <= rtol)
+    problem = None if bool(passed.all()) else _describe(got, golden, passed, atol, rtol)
+    return Comparison(_finite(error.max()), _finite(relative.max()), problem)
+
+
+def _same_dtype(got: np.dtype[Any], want: np.dtype[Any]) -> bool:
+    integers = {np.dtype("int32"), np.dtype("int64")}
+    return got == want or {got, want} == integers
+
+
+def _describe(got: Array, golden: Array, passed: Array, atol: float, rtol: float) -> str:
+    index = tuple(int(i) for i in np.argwhere(~passed)[0])
+    count = int(np.count_nonzero(~passed))
+    rule = "" if golden.dtype.kind != "f" else f" (atol {atol:g}, rtol {rtol:g})"
+    return (
+        f"{count} of {golden.size} elements differ{rule}, first at {list(index)}: "
+        f"got {got[index]!s}, expected {golden[index]!s}"
+    )
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+async def run_entry(
+    raw: object,
+    fetch_bytes: FetchBytes,
+    device: str = "webgpu",
+    *,
+    locate: Callable[[str], str | Path] | None = None,
+) -> dict[str, Any]:
+    """Run an entry of a manifest; the result is a JSON-able report, whatever went wrong.
+
+    `fetch_bytes` gets the content of a file of the suite. `locate` turns its path into something
+    that `webpte.load` can open by itself (a URL, a file); without it the program is fetched too.
+    """
+    entry = parse_entry(raw)
+    report: dict[str, Any] = {"op": entry.op, "case": entry.case, "verdict": "failed"}
+    report |= {"error": None, "outputs": [], "ops": []}
+    started = time.perf_counter()
+    try:
+        source = locate(entry.pte) if locate else await fetch_bytes(entry.pte)
+        report["ops"], program = await _open(source, device)
+        try:
+            problems = await _run_steps(program, entry, fetch_bytes, report["outputs"])
+        finally:
+            program.close()
+        report["error"] = "; ".join(problems) or None
+    except Exception as error:  # whatever it is, it is this entry's failure
+        report["error"] = f"{type(error).__name__}: {error}"
+    report["verdict"] = "passed" if report["error"] is None else "failed"
+    report["ms"] = round((time.perf_counter() - started) * 1000, 3)
+    return report
+
+
+async def _run_steps(
+    program: webpte.Program, entry: Entry, fetch_bytes: FetchBytes, outputs: list[dict[str, Any]]
+) -> list[str]:
+    """Call the program step by step, append to `outputs`, return the problems found."""
+    problems = []
+    for number, step in enumerate(entry.steps):
+        inputs = [file.decode(await fetch_bytes(file.path)) for file in step.inputs]
+        results = await program.run(entry.method, *inputs)
+        for file in step.goldens:
+            golden = file.decode(await fetch_bytes(file.path))
+            if not 0 <= file.output_index < len(results):
+                raise SuiteError(
+                    f"{file.path} is for output {file.output_index}, "
+                    f"but {entry.method} returned {len(results)}"
+                )
+            found = compare(results[file.output_index], golden, entry.atol, entry.rtol)
+            row = {"output_index": file.output_index, "step": number}
+            outputs.append({**row, "max_abs": found.max_abs, "max_rel": found.max_rel})
+            if found.problem is not None:
+                problems.append(_problem(file, number, len(entry.steps), found))
+    return problems
+
+
+def _problem(file: TensorFile, number: int, steps: int, found: Comparison) -> str:
+    where = f"step {number}, " if steps > 1 else ""
+    sizes = ""
+    if found.max_abs is not None and found.max_rel is not None:
+        sizes = f"max abs {found.max_abs:.3g}, max rel {found.max_rel:.3g}: "
+    return f"{where}output {file.output_index}: {sizes}{found.problem}"

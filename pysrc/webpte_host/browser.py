@@ -1,0 +1,116 @@
+"""Headless Chromium through Playwright, and the harness page in it.
+
+    with Site() as site, open_browser() as browser:
+        harness = Harness.open(browser, site)
+        harness.python("import webpte; return webpte.__version__")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
+
+from webpte_host import chromium
+from webpte_host.server import Site
+
+CALL_SECONDS = 120.0
+
+
+class PagePythonError(Exception):
+    """Python in the page raised; the message is its traceback, `summary` the last line."""
+
+    def __init__(self, traceback: str, summary: str) -> None:
+        super().__init__(traceback)
+        self.summary = summary
+
+
+class PageLostError(Exception):
+    """The page crashed or did not answer in time. It cannot be used any more."""
+
+
+@contextmanager
+def open_browser(adapter: str | None = None) -> Iterator[Browser]:
+    """Full Chromium, headless, with WebGPU on the CPU unless WEBPTE_ADAPTER says `hardware`."""
+    chosen = adapter or os.environ.get("WEBPTE_ADAPTER", "swiftshader")
+    path = chromium.find()
+    # Playwright switches to its own software renderer for WebGL, which hides the real GPU.
+    ignored = ["--enable-unsafe-swiftshader"] if chosen == "hardware" else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path,
+            # Playwright's own full browser; its default would be the headless shell.
+            channel=None if path else "chromium",
+            args=chromium.flags(chosen),
+            ignore_default_args=ignored,
+        )
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class PageLog:
+    """What went wrong in a page: uncaught errors, and what was written as console error."""
+
+    def __init__(self, page: Page) -> None:
+        self.errors: list[str] = []
+        self.console_errors: list[str] = []
+        self.console: list[str] = []
+        self.crashed = False
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", self._add)
+        page.on("crash", lambda _page: self._mark_crashed())
+
+    def _add(self, message: ConsoleMessage) -> None:
+        self.console.append(f"{message.type}: {message.text}")
+        if message.type == "error":
+            self.console_errors.append(message.text)
+
+    def _mark_crashed(self) -> None:
+        self.crashed = True
+
+
+class Harness:
+    """The loaded harness page: plain Pyodide with NumPy and webpte."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.log = PageLog(page)
+
+    @classmethod
+    def open(cls, browser: Browser, site: Site) -> Harness:
+        harness = cls(browser.new_page())
+        harness.page.goto(f"{site.url}harness.html")
+        harness._evaluate("() => globalThis.webpteReady")
+        return harness
+
+    def python(self, code: str, *, timeout: float = CALL_SECONDS, **arguments: Any) -> Any:
+        """Run the body of an async Python function whose parameters are `arguments`.
+
+        Arguments and return value travel as JSON (NumPy arrays are returned as lists). What
+        later calls shall see is declared `global`.
+        """
+        # The page watches the clock: Playwright cannot interrupt an evaluation.
+        run = "([code, args, seconds]) => globalThis.runPython(code, args, seconds)"
+        reply = self._evaluate(run, [code, arguments, timeout])
+        if "timeout" in reply:
+            raise PageLostError(f"no answer from the page within {timeout:g} s")
+        if "error" in reply:
+            raise PagePythonError(reply["error"], reply["summary"])
+        return reply["value"]
+
+    def close(self) -> None:
+        self.page.close()
+
+    def _evaluate(self, function: str, argument: Any = None) -> Any:
+        try:
+            return self.page.evaluate(function, argument)
+        except PlaywrightError as error:
+            if self.log.crashed or self.page.is_closed() or "crashed" in str(error):
+                raise PageLostError("the page crashed") from error
+            raise

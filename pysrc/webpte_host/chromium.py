@@ -1,0 +1,110 @@
+"""Finds a full Chromium, or installs one, and knows the flags it needs for WebGPU.
+
+The small "headless shell" builds have no WebGPU: only the full browser will do.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from webpte_host.errors import HostError
+from webpte_host.process import run_tool
+from webpte_host.progress import Display
+
+ENVIRONMENT_VARIABLE = "WEBPTE_CHROMIUM"
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_MAC_PATHS = (
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
+_START_SECONDS = 20
+
+ADAPTERS = ("swiftshader", "hardware")
+
+
+def flags(adapter: str = "swiftshader") -> list[str]:
+    """`swiftshader` runs WebGPU on the CPU, the same on every machine; `hardware` on the GPU."""
+    chosen = [
+        "--headless=new",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--enable-unsafe-webgpu",
+        # Long dispatches are normal here, above all on the CPU.
+        "--disable-gpu-watchdog",
+    ]
+    if adapter == "swiftshader":
+        chosen.append("--use-webgpu-adapter=swiftshader")
+    else:
+        chosen.append("--ignore-gpu-blocklist")
+        if sys.platform == "linux":
+            # Works without an X server: ANGLE on Vulkan, with no surface.
+            chosen += ["--use-angle=vulkan", "--enable-features=Vulkan", "--disable-vulkan-surface"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        chosen.append("--no-sandbox")
+    return chosen
+
+
+def find() -> str | None:
+    """An installed Chromium that starts, or None. Playwright's own is looked for elsewhere."""
+    named = os.environ.get(ENVIRONMENT_VARIABLE)
+    if named:
+        if not _starts(named):
+            raise HostError(
+                f"{ENVIRONMENT_VARIABLE} is set to {named}, which does not start as a browser.\n"
+                "Set it to the path of a full Chromium or Chrome, or unset it."
+            )
+        return named
+    candidates = [path for name in _NAMES if (path := shutil.which(name))]
+    if sys.platform == "darwin":
+        candidates += [path for path in _MAC_PATHS if Path(path).exists()]
+    return next((path for path in candidates if _starts(path)), None)
+
+
+def _starts(path: str) -> bool:
+    """Ubuntu's `chromium-browser` can be a stub that only tells about a snap."""
+    try:
+        result = subprocess.run(
+            [path, "--version"], capture_output=True, timeout=_START_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return result.returncode == 0 and b"Chrom" in result.stdout
+
+
+def ensure(display: Display, python: Path, playwright_path: Path | None) -> None:
+    """Installs a browser if there is none. `python` is one that has Playwright."""
+    if find() is not None or (playwright_path is not None and playwright_path.exists()):
+        return
+    if _install_with_apt(display) and find() is not None:
+        return
+    with display.stage("Chromium from Playwright"):
+        try:
+            command = [str(python), "-m", "playwright", "install", "chromium", "--no-shell"]
+            run_tool(command, "playwright install chromium", cwd=Path.cwd())
+        except HostError as error:
+            raise HostError(
+                f"{error}\nThe browser tests need Chromium: install it with your system's package "
+                f"manager, or set {ENVIRONMENT_VARIABLE} to the path of one, then run this again."
+            ) from error
+
+
+def _install_with_apt(display: Display) -> bool:
+    apt = shutil.which("apt-get")
+    if apt is None or os.geteuid() != 0:
+        return False
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    with display.stage("Chromium from the system's packages") as stage:
+        try:
+            run_tool([apt, "update"], "apt-get update", cwd=Path("/"), env=quiet)
+            command = [apt, "install", "-y", "--no-install-recommends", "chromium"]
+            run_tool(command, "apt-get install chromium", cwd=Path("/"), env=quiet)
+        except HostError:
+            stage.outcome = "not available"
+            return False
+    return True

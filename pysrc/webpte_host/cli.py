@@ -1,0 +1,77 @@
+"""The command line: which command, and how its failures are shown."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+from webpte_host.errors import HostError
+
+_USAGE = """\
+usage: python3 serve.py [--host HOST] [--port PORT]     serve the page (sets up what it needs first)
+       python3 serve.py verify SUITE_DIR [options]      run a suite of programs, compare the outputs
+       python3 serve.py test [pytest arguments]         linters, type checks, unit and browser tests
+       python3 serve.py setup                           only set up the browser runtime
+
+Each command explains itself with --help."""
+
+
+def main(arguments: list[str]) -> int:
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _command(arguments)(arguments[1:])
+    except HostError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 130
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    # SIGTERM cleans up like Ctrl-C.
+    raise KeyboardInterrupt
+
+
+def _command(arguments: list[str]) -> Callable[[list[str]], int]:
+    """Imports are in here so that serving does not wait for what only the tests need."""
+    name = arguments[0] if arguments else ""
+    if name == "test":
+        from webpte_host.checks import main as run_checks
+
+        return run_checks
+    if name == "verify":
+        from webpte_host.verify import main as run_verify
+
+        return run_verify
+    if name == "setup":
+        return _setup
+    if name and not name.startswith("-"):
+        raise HostError(f"there is no command {name!r}.\n\n{_USAGE}")
+    return lambda _rest: _serve(arguments)
+
+
+def _setup(arguments: list[str]) -> int:
+    from webpte_host.runtime import ensure_runtime
+
+    argparse.ArgumentParser(prog="serve.py setup", description=_setup.__doc__).parse_args(arguments)
+    print(f"The browser runtime is in {ensure_runtime()}")
+    return 0
+
+
+def _serve(arguments: list[str]) -> int:
+    from webpte_host.runtime import ensure_runtime
+    from webpte_host.server import Site
+
+    parser = argparse.ArgumentParser(prog="serve.py", usage=_USAGE.removeprefix("usage: "))
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument("--port", type=int, default=8000, help="0: any free one (%(default)s)")
+    options = parser.parse_args(arguments)
+    ensure_runtime()
+    with Site(host=options.host, port=options.port) as site:
+        print(f"webpte: {site.url}   (Ctrl-C stops it)", flush=True)
+        site.wait()
+    return 0

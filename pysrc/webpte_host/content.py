@@ -1,0 +1,132 @@
+"""What a URL means: which file it names, its media type, and the headers it is sent with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote_to_bytes
+
+# What the page may load. `unsafe-eval`: webpte installs its dispatch loop with run_js, and
+# PyScript and Pyodide compile functions at run time; only scripts from here can ask for it.
+# `unsafe-inline` is for styles alone: PyScript adds a style element. `connect-src` is open
+# because a model may be opened from any address the user types in.
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self' blob: 'wasm-unsafe-eval' 'unsafe-eval'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "font-src 'self'",
+        "connect-src 'self' blob: data: https: http:",
+        "worker-src 'self' blob:",
+        "frame-src 'self'",
+        "frame-ancestors 'self'",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+)
+
+# Cross-origin isolation gives the page SharedArrayBuffer, which PyScript's worker needs to wait
+# for the main thread.
+COMMON_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+
+# Not the system's table: it differs from machine to machine, and `nosniff` makes it matter.
+_MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".ico": "image/x-icon",
+    ".jpg": "image/jpeg",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json; charset=utf-8",
+    ".md": "text/markdown; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".png": "image/png",
+    ".py": "text/x-python; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".toml": "application/toml; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+    ".wasm": "application/wasm",
+    ".webmanifest": "application/manifest+json; charset=utf-8",
+    ".webp": "image/webp",
+    ".wgsl": "text/wgsl; charset=utf-8",
+    ".whl": "application/zip",
+    ".woff2": "font/woff2",
+    ".zip": "application/zip",
+}
+_BINARY = "application/octet-stream"
+
+
+def media_type(name: str) -> str:
+    return _MEDIA_TYPES.get(Path(name).suffix.lower(), _BINARY)
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A folder under a URL prefix, which starts and ends with a slash."""
+
+    prefix: str
+    folder: Path
+
+
+def url_path(target: str) -> str | None:
+    """The decoded path of a request target, or None if it is not one that we would ever serve."""
+    path = target.split("?", 1)[0].split("#", 1)[0]
+    if not path.startswith("/"):
+        return None
+    try:
+        decoded = unquote_to_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    if any(ord(char) < 32 or char in "\\:\x7f" for char in decoded):
+        return None
+    # Dotfiles, `.` and `..` alike; and `//`, which some systems read as another root.
+    segments = decoded[1:].split("/")
+    if any(part.startswith(".") for part in segments) or "" in segments[:-1]:
+        return None
+    return decoded
+
+
+def find_file(mounts: list[Mount], path: str) -> Path | None:
+    """The file behind a path from `url_path`; the longest matching prefix decides."""
+    for mount in sorted(mounts, key=lambda mount: len(mount.prefix), reverse=True):
+        if path.startswith(mount.prefix):
+            return _inside(mount.folder, path[len(mount.prefix) :] or "index.html")
+    return None
+
+
+def _inside(folder: Path, relative: str) -> Path | None:
+    try:
+        root = folder.resolve()
+        # Resolved, so that a symbolic link counts as the place that it leads to.
+        file = (root / relative).resolve()
+        return file if file.is_relative_to(root) and file.is_file() else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def byte_range(header: str | None, size: int) -> tuple[int, int] | None | str:
+    """(first, last) of a single range; None: send everything; "unsatisfiable"."""
+    if header is None or not header.startswith("bytes=") or "," in header:
+        return None
+    first, dash, last = header.removeprefix("bytes=").strip().partition("-")
+    if not dash or not (first or last) or not _digits(first) or not _digits(last):
+        return None
+    if not first:
+        start, end = max(0, size - int(last)), size - 1
+    else:
+        start, end = int(first), min(int(last), size - 1) if last else size - 1
+        if last and int(last) < start:
+            return None
+    return (start, end) if start <= end and start < size else "unsatisfiable"
+
+
+def _digits(text: str) -> bool:
+    return not text or (text.isascii() and text.isdigit())

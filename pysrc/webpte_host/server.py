@@ -1,0 +1,247 @@
+"""The local web server: three mounts and one archive, read only.
+
+    /            web/
+    /runtime/    the browser runtime (see runtime.py)
+    /webpte.zip  the Python package with its shaders (see bundle.py)
+
+Everything is revalidated by ETag: on loopback a 304 costs less than a stale file.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+from collections.abc import Sequence
+from email.utils import formatdate, parsedate_to_datetime
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from webpte_host.bundle import Bundle
+from webpte_host.content import (
+    COMMON_HEADERS,
+    Mount,
+    byte_range,
+    find_file,
+    media_type,
+    url_path,
+)
+from webpte_host.errors import HostError
+from webpte_host.layout import RUNTIME, WEB
+
+_ARCHIVE_PATH = "/webpte.zip"
+_IDLE_SECONDS = 60
+_CHUNK = 1 << 18
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "webpte"
+    sys_version = ""
+    timeout = _IDLE_SECONDS
+    # Head and body are two writes; without this the second can wait 40 ms for an ACK.
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def __getattr__(self, name: str) -> Any:
+        # The base class looks for a do_METHOD, and says 501 where there is none.
+        if name.startswith("do_"):
+            return self._refuse
+        raise AttributeError(name)
+
+    def _refuse(self) -> None:
+        # A body may follow that nobody reads: the connection cannot be used again.
+        self.close_connection = True
+        self.send_error(HTTPStatus.METHOD_NOT_ALLOWED)
+
+    def _answer(self) -> None:
+        path = url_path(self.path)
+        if path == _ARCHIVE_PATH:
+            archive = self.server.bundle.archive()
+            body = BytesIO(archive.data)
+            self._send(body, len(archive.data), f'"{archive.etag}"', None, media_type(path))
+            return
+        file = find_file(self.server.mounts, path) if path is not None else None
+        if file is None:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        try:
+            opened = file.open("rb")
+        except OSError:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        with opened:
+            status = file.stat()
+            etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
+            self._send(opened, status.st_size, etag, status.st_mtime, media_type(file.name))
+
+    def _send(
+        self, body: BinaryIO, size: int, etag: str, modified: float | None, kind: str
+    ) -> None:
+        if self._is_cached(etag, modified):
+            self._head(HTTPStatus.NOT_MODIFIED, {"ETag": etag})
+            return
+        headers = {"Content-Type": kind, "Accept-Ranges": "bytes", "ETag": etag}
+        if modified is not None:
+            headers["Last-Modified"] = formatdate(modified, usegmt=True)
+        wanted = None
+        if self.headers.get("If-Range", etag) == etag:
+            wanted = byte_range(self.headers.get("Range"), size)
+        if isinstance(wanted, str):
+            self.send_error(
+                HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, headers={"Content-Range": f"bytes */{size}"}
+            )
+            return
+        first, last = wanted or (0, size - 1)
+        if wanted is not None:
+            headers["Content-Range"] = f"bytes {first}-{last}/{size}"
+        length = last - first + 1
+        headers["Content-Length"] = str(length)
+        self._head(HTTPStatus.OK if wanted is None else HTTPStatus.PARTIAL_CONTENT, headers)
+        if self.command != "HEAD":
+            self._copy(body, first, length)
+
+    def _is_cached(self, etag: str, modified: float | None) -> bool:
+        tags = self.headers.get("If-None-Match")
+        if tags is not None:
+            known = [tag.strip().removeprefix("W/") for tag in tags.split(",")]
+            return etag in known or "*" in known
+        since = self.headers.get("If-Modified-Since")
+        if since is None or modified is None:
+            return False
+        try:
+            return int(modified) <= parsedate_to_datetime(since).timestamp()
+        except ValueError:
+            return False
+
+    def _head(self, status: HTTPStatus, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**COMMON_HEADERS, "Cache-Control": "no-cache", **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _copy(self, body: BinaryIO, first: int, length: int) -> None:
+        body.seek(first)
+        while length > 0:
+            chunk = body.read(min(_CHUNK, length))
+            if not chunk:
+                # The file became shorter; only a broken connection tells the browser so now.
+                self.close_connection = True
+                return
+            self.wfile.write(chunk)
+            length -= len(chunk)
+
+    def send_error(
+        self,
+        code: int,
+        message: str | None = None,
+        explain: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """Short and plain, with the same security headers as everything else."""
+        status = HTTPStatus(code)
+        body = f"{status.value} {status.phrase}\n".encode()
+        more = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))}
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            more["Allow"] = "GET, HEAD"
+        if self.close_connection:
+            more["Connection"] = "close"
+        self._head(status, {**more, **(headers or {})})
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Silent: the terminal shows what the user has to know, and nothing else."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # A second server on the same port must fail, not steal every other connection.
+    allow_reuse_port = False
+
+    def __init__(self, address: tuple[str, int], mounts: list[Mount], bundle: Bundle) -> None:
+        self.mounts = mounts
+        self.bundle = bundle
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that closes a connection early is no error of ours."""
+
+
+class Site:
+    """A running server. Stops at the end of the `with` block."""
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        mounts: Sequence[Mount] = (),
+        web: Path = WEB,
+        runtime: Path = RUNTIME,
+        bundle: Bundle | None = None,
+    ) -> None:
+        every = [Mount("/", web), Mount("/runtime/", runtime), *mounts]
+        try:
+            self._server = _Server((host, port), every, bundle or Bundle())
+        except (OSError, OverflowError) as error:
+            raise HostError(_listen_message(host, port, error)) from error
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        # The name, not the number: browsers count both as secure, but people type this one.
+        return f"http://localhost:{self.port}/"
+
+    def wait(self) -> None:
+        """Until Ctrl-C."""
+        try:
+            while self._thread.is_alive():
+                self._thread.join(1.0)
+        except KeyboardInterrupt:
+            print("\nstopped")
+
+    def __enter__(self) -> Site:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _listen_message(host: str, port: int, error: OSError | OverflowError) -> str:
+    if isinstance(error, OverflowError):
+        return f"{port} is not a port: take one from 1 to 65535, or 0 for any free one."
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} is taken by another program (or another serve.py).\n"
+            "Stop that one, or choose another port: python3 serve.py --port 0 takes any free one."
+        )
+    if error.errno == errno.EACCES:
+        return f"port {port} may not be used by this user: choose one from 1024 on (--port 8000)."
+    return f"cannot listen on {host}, port {port}: {error.strerror or error}."

@@ -1,0 +1,96 @@
+"""From a `GraphWriter` to what the engine works on, and back out of the registry."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import webpte
+from support.pte_writer import GraphWriter, MethodWriter, write_pte
+from webpte.gpu.recording import RecordingDevice
+from webpte.graph import Graph
+from webpte.live import LiveState
+from webpte.ops import registry
+from webpte.plan import Planner, resolve_ops
+from webpte.runtime.contents import read_contents
+from webpte.runtime.delegate import GpuDelegate
+from webpte.shaders import ShaderLibrary
+from webpte.source import BytesSource
+from webpte.storage import plan_storage
+
+T = TypeVar("T")
+
+
+def wait(coroutine: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(coroutine)
+
+
+def read_graph(data: bytes) -> Graph:
+    """The graph of the one delegate of a file."""
+    contents = wait(read_contents(BytesSource(data)))
+    (graph,) = contents.methods["forward"].graphs
+    assert graph is not None
+    return graph
+
+
+def build_graph(writer: GraphWriter, **options: Any) -> Graph:
+    return read_graph(write_pte(writer, **options))
+
+
+def make_planner(graph: Graph) -> tuple[Planner, LiveState]:
+    """A planner before its first lowering."""
+    ops, live = resolve_ops(graph), LiveState(graph)
+    return Planner(graph, live, ops, plan_storage(graph, ops)), live
+
+
+async def make_delegate(
+    writer: GraphWriter | Graph, device: RecordingDevice | None = None
+) -> tuple[GpuDelegate, RecordingDevice]:
+    device = device or RecordingDevice()
+    graph = writer
+    if isinstance(graph, GraphWriter):
+        contents = await read_contents(BytesSource(write_pte(graph)))
+        (found,) = contents.methods["forward"].graphs
+        assert found is not None
+        graph = found
+    return await GpuDelegate.create(graph, device, ShaderLibrary()), device
+
+
+async def load(writer: GraphWriter | MethodWriter, **options: Any) -> webpte.Program:
+    """The program on NumPy, unless `device` says otherwise."""
+    return await webpte.load(write_pte(writer), **{"device": "numpy", **options})
+
+
+async def run_once(
+    writer: GraphWriter | MethodWriter, *inputs: Any, device: Any = "numpy"
+) -> tuple[Any, ...]:
+    async with await load(writer, device=device) as program:
+        return await program.forward(*inputs)
+
+
+@contextmanager
+def temporary_op(name: str, signature: str, **definition: Any) -> Iterator[None]:
+    """An operator that exists only inside of the `with` block."""
+    missing = {"shape", "lower", "reference"} - definition.keys()
+    registry.register(name, signature, **dict.fromkeys(missing, _unused), **definition)
+    try:
+        yield
+    finally:
+        del registry._REGISTRY[name]
+
+
+def _unused(_args: Any) -> Any:
+    raise AssertionError("this test does not expect the op to get here")
+
+
+def chain(length: int, *, dims: tuple[int, ...] = (4,), op: str = "aten.relu.default") -> GraphWriter:
+    """input -> op -> op -> ... -> output."""
+    g = GraphWriter()
+    value = x = g.tensor(dims)
+    for _ in range(length):
+        value = g.op(op, value, g.tensor(dims))
+    g.inputs(x)
+    g.outputs(value)
+    return g

@@ -1,0 +1,39 @@
+"""Reads files that are in memory, without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from webpte.format.pte import Program, read_program
+from webpte.format.vulkan import VkDelegate, VkGraph, read_delegate
+from webpte.source import BytesSource, Region
+
+T = TypeVar("T")
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Finish a coroutine that never waits, as those on bytes in memory do."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("the coroutine waits for something")
+
+
+def read_pte(data: bytes) -> Program:
+    return run(read_program(BytesSource(data)))
+
+
+def read_delegates(data: bytes, program: Program) -> list[VkDelegate]:
+    """All delegates of all methods."""
+    source = BytesSource(data)
+    spans = [program.delegate_span(d) for plan in program.methods for d in plan.delegates]
+    return [run(read_delegate(Region(source, span.offset, span.size))) for span in spans]
+
+
+def read_graph(data: bytes) -> VkGraph:
+    """The graph of the one delegate of a file."""
+    (delegate,) = read_delegates(data, read_pte(data))
+    return delegate.graph

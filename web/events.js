@@ -1,0 +1,133 @@
+// The main thread's share: it forwards what people do to Python in the worker, and shows what
+// Python sends back. A worker cannot do this itself: dropped files are gone once the event is over,
+// and a default can only be prevented while it lasts. Messages are one-way, so neither side waits.
+import { hooks } from "./runtime/pyscript/core.js";
+
+const page = document.documentElement;
+const find = (id) => document.getElementById(id);
+let send = (message) => waiting.push(message);
+const waiting = [];
+
+// ---- from Python to the page
+
+// The keyboard stays where it was: on the control that took the place of the focused one.
+const replace = (section, markup) => {
+  const focused = section.contains(document.activeElement) ? document.activeElement : null;
+  section.innerHTML = markup;
+  if (!focused) return;
+  const controls = [...section.querySelectorAll("button, select, input")];
+  const same = (one) => JSON.stringify(one.dataset) === JSON.stringify(focused.dataset);
+  (controls.find((one) => same(one) && one.name === focused.name) ?? controls[0])?.focus();
+};
+
+const show = {
+  // {id: markup}; Python has escaped everything in it
+  html: (sections) => {
+    for (const [id, markup] of Object.entries(sections)) {
+      const section = find(id);
+      if (section) replace(section, markup);
+    }
+  },
+  text: (lines) => {
+    for (const [id, line] of Object.entries(lines)) find(id).textContent = line;
+  },
+  hidden: (sections) => {
+    for (const [id, hidden] of Object.entries(sections)) find(id).hidden = hidden;
+  },
+  state: (state) => { page.dataset.state = state; },
+  reveal: (id) => find(id)?.scrollIntoView({ block: "nearest" }),
+  copy: ({ text, done }) => navigator.clipboard.writeText(text).then(
+    () => show.text({ status: done }),
+    () => show.text({ status: "The browser did not allow copying: click into the page first." }),
+  ),
+  download: ({ url, name }) => Object.assign(document.createElement("a"), { href: url, download: name }).click(),
+};
+
+hooks.main.onWorker.add((_, worker) => {
+  worker.addEventListener("message", ({ data }) => {
+    for (const [kind, value] of Object.entries(data ?? {})) show[kind]?.(value);
+  });
+  worker.ready.catch((error) => failed(error.message));
+  send = (message) => worker.postMessage(message);
+  send({ act: "hello", base: document.baseURI });
+  waiting.forEach(send);
+});
+
+// ---- the start, before there is Python to tell of it
+
+const stage = (name) => {
+  const steps = [...document.querySelectorAll("[data-boot]")];
+  const now = steps.findIndex((step) => step.dataset.boot === name);
+  steps.forEach((step, at) => {
+    step.className = `step step-${at < now ? "done" : at === now ? "now" : "next"}`;
+  });
+};
+const failed = (reason) => {
+  if (page.dataset.state === "ready") return;
+  page.dataset.state = "failed";
+  show.text({ status: "Python did not start", "boot-note": `It did not start: ${reason} Reload to try again.` });
+};
+addEventListener("py:progress", ({ detail }) => {
+  if (detail === "Loading Pyodide") stage("python");
+  if (detail === "Loaded interpreter") stage("webpte");
+});
+addEventListener("unhandledrejection", ({ reason }) => failed(String(reason?.message ?? reason)));
+
+// ---- from the page to Python
+
+const act = (element, more) => {
+  if (page.dataset.state !== "ready" && find("boot-note")) {
+    show.text({ "boot-note": "Your choice is taken as soon as it is up." });
+  }
+  send({ ...element.dataset, ...more });
+};
+const acting = (event) => event.target.closest?.("[data-act]");
+
+addEventListener("click", (event) => {
+  const element = acting(event);
+  if (element?.matches("button[type=button]")) act(element);
+});
+addEventListener("input", (event) => {
+  const element = acting(event);
+  if (element?.matches("select, input:not([type=file])")) act(element, { value: element.value });
+});
+addEventListener("change", (event) => {
+  const element = acting(event);
+  if (!element?.matches("input[type=file]") || !element.files.length) return;
+  act(element, { files: [...element.files] });
+  element.value = ""; // so that the same file can be chosen again
+});
+addEventListener("submit", (event) => {
+  event.preventDefault();
+  act(event.target, { fields: Object.fromEntries(new FormData(event.target)) });
+});
+addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+    event.preventDefault();
+    find("run-form")?.requestSubmit(find("run-form").querySelector("[type=submit]"));
+  }
+});
+
+const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
+const target = (event) => event.target.closest?.("[data-drop]");
+const mark = (element) => {
+  document.querySelectorAll(".dropping").forEach((one) => one.classList.remove("dropping"));
+  (element ?? document.body).classList.add("dropping");
+};
+const unmark = () => document.querySelectorAll(".dropping").forEach((one) => one.classList.remove("dropping"));
+addEventListener("dragover", (event) => {
+  if (!carriesFiles(event)) return;
+  event.preventDefault();
+  mark(target(event));
+});
+addEventListener("dragleave", (event) => { if (!event.relatedTarget) unmark(); });
+addEventListener("drop", (event) => {
+  if (!carriesFiles(event)) return;
+  event.preventDefault();
+  unmark();
+  const files = [...event.dataTransfer.files];
+  const at = target(event);
+  // A program dropped onto an input card is still a program.
+  const wanted = at && !files[0].name.endsWith(".pte") ? { ...at.dataset, act: at.dataset.drop } : { act: "open-file" };
+  act({ dataset: wanted }, { files });
+});

@@ -1,0 +1,284 @@
+"""What is in the file: methods, signature, operators, constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from page.markup import Html, h
+from page.units import bytes_text, count_text, number_text, plural, shape_text
+from webpte import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
+
+SHOWN_OPS = 14
+SHOWN_CONSTANTS = 6
+LISTED_CONSTANTS = 200  # rows; a list that is longer than this is not read by anybody
+
+
+def file_card(
+    name: str,
+    size: int,
+    methods: Mapping[str, MethodInfo],
+    method: str,
+    limits: Mapping[str, int],
+    constant_values: Mapping[str, str],
+) -> Html:
+    """Everything known without running the program. `method` is the chosen one."""
+    runnable = [info.name for info in methods.values() if not info.is_constant]
+    info = methods.get(method)
+    return h(
+        "div",
+        h(
+            "div",
+            h("h2", name, class_="file-name", title=name),
+            h("button", "Close", type="button", class_="quiet", data_act="close"),
+            class_="card-head",
+        ),
+        h(
+            "p",
+            f"{bytes_text(size)} · {plural(len(runnable), 'method')}",
+            f" · {plural(len(methods) - len(runnable), 'constant method')}"
+            if len(methods) > len(runnable)
+            else None,
+            class_="soft",
+        ),
+        _method_tabs(runnable, method),
+        [_signature(info), _operators(info), _constants(info.constants, limits)] if info else None,
+        _constant_methods(methods, constant_values),
+        class_="card file",
+    )
+
+
+def _method_tabs(names: Sequence[str], chosen: str) -> Html | None:
+    if len(names) < 2:
+        return None
+    return h(
+        "div",
+        [
+            h(
+                "button",
+                name,
+                type="button",
+                data_act="method",
+                data_name=name,
+                aria_pressed="true" if name == chosen else "false",
+            )
+            for name in names
+        ],
+        class_="tabs",
+        role="group",
+        aria_label="Method",
+    )
+
+
+def type_text(info: TensorInfo | ScalarInfo) -> str:
+    """ "float32 · 3 × 64", or the kind of a plain value."""
+    if isinstance(info, ScalarInfo):
+        return info.kind
+    return f"{info.dtype} · {shape_text(info.shape, info.bounds)}"
+
+
+def _signature(info: MethodInfo) -> Html:
+    def rows(kind: str, infos: Sequence[TensorInfo | ScalarInfo]) -> Html:
+        if not infos:
+            return h("p", f"No {kind}s.", class_="soft")
+        return h(
+            "ul",
+            [
+                h(
+                    "li",
+                    h("span", item.name, class_="name"),
+                    h("span", type_text(item), class_="type"),
+                )
+                for item in infos
+            ],
+            class_="signature",
+            aria_label=f"{kind}s",
+        )
+
+    dynamic = any(getattr(item, "dynamic", False) for item in (*info.inputs, *info.outputs))
+    return h(
+        "section",
+        h("h3", "Signature", h("span", info.name, class_="count")),
+        h("p", plural(len(info.inputs), "input"), class_="label"),
+        rows("input", info.inputs),
+        h("p", plural(len(info.outputs), "output"), class_="label"),
+        rows("output", info.outputs),
+        h("p", "≤ marks a size that may be smaller from call to call.", class_="note")
+        if dynamic
+        else None,
+    )
+
+
+def _operators(info: MethodInfo) -> Html:
+    everything = {
+        **{name: (count, "gpu") for name, count in info.ops.items()},
+        **{name: (count, "cpu") for name, count in info.kernels_outside.items()},
+        **{name: (count, "missing") for name, count in info.unsupported.items()},
+    }
+    ranked = sorted(everything.items(), key=lambda item: (item[1][1] != "missing", -item[1][0]))
+    most = max((count for count, _ in everything.values()), default=1)
+    rows = [_operator_row(name, count, where, most) for name, (count, where) in ranked]
+    calls = sum(count for count, _ in everything.values())
+    missing = len(info.unsupported)
+    return h(
+        "section",
+        h(
+            "h3",
+            "Operators",
+            h(
+                "span",
+                f"{plural(len(everything), 'kind')}, {plural(calls, 'call')}" if rows else "none",
+                class_="count",
+            ),
+        ),
+        h(
+            "p",
+            f"{plural(missing, 'operator')} not supported by this version: "
+            "the method cannot run as a whole.",
+            class_="notice notice-bad",
+        )
+        if missing
+        else None,
+        h("ul", rows[:SHOWN_OPS], class_="bars"),
+        _more(rows[SHOWN_OPS:], "bars", "operators"),
+    )
+
+
+_WHERE = {
+    "gpu": (None, None),
+    "cpu": ("NumPy", "Not part of a delegate: runs on NumPy on the CPU"),
+    "missing": ("not supported", "This version of webpte has no implementation"),
+}
+
+
+def _operator_row(name: str, count: int, where: str, most: int) -> Html:
+    tag, title = _WHERE[where]
+    width = max(1.5, 100 * count / most)
+    return h(
+        "li",
+        h("span", short_op(name), class_="name", title=name),
+        h("span", tag, class_=f"tag tag-{where}", title=title) if tag else None,
+        h("span", count_text(count), class_="number"),
+        h(
+            "svg",
+            h("rect", width="100%", height="4", rx="2", class_="rail"),
+            h("rect", width=f"{width:.1f}%", height="4", rx="2", class_=f"fill fill-{where}"),
+            width="100%",
+            height="4",
+            aria_hidden="true",
+        ),
+    )
+
+
+def short_op(name: str) -> str:
+    """ "aten.add.Tensor" -> "add.Tensor": the namespace that nearly all share says nothing."""
+    for prefix in ("aten.", "aten::"):
+        if name.startswith(prefix):
+            return name[len(prefix) :]
+    return name
+
+
+def _more(rows: Sequence[Html], kind: str, what: str) -> Html | None:
+    if not rows:
+        return None
+    return h(
+        "details",
+        h("summary", f"{count_text(len(rows))} more {what}"),
+        h("ul", rows, class_=kind),
+    )
+
+
+def _constants(constants: Sequence[ConstantInfo], limits: Mapping[str, int]) -> Html | None:
+    if not constants:
+        return h("section", h("h3", "Constants", h("span", "none", class_="count")))
+    ranked = sorted(constants, key=lambda item: -item.nbytes)
+    total = sum(item.nbytes for item in ranked)
+    largest = ranked[0].nbytes
+    allowed = min(
+        (
+            limits[name]
+            for name in ("maxStorageBufferBindingSize", "maxBufferSize")
+            if name in limits
+        ),
+        default=0,
+    )
+    rows = [_constant_row(item) for item in ranked]
+    hidden = len(rows) - LISTED_CONSTANTS
+    return h(
+        "section",
+        h(
+            "h3",
+            "Constants",
+            h(
+                "span",
+                f"{plural(len(ranked), 'tensor')}, {bytes_text(total)}",
+                class_="count",
+            ),
+        ),
+        _budget(largest, allowed) if allowed else None,
+        h("ul", rows[:SHOWN_CONSTANTS], class_="constants"),
+        _more(rows[SHOWN_CONSTANTS:LISTED_CONSTANTS], "constants", "constants"),
+        h("p", f"and {count_text(hidden)} smaller ones", class_="note") if hidden > 0 else None,
+    )
+
+
+def _budget(largest: int, allowed: int) -> Html:
+    """The largest constant against what one binding of this adapter may hold."""
+    share = largest / allowed
+    if share > 1:
+        return h(
+            "p",
+            f"The largest constant is {bytes_text(largest)}, but one tensor may have at most "
+            f"{bytes_text(allowed)} on this adapter.",
+            class_="notice notice-bad",
+        )
+    share_text = "under 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+    return h(
+        "p",
+        f"largest {bytes_text(largest)}, {share_text} of the {bytes_text(allowed)} "
+        "that this adapter takes",
+        class_="note",
+    )
+
+
+def _constant_row(item: ConstantInfo) -> Html:
+    return h(
+        "li",
+        h("span", item.key or "unnamed", class_="name", title=item.key),
+        h(
+            "span",
+            f"{item.dtype} · {shape_text(item.shape)}",
+            f" · used {item.count} times" if item.count > 1 else None,
+            class_="type",
+        ),
+        h("span", bytes_text(item.nbytes), class_="number"),
+    )
+
+
+def _constant_methods(methods: Mapping[str, MethodInfo], values: Mapping[str, str]) -> Html | None:
+    constant = [info for info in methods.values() if info.is_constant]
+    if not constant:
+        return None
+    return h(
+        "section",
+        h("h3", "Constant methods", h("span", count_text(len(constant)), class_="count")),
+        h(
+            "ul",
+            [
+                h(
+                    "li",
+                    h("span", info.name, class_="name"),
+                    h("span", values.get(info.name) or constant_text(info), class_="type"),
+                )
+                for info in constant
+            ],
+            class_="signature",
+        ),
+    )
+
+
+def constant_text(info: MethodInfo) -> str:
+    """What a constant method returns, as far as the file's description has it."""
+    return ", ".join(
+        number_text(output.value) if isinstance(output, ScalarInfo) else type_text(output)
+        for output in info.outputs
+    )

@@ -1,0 +1,192 @@
+"""What goes into the program: one state per input, filled by rule or from a file.
+
+An input that is a tensor has a fill, live dims and an array; one that is a plain number has a
+value. Arrays are made when they are asked for, and only again when something changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from page.npy import Array, check_fits, read_npy
+from webpte import ScalarInfo, TensorInfo
+
+FILLS = {
+    "normal": "random (normal)",
+    "integers": "random integers",
+    "zeros": "zeros",
+    "ones": "ones",
+    "range": "0, 1, 2, …",
+    "ramp": "ramp, -1 to 1",
+    "file": "from a .npy file",
+}
+_BYTE_RANGES = {"int8": (-128, 128), "uint8": (0, 256), "bool": (0, 2)}
+DEFAULT_BELOW = 10  # small enough to be an index into almost any table
+
+
+def is_float(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat"))
+
+
+def fills_for(dtype: str) -> tuple[str, ...]:
+    """The fills that make sense for this element type, the default first."""
+    if is_float(dtype):
+        return ("normal", "zeros", "ones", "range", "ramp", "file")
+    return ("integers", "zeros", "ones", "range", "file")
+
+
+def fill_array(
+    fill: str, shape: Sequence[int], dtype: str, *, seed: int = 0, below: int = DEFAULT_BELOW
+) -> Array:
+    """An array by one of the rules. The same seed gives the same array."""
+    kind = np.dtype(dtype)
+    size = tuple(shape)
+    count = prod(size)
+    if fill == "normal":
+        random = np.random.default_rng(seed)
+        # float32 directly: drawing float64 first would take twice the memory of a large input.
+        return random.standard_normal(size, dtype=np.float32).astype(kind, copy=False)
+    if fill == "integers":
+        low, high = _BYTE_RANGES.get(dtype, (0, max(1, below)))
+        return np.random.default_rng(seed).integers(low, high, size=size).astype(kind)
+    if fill == "zeros":
+        return np.zeros(size, kind)
+    if fill == "ones":
+        return np.ones(size, kind)
+    if fill == "range":
+        steps = np.arange(count)
+        if kind.kind in "iub":
+            # Wrap around instead of overflowing: 0 … 127, 0 … 127 for int8.
+            steps = steps % (2 if dtype == "bool" else np.iinfo(kind).max + 1)
+        return steps.astype(kind).reshape(size)
+    if fill == "ramp":
+        return np.linspace(-1, 1, count, dtype=np.float32).astype(kind).reshape(size)
+    raise ValueError(f"there is no fill named {fill!r}; take one of {', '.join(FILLS)}")
+
+
+@dataclass
+class TensorInput:
+    """A tensor input: its fill, its live dims, and the array they make."""
+
+    index: int
+    name: str
+    dtype: str
+    bounds: tuple[tuple[int, int], ...]  # (lowest, highest) size per dim
+    fill: str = ""
+    dims: list[int] = field(default_factory=list)
+    seed: int = 0
+    below: int = DEFAULT_BELOW
+    file_name: str = ""
+    error: str = ""
+    _array: Array | None = None
+
+    def __post_init__(self) -> None:
+        self.seed = self.seed or self.index + 1
+        self.dims = self.dims or [high for _, high in self.bounds]
+        if not self.fill:
+            # One lone integer is a position or a flag far more often than an id: start at zero.
+            lone = not is_float(self.dtype) and prod(self.dims) == 1
+            self.fill = "zeros" if lone else fills_for(self.dtype)[0]
+
+    @property
+    def is_random(self) -> bool:
+        return self.fill in ("normal", "integers")
+
+    @property
+    def takes_below(self) -> bool:
+        return self.fill == "integers" and self.dtype not in _BYTE_RANGES
+
+    def array(self) -> Array:
+        if self._array is None:
+            self._array = fill_array(
+                self.fill, self.dims, self.dtype, seed=self.seed, below=self.below
+            )
+        return self._array
+
+    def set_fill(self, fill: str) -> None:
+        if fill not in fills_for(self.dtype) or fill == "file":
+            raise ValueError(f"{fill!r} is no fill for {self.dtype}")
+        self.fill, self.error, self._array = fill, "", None
+
+    def set_dim(self, dim: int, text: str) -> None:
+        """A typed size. A wrong one is remembered as the error and changes nothing."""
+        low, high = self.bounds[dim]
+        try:
+            size = int(text)
+        except ValueError:
+            size = low - 1
+        if not low <= size <= high:
+            self.error = f"Dimension {dim} takes a whole number from {low} to {high}."
+            return
+        self.dims[dim] = size
+        self.error = ""
+        if self.fill == "file":  # an array from a file has the size it has
+            self.fill, self.file_name = fills_for(self.dtype)[0], ""
+        self._array = None
+
+    def set_below(self, text: str) -> None:
+        try:
+            below = int(text)
+        except ValueError:
+            below = 0
+        if not 1 <= below <= 2**31 - 1:
+            self.error = "Random integers need an upper bound from 1 to 2147483647."
+            return
+        self.below, self.error, self._array = below, "", None
+
+    def reroll(self) -> None:
+        self.seed += 1000
+        self._array = None
+
+    def take_file(self, data: bytes, name: str) -> None:
+        """Use a `.npy`. Raises NpyError, and then nothing has changed."""
+        array = check_fits(read_npy(data, name), dtype=self.dtype, bounds=self.bounds, name=name)
+        self._array = array
+        self.dims = list(array.shape)
+        self.fill, self.file_name, self.error = "file", name, ""
+
+
+@dataclass
+class ScalarInput:
+    """An input that is one plain value. It starts with the one that the file was exported with."""
+
+    index: int
+    name: str
+    kind: str  # "int", "float", "bool", "str" or "None"
+    value: int | float | bool | str | None = 0
+    error: str = ""
+
+    def set_value(self, text: str) -> None:
+        try:
+            if self.kind == "float":
+                self.value = float(text)
+            elif self.kind == "int":
+                self.value = int(text)
+            elif self.kind == "bool":
+                self.value = text == "true"
+            elif self.kind == "str":
+                self.value = text
+        except ValueError:
+            self.error = f"This takes {'a number' if self.kind == 'float' else 'a whole number'}."
+            return
+        self.error = ""
+
+    def array(self) -> int | float | bool | str | None:
+        return self.value
+
+
+Input = TensorInput | ScalarInput
+
+
+def inputs_of(infos: Sequence[TensorInfo | ScalarInfo]) -> list[Input]:
+    """A fresh state for every input of a method."""
+    return [
+        TensorInput(index, info.name, info.dtype, info.bounds)
+        if isinstance(info, TensorInfo)
+        else ScalarInput(index, info.name, info.kind, info.value)
+        for index, info in enumerate(infos)
+    ]

@@ -1,0 +1,49 @@
+"""HTML by functions, escaped by default.
+
+Names, shapes and messages come out of files that nobody has checked. So a string is text, always,
+unless it is an `Html`, and only `h` makes those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+_VOID = frozenset({"br", "img", "input"})
+
+
+class Html(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+def render(children: Iterable[object]) -> Html:
+    """Children side by side: None and False vanish, lists are flattened, the rest is escaped."""
+    parts: list[str] = []
+    for child in children:
+        if child is None or child is False:
+            continue
+        if isinstance(child, Html):
+            parts.append(child)
+        elif isinstance(child, str | int | float):
+            parts.append(escape(str(child)))
+        elif isinstance(child, Iterable):
+            parts.append(render(child))
+        else:
+            raise TypeError(f"{type(child).__name__} cannot be shown")
+    return Html("".join(parts))
+
+
+def h(name: str, /, *children: object, **attributes: object) -> Html:
+    """One element. `class_` is class, `data_act` is data-act, True is a bare attribute."""
+    opening = [name]
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        attribute = key.rstrip("_").replace("_", "-")
+        opening.append(attribute if value is True else f'{attribute}="{escape(str(value))}"')
+    start = f"<{' '.join(opening)}>"
+    if name in _VOID:
+        return Html(start)
+    return Html(f"{start}{render(children)}</{name}>")

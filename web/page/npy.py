@@ -1,0 +1,65 @@
+"""`.npy` files in and out, and the check that one fits an input."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from page.units import shape_text
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class NpyError(ValueError):
+    """The file is no `.npy`, or not one that fits."""
+
+
+def read_npy(data: bytes, name: str = "the file") -> Array:
+    """The array of a `.npy` file. Object arrays are refused: unpickling runs code."""
+    if not data.startswith(npy_format.MAGIC_PREFIX):
+        raise NpyError(
+            f"{name} is not a .npy file: it does not start with NumPy's magic bytes. "
+            "Save one array with numpy.save(path, array); .npz archives hold several and are "
+            "not taken."
+        )
+    try:
+        array = npy_format.read_array(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise NpyError(f"{name} could not be read as .npy: {error}") from error
+    return np.asarray(array)
+
+
+def write_npy(array: Array) -> bytes:
+    """The `.npy` file of an array."""
+    stream = io.BytesIO()
+    npy_format.write_array(stream, np.asarray(array), allow_pickle=False)
+    return stream.getvalue()
+
+
+def check_fits(
+    array: Array, *, dtype: str, bounds: Sequence[tuple[int, int]], name: str = "the file"
+) -> Array:
+    """The array as it goes into the input, or an NpyError that says what is wrong and what to do."""
+    if array.dtype.newbyteorder("=") != np.dtype(dtype):
+        raise NpyError(
+            f"{name} holds {array.dtype.name}, but this input takes {dtype}. "
+            f"Save it with array.astype('{dtype}')."
+        )
+    shape = [high for _, high in bounds]
+    if array.ndim != len(bounds):
+        raise NpyError(
+            f"{name} has {array.ndim} dimensions ({shape_text(array.shape)}), but this input has "
+            f"{len(bounds)} ({shape_text(shape, bounds)})."
+        )
+    for dim, (size, (low, high)) in enumerate(zip(array.shape, bounds, strict=True)):
+        if not low <= size <= high:
+            wanted = str(low) if low == high else f"{low} to {high}"
+            raise NpyError(
+                f"{name} has the shape {shape_text(array.shape)}: dimension {dim} is {size}, "
+                f"but this input takes {wanted} there ({shape_text(shape, bounds)})."
+            )
+    return np.ascontiguousarray(array, dtype=dtype).reshape(array.shape)

@@ -1,0 +1,191 @@
+"""A tensor as a small PNG: an image where it looks like one, else a heat map.
+
+A PNG in a data URL is one string in the HTML: no canvas, no pixel loop on the main thread, and it
+can be tested without a browser.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from page.npy import Array
+
+MAX_SIDE = 256  # pixels; larger planes are thinned out by whole steps
+MAX_TILES = 16
+_MISSING = 255  # palette entry of NaN and infinities
+
+_Stops = tuple[tuple[float, int, int, int], ...]
+
+# (position, red, green, blue): dark to bright for values of one sign, two hues around zero else.
+_SEQUENTIAL: _Stops = (
+    (0.0, 10, 34, 48),
+    (0.35, 14, 96, 104),
+    (0.7, 72, 178, 140),
+    (1.0, 246, 240, 170),
+)
+_DIVERGING: _Stops = (
+    (0.0, 22, 70, 140),
+    (0.25, 104, 158, 206),
+    (0.5, 246, 244, 238),
+    (0.75, 230, 142, 92),
+    (1.0, 158, 46, 24),
+)
+_MISSING_COLOUR = (214, 0, 170)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG and how to speak of it."""
+
+    kind: str  # "image" or "heat map"
+    caption: str
+    width: int
+    height: int
+    png: bytes
+    low: float
+    high: float
+
+    @property
+    def url(self) -> str:
+        return "data:image/png;base64," + base64.b64encode(self.png).decode("ascii")
+
+
+def picture(array: Array) -> Picture | None:
+    """The picture of a tensor, or None where a picture would say nothing."""
+    if array.dtype.kind not in "fiub" or array.size < 16:
+        return None
+    planes = array
+    while planes.ndim > 2 and planes.shape[0] == 1:
+        planes = planes[0]
+    if planes.ndim == 3 and planes.shape[0] == 3 and min(planes.shape[1:]) >= 8:
+        return _image(np.moveaxis(planes, 0, -1))
+    if planes.ndim == 3 and planes.shape[-1] == 3 and min(planes.shape[:2]) >= 8:
+        return _image(planes)
+    if planes.ndim > 2:
+        planes = planes.reshape(-1, *planes.shape[-2:])
+        if min(planes.shape[1:]) < 2:
+            return None
+        return _tiles(planes)
+    if planes.ndim == 2 and min(planes.shape) >= 2:
+        return _heat(planes, "rows down, columns across")
+    return None
+
+
+def _thin(plane: Array, side: int = MAX_SIDE) -> Array:
+    steps = [max(1, -(-size // side)) for size in plane.shape[:2]]
+    return plane[:: steps[0], :: steps[1]]
+
+
+def _limits(values: Array) -> tuple[float, float]:
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return 0.0, 0.0
+    return float(finite.min()), float(finite.max())
+
+
+def _image(pixels: Array) -> Picture:  # (height, width, 3)
+    pixels = _thin(pixels).astype(np.float64)
+    low, high = _limits(pixels)
+    if 0 <= low and high <= 1:
+        scaled, how = pixels * 255, "red, green and blue, 0 to 1"
+    elif 0 <= low and high <= 255:
+        scaled, how = pixels, "red, green and blue, 0 to 255"
+    else:
+        scaled = (pixels - low) * (255 / ((high - low) or 1.0))
+        how = "red, green and blue, stretched from the lowest to the highest value"
+    rgb = np.nan_to_num(scaled, nan=0.0, posinf=255.0, neginf=0.0).clip(0, 255).astype(np.uint8)
+    height, width = rgb.shape[:2]
+    return Picture("image", how, width, height, png_rgb(rgb), low, high)
+
+
+def _tiles(planes: Array) -> Picture:  # (planes, height, width)
+    shown = planes[:MAX_TILES]
+    columns = int(np.ceil(np.sqrt(len(shown))))
+    rows = -(-len(shown) // columns)
+    side = max(8, MAX_SIDE // max(rows, columns))
+    tiles = [_thin(plane, side).astype(np.float64) for plane in shown]
+    height, width = tiles[0].shape
+    sheet = np.full((rows * (height + 1) - 1, columns * (width + 1) - 1), np.nan)
+    gap = np.ones(sheet.shape, bool)
+    for index, tile in enumerate(tiles):
+        top, left = (index // columns) * (height + 1), (index % columns) * (width + 1)
+        sheet[top : top + height, left : left + width] = tile
+        gap[top : top + height, left : left + width] = False
+    if len(planes) == 1:
+        caption = "rows down, columns across"
+    elif len(shown) == len(planes):
+        caption = f"all {len(planes)} planes, from the upper left"
+    else:
+        caption = f"the first {len(shown)} of {len(planes)} planes, from the upper left"
+    return _heat(sheet, caption, gap)
+
+
+def _heat(plane: Array, caption: str, gap: Array | None = None) -> Picture:  # (height, width)
+    if gap is None:
+        plane = _thin(plane).astype(np.float64)
+    low, high = _limits(plane)
+    if low < 0 < high:
+        reach = max(-low, high)
+        bottom, span, stops = -reach, 2 * reach, _DIVERGING
+    else:
+        bottom, span, stops = low, high - low, _SEQUENTIAL
+    with np.errstate(invalid="ignore"):
+        level = (plane - bottom) * (254 / (span or 1.0))
+    index = np.where(np.isfinite(level), level, _MISSING).clip(0, 255).astype(np.uint8)
+    palette = _palette(stops)
+    transparent: tuple[int, ...] = ()
+    if gap is not None:
+        # The palette has no room to spare, so the gaps share the last level with the highest value.
+        index = np.where(index == 254, 253, index).astype(np.uint8)
+        index[gap] = 254
+        transparent = (254,)
+    height, width = index.shape
+    png = png_indexed(index, palette, transparent)
+    return Picture("heat map", caption, width, height, png, low, high)
+
+
+def _palette(stops: _Stops) -> Array:
+    at = np.linspace(0, 1, 255)
+    where = [stop[0] for stop in stops]
+    colours = [np.interp(at, where, [stop[channel] for stop in stops]) for channel in (1, 2, 3)]
+    return np.vstack([np.stack(colours, axis=1), _MISSING_COLOUR]).round().astype(np.uint8)
+
+
+def png_rgb(pixels: Array) -> bytes:
+    """(height, width, 3) uint8 -> PNG."""
+    height, width = pixels.shape[:2]
+    return _png(width, height, 2, pixels.reshape(height, -1), b"")
+
+
+def png_indexed(index: Array, palette: Array, transparent: tuple[int, ...] = ()) -> bytes:
+    """(height, width) uint8 and a (256, 3) uint8 palette -> PNG."""
+    height, width = index.shape
+    extra = _chunk(b"PLTE", palette.tobytes())
+    if transparent:
+        alpha = bytearray([255]) * (max(transparent) + 1)
+        for entry in transparent:
+            alpha[entry] = 0
+        extra += _chunk(b"tRNS", bytes(alpha))
+    return _png(width, height, 3, index, extra)
+
+
+def _png(width: int, height: int, colour_type: int, rows: Array, extra: bytes) -> bytes:
+    lines = np.zeros((height, rows.shape[1] + 1), np.uint8)  # each row starts with filter type 0
+    lines[:, 1:] = rows
+    header = struct.pack(">IIBBBBB", width, height, 8, colour_type, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + _chunk(b"IHDR", header)
+        + extra
+        + _chunk(b"IDAT", zlib.compress(lines.tobytes(), 6))
+        + _chunk(b"IEND", b"")
+    )
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

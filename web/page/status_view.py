@@ -1,0 +1,106 @@
+"""Progress while a file opens, and errors with a way out."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+
+from page.markup import Html, h
+from page.units import bytes_text, count_text
+
+STAGES = {
+    "fetch": "Fetch the file",
+    "read": "Read the program",
+    "compile": "Compile kernels",
+    "constants": "Send constants to the GPU",
+}
+_IN_BYTES = ("fetch", "constants")
+Amounts = Mapping[str, tuple[int, int]]  # stage -> (done, total); a total of 0 is not known yet
+
+# By class name, so that nothing here has to import the engine. The most derived name wins.
+_WAYS_OUT = {
+    "FormatError": "Check that the file is a complete .pte written by ExecuTorch, and not, for "
+    "example, a Git LFS pointer or an HTML error page.",
+    "UnsupportedOpError": "Everything the file contains is listed on the page. Export the model "
+    "without these operators, or add them: one table row and one kernel each.",
+    "ForeignDelegateError": "Export again with VulkanPartitioner (or WebGPUPartitioner).",
+    "NoWebGPUError": "See the note on top of the page for browsers and flags, or run on NumPy.",
+    "DeviceLostError": "The browser took the GPU away: a driver reset, a crash or too much memory. "
+    "Open the file again; close other tabs that use the GPU if it happens again.",
+    "OutOfMemoryError": "Close other tabs that use the GPU, or export a smaller or quantized "
+    "model.",
+    "ShaderError": "This is a bug in webpte. The details below say which kernel it is.",
+    "InputError": "Set the inputs to the shapes and types of the signature.",
+    "ResizeError": "Set the inputs to sizes within the bounds of the signature.",
+    "SourceError": "Check the address or the file, and that its server lets other pages read it "
+    "(CORS).",
+    "ClosedError": "Open the file again.",
+}
+
+
+def progress_view(name: str, amounts: Amounts) -> Html:
+    """Where the loading is. Kernels and constants are under way at the same time."""
+    order = list(STAGES)
+    reached = max((order.index(stage) for stage in amounts), default=0)
+    steps = []
+    busy = None
+    for index, stage in enumerate(order):
+        done, total = amounts.get(stage, (0, 0))
+        if index > reached:
+            state = "next"
+        elif stage not in amounts or 0 < total <= done or (index < reached and not total):
+            state = "done"
+        else:
+            state = "now"
+            busy = stage
+        steps.append(
+            h(
+                "li",
+                h("span", STAGES[stage]),
+                h("span", _amount(stage, done, total), class_="number") if total > 1 else None,
+                class_=f"step step-{state}",
+                aria_current="step" if state == "now" else None,
+            )
+        )
+    done, total = amounts.get(busy or "", (0, 0))
+    known = {"value": done, "max": total} if total else {}
+    return h(
+        "div",
+        h("h2", f"Opening {name}", class_="file-name"),
+        h("progress", aria_label=STAGES[busy] if busy else "Opening", **known),
+        h("ol", steps, class_="steps"),
+        class_="card opening",
+    )
+
+
+def _amount(stage: str, done: int, total: int) -> str:
+    if stage in _IN_BYTES:
+        return f"{bytes_text(done)} of {bytes_text(total)}"
+    return f"{count_text(done)} of {count_text(total)}"
+
+
+def way_out(error: BaseException) -> str:
+    for base in type(error).__mro__:
+        if base.__name__ in _WAYS_OUT:
+            return _WAYS_OUT[base.__name__]
+    return ""
+
+
+def error_view(error: BaseException, doing: str, *, can_reload: bool = False) -> Html:
+    """`doing` says what was under way, such as "Opening model.pte"."""
+    told = "".join(traceback.format_exception(error))
+    hint = way_out(error)
+    return h(
+        "div",
+        h(
+            "div",
+            h("p", h("strong", type(error).__name__), h("span", doing, class_="soft")),
+            h("button", "Dismiss", type="button", class_="quiet", data_act="dismiss"),
+            class_="card-head",
+        ),
+        h("p", str(error) or "no message", class_="error-message"),
+        h("p", hint, class_="error-hint") if hint else None,
+        h("button", "Open it again", type="button", data_act="reload") if can_reload else None,
+        h("details", h("summary", "Details"), h("pre", told, tabindex="0")),
+        class_="error",
+    )

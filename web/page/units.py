@@ -1,0 +1,72 @@
+"""Sizes, times, counts and shapes as people read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def bytes_text(count: float) -> str:
+    """1536 -> "1.50 KiB". Three digits are enough to compare two sizes."""
+    if count < 1024:
+        return f"{int(count)} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        count /= 1024
+        if count < 1000 or unit == "GiB":
+            break
+    return f"{_three_digits(count)} {unit}"
+
+
+def ms_text(milliseconds: float) -> str:
+    """A time, in the unit in which it has few digits."""
+    if milliseconds < 0.1:
+        return f"{milliseconds * 1000:.0f} µs"
+    if milliseconds < 1000:
+        return f"{_three_digits(milliseconds)} ms"
+    if milliseconds < 60_000:
+        return f"{_three_digits(milliseconds / 1000)} s"
+    minutes, seconds = divmod(round(milliseconds / 1000), 60)
+    return f"{minutes} min {seconds} s"
+
+
+def _three_digits(value: float) -> str:
+    if value < 9.995:
+        return f"{value:.2f}"
+    if value < 99.95:
+        return f"{value:.1f}"
+    return f"{value:.0f}"
+
+
+def count_text(count: int) -> str:
+    """1234567 -> "1 234 567", with narrow no-break spaces."""
+    return f"{count:,}".replace(",", "\u202f")
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    return f"{count_text(count)} {one if count == 1 else many or one + 's'}"
+
+
+def number_text(value: object) -> str:
+    """One element of a tensor, short enough for a table."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "NaN"
+        if math.isinf(value):
+            return "∞" if value > 0 else "-∞"
+        return f"{value:.5g}" if value else "0"  # a minus zero is a zero here
+    return str(value)
+
+
+def shape_text(shape: Sequence[int], bounds: Sequence[tuple[int, int]] = ()) -> str:
+    """(3, 64) -> "3 × 64"; a dynamic dim shows its bounds: "≤64" or "8…64"; () -> "scalar"."""
+    if not shape:
+        return "scalar"
+    dims = []
+    for dim, size in enumerate(shape):
+        low, high = bounds[dim] if dim < len(bounds) else (size, size)
+        dims.append(str(size) if low == high else f"≤{high}" if low <= 1 else f"{low}…{high}")
+    return " × ".join(dims)

@@ -1,0 +1,89 @@
+// Functions that WGSL lacks, or specifies too loosely to trust: as accurate as float32 allows.
+
+// Abramowitz and Stegun 7.1.26: absolute error below 1.5e-7.
+fn erf(x: vec4<f32>) -> vec4<f32> {
+    let t = 1.0 / (1.0 + 0.3275911 * abs(x));
+    let p = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+    return sign(x) * (1.0 - p * exp(-x * x));
+}
+
+// exp(-|x|) cannot overflow, which 1 / (1 + exp(-x)) does for large negative x.
+fn sigmoid(x: vec4<f32>) -> vec4<f32> {
+    let e = exp(-abs(x));
+    return select(vec4<f32>(1.0), e, x < vec4<f32>()) / (1.0 + e);
+}
+
+// Near 0 the quotient cancels, so a series takes over; the built-in is NaN for large x on some GPUs.
+fn stable_tanh(x: vec4<f32>) -> vec4<f32> {
+    let s = x * x;
+    let series = x * (1.0 + s * (-0.33333333 + s * (0.13333333 + s * (-0.05396825 + s * 0.02186949))));
+    let e = exp(-2.0 * abs(x));
+    let quotient = sign(x) * (1.0 - e) / (1.0 + e);
+    return select(quotient, series, abs(x) < vec4<f32>(0.25));
+}
+
+// WGSL promises sine and cosine only to 2^-11 and only near 0. The quadrant is taken off in three
+// steps (pi/2 split so that each product is exact for |x| up to some 10^5), the rest is a polynomial.
+fn sine_of_quadrant(x: vec4<f32>, quarter_turns: vec4<i32>) -> vec4<f32> {
+    let n = round(x * 0.63661977);
+    var r = fma(n, vec4<f32>(-1.5707855), x);
+    r = fma(n, vec4<f32>(-1.0804273e-5), r);
+    r = fma(n, vec4<f32>(-6.0770999e-11), r);
+    let s = r * r;
+    let sine = r * (1.0 + s * (-0.16666667 + s * (8.3333333e-3 + s * (-1.9841270e-4 + s * 2.7557319e-6))));
+    let cosine = 1.0 + s * (-0.5 + s * (4.1666667e-2 + s * (-1.3888889e-3 + s * (2.4801587e-5 + s * -2.7557319e-7))));
+    let quadrant = (vec4<i32>(n) + quarter_turns) & vec4<i32>(3);
+    let magnitude = select(sine, cosine, (quadrant & vec4<i32>(1)) != vec4<i32>());
+    return select(magnitude, -magnitude, (quadrant & vec4<i32>(2)) != vec4<i32>());
+}
+
+fn precise_sin(x: vec4<f32>) -> vec4<f32> { return sine_of_quadrant(x, vec4<i32>(0)); }
+fn precise_cos(x: vec4<f32>) -> vec4<f32> { return sine_of_quadrant(x, vec4<i32>(1)); }
+
+// pow of a negative base is undefined in WGSL: the sign follows from an integral exponent, and
+// any other exponent gives NaN, made by a division that no compiler can fold.
+fn real_pow(base: vec4<f32>, exponent: vec4<f32>) -> vec4<f32> {
+    let magnitude = pow(abs(base), exponent);
+    let whole = trunc(exponent) == exponent;
+    let odd = whole & (abs(exponent - 2.0 * trunc(exponent * 0.5)) == vec4<f32>(1.0));
+    let negative = base < vec4<f32>();
+    let with_sign = select(magnitude, -magnitude, negative & odd);
+    let zero = min(abs(base), vec4<f32>());
+    let defined = select(with_sign, zero / zero, negative & !whole);
+    return select(defined, vec4<f32>(1.0), exponent == vec4<f32>());
+}
+
+// Integer powers wrap; a negative exponent leaves only 1, -1 and 0.
+fn integer_pow(base: vec4<i32>, exponent: vec4<i32>) -> vec4<i32> {
+    var result = vec4<i32>(1);
+    var square = base;
+    var rest = max(exponent, vec4<i32>());
+    while (any(rest != vec4<i32>())) {
+        result = select(result, result * square, (rest & vec4<i32>(1)) != vec4<i32>());
+        square *= square;
+        rest = rest >> vec4<u32>(1u);
+    }
+    let unit = select(vec4<i32>(1), base, (exponent & vec4<i32>(1)) != vec4<i32>());
+    let reciprocal = select(vec4<i32>(), unit, abs(base) == vec4<i32>(1));
+    return select(result, reciprocal, exponent < vec4<i32>());
+}
+
+// torch rounds the exact quotient down: a / b may have been rounded up to a whole number.
+fn floor_quotient(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
+    let quotient = floor(a / b);
+    let remainder = fma(-quotient, b, a);
+    let too_large = (remainder != vec4<f32>()) & ((remainder < vec4<f32>()) != (b < vec4<f32>()));
+    return select(quotient, quotient - 1.0, too_large);
+}
+
+fn integer_floor_quotient(a: vec4<i32>, b: vec4<i32>) -> vec4<i32> {
+    let quotient = a / b;
+    let inexact = quotient * b != a;
+    return select(quotient, quotient - 1, inexact & ((a < vec4<i32>()) != (b < vec4<i32>())));
+}
+
+// min and max may drop a NaN; comparisons keep it. The upper bound wins, as in torch.
+fn bounded(x: vec4<f32>, low: f32, high: f32) -> vec4<f32> {
+    let raised = select(x, vec4<f32>(low), x < vec4<f32>(low));
+    return select(raised, vec4<f32>(high), raised > vec4<f32>(high));
+}
