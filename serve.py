@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""webpte on this machine: `python3 serve.py` serves the page, `python3 serve.py --help` lists the rest."""
+"""`python3 serve.py` serves the page; `python3 serve.py --help` lists what else it can do."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - the message is for those who hav
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "pysrc"))
 
-from webpte_host.cli import main  # noqa: E402
+from webpte_host.cli import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

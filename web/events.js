@@ -35,6 +35,7 @@ const show = {
     for (const [id, hidden] of Object.entries(sections)) find(id).hidden = hidden;
   },
   state: (state) => { page.dataset.state = state; },
+  mood: (mood) => { find("status").dataset.mood = mood; },
   reveal: (id) => find(id)?.scrollIntoView({ block: "nearest" }),
   copy: ({ text, done }) => navigator.clipboard.writeText(text).then(
     () => show.text({ status: done }),
@@ -65,6 +66,7 @@ const stage = (name) => {
 const failed = (reason) => {
   if (page.dataset.state === "ready") return;
   page.dataset.state = "failed";
+  show.mood("bad");
   show.text({ status: "Python did not start", "boot-note": `It did not start: ${reason} Reload to try again.` });
 };
 addEventListener("py:progress", ({ detail }) => {

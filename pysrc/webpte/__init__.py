@@ -1,14 +1,14 @@
 """ExecuTorch programs (`.pte`) on WebGPU, from Python in the browser.
 
-    import webpte
+import webpte
 
-    program = await webpte.load("model.pte")
-    (y,) = await program.forward(x)
+program = await webpte.load("model.pte")
+(y,) = await program.forward(x)
 """
 
 from __future__ import annotations
 
-from webpte import errors
+from webpte import errors, llm
 from webpte.errors import WebpteError
 from webpte.gpu.device import Device, DeviceInfo
 from webpte.runtime.info import ConstantInfo, MethodInfo, ScalarInfo, Stats, TensorInfo
@@ -28,5 +28,6 @@ __all__ = [
     "WebpteError",
     "errors",
     "inspect",
+    "llm",
     "load",
 ]

@@ -16,7 +16,7 @@ WebpteError
 │       ├── PrepackShapeError          dims differ
 │       └── PrepackBufferError         the output does not own its buffer
 ├── ResizeError                 a live shape that the graph cannot take
-├── ExecutionError              anything that went wrong inside one call; names the step, chains the cause
+├── ExecutionError              what went wrong inside a call; names the step, chains the cause
 │   └── InputError              wrong number, rank, dtype or size of an input
 ├── DeviceError                 the GPU, or the way to it
 │   ├── NoWebGPUError           this browser or interpreter offers no adapter

@@ -177,9 +177,7 @@ def build_graph(delegate: VkDelegate, source: ByteSource, named: Mapping[str, Re
         else value
         for value_id, value in enumerate(file_graph.values)
     )
-    calls = tuple(
-        Call(index, call.name, call.args) for index, call in enumerate(file_graph.chain)
-    )
+    calls = tuple(Call(index, call.name, call.args) for index, call in enumerate(file_graph.chain))
     return Graph(values, calls, file_graph.input_ids, file_graph.output_ids)
 
 

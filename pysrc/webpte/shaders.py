@@ -15,7 +15,9 @@ from webpte.errors import ShaderError
 
 _USE = re.compile(r"^// use (\S+)$", re.MULTILINE)
 _NAME = re.compile(r"\$\{(\w+)\}")
-_BINDING = re.compile(r"@group\(0\) @binding\((\d+)\) var<(storage, read_write|storage, read|uniform)>")
+_BINDING = re.compile(
+    r"@group\(0\) @binding\((\d+)\) var<(storage, read_write|storage, read|uniform)>"
+)
 _ACCESS = {"storage, read": "read", "storage, read_write": "write", "uniform": "uniform"}
 
 

@@ -55,9 +55,7 @@ def broadcast_strides(dims: Sequence[int], target: Sequence[int]) -> Dims:
     """Strides that read a tensor of shape `dims` as if it had shape `target`."""
     padded = (1,) * (len(target) - len(dims)) + tuple(dims)
     strides = contiguous_strides(padded)
-    return tuple(
-        0 if size == 1 else stride for size, stride in zip(padded, strides, strict=True)
-    )
+    return tuple(0 if size == 1 else stride for size, stride in zip(padded, strides, strict=True))
 
 
 def collapse(dims: Sequence[int], *strides: Sequence[int]) -> tuple[Dims, list[Dims]]:

@@ -67,9 +67,7 @@ def plan_storage(graph: Graph, ops: dict[int, OpDef]) -> StoragePlan:
         group.members.append(tensor)
         group.first, group.last = min(group.first, first), max(group.last, last)
         group.dedicated |= (
-            tensor.constant is not None
-            or value_id in uses.prepacked
-            or value_id in uses.mutated
+            tensor.constant is not None or value_id in uses.prepacked or value_id in uses.mutated
         )
     return _assign_slots(list(groups.values()), aliased)
 

@@ -15,9 +15,10 @@ error within `rtol`; NaN never passes; integers and bools must be equal.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -210,7 +211,7 @@ async def run_entry(
     started = time.perf_counter()
     try:
         source = locate(entry.pte) if locate else await fetch_bytes(entry.pte)
-        report["ops"], program = await _open(source, device)
+        program = await _load(source, device, report)
         try:
             problems = await _run_steps(program, entry, fetch_bytes, report["outputs"])
         finally:
@@ -221,6 +222,23 @@ async def run_entry(
     report["verdict"] = "passed" if report["error"] is None else "failed"
     report["ms"] = round((time.perf_counter() - started) * 1000, 3)
     return report
+
+
+async def _load(source: Any, device: str, report: dict[str, Any]) -> webpte.Program:
+    """Loads, and notes the operators in the report even where loading fails."""
+    try:
+        program = await webpte.load(source, device=device)
+        methods = program.methods
+    except Exception:
+        with contextlib.suppress(Exception):
+            report["ops"] = _op_names(await webpte.inspect(source))
+        raise
+    report["ops"] = _op_names(methods)
+    return program
+
+
+def _op_names(methods: Mapping[str, webpte.MethodInfo]) -> list[str]:
+    return sorted({name for method in methods.values() for name in method.ops})
 
 
 async def _run_steps(

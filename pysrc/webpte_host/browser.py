@@ -1,9 +1,4 @@
-"""Headless Chromium through Playwright, and the harness page in it.
-
-    with Site() as site, open_browser() as browser:
-        harness = Harness.open(browser, site)
-        harness.python("import webpte; return webpte.__version__")
-"""
+"""Headless Chromium through Playwright, and the harness page in it."""
 
 from __future__ import annotations
 

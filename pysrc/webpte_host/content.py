@@ -112,7 +112,7 @@ def _inside(folder: Path, relative: str) -> Path | None:
         return None
 
 
-def byte_range(header: str | None, size: int) -> tuple[int, int] | None | str:
+def byte_range(header: str | None, size: int) -> tuple[int, int] | str | None:
     """(first, last) of a single range; None: send everything; "unsatisfiable"."""
     if header is None or not header.startswith("bytes=") or "," in header:
         return None

@@ -101,7 +101,8 @@ class Handler(BaseHTTPRequestHandler):
             wanted = byte_range(self.headers.get("Range"), size)
         if isinstance(wanted, str):
             self.send_error(
-                HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, headers={"Content-Range": f"bytes */{size}"}
+                HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+                headers={"Content-Range": f"bytes */{size}"},
             )
             return
         first, last = wanted or (0, size - 1)

@@ -143,4 +143,3 @@ def folder_bytes(folder: Path) -> int:
         except OSError:
             continue
     return total
-

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import flatbuffers  # type: ignore[import-untyped]
+import flatbuffers
 import numpy as np
 from flatbuffers import number_types
 

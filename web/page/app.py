@@ -124,7 +124,8 @@ class App:
         else:
             self._device = "numpy"
             banner = no_gpu_banner(found, runs_on_numpy=True)
-        self._browser.show(html={"gpu": banner}, text={"status": "Ready"}, state="ready")
+        self._browser.show(html={"gpu": banner}, state="ready")
+        self._tell("Ready")
 
     # ---- opening and closing
 
@@ -148,7 +149,8 @@ class App:
     async def on_close(self, message: Message) -> None:
         self._turn += 1
         await self._clear()
-        self._browser.show(hidden={"welcome": False}, text={"status": "Closed"})
+        self._browser.show(hidden={"welcome": False})
+        self._tell("Closed")
 
     async def _clear(self) -> None:
         await self._stop()
@@ -165,7 +167,7 @@ class App:
         name = wanted if isinstance(wanted, str) else wanted.name
         name = name.rsplit("/", 1)[-1] or name
         await self._clear()
-        self._browser.show(text={"status": f"Opening {name}"})
+        self._tell(f"Opening {name}", "busy")
         try:
             await self._load(wanted, name, turn)
         except Exception as error:
@@ -199,11 +201,10 @@ class App:
             program.close()
             return
         opened.program = program
-        self._timing = Timing(load=1000 * (perf_counter() - started))
-        self._browser.show(
-            html={"progress": ""},
-            text={"status": f"{name} is loaded, {ms_text(self._timing.load or 0)}"},
-        )
+        spent = 1000 * (perf_counter() - started)
+        self._timing = Timing(load=spent, stages=program.stats.load_ms)
+        self._browser.show(html={"progress": ""})
+        self._tell(f"{name} is loaded, {ms_text(spent)}")
         self._choose(self._method)
         await self._read_constant_methods(opened, program)
 
@@ -251,7 +252,7 @@ class App:
         info = opened.methods.get(method)
         self._inputs = inputs_of(info.inputs) if info is not None else []
         self._outputs, self._ran_with = [], []
-        self._timing = Timing(load=self._timing.load)
+        self._timing = Timing(load=self._timing.load, stages=self._timing.stages)
         self._show_file()
         self._browser.show(
             html={"inputs": inputs_card(self._inputs) if info else "", "outputs": ""},
@@ -322,10 +323,8 @@ class App:
         self._repeats = min(max(wanted, 0), _MOST_REPEATS)
         problem = next((state for state in self._inputs if state.error), None)
         if problem is not None:
-            self._browser.show(
-                text={"status": f"Input {problem.name} is not ready: {problem.error}"},
-                reveal=f"input-{problem.index}",
-            )
+            self._tell(f"{problem.name} is not ready: {problem.error}", "bad")
+            self._browser.show(reveal=f"input-{problem.index}")
             return
         self._cancelled = False
         self._running = asyncio.ensure_future(self._run(self._opened.program))
@@ -337,7 +336,7 @@ class App:
 
     def on_cancel(self, message: Message) -> None:
         self._cancelled = True
-        self._browser.show(text={"status": "Stopping after this run"})
+        self._tell("Stopping after this run", "busy")
 
     async def _stop(self) -> None:
         """Ends a run, if there is one: it stops between two repeats."""
@@ -346,8 +345,10 @@ class App:
             await asyncio.wait({self._running})
 
     async def _run(self, program: Program) -> None:
-        self._timing = Timing(load=self._timing.load, wanted=self._repeats)
-        self._browser.show(html={"error": ""}, text={"status": "Running"})
+        known = self._timing
+        self._timing = Timing(load=known.load, stages=known.stages, wanted=self._repeats)
+        self._browser.show(html={"error": ""})
+        self._tell("Running", "busy")
         self._show_run()
         arrays = [state.array() for state in self._inputs]
         method = self._method
@@ -357,7 +358,6 @@ class App:
             self._timing.first = 1000 * (perf_counter() - started)
         except Exception as error:
             self._show_error(error, f"running {method}")
-            self._browser.show(text={"status": "The run failed"})
             return
         self._ran_with = arrays
         self._show_outputs(method, values)
@@ -386,7 +386,7 @@ class App:
         if timing.median is not None:
             told.append(f"then {ms_text(timing.median)}, median of {len(timing.repeats)}")
         stopped = " (stopped early)" if len(timing.repeats) < self._repeats else ""
-        self._browser.show(text={"status": f"Done: {', '.join(told)}{stopped}"})
+        self._tell(f"Done: {', '.join(told)}{stopped}")
 
     # ---- outputs
 
@@ -422,7 +422,7 @@ class App:
         opened, method = self._opened, self._method
         if opened is None or not self._outputs or self._running is not None:
             return
-        self._browser.show(text={"status": "Computing on NumPy"})
+        self._tell("Computing on NumPy", "busy")
         reference = await self._engine.load(opened.source.data, device="numpy")
         try:
             expected = await reference.run(method, *self._ran_with)
@@ -442,11 +442,15 @@ class App:
             html={
                 f"output-{output.index}-compare": comparison_view(result)
                 for output, result in zip(self._outputs, results, strict=True)
-            },
-            text={"status": told},
+            }
         )
+        self._tell(told, "bad" if wrong else "good")
 
     # ---- drawing
+
+    def _tell(self, line: str, mood: str = "good") -> None:
+        """The one line that says what goes on; its dot is green, amber or red."""
+        self._browser.show(text={"status": line}, mood=mood)
 
     def on_dismiss(self, message: Message) -> None:
         self._browser.show(html={"error": ""})
@@ -455,9 +459,9 @@ class App:
         lost = type(error).__name__ == "DeviceLostError"
         self._browser.show(
             html={"error": error_view(error, doing, can_reload=lost)},
-            text={"status": f"{type(error).__name__}: see the message"},
             reveal="error",
         )
+        self._tell(f"{type(error).__name__}: see the message", "bad")
         if self._opened is not None:
             self._show_run()
 

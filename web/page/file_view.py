@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from page.markup import Html, h
@@ -170,11 +171,10 @@ def _operator_row(name: str, count: int, where: str, most: int) -> Html:
 
 
 def short_op(name: str) -> str:
-    """ "aten.add.Tensor" -> "add.Tensor": the namespace that nearly all share says nothing."""
+    """ "aten.relu.default" -> "relu": what nearly all names share says nothing."""
     for prefix in ("aten.", "aten::"):
-        if name.startswith(prefix):
-            return name[len(prefix) :]
-    return name
+        name = name.removeprefix(prefix)
+    return name.removesuffix(".default")
 
 
 def _more(rows: Sequence[Html], kind: str, what: str) -> Html | None:
@@ -240,17 +240,19 @@ def _budget(largest: int, allowed: int) -> Html:
     )
 
 
+_HASH = re.compile(r"[0-9a-f]{32,}")
+
+
 def _constant_row(item: ConstantInfo) -> Html:
+    kind = f"{item.dtype} · {shape_text(item.shape)}"
+    used = f" · used {item.count} times" if item.count > 1 else ""
+    # The exporter names most constants by the hash of their bytes, which tells nobody anything.
+    named = bool(item.key) and not _HASH.fullmatch(item.key or "")
     return h(
         "li",
-        h("span", item.key or "unnamed", class_="name", title=item.key),
-        h(
-            "span",
-            f"{item.dtype} · {shape_text(item.shape)}",
-            f" · used {item.count} times" if item.count > 1 else None,
-            class_="type",
-        ),
+        h("span", item.key if named else kind + used, class_="name", title=item.key or "unnamed"),
         h("span", bytes_text(item.nbytes), class_="number"),
+        h("span", kind + used, class_="type") if named else None,
     )
 
 

@@ -183,6 +183,7 @@ class Timing:
     """The times of one program, in milliseconds."""
 
     load: float | None = None
+    stages: Mapping[str, float] = field(default_factory=dict)  # of the load
     first: float | None = None
     repeats: list[float] = field(default_factory=list)
     wanted: int = 0
@@ -276,7 +277,7 @@ def timing_strip(timing: Timing, running: bool) -> Html:
     steady = timing.median
     return h(
         "div",
-        _tile("Load", timing.load, "read, compile, constants"),
+        _tile("Load", timing.load, _stages_text(timing.stages)),
         _tile("First run", timing.first, "one-time work included"),
         _tile(
             "Steady state",
@@ -296,6 +297,11 @@ def timing_strip(timing: Timing, running: bool) -> Html:
         else None,
         class_="tiles",
     )
+
+
+def _stages_text(stages: Mapping[str, float]) -> str:
+    told = [f"{stage} {ms_text(spent)}" for stage, spent in stages.items() if spent >= 1]
+    return ", ".join(told) or "read, compile, constants"
 
 
 def _tile(label: str, value: float | None, note: str) -> Html:

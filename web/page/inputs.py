@@ -58,10 +58,10 @@ def fill_array(
     if fill == "ones":
         return np.ones(size, kind)
     if fill == "range":
-        steps = np.arange(count)
-        if kind.kind in "iub":
-            # Wrap around instead of overflowing: 0 … 127, 0 … 127 for int8.
-            steps = steps % (2 if dtype == "bool" else np.iinfo(kind).max + 1)
+        steps = np.arange(count, dtype=np.int64)
+        highest = 1 if dtype == "bool" else np.iinfo(kind).max if kind.kind in "iu" else count
+        if count > highest:
+            steps %= highest + 1  # 0 … 127, 0 … 127 for int8, instead of an overflow
         return steps.astype(kind).reshape(size)
     if fill == "ramp":
         return np.linspace(-1, 1, count, dtype=np.float32).astype(kind).reshape(size)

@@ -70,6 +70,8 @@ def summarise(array: Array) -> Summary:
 
 def histogram(array: Array, bins: int = 48) -> Histogram | None:
     """How the finite elements are spread; None where there is nothing to spread."""
+    if array.dtype.kind not in "fiu":
+        return None
     flat = array.reshape(-1)
     if array.dtype.kind == "f":
         flat = flat[np.isfinite(flat)]
@@ -88,7 +90,7 @@ def first_values(array: Array, limit: int = 12) -> list[str]:
     return [number_text(value) for value in array.reshape(-1)[:limit].tolist()]
 
 
-def grid(array: Array, rows: int = 8, columns: int = 8) -> Grid:
+def grid(array: Array, rows: int = 8, columns: int = 7) -> Grid:
     """The upper left corner of the last two dims, at index 0 of the others."""
     if array.size == 0:
         return Grid((), False, False, "")

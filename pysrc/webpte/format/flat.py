@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
 
-from flatbuffers import packer  # type: ignore[import-untyped]
+from flatbuffers import packer
 
 from webpte.errors import FormatError
 
-# What the ExecuTorch exporter writes shares vtables only, and stays below 1.
+# Exporters share nothing but vtables: reading their files visits every byte about once.
 MAX_OVERLAP = 4
 # Room for the very small buffers, where a few shared strings weigh much.
 MIN_BUDGET = 1024
@@ -134,9 +134,6 @@ class Table:
     def error(self, slot: int, name: str, message: str) -> FormatError:
         """An error about a field: at the field, or at the table where the field is absent."""
         return self.buffer.error(f"{self.where}.{name}", message, self._field(slot, 0, name))
-
-    def has(self, slot: int, name: str) -> bool:
-        return self._field(slot, 1, name) != self.at
 
     def u8(self, slot: int, name: str, default: int = 0) -> int:
         return self._integer(slot, name, U8, default)

@@ -46,9 +46,7 @@ class ParamsArena:
                 self._blocks[block] = await self._append(block)
         for page in self._pages:
             if page.used > page.flushed:
-                self._device.write(
-                    page.buffer, page.flushed, page.mirror[page.flushed : page.used]
-                )
+                self._device.write(page.buffer, page.flushed, page.mirror[page.flushed : page.used])
                 page.flushed = page.used
         return [self._blocks[block] for block in blocks]
 

@@ -41,4 +41,9 @@ async def fetch_blob(module: Any, url: str, progress: Progress | None) -> BlobSo
             f"{url}: {error.message}; is the address right, and does its server allow "
             "this page to read it (CORS)?"
         ) from error
-    return BlobSource(module, blob, url.split("?")[0].rstrip("/").rsplit("/", 1)[-1] or url)
+    return BlobSource(module, blob, _file_name(url))
+
+
+def _file_name(url: str) -> str:
+    path = url.partition("?")[0].rstrip("/")
+    return path.rpartition("/")[2] or url

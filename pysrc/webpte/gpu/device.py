@@ -104,6 +104,15 @@ class Transfer:
     convert: str | None
 
 
+@dataclass(frozen=True)
+class GpuCopy:
+    """An input that is on the GPU already: copied from buffer to buffer before the dispatches."""
+
+    source: int
+    target: int
+    nbytes: int
+
+
 class Device(Protocol):
     """Implemented by `WebGPUDevice` and `RecordingDevice`."""
 
@@ -139,6 +148,15 @@ class Device(Protocol):
 
     def destroy_plan(self, plan: int) -> None: ...
 
-    def run(self, plan: int, payload: np.ndarray) -> Awaitable[bytes]:
-        """Upload, dispatch and read back. Everything is submitted when this returns."""
+    def run(
+        self, plan: int, payload: np.ndarray, copies: Sequence[GpuCopy] = (), read: bool = True
+    ) -> Awaitable[bytes]:
+        """Upload, dispatch and read back. Everything is submitted when this returns.
+
+        Without `read` the results stay on the GPU, and the awaited bytes are empty.
+        """
+        ...
+
+    async def profile(self, plan: int) -> list[float]:
+        """Microseconds of each dispatch, from the GPU's own clock."""
         ...

@@ -150,19 +150,49 @@
                 }
             }
 
-            function encode(plan) {
+            function encode(encoder, plan) {
+                if (!plan.dispatches.length) return;
+                const pass = encoder.beginComputePass();
+                let current = null;
+                for (const { pipeline, group, x, y, z } of plan.dispatches) {
+                    if (pipeline !== current) pass.setPipeline(current = pipeline);
+                    pass.setBindGroup(0, group);
+                    pass.dispatchWorkgroups(x, y, z);
+                }
+                pass.end();
+            }
+
+            // One pass per dispatch, with the GPU's clock before and after; nanoseconds each.
+            async function timeDispatches(plan) {
+                const count = plan.dispatches.length;
+                const perSet = 2048; // WebGPU's limit is 4096 queries in a set
+                const usage = GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC;
+                const resolved = device.createBuffer({ size: Math.max(16 * count, 16), usage });
+                const staging = device.createBuffer({
+                    size: resolved.size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
+                });
                 const encoder = device.createCommandEncoder();
-                if (plan.dispatches.length) {
-                    const pass = encoder.beginComputePass();
-                    let current = null;
-                    for (const { pipeline, group, x, y, z } of plan.dispatches) {
-                        if (pipeline !== current) pass.setPipeline(current = pipeline);
+                for (let start = 0; start < count; start += perSet) {
+                    const part = plan.dispatches.slice(start, start + perSet);
+                    const querySet = device.createQuerySet({ type: "timestamp", count: 2 * part.length });
+                    part.forEach(({ pipeline, group, x, y, z }, i) => {
+                        const timestampWrites = { querySet, beginningOfPassWriteIndex: 2 * i, endOfPassWriteIndex: 2 * i + 1 };
+                        const pass = encoder.beginComputePass({ timestampWrites });
+                        pass.setPipeline(pipeline);
                         pass.setBindGroup(0, group);
                         pass.dispatchWorkgroups(x, y, z);
-                    }
-                    pass.end();
+                        pass.end();
+                    });
+                    encoder.resolveQuerySet(querySet, 0, 2 * part.length, resolved, 16 * start);
                 }
-                return encoder;
+                encoder.copyBufferToBuffer(resolved, 0, staging, 0, resolved.size);
+                device.queue.submit([encoder.finish()]);
+                await staging.mapAsync(GPUMapMode.READ);
+                const stamps = new BigUint64Array(staging.getMappedRange());
+                const times = plan.dispatches.map((_, i) => Number(stamps[2 * i + 1] - stamps[2 * i]));
+                staging.destroy();
+                resolved.destroy();
+                return times;
             }
 
             function writeUploads(plan, payload) {
@@ -184,11 +214,15 @@
             }
 
             // Encodes and submits one execution; returns the buffer that will hold its results.
-            function submit(plan, payload) {
+            function submit(plan, payload, copies, read) {
                 writeUploads(plan, payload);
-                const encoder = encode(plan);
-                const staging = plan.resultBytes ? stagingOf(plan) : null;
-                for (const [buffer, size, offset] of plan.readbacks) {
+                const encoder = device.createCommandEncoder();
+                for (const [source, target, size] of copies) {
+                    encoder.copyBufferToBuffer(buffers.get(source), 0, buffers.get(target), 0, size);
+                }
+                encode(encoder, plan);
+                const staging = read && plan.resultBytes ? stagingOf(plan) : null;
+                for (const [buffer, size, offset] of staging ? plan.readbacks : []) {
                     encoder.copyBufferToBuffer(buffer, 0, staging, offset, size);
                 }
                 device.queue.submit([encoder.finish()]);
@@ -351,21 +385,31 @@
                 },
 
                 // A plan's first execution is watched by error scopes; later ones repeat it exactly.
-                run(id, payload) {
+                // Without `read` nothing comes back, and there is nothing to wait for.
+                run(id, payload, gpuInputs, read) {
                     check();
                     const plan = plans.get(id);
-                    if (plan.proven) return collect(plan, submit(plan, payload));
+                    const copies = gpuInputs ? JSON.parse(gpuInputs) : [];
+                    if (plan.proven) {
+                        const staging = submit(plan, payload, copies, read);
+                        return read ? collect(plan, staging) : null;
+                    }
                     let staging = null;
-                    return scoped(() => { staging = submit(plan, payload); }).then(
+                    return scoped(() => { staging = submit(plan, payload, copies, read); }).then(
                         () => {
                             plan.proven = true;
-                            return collect(plan, staging);
+                            return read ? collect(plan, staging) : null;
                         },
                         (error) => {
                             staging?.destroy();
                             throw error;
                         },
                     );
+                },
+
+                async profile(id) {
+                    check();
+                    return JSON.stringify(await timeDispatches(plans.get(id)));
                 },
 
                 counts() {

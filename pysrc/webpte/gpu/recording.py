@@ -7,7 +7,14 @@ from collections.abc import Awaitable, Sequence
 import numpy as np
 
 from webpte.errors import OutOfMemoryError
-from webpte.gpu.device import DeviceInfo, PipelineSpec, PlanCommands, Progress, Transfer
+from webpte.gpu.device import (
+    DeviceInfo,
+    GpuCopy,
+    PipelineSpec,
+    PlanCommands,
+    Progress,
+    Transfer,
+)
 
 
 class RecordingDevice:
@@ -76,11 +83,17 @@ class RecordingDevice:
         self._record("destroy_plan", plan)
         del self.plans[plan]
 
-    def run(self, plan: int, payload: np.ndarray) -> Awaitable[bytes]:
-        self._record("run", (plan, payload.tobytes()))
-        result = bytes(self.plans[plan].result_bytes)
+    def run(
+        self, plan: int, payload: np.ndarray, copies: Sequence[GpuCopy] = (), read: bool = True
+    ) -> Awaitable[bytes]:
+        self._record("run", (plan, payload.tobytes(), tuple(copies), read))
+        result = bytes(self.plans[plan].result_bytes) if read else b""
 
-        async def read() -> bytes:
+        async def collect() -> bytes:
             return result
 
-        return read()
+        return collect()
+
+    async def profile(self, plan: int) -> list[float]:
+        self._record("profile", plan)
+        return [0.0] * len(self.plans[plan].dispatches)

@@ -26,7 +26,14 @@ from webpte.errors import (
     WebpteError,
 )
 from webpte.gpu.blob import BlobSource
-from webpte.gpu.device import DeviceInfo, PipelineSpec, PlanCommands, Progress, Transfer
+from webpte.gpu.device import (
+    DeviceInfo,
+    GpuCopy,
+    PipelineSpec,
+    PlanCommands,
+    Progress,
+    Transfer,
+)
 
 # Asked for where the adapter has them.
 _FEATURES = ("shader-f16", "timestamp-query", "subgroups")
@@ -179,15 +186,30 @@ class WebGPUDevice:
         self.interop_calls += 1
         self._engine.destroyPlan(plan)
 
-    def run(self, plan: int, payload: np.ndarray) -> Awaitable[bytes]:
+    def run(
+        self, plan: int, payload: np.ndarray, copies: Sequence[GpuCopy] = (), read: bool = True
+    ) -> Awaitable[bytes]:
         self.interop_calls += 1
+        described = json.dumps([[c.source, c.target, c.nbytes] for c in copies]) if copies else ""
         with _translated("running"):
-            return self._collect(self._engine.run(plan, payload))
+            return self._collect(self._engine.run(plan, payload, described, read), read)
 
-    async def _collect(self, promise: Any) -> bytes:
-        self.interop_calls += 2  # the promise, and the copy of its result
+    async def _collect(self, promise: Any, read: bool) -> bytes:
+        if promise is None:
+            return b""
+        self.interop_calls += 1 + read  # the promise, and the copy of its result
         with _translated("running"):
-            return bytes((await promise).to_bytes())
+            result = await promise
+            return bytes(result.to_bytes()) if read else b""
+
+    async def profile(self, plan: int) -> list[float]:
+        if "timestamp-query" not in self.info.features:
+            raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
+        self.interop_calls += 1
+        with _translated("timing kernels"):
+            return [
+                nanoseconds / 1000 for nanoseconds in json.loads(await self._engine.profile(plan))
+            ]
 
     def counts(self) -> dict[str, int]:
         """Live objects on the JavaScript side, for leak tests."""

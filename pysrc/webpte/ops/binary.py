@@ -80,31 +80,28 @@ BINARY = (
         np.minimum,
         integer="min(x, y)",
     ),
-    Binary(
-        "aten.pow.Tensor_Tensor", "real_pow(x, y)", np_power, integer="integer_pow(x, y)"
-    ),
-    Binary(
-        "aten.logical_and.default", "x & y", np.logical_and, computed="bool", integer="x & y"
-    ),
+    Binary("aten.pow.Tensor_Tensor", "real_pow(x, y)", np_power, integer="integer_pow(x, y)"),
+    Binary("aten.logical_and.default", "x & y", np.logical_and, computed="bool", integer="x & y"),
     Binary("aten.logical_or.default", "x | y", np.logical_or, computed="bool", integer="x | y"),
     Binary("aten.bitwise_and.Tensor", "x", np.bitwise_and, integer="x & y"),
     Binary("aten.bitwise_or.Tensor", "x", np.bitwise_or, integer="x | y"),
-) + tuple(
-    Binary(
-        f"aten.{name}.Tensor",
-        f"x {operator} y",
-        function,
-        integer=f"x {operator} y",
-        computed="inputs",
-        result="bool",
-    )
-    for name, operator, function in (
-        ("eq", "==", np.equal),
-        ("lt", "<", np.less),
-        ("le", "<=", np.less_equal),
-        ("gt", ">", np.greater),
-        ("ge", ">=", np.greater_equal),
-    )
+    *(
+        Binary(
+            f"aten.{name}.Tensor",
+            f"x {operator} y",
+            function,
+            integer=f"x {operator} y",
+            computed="inputs",
+            result="bool",
+        )
+        for name, operator, function in (
+            ("eq", "==", np.equal),
+            ("lt", "<", np.less),
+            ("le", "<=", np.less_equal),
+            ("gt", ">", np.greater),
+            ("ge", ">=", np.greater_equal),
+        )
+    ),
 )
 
 ADDITIVE = {

@@ -74,13 +74,16 @@ def register(
     _REGISTRY[name] = OpDef(name, parsed, shape, lower, reference, alias_of, mutates)
 
 
+def _nothing(args: Args) -> list[Any]:
+    return []
+
+
 def register_scalar(name: str, signature: str, scalar: ScalarFunction) -> None:
     """Add an operator that yields a SymInt."""
     if name in _REGISTRY:
         raise ValueError(f"{name} is registered twice")
-    nothing: Callable[[Args], list[Any]] = lambda args: []
     _REGISTRY[name] = OpDef(
-        name, parse_signature(signature), nothing, nothing, nothing, scalar=scalar
+        name, parse_signature(signature), _nothing, _nothing, _nothing, scalar=scalar
     )
 
 

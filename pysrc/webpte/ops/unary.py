@@ -152,24 +152,25 @@ UNARY = (
     ),
     Unary("aten.logical_not.default", "!x", np.logical_not, computed="bool"),
     Unary("aten.bitwise_not.default", "!x", np.invert, integer="~x", computed="bool for bool"),
-) + tuple(
-    Unary(
-        f"aten.{name}.Scalar",
-        f"x {operator} Vec(a)",
-        function,
-        integer=f"x {operator} Vec(a)",
-        signature="self: tensor, other: number -> tensor",
-        scalars=one("other"),
-        result="bool",
-    )
-    for name, operator, function in (
-        ("eq", "==", np.equal),
-        ("ne", "!=", np.not_equal),
-        ("lt", "<", np.less),
-        ("le", "<=", np.less_equal),
-        ("gt", ">", np.greater),
-        ("ge", ">=", np.greater_equal),
-    )
+    *(
+        Unary(
+            f"aten.{name}.Scalar",
+            f"x {operator} Vec(a)",
+            function,
+            integer=f"x {operator} Vec(a)",
+            signature="self: tensor, other: number -> tensor",
+            scalars=one("other"),
+            result="bool",
+        )
+        for name, operator, function in (
+            ("eq", "==", np.equal),
+            ("ne", "!=", np.not_equal),
+            ("lt", "<", np.less),
+            ("le", "<=", np.less_equal),
+            ("gt", ">", np.greater),
+            ("ge", ">=", np.greater_equal),
+        )
+    ),
 )
 
 GELU = {

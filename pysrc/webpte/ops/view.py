@@ -73,9 +73,7 @@ VIEWS = (
     View("aten.squeeze_copy.dims", "self: tensor, dims: ints -> tensor", squeeze_shape),
     View("aten.unsqueeze_copy.default", "self: tensor, dim: int -> tensor", unsqueeze_shape),
     View("aten.alias_copy.default", "self: tensor -> tensor", same_shape),
-    View(
-        "aten.clone.default", "self: tensor, memory_format: any = None -> tensor", same_shape
-    ),
+    View("aten.clone.default", "self: tensor, memory_format: any = None -> tensor", same_shape),
     View(
         "dim_order_ops._clone_dim_order.default",
         "self: tensor, non_blocking: any = None, dim_order: any = None -> tensor",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from webpte.dtypes import narrow_to_storage
+from webpte.dtypes import DType, narrow_to_storage
 from webpte.errors import ExecutionError, GraphError, WebpteError
 from webpte.format.vulkan import SymIntValue
 from webpte.gpu.arena import ParamsArena
@@ -16,6 +16,7 @@ from webpte.gpu.device import (
     UNIFORM_ALIGNMENT,
     Device,
     DispatchCommand,
+    GpuCopy,
     PipelineSpec,
     PlanCommands,
     Progress,
@@ -52,6 +53,22 @@ PlanKey = tuple[Signature, tuple[Dispatch, ...], tuple[Dims, ...]]
 
 
 @dataclass(frozen=True)
+class GpuTensor:
+    """An output that stayed on the GPU; valid until its delegate runs again."""
+
+    buffer: int
+    dtype: DType
+    shape: Dims
+
+    @property
+    def nbytes(self) -> int:
+        return aligned(numel(self.shape) * self.dtype.storage.itemsize)
+
+
+Input = np.ndarray | int | GpuTensor
+
+
+@dataclass(frozen=True)
 class _Output:
     tensor: Tensor
     dims: Dims
@@ -68,6 +85,7 @@ class DevicePlan:
     symint_view: np.ndarray  # int32 (symints, words per block)
     outputs: tuple[_Output, ...]
     dispatches: int
+    labels: tuple[str, ...]
     bounds: tuple[SymIntBound, ...]
     key: PlanKey
     state: PlannerState
@@ -228,6 +246,7 @@ class GpuDelegate:
             symint_view=symint_span(payload) if symint_span else np.zeros((0, 1), np.int32),
             outputs=outputs,
             dispatches=len(dispatches),
+            labels=tuple(spec.label for _, spec in compiled),
             bounds=self._planner.symint_bounds(),
             key=key,
             state=self._planner.state(),
@@ -289,29 +308,70 @@ class GpuDelegate:
 
     # Execution
 
-    async def execute(self, inputs: Sequence[np.ndarray | int]) -> list[np.ndarray]:
+    @property
+    def input_count(self) -> int:
+        return len(self._graph.inputs)
+
+    async def execute(self, inputs: Sequence[Input]) -> list[np.ndarray]:
         """Run once. After an error the delegate is as it was before the call."""
-        async with self._lock:
-            plan = await self._prepare(inputs)
-            for index, (view, value) in enumerate(zip(plan.input_views, inputs, strict=True)):
-                if view is not None:
-                    dtype = self._graph.tensor(self._graph.inputs[index]).dtype
-                    view[...] = narrow_to_storage(np.asarray(value), dtype, f"input {index}")
-            for index, value_id in enumerate(self._symints):
-                plan.symint_view[index, 0] = self._live.symint(value_id)
-            running = self._device.run(plan.handle, plan.payload)
+        plan, running = await self._submit(inputs, read=True)
         result = await running
-        self.executions += 1
         return [_unpack(result, output) for output in plan.outputs]
 
-    async def _prepare(self, inputs: Sequence[np.ndarray | int]) -> DevicePlan:
+    async def execute_on_gpu(self, inputs: Sequence[Input]) -> list[GpuTensor]:
+        """Run once and leave the outputs where they are."""
+        plan, running = await self._submit(inputs, read=False)
+        await running
+        return [
+            GpuTensor(self._buffer_of(output.tensor.id), output.tensor.dtype, output.dims)
+            for output in plan.outputs
+        ]
+
+    async def _submit(
+        self, inputs: Sequence[Input], read: bool
+    ) -> tuple[DevicePlan, Awaitable[bytes]]:
+        """Everything is in the queue when this returns; only the results are still to come."""
+        async with self._lock:
+            plan = await self._prepare(inputs)
+            copies = []
+            for index, (view, value) in enumerate(zip(plan.input_views, inputs, strict=True)):
+                if view is None:
+                    continue
+                tensor = self._graph.tensor(self._graph.inputs[index])
+                if isinstance(value, GpuTensor):
+                    copies.append(self._gpu_copy(value, tensor))
+                else:
+                    array = np.asarray(value)
+                    view[...] = narrow_to_storage(array, tensor.dtype, f"input {index}")
+            for index, value_id in enumerate(self._symints):
+                plan.symint_view[index, 0] = self._live.symint(value_id)
+            self.executions += 1
+            return plan, self._device.run(plan.handle, plan.payload, copies, read)
+
+    def _gpu_copy(self, value: GpuTensor, tensor: Tensor) -> GpuCopy:
+        if value.dtype.stored != tensor.dtype.stored:
+            raise ExecutionError(
+                f"a GPU tensor of {value.dtype.name} was given where {tensor.dtype.name} is needed"
+            )
+        return GpuCopy(value.buffer, self._buffer_of(tensor.id), value.nbytes)
+
+    async def profile(self) -> list[tuple[str, float]]:
+        """Label and microseconds of each dispatch of the current plan, on whatever data is there.
+
+        Runs the dispatches once more, so state such as caches is written once more, too.
+        """
+        assert self._current is not None
+        times = await self._device.profile(self._current.handle)
+        return list(zip(self._current.labels, times, strict=True))
+
+    async def _prepare(self, inputs: Sequence[Input]) -> DevicePlan:
         """Bring shapes and SymInts up to date, and find or make the plan for them."""
         assert self._current is not None
         if len(inputs) != len(self._graph.inputs):
             raise ExecutionError(
                 f"the delegate takes {len(self._graph.inputs)} inputs, not {len(inputs)}"
             )
-        signature = tuple(value.shape for value in inputs if isinstance(value, np.ndarray))
+        signature = tuple(value.shape for value in inputs if not isinstance(value, int))
         before = self._current
         symints_before = self._live.symints()
         try:
@@ -331,15 +391,18 @@ class GpuDelegate:
             raise
         return self._current
 
-    def _set_inputs(self, inputs: Sequence[np.ndarray | int]) -> None:
+    def _set_inputs(self, inputs: Sequence[Input]) -> None:
         by_id = dict(zip(self._graph.inputs, inputs, strict=True))
         for value_id, value in by_id.items():
-            if isinstance(value, np.ndarray):
-                self._live.set_cur_dims(value_id, value.shape)
-            else:
+            if isinstance(value, int):
                 self._live.set_symint(value_id, value)
+            else:
+                self._live.set_cur_dims(value_id, value.shape)
         for source in self._symint_sources:
-            self._live.set_symint(source.symint, read_symint(source, by_id[source.input]))
+            value = by_id[source.input]
+            if isinstance(value, GpuTensor):
+                raise ExecutionError("an input that the graph reads on the host must be an array")
+            self._live.set_symint(source.symint, read_symint(source, value))
 
     # Facts
 
@@ -407,4 +470,3 @@ def _unpack(result: bytes, output: _Output) -> np.ndarray:
 def _conversion(tensor: Tensor) -> str | None:
     """Constants whose stored type is not the file's are converted on their way."""
     return None if tensor.dtype.name == tensor.dtype.stored else tensor.dtype.name
-

@@ -1,4 +1,4 @@
-"""One method of a program: checks what comes in, runs the instructions, hands out what comes out."""
+"""One method of a program: checks its inputs, runs its instructions, hands out its outputs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
 
 class Delegate(Protocol):
     """What GpuDelegate and NumpyDelegate have in common."""
+
+    @property
+    def input_count(self) -> int: ...
 
     async def execute(self, inputs: Sequence[np.ndarray | int]) -> list[np.ndarray]: ...
 
@@ -51,7 +54,7 @@ class Method:
 
     async def run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         values = dict(enumerate(self._plan.values))
-        values |= dict(zip(self._plan.inputs, self._check_inputs(inputs), strict=True))
+        values |= dict(zip(self._plan.inputs, self.check_inputs(inputs), strict=True))
         for chain in self._plan.chains:
             for instruction in chain:
                 if isinstance(instruction, DelegateCall):
@@ -61,20 +64,30 @@ class Method:
             for info, index in zip(self.info.outputs, self._plan.outputs, strict=True)
         )
 
+    @property
+    def only_delegate(self) -> Delegate | None:
+        """The delegate that is the whole method, if there is one: its outputs are the method's."""
+        instructions = [
+            i for chain in self._plan.chains for i in chain if not isinstance(i, FreeCall)
+        ]
+        if len(instructions) != 1 or not isinstance(instructions[0], DelegateCall):
+            return None
+        delegate = self._delegates[instructions[0].delegate_index]
+        args = instructions[0].args
+        whole = args == (*self._plan.inputs, *self._plan.outputs)
+        return delegate if whole else None
+
     async def _call_delegate(self, call: DelegateCall, values: dict[int, Any]) -> None:
         step = f"method {self.info.name!r}, delegate {call.delegate_index}"
-        # args: the delegate's inputs, then its outputs
-        outputs = sum(isinstance(values[i], TensorMeta) for i in call.args)
-        taken = len(call.args) - outputs
+        delegate = self._delegates[call.delegate_index]
+        taken = delegate.input_count  # args: the delegate's inputs, then its outputs
         try:
-            results = await self._delegates[call.delegate_index].execute(
-                [values[index] for index in call.args[:taken]]
-            )
+            results = await delegate.execute([values[index] for index in call.args[:taken]])
         except (WebpteError, OverflowError) as error:
             raise ExecutionError(f"{step}: {error}") from error
         values |= dict(zip(call.args[taken:], results, strict=True))
 
-    def _check_inputs(self, inputs: Sequence[Any]) -> list[Any]:
+    def check_inputs(self, inputs: Sequence[Any]) -> list[Any]:
         expected = self.info.inputs
         if len(inputs) != len(expected):
             listed = "; ".join(map(str, expected)) or "none"

@@ -44,6 +44,10 @@ class NumpyDelegate:
             constants[tensor.id] = array.reshape(tensor.dims)
         return cls(graph, constants)
 
+    @property
+    def input_count(self) -> int:
+        return len(self._graph.inputs)
+
     async def execute(self, inputs: Sequence[np.ndarray | int]) -> list[np.ndarray]:
         if len(inputs) != len(self._graph.inputs):
             raise ExecutionError(

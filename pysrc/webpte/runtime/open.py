@@ -34,7 +34,9 @@ async def open_source(
         from webpte.gpu.blob import BlobSource
         from webpte.gpu.webgpu import load_engine_module
 
-        return BlobSource(load_engine_module(), source, str(name or getattr(source, "name", "blob")))
+        return BlobSource(
+            load_engine_module(), source, str(name or getattr(source, "name", "blob"))
+        )
     raise SourceError(
         f"cannot open a {type(source).__name__}: give bytes, a path, "
         "or in the browser a URL or a Blob"

@@ -9,18 +9,24 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
+from webpte.dtypes import DTYPES
 from webpte.errors import (
     ClosedError,
     DeviceError,
+    ExecutionError,
     ForeignDelegateError,
     InputError,
     UnsupportedOpError,
+    WebpteError,
 )
+from webpte.format.vulkan import BoolValue, IntValue
 from webpte.gpu.device import Device, DeviceInfo, Progress
-from webpte.graph import Graph
+from webpte.graph import Call, Graph, Tensor
 from webpte.runtime.contents import BACKEND, Contents, MethodContents, read_contents
 from webpte.runtime.delegate import GpuDelegate
-from webpte.runtime.info import MethodInfo, Stats
+from webpte.runtime.info import MethodInfo, Stats, TensorInfo
 from webpte.runtime.method import Delegate, Method
 from webpte.runtime.numpy_delegate import NumpyDelegate
 from webpte.runtime.open import IN_BROWSER, open_source
@@ -118,26 +124,22 @@ class Program:
         self._clock = clock
         self._delegates: list[Delegate] = []
         self._methods: dict[str, Method] = {}
+        self._heads: dict[TensorInfo, GpuDelegate] = {}
+        self._library = ShaderLibrary()
         self._closed = False
         self.name = contents.source.name
 
     async def _build(self, progress: Progress | None) -> None:
-        library = ShaderLibrary()
         for name, contents in self._contents.methods.items():
-            delegates = [
-                await self._build_delegate(graph, library, progress)
-                for graph in _graphs(contents)
-            ]
+            delegates = [await self._build_delegate(graph, progress) for graph in _graphs(contents)]
             self._methods[name] = Method(contents, delegates)
 
-    async def _build_delegate(
-        self, graph: Graph, library: ShaderLibrary, progress: Progress | None
-    ) -> Delegate:
+    async def _build_delegate(self, graph: Graph, progress: Progress | None) -> Delegate:
         delegate: Delegate
         if isinstance(self._device, str):
             delegate = await NumpyDelegate.create(graph)
         else:
-            delegate = await GpuDelegate.create(graph, self._device, library, progress)
+            delegate = await GpuDelegate.create(graph, self._device, self._library, progress)
         self._delegates.append(delegate)
         return delegate
 
@@ -152,12 +154,65 @@ class Program:
 
     async def run(self, method: str, *inputs: Any) -> tuple[Any, ...]:
         """Run a method by name. Inputs are NumPy arrays (and scalars, where it takes them)."""
+        return await self._method(method).run(inputs)
+
+    async def run_argmax(self, method: str, *inputs: Any) -> np.ndarray:
+        """Run a method with one output, and return where it is largest along its last dim.
+
+        The search runs on the GPU, so a few bytes come back instead of the whole output.
+        """
+        found = self._method(method)
+        delegate = found.only_delegate
+        if len(found.info.outputs) != 1 or not isinstance(found.info.outputs[0], TensorInfo):
+            raise InputError(f"method {method!r} does not have exactly one tensor as its output")
+        if not isinstance(delegate, GpuDelegate):
+            (output,) = await found.run(inputs)
+            return np.argmax(output, axis=-1)
+        head = await self._argmax_head(found.info.outputs[0])
+        try:
+            on_gpu = await delegate.execute_on_gpu(found.check_inputs(inputs))
+            (indices,) = await head.execute(on_gpu)
+        except (WebpteError, OverflowError) as error:
+            raise ExecutionError(f"method {method!r}: {error}") from error
+        return indices
+
+    async def run_unread(self, method: str, *inputs: Any) -> None:
+        """Run a method for its effect on state (caches) alone: nothing is read back."""
+        found = self._method(method)
+        delegate = found.only_delegate
+        if not isinstance(delegate, GpuDelegate):
+            await found.run(inputs)
+            return
+        try:
+            await delegate.execute_on_gpu(found.check_inputs(inputs))
+        except (WebpteError, OverflowError) as error:
+            raise ExecutionError(f"method {method!r}: {error}") from error
+
+    async def _argmax_head(self, info: TensorInfo) -> GpuDelegate:
+        """A graph of one op that takes a method's output; made on first use."""
+        if info not in self._heads:
+            assert not isinstance(self._device, str)
+            graph = argmax_graph(info)
+            self._heads[info] = await GpuDelegate.create(graph, self._device, self._library)
+        return self._heads[info]
+
+    def _method(self, name: str) -> Method:
         if self._closed:
             raise ClosedError(f"{self.name} was closed; load it again")
-        if method not in self._methods:
+        if name not in self._methods:
             listed = ", ".join(self._methods) or "none"
-            raise InputError(f"{self.name} has no method {method!r}; it has: {listed}")
-        return await self._methods[method].run(inputs)
+            raise InputError(f"{self.name} has no method {name!r}; it has: {listed}")
+        return self._methods[name]
+
+    async def profile(self, method: str = "forward") -> list[tuple[str, float]]:
+        """Every kernel of a method's last run, in order, with its microseconds on the GPU.
+
+        Runs the kernels once more on what is in memory: caches and other state are written again.
+        """
+        delegate = self._method(method).only_delegate
+        if not isinstance(delegate, GpuDelegate):
+            raise DeviceError(f"method {method!r} is not one delegate on the GPU")
+        return await delegate.profile()
 
     @property
     def stats(self) -> Stats:
@@ -184,10 +239,10 @@ class Program:
     def close(self) -> None:
         """Free every GPU buffer. The program cannot run afterwards."""
         self._closed = True
-        for delegate in self._delegates:
+        for delegate in (*self._delegates, *self._heads.values()):
             if isinstance(delegate, GpuDelegate):
                 delegate.close()
-        self._delegates = []
+        self._delegates, self._heads = [], {}
 
     async def __aenter__(self) -> Program:
         return self
@@ -199,6 +254,18 @@ class Program:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def argmax_graph(info: TensorInfo) -> Graph:
+    """One call of argmax over the last dim, for an input like `info`."""
+    dtype = DTYPES[info.dtype]
+    values = (
+        Tensor(0, dtype, info.shape, None, None),
+        IntValue(-1),
+        BoolValue(False),
+        Tensor(3, DTYPES["int32"], info.shape[:-1], None, None),
+    )
+    return Graph(values, (Call(0, "aten.argmax.default", (0, 1, 2, 3)),), (0,), (3,))
 
 
 def _graphs(contents: MethodContents) -> list[Graph]:

@@ -43,8 +43,6 @@ def test_reads_what_is_there_and_defaults_for_the_rest() -> None:
     assert table.f64(2, "absent") == 0.0
     assert table.table(2, "absent") is None
     assert list(table.tables(2, "absent")) == []
-    assert table.has(1, "number")
-    assert not table.has(2, "absent")
 
 
 def test_a_byte_vector_is_a_span_of_the_file_and_costs_nothing() -> None:

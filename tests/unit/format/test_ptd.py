@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,18 @@ def test_round_trip() -> None:
     assert found["index"].layout == TensorLayout(ScalarType.LONG, (1,), (0,))
     assert found["blob"].layout is None
     assert parse_ptd(data, len(data)) == found
+
+
+def test_a_real_file() -> None:
+    data = (Path(__file__).parents[2] / "data" / "format" / "linear.ptd").read_bytes()
+    found = run(read_ptd(BytesSource(data)))
+    assert list(found) == ["l.weight", "l.bias", "m.weight", "m.bias"]
+    assert found["l.weight"].layout == TensorLayout(ScalarType.FLOAT, (16, 8), (0, 1))
+    span = found["l.weight"].span
+    weights = np.frombuffer(data, np.float32, 128, span.offset)
+    # How PyTorch initialises a Linear(8, 16).
+    assert span.size == 512
+    assert 0.3 < np.abs(weights).max() <= 8**-0.5
 
 
 def test_constants_outside_of_the_program() -> None:

@@ -1,0 +1,55 @@
+"""`serve.py test`: linter, formatter, type checker, unit tests, browser tests."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from webpte_host import environment
+from webpte_host.layout import ROOT
+
+_USAGE = """\
+usage: python3 serve.py test [pytest arguments]
+
+Sets up a virtual environment, Chromium and the browser runtime if they are not there, then runs
+ruff, mypy and pytest. Arguments go to pytest; with them, only pytest runs:
+
+    python3 serve.py test tests/unit -k server"""
+
+
+def main(arguments: list[str]) -> int:
+    if arguments in (["-h"], ["--help"]):
+        print(_USAGE)
+        return 0
+    python = environment.ensure()
+    failed = [
+        title for title, command in _checks(python, arguments) if not _run_section(title, command)
+    ]
+    print(f"\n{'FAILED: ' + ', '.join(failed) if failed else 'all checks passed'}", flush=True)
+    return 1 if failed else 0
+
+
+def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
+    pytest = [str(python), "-m", "pytest"]
+    if arguments:
+        return [("pytest", [*pytest, *arguments])]
+    return [
+        ("ruff check", [str(python), "-m", "ruff", "check", "."]),
+        ("ruff format", [str(python), "-m", "ruff", "format", "--check", "."]),
+        ("mypy", [str(python), "-m", "mypy"]),
+        # Two runs: Playwright's event loop, once started, stays in the way of asyncio.run.
+        ("unit tests", [*pytest, "tests/unit"]),
+        ("browser tests", [*pytest, "tests/browser"]),
+    ]
+
+
+def _run_section(title: str, command: list[str]) -> bool:
+    print(f"\n=== {title}", flush=True)
+    started = time.monotonic()
+    code = subprocess.run(
+        command, cwd=ROOT, env=environment.tool_environment(), check=False
+    ).returncode
+    verdict = "passed" if code == 0 else f"FAILED with exit code {code}"
+    print(f"=== {title} {verdict} in {time.monotonic() - started:.1f} s", flush=True)
+    return code == 0

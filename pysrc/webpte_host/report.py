@@ -1,0 +1,77 @@
+"""What `verify` prints while it runs: one line of progress, one line per failure."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+import time
+from typing import Any, TextIO
+
+_CLEAR_LINE = "\r\x1b[K"
+_PLAIN_SECONDS = 5.0
+
+
+class Report:
+    """Collects results. On a terminal the progress line is rewritten in place, and ticks."""
+
+    def __init__(self, total: int, stream: TextIO | None = None) -> None:
+        self.results: list[dict[str, Any]] = []
+        self._total = total
+        self._stream = stream or sys.stdout
+        self._tty = self._stream.isatty()
+        self._case = ""
+        self._started = self._last_plain = time.monotonic()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, daemon=True)
+
+    @property
+    def passed(self) -> int:
+        return sum(result["verdict"] == "passed" for result in self.results)
+
+    @property
+    def failed(self) -> int:
+        return len(self.results) - self.passed
+
+    def begin(self, case: str) -> None:
+        with self._lock:
+            self._case = case
+
+    def add(self, result: dict[str, Any]) -> None:
+        with self._lock:
+            self.results.append(result)
+            if result["verdict"] != "passed":
+                text = " ".join(str(result["error"]).split())
+                self._write(f"FAILED {result['op']}__{result['case']}: {text}\n")
+
+    def __enter__(self) -> Report:
+        self._ticker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._ticker.join()
+        if self._tty:
+            self._write("")
+
+    def _tick(self) -> None:
+        while not self._stop.wait(0.2):
+            with self._lock:
+                line = self._line()
+                if self._tty:
+                    width = shutil.get_terminal_size().columns
+                    self._stream.write(f"{_CLEAR_LINE}{line[: width - 1]}")
+                    self._stream.flush()
+                elif time.monotonic() - self._last_plain >= _PLAIN_SECONDS:
+                    self._last_plain = time.monotonic()
+                    self._write(line + "\n")
+
+    def _line(self) -> str:
+        seconds = time.monotonic() - self._started
+        done = len(self.results)
+        return f"{done}/{self._total}  {self.failed} failed  {seconds:.0f} s  {self._case}"
+
+    def _write(self, text: str) -> None:
+        self._stream.write((_CLEAR_LINE if self._tty else "") + text)
+        self._stream.flush()

@@ -1,0 +1,210 @@
+"""`serve.py verify`: runs every program of a suite and compares its outputs.
+
+On device `webgpu` the programs run in headless Chromium, in one page for all of them; a page
+that crashes or hangs costs one case and is replaced. On device `numpy` they run right here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import fnmatch
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from webpte_host import chromium, environment
+from webpte_host.content import Mount
+from webpte_host.errors import HostError
+from webpte_host.report import Report
+
+if TYPE_CHECKING:
+    from webpte_host.browser import Harness
+
+Runner = Callable[[dict[str, Any]], dict[str, Any]]
+
+_PREFIX = "/suite/"
+
+# Runs in the page. Paths are quoted because a suite's file names are the suite's business.
+_IN_PAGE = """
+from urllib.parse import quote
+import js
+from pyodide.http import pyfetch
+from webpte.suite import run_entry
+
+def locate(path):
+    return str(js.location.origin) + prefix + quote(path)
+
+async def fetch_bytes(path):
+    reply = await pyfetch(locate(path))
+    if not reply.ok:
+        raise FileNotFoundError(f"{path} is not in the suite")
+    return await reply.bytes()
+
+return await run_entry(entry, fetch_bytes, "webgpu", locate=locate)
+"""
+
+
+def main(arguments: list[str]) -> int:
+    options = _parse(arguments)
+    if not environment.inside():
+        return environment.rerun_inside(["verify", *arguments])
+    entries = select(read_manifest(options.suite), options.filter)
+    with _runner(options) as run, Report(len(entries)) as report:
+        for entry in entries:
+            report.begin(case_id(entry))
+            report.add(run(entry))
+    if options.json is not None:
+        _write_json(options.json, report.results)
+    print(f"{report.passed} passed, {report.failed} failed", flush=True)
+    return 1 if report.failed else 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="serve.py verify", description=(__doc__ or "").split(":")[1]
+    )
+    parser.add_argument("suite", type=Path, help="folder with a manifest.json")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument("--filter", help="only cases that match, such as 'add*' or 'llama*'")
+    parser.add_argument("--device", choices=("webgpu", "numpy"), default="webgpu")
+    parser.add_argument(
+        "--adapter",
+        choices=chromium.ADAPTERS,
+        help="swiftshader: WebGPU on the CPU, the default; hardware: on this machine's GPU",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=120.0, help="seconds per case on webgpu (%(default)s)"
+    )
+    return parser.parse_args(arguments)
+
+
+def read_manifest(suite: Path) -> list[dict[str, Any]]:
+    """The entries as they stand there, each of them checked."""
+    from webpte.suite import SuiteError, parse_entry
+
+    path = suite / "manifest.json"
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise HostError(
+            f"{path} cannot be read: {error.strerror}.\nA suite is a folder with a manifest.json."
+        ) from error
+    except ValueError as error:
+        raise HostError(f"{path} is not JSON: {error}") from error
+    if not isinstance(entries, list):
+        raise HostError(f"{path} must be a list of entries, not {type(entries).__name__}.")
+    if not entries:
+        raise HostError(f"{path} has no entries: there is nothing to verify.")
+    for number, entry in enumerate(entries):
+        try:
+            parse_entry(entry)
+        except SuiteError as error:
+            raise HostError(f"{path}, entry {number} (counting from 0): {error}") from error
+    return entries
+
+
+def case_id(entry: dict[str, Any]) -> str:
+    return f"{entry['op']}__{entry['case']}"
+
+
+def select(entries: list[dict[str, Any]], pattern: str | None) -> list[dict[str, Any]]:
+    if pattern is None:
+        return entries
+    chosen = [
+        entry
+        for entry in entries
+        if fnmatch.fnmatchcase(case_id(entry), pattern)
+        or fnmatch.fnmatchcase(Path(entry["pte"]).stem, pattern)
+    ]
+    if not chosen:
+        raise HostError(
+            f"no case matches --filter {pattern!r}. There are {len(entries)}, "
+            f"such as {case_id(entries[0])}; * stands for any text."
+        )
+    return chosen
+
+
+@contextmanager
+def _runner(options: argparse.Namespace) -> Iterator[Runner]:
+    if options.device == "numpy":
+        yield lambda entry: run_here(options.suite, entry)
+        return
+    with PageRunner(options.suite, options.timeout, options.adapter) as runner:
+        yield runner.run
+
+
+def run_here(suite: Path, entry: dict[str, Any]) -> dict[str, Any]:
+    """On NumPy, in this process."""
+    from webpte.suite import run_entry
+
+    async def fetch_bytes(path: str) -> bytes:
+        return (suite / path).read_bytes()
+
+    return asyncio.run(run_entry(entry, fetch_bytes, "numpy", locate=lambda path: suite / path))
+
+
+class PageRunner:
+    """One harness page for all cases, replaced when it is lost."""
+
+    def __init__(self, suite: Path, timeout: float, adapter: str | None) -> None:
+        self._suite = suite
+        self._timeout = timeout
+        self._adapter = adapter
+        self._stack = ExitStack()
+        self._harness: Harness | None = None
+
+    def __enter__(self) -> PageRunner:
+        from webpte_host.server import Site
+
+        self._site = self._stack.enter_context(Site(mounts=[Mount(_PREFIX, self._suite)]))
+        self._open_browser()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _open_browser(self) -> None:
+        from webpte_host.browser import open_browser
+
+        self._browser = self._stack.enter_context(open_browser(self._adapter))
+
+    def run(self, entry: dict[str, Any]) -> dict[str, Any]:
+        from webpte_host.browser import Harness, PageLostError, PagePythonError
+
+        started = time.monotonic()
+        try:
+            if self._harness is None:
+                self._harness = Harness.open(self._browser, self._site)
+            result: dict[str, Any] = self._harness.python(
+                _IN_PAGE, timeout=self._timeout, entry=entry, prefix=_PREFIX
+            )
+            return result
+        except PagePythonError as error:
+            return _lost(entry, error.summary, started)
+        except PageLostError as error:
+            self._drop()
+            return _lost(entry, str(error), started)
+
+    def _drop(self) -> None:
+        if self._harness is not None:
+            with contextlib.suppress(Exception):
+                self._harness.close()
+        self._harness = None
+
+
+def _lost(entry: dict[str, Any], error: str, started: float) -> dict[str, Any]:
+    row = {"op": entry["op"], "case": entry["case"], "verdict": "failed", "error": error}
+    ms = round((time.monotonic() - started) * 1000, 3)
+    return {**row, "outputs": [], "ops": [], "ms": ms}
+
+
+def _write_json(path: Path, results: list[dict[str, Any]]) -> None:
+    try:
+        path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise HostError(f"the results cannot be written to {path}: {error.strerror}.") from error

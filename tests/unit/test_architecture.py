@@ -1,0 +1,216 @@
+"""The shape of the code base: imports point one way, and only `gpu/` knows JavaScript."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import webpte
+from webpte import errors
+from webpte.ops import elementwise, lookup, registered_names, view
+
+PACKAGE = Path(webpte.__file__).parent
+SHADERS = PACKAGE.parent.parent / "wgsl"
+
+# A unit may import those before it. The package itself is the public face over `runtime`.
+ORDER = (
+    *("errors", "dtypes", "shapes", "source", "format", "graph", "live", "ops"),
+    *("shaders", "storage", "passes", "plan", "gpu", "runtime", "llm", "webpte", "suite"),
+)
+# The only modules that need a browser, and the only ones that may import them: late, in functions.
+BROWSER_ONLY = {"webpte.gpu.webgpu", "webpte.gpu.blob"}
+MAY_IMPORT_LATE = {"webpte.runtime.open", "webpte.runtime.program"}
+JAVASCRIPT = {"js", "pyodide", "pyodide_js", "pyscript"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """`module` imports `target`; `late` if inside of a function."""
+
+    module: str
+    target: str
+    late: bool
+
+
+def module_files() -> dict[str, Path]:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = path
+    return found
+
+
+MODULES = module_files()
+
+
+def imports_of(module: str) -> Iterator[Import]:
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    late_nodes = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(module, alias.name, id(node) in late_nodes)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: a relative import"
+            assert node.module is not None
+            for alias in node.names:
+                # `from webpte import errors` imports a module, `from webpte.x import Y` a name.
+                full = f"{node.module}.{alias.name}"
+                target = full if full in MODULES else node.module
+                yield Import(module, target, id(node) in late_nodes)
+
+
+ALL_IMPORTS = [found for module in MODULES for found in imports_of(module)]
+
+
+def unit_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def test_every_module_has_a_place_in_the_order() -> None:
+    assert {unit_of(module) for module in MODULES} <= set(ORDER)
+
+
+def test_imports_point_one_way() -> None:
+    reversed_ones = [
+        found
+        for found in ALL_IMPORTS
+        if found.target.partition(".")[0] == "webpte"
+        and unit_of(found.module) != unit_of(found.target)
+        and ORDER.index(unit_of(found.module)) < ORDER.index(unit_of(found.target))
+    ]
+    assert not reversed_ones
+
+
+def test_the_walk_sees_imports() -> None:
+    """Otherwise the tests around it could not fail."""
+    assert Import("webpte.live", "webpte.graph", False) in ALL_IMPORTS
+    assert Import("webpte", "webpte.errors", False) in ALL_IMPORTS
+    assert Import("webpte.runtime.program", "webpte.gpu.webgpu", True) in ALL_IMPORTS
+    assert len(ALL_IMPORTS) > 100
+
+
+def test_only_the_gpu_folder_imports_javascript() -> None:
+    importers = {f.module for f in ALL_IMPORTS if f.target.partition(".")[0] in JAVASCRIPT}
+    assert importers == BROWSER_ONLY
+
+
+def test_browser_modules_are_imported_late_and_from_two_places() -> None:
+    for found in ALL_IMPORTS:
+        if found.target in BROWSER_ONLY and unit_of(found.module) != "gpu":
+            assert found.late, found
+            assert found.module in MAY_IMPORT_LATE, found
+
+
+def test_devices_are_the_business_of_the_runtime() -> None:
+    importers = {f.module for f in ALL_IMPORTS if f.target.startswith("webpte.gpu")}
+    assert {unit_of(module) for module in importers} == {"gpu", "runtime", "webpte"}
+
+
+def test_the_package_needs_numpy_and_flatbuffers_and_nothing_else() -> None:
+    allowed = {"numpy", "flatbuffers", "webpte"} | JAVASCRIPT
+    tops = {f.target.partition(".")[0] for f in ALL_IMPORTS}
+    foreign = {top for top in tops - allowed if top not in _standard_library()}
+    assert not foreign
+
+
+def _standard_library() -> frozenset[str]:
+    import sys
+
+    return frozenset(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize("module", sorted(MODULES.keys() - BROWSER_ONLY))
+def test_imports_in_cpython(module: str) -> None:
+    importlib.import_module(module)
+
+
+@pytest.mark.parametrize("module", sorted(BROWSER_ONLY))
+def test_needs_a_browser(module: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match="pyodide"):
+        importlib.import_module(module)
+
+
+def test_public_names_are_complete_and_sorted() -> None:
+    own = {
+        name
+        for name, value in vars(webpte).items()
+        if not name.startswith("_") and name != "annotations" and not inspect.ismodule(value)
+    }
+    modules = {name for name in webpte.__all__ if inspect.ismodule(getattr(webpte, name))}
+    assert webpte.__all__ == sorted(webpte.__all__)
+    assert set(webpte.__all__) == own | modules
+    assert all(f"webpte.{name}" in MODULES for name in modules)
+
+
+def tree_of_errors() -> dict[str, str | None]:
+    """Class -> parent, as the docstring of `errors` draws it."""
+    tree: dict[str, str | None] = {}
+    above: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        match = re.match(r"^([│├└─ ]*)(\w+Error)(?:\s|$)", line)
+        if match:
+            depth = len(match[1]) // 4
+            above = [*above[:depth], match[2]]
+            tree[match[2]] = above[-2] if depth else None
+    return tree
+
+
+def test_the_error_tree_is_as_drawn() -> None:
+    classes = {
+        name: value
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, Exception)
+    }
+    parents = {
+        name: None if value is errors.WebpteError else value.__bases__[0].__name__
+        for name, value in classes.items()
+    }
+    assert tree_of_errors() == parents
+    assert all(value.__doc__ for value in classes.values())
+
+
+def test_every_shader_belongs_to_a_family() -> None:
+    families = {path.stem for path in (PACKAGE / "ops").glob("*.py")}
+    for shader in SHADERS.glob("*.wgsl"):
+        assert any(shader.stem == f or shader.stem.startswith(f"{f}_") for f in families), shader
+
+
+@pytest.mark.parametrize("name", registered_names())
+def test_an_op_is_written_in_a_family_module(name: str) -> None:
+    op = lookup(name)
+    assert op is not None
+    function = op.scalar or op.lower
+    assert function.__module__.startswith("webpte.ops.")
+    assert op.alias_of is None or op.alias_of in op.signature.positions
+    assert set(op.mutates) <= op.signature.positions.keys()
+
+
+@pytest.mark.parametrize(
+    ("value", "file", "pattern"),
+    [
+        (elementwise.WORKGROUP_SIZE, "lib/grid.wgsl", r"const WORKGROUP_SIZE = (\d+)u;"),
+        (elementwise.MAX_AXES, "lib/axes.wgsl", r"const MAX_AXES = (\d+)u;"),
+        (view.BYTES_PER_QUAD // 4, "view.wgsl", r"input: array<vec(\d)<u32>>"),
+    ],
+)
+def test_numbers_that_stand_in_python_and_in_wgsl_agree(
+    value: int, file: str, pattern: str
+) -> None:
+    match = re.search(pattern, (SHADERS / file).read_text(encoding="utf-8"))
+    assert match is not None
+    assert int(match[1]) == value
