@@ -4,13 +4,17 @@ Everything that needs the browser is here; `page.app` decides what happens. The 
 is `events.js`: it sends what people do as messages and shows what comes back.
 """
 
+from __future__ import annotations
+
 import asyncio
+from typing import Any
 
 import js
-import webpte
-from page.app import App, Progress, Source
 from polyscript import xworker  # PyScript calls xworker.onmessage, so the name must stay global
 from pyodide.ffi import JsException, JsProxy, create_proxy, to_js
+
+import webpte
+from page.app import App, Progress, Source
 from webpte.errors import NoWebGPUError, SourceError
 from webpte.gpu.webgpu import find_adapter
 from webpte.runtime.open import open_source
@@ -42,14 +46,14 @@ class WorkerBrowser:
             address = js.URL.new(url, self.base).href
         except JsException as error:
             raise SourceError(f"{url} is not an address") from error
-        opened = await open_source(address, progress=progress)
+        opened: Any = await open_source(address, progress=progress)
         return Source(opened.name, opened.size, opened.blob)
 
     async def read(self, file: JsProxy) -> bytes:
-        return (await file.arrayBuffer()).to_bytes()
+        return bytes((await file.arrayBuffer()).to_bytes())
 
     def download_url(self, data: bytes) -> str:
-        url = js.URL.createObjectURL(js.Blob.new([to_js(data)]))
+        url: str = js.URL.createObjectURL(js.Blob.new([to_js(data)]))
         asyncio.get_event_loop().call_later(_LINK_SECONDS, js.URL.revokeObjectURL, url)
         return url
 

@@ -111,6 +111,13 @@ class Generator:
             return []
         return [output.value for output in info.outputs if isinstance(output, ScalarInfo)]
 
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are: the last dim of the logits."""
+        (logits,) = self.program.methods[self.method].outputs
+        assert isinstance(logits, TensorInfo)
+        return logits.shape[-1]
+
     def reset(self) -> None:
         """Start anew. What is in the cache is behind every position that will be looked at."""
         self.position = 0

@@ -79,10 +79,30 @@ class Harness:
 
     @classmethod
     def open(cls, browser: Browser, site: Site) -> Harness:
-        harness = cls(browser.new_page())
-        harness.page.goto(f"{site.url}harness.html")
-        harness._evaluate("() => globalThis.webpteReady")
+        """Raises PageLostError if the page does not come up, with the reason."""
+        try:
+            harness = cls(browser.new_page())
+            harness.page.goto(f"{site.url}harness.html")
+            harness._evaluate("() => globalThis.webpteReady")
+        except PlaywrightError as error:
+            raise PageLostError(f"the harness page did not load: {error.message}") from error
         return harness
+
+    def adapter(self) -> dict[str, str] | None:
+        """What WebGPU runs on here; None if there is no adapter."""
+        # The first request can be answered too early, before the GPU process is up.
+        found: dict[str, str] | None = self._evaluate("""async () => {
+            for (let attempt = 0; attempt < 5; attempt++) {
+                const adapter = await navigator.gpu?.requestAdapter();
+                if (adapter) {
+                    const {vendor, architecture, description} = adapter.info;
+                    return {vendor, architecture, description};
+                }
+                await new Promise((resolve) => setTimeout(resolve, 300));
+            }
+            return null;
+        }""")
+        return found
 
     def python(self, code: str, *, timeout: float = CALL_SECONDS, **arguments: Any) -> Any:
         """Run the body of an async Python function whose parameters are `arguments`.

@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-# What the page may load. `unsafe-eval`: webpte installs its dispatch loop with run_js, and
-# PyScript and Pyodide compile functions at run time; only scripts from here can ask for it.
-# `unsafe-inline` is for styles alone: PyScript adds a style element. `connect-src` is open
-# because a model may be opened from any address the user types in.
+# What the page may load. Tried out in Chromium: PyScript does not start without `unsafe-eval`
+# (which includes WebAssembly), and webpte installs its dispatch loop with run_js; both are
+# scripts from here. PyScript's worker is a blob. No inline scripts, no inline styles.
+# `connect-src` is open because a model may be opened from any address that the user types in.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
-        "default-src 'self'",
-        "script-src 'self' blob: 'wasm-unsafe-eval' 'unsafe-eval'",
-        "style-src 'self' 'unsafe-inline'",
+        "default-src 'none'",
+        "script-src 'self' 'unsafe-eval'",
+        "worker-src 'self' blob:",
+        "style-src 'self'",
         "img-src 'self' data: blob:",
         "font-src 'self'",
-        "connect-src 'self' blob: data: https: http:",
-        "worker-src 'self' blob:",
+        "manifest-src 'self'",
         "frame-src 'self'",
+        "connect-src 'self' blob: data: https: http:",
         "frame-ancestors 'self'",
-        "object-src 'none'",
         "base-uri 'none'",
         "form-action 'none'",
     )

@@ -29,6 +29,10 @@ Runner = Callable[[dict[str, Any]], dict[str, Any]]
 
 _PREFIX = "/suite/"
 
+_NO_ADAPTER = """this Chromium offers no WebGPU adapter.
+It must be a full Chromium or Chrome (not a headless shell) of version 113 or newer. Set
+WEBPTE_CHROMIUM to the path of one, or verify without a browser: --device numpy"""
+
 # Runs in the page. Paths are quoted because a suite's file names are the suite's business.
 _IN_PAGE = """
 from urllib.parse import quote
@@ -66,7 +70,7 @@ def main(arguments: list[str]) -> int:
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="serve.py verify", description=(__doc__ or "").split(":")[1]
+        prog="serve.py verify", description=(__doc__ or "").split(": ")[1]
     )
     parser.add_argument("suite", type=Path, help="folder with a manifest.json")
     parser.add_argument("--json", type=Path, help="write the results to this file")
@@ -155,46 +159,59 @@ class PageRunner:
         self._suite = suite
         self._timeout = timeout
         self._adapter = adapter
-        self._stack = ExitStack()
+        self._site_stack = ExitStack()
+        self._browser_stack = ExitStack()
         self._harness: Harness | None = None
 
     def __enter__(self) -> PageRunner:
+        from webpte_host.browser import PageLostError
         from webpte_host.server import Site
 
-        self._site = self._stack.enter_context(Site(mounts=[Mount(_PREFIX, self._suite)]))
-        self._open_browser()
+        self._site = self._site_stack.enter_context(Site(mounts=[Mount(_PREFIX, self._suite)]))
+        try:
+            adapter = self._open().adapter()
+        except PageLostError as error:
+            self.__exit__()
+            raise HostError(f"the browser cannot be used: {error}") from error
+        if adapter is None:
+            self.__exit__()
+            raise HostError(_NO_ADAPTER)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stack.close()
+        self._browser_stack.close()
+        self._site_stack.close()
 
-    def _open_browser(self) -> None:
-        from webpte_host.browser import open_browser
+    def _open(self) -> Harness:
+        from webpte_host.browser import Harness, open_browser
 
-        self._browser = self._stack.enter_context(open_browser(self._adapter))
+        if self._harness is None:
+            browser = self._browser_stack.enter_context(open_browser(self._adapter))
+            self._harness = Harness.open(browser, self._site)
+        return self._harness
+
+    def _drop(self) -> None:
+        """Lost pages are rare: a whole new browser is slow, but surely whole."""
+        self._harness = None
+        with contextlib.suppress(Exception):
+            self._browser_stack.close()
 
     def run(self, entry: dict[str, Any]) -> dict[str, Any]:
-        from webpte_host.browser import Harness, PageLostError, PagePythonError
+        from webpte_host.browser import PageLostError, PagePythonError
 
         started = time.monotonic()
         try:
-            if self._harness is None:
-                self._harness = Harness.open(self._browser, self._site)
-            result: dict[str, Any] = self._harness.python(
+            result: dict[str, Any] = self._open().python(
                 _IN_PAGE, timeout=self._timeout, entry=entry, prefix=_PREFIX
             )
-            return result
         except PagePythonError as error:
             return _lost(entry, error.summary, started)
         except PageLostError as error:
             self._drop()
             return _lost(entry, str(error), started)
-
-    def _drop(self) -> None:
-        if self._harness is not None:
-            with contextlib.suppress(Exception):
-                self._harness.close()
-        self._harness = None
+        if str(result["error"]).startswith("DeviceLostError"):
+            self._drop()
+        return result
 
 
 def _lost(entry: dict[str, Any], error: str, started: float) -> dict[str, Any]:

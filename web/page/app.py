@@ -106,10 +106,10 @@ class App:
 
     async def _act(self, message: Message) -> None:
         act = str(message.get("act"))
-        handler = getattr(self, f"on_{act.replace('-', '_')}", None)
-        if handler is None:
-            raise ValueError(f"the page sent {act!r}, which nothing handles")
         try:
+            handler = getattr(self, f"on_{act.replace('-', '_')}", None)
+            if handler is None:
+                raise ValueError(f"the page sent {act!r}, which nothing handles")
             result = handler(message)
             if result is not None:
                 await result

@@ -43,7 +43,7 @@ def write_npy(array: Array) -> bytes:
 def check_fits(
     array: Array, *, dtype: str, bounds: Sequence[tuple[int, int]], name: str = "the file"
 ) -> Array:
-    """The array as it goes into the input, or an NpyError that says what is wrong and what to do."""
+    """The array as it goes in, or an NpyError that says what is wrong and what to do."""
     if array.dtype.newbyteorder("=") != np.dtype(dtype):
         raise NpyError(
             f"{name} holds {array.dtype.name}, but this input takes {dtype}. "

@@ -91,9 +91,9 @@ def _limits(values: Array) -> tuple[float, float]:
 def _image(pixels: Array) -> Picture:  # (height, width, 3)
     pixels = _thin(pixels).astype(np.float64)
     low, high = _limits(pixels)
-    if 0 <= low and high <= 1:
+    if low >= 0 and high <= 1:
         scaled, how = pixels * 255, "red, green and blue, 0 to 1"
-    elif 0 <= low and high <= 255:
+    elif low >= 0 and high <= 255:
         scaled, how = pixels, "red, green and blue, 0 to 255"
     else:
         scaled = (pixels - low) * (255 / ((high - low) or 1.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from time import perf_counter
 
 import numpy as np
 
@@ -128,6 +129,7 @@ class GpuDelegate:
         self._lock = asyncio.Lock()
         self.transfers = 0
         self.executions = 0
+        self.last_ms: dict[str, float] = {}
 
     @classmethod
     async def create(
@@ -315,7 +317,9 @@ class GpuDelegate:
     async def execute(self, inputs: Sequence[Input]) -> list[np.ndarray]:
         """Run once. After an error the delegate is as it was before the call."""
         plan, running = await self._submit(inputs, read=True)
+        submitted = perf_counter()
         result = await running
+        self.last_ms["wait"] = (perf_counter() - submitted) * 1000
         return [_unpack(result, output) for output in plan.outputs]
 
     async def execute_on_gpu(self, inputs: Sequence[Input]) -> list[GpuTensor]:
@@ -332,6 +336,7 @@ class GpuDelegate:
     ) -> tuple[DevicePlan, Awaitable[bytes]]:
         """Everything is in the queue when this returns; only the results are still to come."""
         async with self._lock:
+            started = perf_counter()
             plan = await self._prepare(inputs)
             copies = []
             for index, (view, value) in enumerate(zip(plan.input_views, inputs, strict=True)):
@@ -346,7 +351,11 @@ class GpuDelegate:
             for index, value_id in enumerate(self._symints):
                 plan.symint_view[index, 0] = self._live.symint(value_id)
             self.executions += 1
-            return plan, self._device.run(plan.handle, plan.payload, copies, read)
+            prepared = perf_counter()
+            running = self._device.run(plan.handle, plan.payload, copies, read)
+            self.last_ms["prepare"] = (prepared - started) * 1000
+            self.last_ms["submit"] = (perf_counter() - prepared) * 1000
+            return plan, running
 
     def _gpu_copy(self, value: GpuTensor, tensor: Tensor) -> GpuCopy:
         if value.dtype.stored != tensor.dtype.stored:

@@ -81,3 +81,4 @@ class Stats:
     hooks_fired: int = 0
     lowerings: int = 0
     load_ms: dict[str, float] = field(default_factory=dict)
+    last_ms: dict[str, float] = field(default_factory=dict)  # prepare, submit, wait of the last run

@@ -230,6 +230,7 @@ class Program:
             hooks_fired=sum(delegate.hooks_fired for delegate in gpu),
             lowerings=sum(delegate.lowerings for delegate in gpu),
             load_ms=dict(self._clock.laps),
+            last_ms=dict(gpu[-1].last_ms) if gpu else {},
         )
 
     @property

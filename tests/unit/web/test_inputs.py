@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from page.inputs import ScalarInput, TensorInput, fill_array, fills_for, inputs_of
 from page.npy import NpyError, write_npy
 from webpte import ScalarInfo, TensorInfo
@@ -134,9 +135,7 @@ def test_plain_values() -> None:
 
 
 def test_inputs_of_a_method() -> None:
-    states = inputs_of(
-        (TensorInfo("x", (4, 3), "float32", True), ScalarInfo("n", "int", 7))
-    )
+    states = inputs_of((TensorInfo("x", (4, 3), "float32", True), ScalarInfo("n", "int", 7)))
     assert isinstance(states[0], TensorInput)
     assert states[0].bounds == ((1, 4), (1, 3))
     assert isinstance(states[1], ScalarInput)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from page.markup import Html, h, render
 
 
@@ -21,7 +22,9 @@ def test_quotes_cannot_leave_an_attribute() -> None:
 
 
 def test_attributes() -> None:
-    made = h("input", type="file", class_="x", data_act="open", disabled=True, hidden=False, id=None)
+    made = h(
+        "input", type="file", class_="x", data_act="open", disabled=True, hidden=False, id=None
+    )
     assert made == '<input type="file" class="x" data-act="open" disabled>'
     assert h("input", name="repeats") == '<input name="repeats">'
 

@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pytest
+
 from page.npy import NpyError, check_fits, read_npy, write_npy
 
 
@@ -53,7 +54,7 @@ def test_fits_takes_any_byte_and_memory_order() -> None:
 
 
 def test_fits_keeps_a_scalar_a_scalar() -> None:
-    assert check_fits(np.float32(2).reshape(()), dtype="float32", bounds=()).shape == ()
+    assert check_fits(np.full((), 2, np.float32), dtype="float32", bounds=()).shape == ()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import zlib
 
 import numpy as np
 import pytest
+
 from page.pictures import MAX_SIDE, picture, png_indexed, png_rgb
 
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+
 from page.tensors import first_values, grid, histogram, largest, summarise, values_text
 
 
@@ -73,7 +74,7 @@ def test_long_vectors_are_wrapped() -> None:
 
 
 def test_grid_of_a_scalar_and_of_nothing() -> None:
-    assert grid(np.float32(2).reshape(())).rows == (("2",),)
+    assert grid(np.full((), 2, np.float32)).rows == (("2",),)
     assert grid(np.zeros((0, 4))).rows == ()
 
 

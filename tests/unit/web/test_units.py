@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 
 import pytest
+
 from page.units import bytes_text, count_text, ms_text, number_text, plural, shape_text
 
 

@@ -1,0 +1,105 @@
+"""Timing a loaded program: whole runs, where the time goes, and every kernel by the GPU's clock.
+
+All figures are milliseconds, medians after a warm-up. One run splits into `prepare` (Python: shapes,
+inputs), `submit` (JavaScript: upload and encode), `gpu` (kernels, by timestamps) and `read` (what is
+left of the wait: the way back to the host).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from webpte.errors import DeviceError
+from webpte.llm import Generator, Sampling
+from webpte.runtime.info import ScalarInfo, TensorInfo
+from webpte.runtime.program import Program
+
+GREEDY = Sampling()
+
+
+async def bench_method(
+    program: Program, method: str = "forward", runs: int = 20, warmup: int = 3
+) -> dict[str, Any]:
+    """A method on random inputs at its largest shapes."""
+    random = np.random.default_rng(0)
+    inputs = [example_input(info, random) for info in program.methods[method].inputs]
+    figures = await _measure(program, lambda: program.run(method, *inputs), runs, warmup)
+    return figures | await _kernels(program, method)
+
+
+async def bench_llm(
+    program: Program, prefill: Sequence[int], decode_steps: int = 32
+) -> dict[str, Any]:
+    """Prefill of each length, then decoding from there; logits stay on the GPU (greedy)."""
+    generator = Generator(program)
+    random = np.random.default_rng(0)
+    vocabulary = generator.vocabulary
+    figures: dict[str, Any] = {}
+    for length in prefill:
+        tokens = random.integers(0, vocabulary, length).tolist()
+
+        async def fill(tokens: list[int] = tokens) -> None:
+            generator.reset()
+            await generator.feed(tokens, GREEDY, None)
+
+        measured = await _measure(program, fill, 4, 1)
+        measured["tokens_per_second"] = length / measured["ms"] * 1000
+        figures[f"prefill_{length}"] = measured | await _kernels(program, generator.method)
+        measured = await _measure(program, lambda: generator.feed([1], GREEDY, None), decode_steps, 5)
+        measured["tokens_per_second"] = 1000 / measured["ms"]
+        figures[f"decode_{length}"] = measured | await _kernels(program, generator.method)
+    return figures
+
+
+def example_input(info: TensorInfo | ScalarInfo, random: np.random.Generator) -> Any:
+    """Random values that every model can take: small floats, zeros and ones for integers."""
+    if isinstance(info, ScalarInfo):
+        return info.value
+    dtype = np.dtype(info.dtype)
+    if dtype.kind == "f":
+        return random.standard_normal(info.shape).astype(dtype)
+    return random.integers(0, 2, info.shape).astype(dtype)
+
+
+async def _measure(
+    program: Program, run: Callable[[], Awaitable[Any]], runs: int, warmup: int
+) -> dict[str, Any]:
+    started = perf_counter()
+    await run()
+    first = (perf_counter() - started) * 1000
+    for _ in range(warmup):
+        await run()
+    times, parts = [], []
+    for _ in range(runs):
+        started = perf_counter()
+        await run()
+        times.append((perf_counter() - started) * 1000)
+        parts.append(program.stats.last_ms)
+    split = {name: median(part.get(name, 0.0) for part in parts) for name in parts[0]}
+    return {"ms": median(times), "best_ms": min(times), "first_ms": first, "parts": split}
+
+
+async def _kernels(program: Program, method: str) -> dict[str, Any]:
+    """Dispatches and microseconds per kernel, slowest first; empty without timestamps."""
+    try:
+        await program.profile(method)
+        timed = await program.profile(method)
+    except DeviceError:
+        return {"gpu_ms": None, "kernels": []}
+    total: dict[str, list[float]] = {}
+    for label, microseconds in timed:
+        total.setdefault(label, []).append(microseconds)
+    rows = sorted(total.items(), key=lambda row: -sum(row[1]))
+    return {
+        "gpu_ms": sum(microseconds for _, microseconds in timed) / 1000,
+        "dispatches": len(timed),
+        "kernels": [
+            {"kernel": label, "count": len(times), "us": round(sum(times), 1)}
+            for label, times in rows
+        ],
+    }

@@ -1,0 +1,324 @@
+"""The page as people use it, in Chromium: open, inspect, run, read, and what goes wrong."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from webpte_host import chromium
+from webpte_host.browser import PageLog
+from webpte_host.server import Site
+
+SAMPLES = Path(__file__).resolve().parents[2] / "web" / "samples"
+SHAPE = (37, 41)  # of everything in the samples
+START_MS = 120_000
+LONG_TASK_MS = 200
+
+# Must run before anything else in the page, or the first tasks are missed.
+WATCH_LONG_TASKS = """
+window.longTasks = [];
+new PerformanceObserver((list) => {
+  for (const task of list.getEntries()) longTasks.push(Math.round(task.duration));
+}).observe({ type: "longtask", buffered: true });
+"""
+
+
+def open_page(browser: Browser, site: Site) -> Page:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.add_init_script(WATCH_LONG_TASKS)
+    page.goto(site.url)
+    return page
+
+
+def wait_until_ready(page: Page) -> None:
+    expect(page.locator("html")).to_have_attribute("data-state", "ready", timeout=START_MS)
+
+
+@pytest.fixture(scope="module")
+def started(browser: Browser, site: Site) -> Iterator[Page]:
+    """One page for the whole file: Python starts once."""
+    page = open_page(browser, site)
+    log = PageLog(page)
+    wait_until_ready(page)
+    yield page
+    assert log.errors == []
+    assert [text for text in log.console_errors if "404" not in text] == []
+    page.close()
+
+
+@pytest.fixture
+def page(started: Page) -> Iterator[Page]:
+    yield started
+    close = started.locator("[data-act=close]")
+    if close.count():
+        close.click()
+    dismiss = started.locator("[data-act=dismiss]")
+    if dismiss.count():
+        dismiss.click()
+    expect(started.locator("#file")).to_be_empty()
+
+
+def status(page: Page) -> Locator:
+    return page.locator("#status")
+
+
+def open_sample(page: Page, name: str = "sigmoid.pte") -> None:
+    page.get_by_role("button", name=name).click()
+    expect(status(page)).to_contain_text(f"{name} is loaded")
+
+
+def run(page: Page, repeats: int = 3) -> None:
+    page.get_by_label("then repeat").fill(str(repeats))
+    page.get_by_role("button", name=re.compile("^Run")).click()
+    expect(status(page)).to_contain_text("Done")
+
+
+def npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def payload(name: str, data: bytes) -> Any:
+    return {"name": name, "mimeType": "application/octet-stream", "buffer": data}
+
+
+def give_npy(page: Page, index: int, array: np.ndarray, name: str = "x.npy") -> None:
+    page.locator(f"#input-{index} input[type=file]").set_input_files(payload(name, npy(array)))
+
+
+def downloaded(page: Page, index: int = 0) -> np.ndarray:
+    with page.expect_download() as download:
+        page.locator(f"[data-act=download][data-output='{index}']").click()
+    assert download.value.suggested_filename == f"output{index}.npy"
+    array: np.ndarray = np.load(download.value.path())
+    return array
+
+
+def random_input(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(SHAPE).astype(np.float32)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    values: np.ndarray = 1 / (1 + np.exp(-x.astype(np.float64)))
+    return values
+
+
+def test_something_to_see_before_python_is_there(browser: Browser, site: Site) -> None:
+    page = open_page(browser, site)
+    expect(page.locator("#boot")).to_contain_text("Python starts")
+    expect(page.get_by_text("Choose a file")).to_be_visible()
+    # What is clicked now is done as soon as Python is up.
+    page.get_by_role("button", name="sigmoid.pte").click()
+    expect(page.locator("#boot-note")).to_contain_text("as soon as it is up")
+    expect(page.locator("#file")).to_contain_text("sigmoid.pte", timeout=START_MS)
+    page.close()
+
+
+def test_the_adapter_is_named(page: Page) -> None:
+    banner = page.locator("#gpu")
+    expect(banner).to_contain_text("SwiftShader")
+    expect(banner).to_contain_text("computes on the CPU")
+    expect(banner).to_contain_text("timestamp-query")
+    expect(banner).to_contain_text("GiB")
+
+
+def test_sample_runs_and_is_right(page: Page) -> None:
+    open_sample(page)
+    expect(page.locator("#file")).to_contain_text("37 × 41")
+    expect(page.locator("#file")).to_contain_text("sigmoid")
+    page.get_by_label("fill").select_option("ramp")
+    run(page)
+    ramp = np.linspace(-1, 1, SHAPE[0] * SHAPE[1], dtype=np.float32).reshape(SHAPE)
+    np.testing.assert_allclose(downloaded(page), sigmoid(ramp), atol=1e-5)
+    expect(page.locator("#outputs img")).to_be_visible()
+    expect(page.locator("#timing")).to_contain_text("median of 3")
+    expect(page.locator("#stats")).to_contain_text("WebGPU")
+    assert page.locator("#outputs img").evaluate("image => image.naturalWidth") == SHAPE[1]
+
+
+def test_picked_file_and_npy_inputs(page: Page) -> None:
+    page.locator("[data-act=open-file]").set_input_files(SAMPLES / "sigmoid.pte")
+    expect(status(page)).to_contain_text("is loaded")
+    x = random_input(1)
+    give_npy(page, 0, x)
+    expect(page.locator("#input-0")).to_contain_text("from x.npy")
+    run(page, 0)
+    np.testing.assert_allclose(downloaded(page), sigmoid(x), atol=1e-5)
+
+
+def test_a_download_goes_in_again(page: Page) -> None:
+    open_sample(page)
+    run(page, 0)
+    once = downloaded(page)
+    give_npy(page, 0, once, "once.npy")
+    expect(page.locator("#input-0")).to_contain_text("from once.npy")
+    run(page, 0)
+    twice = downloaded(page)
+    assert twice.dtype == np.float32
+    np.testing.assert_allclose(twice, sigmoid(once), atol=1e-5)
+
+
+def test_outputs_against_numpy_and_against_a_file(page: Page) -> None:
+    open_sample(page, "add.pte")
+    run(page, 0)
+    page.get_by_role("button", name="Check against NumPy").click()
+    verdict = page.locator("#output-0-compare")
+    expect(verdict).to_contain_text("Agrees with NumPy")
+    wrong = payload("wrong.npy", npy(downloaded(page) + 1))
+    page.locator("[data-act=compare]").set_input_files(wrong)
+    expect(verdict).to_contain_text("Differs from wrong.npy in")
+
+
+def drop(page: Page, selector: str, name: str, data: bytes) -> None:
+    transfer = page.evaluate_handle(
+        """([name, bytes]) => {
+            const transfer = new DataTransfer();
+            transfer.items.add(new File([new Uint8Array(bytes)], name));
+            return transfer;
+        }""",
+        [name, list(data)],
+    )
+    page.dispatch_event(selector, "dragover", {"dataTransfer": transfer})
+    page.dispatch_event(selector, "drop", {"dataTransfer": transfer})
+
+
+def test_dropped_program_and_dropped_input(page: Page) -> None:
+    drop(page, "footer", "dropped.pte", (SAMPLES / "sigmoid.pte").read_bytes())
+    expect(status(page)).to_contain_text("dropped.pte is loaded")
+    x = random_input(2)
+    drop(page, "#input-0", "d.npy", npy(x))
+    expect(page.locator("#input-0")).to_contain_text("from d.npy")
+    run(page, 0)
+    np.testing.assert_allclose(downloaded(page), sigmoid(x), atol=1e-5)
+
+
+def test_addresses(page: Page) -> None:
+    field = page.get_by_label("or its address")
+    field.fill("samples/add.pte")
+    field.press("Enter")
+    expect(status(page)).to_contain_text("add.pte is loaded")
+    field.fill("samples/none.pte")
+    field.press("Enter")
+    expect(page.locator(".error")).to_contain_text("SourceError")
+    expect(page.locator(".error")).to_contain_text("404")
+
+
+def test_broken_file_is_told_and_the_page_goes_on(page: Page) -> None:
+    program = (SAMPLES / "sigmoid.pte").read_bytes()
+    for data in (b"not a program at all", program[:600], b""):
+        picker = page.locator("[data-act=open-file]")
+        picker.set_input_files(payload("<b>broken</b>.pte", data))
+        error = page.locator(".error")
+        expect(error).to_contain_text("opening <b>broken</b>.pte")
+        error.get_by_text("Details").click()
+        expect(error.locator("pre")).to_contain_text("Traceback")
+        page.get_by_role("button", name="Dismiss").click()
+        expect(error).to_have_count(0)
+    open_sample(page)
+    run(page)
+
+
+def test_contents_of_a_program_that_cannot_run(page: Page) -> None:
+    program = (SAMPLES / "sigmoid.pte").read_bytes().replace(b"aten.sigmoid", b"aten.sigmund")
+    page.locator("[data-act=open-file]").set_input_files(payload("other.pte", program))
+    expect(page.locator(".error")).to_contain_text("UnsupportedOpError")
+    expect(page.locator("#file")).to_contain_text("37 × 41")
+    expect(page.locator("#file .tag-missing")).to_have_text("not supported")
+
+
+def test_wrong_inputs_are_told_at_the_input(page: Page) -> None:
+    open_sample(page)
+    preview = page.locator("#input-0-preview")
+    give_npy(page, 0, np.zeros((3, 3), np.float32))
+    expect(preview).to_contain_text("dimension 0 is 3, but this input takes 37")
+    give_npy(page, 0, np.zeros(SHAPE))
+    expect(preview).to_contain_text("holds float64, but this input takes float32")
+    page.get_by_role("button", name=re.compile("^Run")).click()
+    expect(status(page)).to_contain_text("not ready")
+    page.get_by_label("fill").select_option("ones")
+    run(page)
+
+
+def test_repeats_can_be_cancelled(page: Page) -> None:
+    open_sample(page)
+    page.get_by_label("then repeat").fill("10000")
+    page.get_by_role("button", name=re.compile("^Run")).click()
+    expect(page.locator("#timing")).to_contain_text("of 10\u202f000")
+    page.get_by_role("button", name="Cancel").click()
+    expect(status(page)).to_contain_text("stopped early")
+    run(page)
+
+
+def test_keyboard_alone(page: Page) -> None:
+    page.get_by_role("button", name="sigmoid.pte").press("Enter")
+    expect(status(page)).to_contain_text("is loaded")
+    fill = page.get_by_label("fill")
+    fill.focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#input-0-preview")).to_contain_text("0, 0, 0")
+    expect(fill).to_be_focused()  # although the card was drawn again
+    page.keyboard.press("Control+Enter")
+    expect(status(page)).to_contain_text("Done")
+    expect(page.locator("#outputs")).to_contain_text("0.5")
+
+
+def test_every_control_has_a_name(page: Page) -> None:
+    open_sample(page)
+    run(page)
+    unnamed = page.evaluate(
+        """() => [...document.querySelectorAll("button, select, input, textarea")]
+            .filter((one) => !one.textContent.trim() && !one.ariaLabel
+                && ![...(one.labels ?? [])].some((label) => label.textContent.trim()))
+            .map((one) => one.outerHTML)"""
+    )
+    assert unnamed == []
+
+
+@pytest.mark.parametrize("width", [360, 768, 1600])
+def test_nothing_is_wider_than_the_window(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    open_sample(page, "add.pte")
+    run(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_the_main_thread_stays_free(page: Page) -> None:
+    page.evaluate("longTasks.length = 0")
+    for name in ("sigmoid.pte", "add.pte"):
+        open_sample(page, name)
+        run(page, 50)
+    page.get_by_role("button", name="Check against NumPy").click()
+    expect(page.locator("#output-0-compare")).to_contain_text("Agrees")
+    assert [task for task in page.evaluate("longTasks") if task >= LONG_TASK_MS] == []
+
+
+def test_without_webgpu(browser: Browser, site: Site) -> None:
+    flags = [flag for flag in chromium.flags() if "webgpu" not in flag]
+    path = chromium.find()
+    other = browser.browser_type.launch(
+        executable_path=path,
+        channel=None if path else "chromium",
+        args=[*flags, "--disable-features=WebGPU"],
+    )
+    try:
+        page = open_page(other, site)
+        wait_until_ready(page)
+        banner = page.locator("#gpu")
+        expect(banner).to_contain_text("No WebGPU")
+        banner.get_by_text("How to get WebGPU").click()
+        expect(banner).to_contain_text("Chrome")
+        open_sample(page)
+        expect(page.locator("#file")).to_contain_text("37 × 41")
+        run(page)
+        expect(page.locator("#stats")).to_contain_text("NumPy")
+    finally:
+        other.close()

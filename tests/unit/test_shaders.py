@@ -1,0 +1,108 @@
+"""WGSL files: included, filled in, and their bindings read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from webpte.errors import ShaderError
+from webpte.ops import binary, unary, view
+from webpte.shaders import Shader, ShaderLibrary, shader_folder
+
+
+def library(folder: Path, **files: str) -> ShaderLibrary:
+    (folder / "lib").mkdir()
+    for name, text in files.items():
+        (folder / f"{name.replace('__', '/')}.wgsl").write_text(text, encoding="utf-8")
+    return ShaderLibrary(folder)
+
+
+BINDINGS = """
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<${TYPE}>;
+@group(0) @binding(2) var<uniform> params: Params;
+"""
+
+
+def test_bindings_are_read_from_the_text(tmp_path: Path) -> None:
+    shader = library(tmp_path, kernel=BINDINGS).assemble("kernel", (("TYPE", "i32"),))
+    assert shader.bindings == ("read", "write", "uniform")
+    assert "array<i32>" in shader.code
+    assert "${" not in shader.code
+
+
+def test_use_lines_are_replaced_also_inside_of_libraries(tmp_path: Path) -> None:
+    shaders = library(
+        tmp_path,
+        kernel="// use lib/a.wgsl\nfn main() {}\n",
+        lib__a="// use lib/b.wgsl\nfn a() -> ${T} {}\n",
+        lib__b="fn b() {}\n",
+    )
+    code = shaders.assemble("kernel", (("T", "f32"),)).code
+    assert "// use" not in code
+    assert code.index("fn b()") < code.index("fn a() -> f32") < code.index("fn main()")
+
+
+def test_only_whole_lines_are_use_lines(tmp_path: Path) -> None:
+    text = "fn main() {} // use lib/none.wgsl\n  // use lib/none.wgsl\n"
+    assert library(tmp_path, kernel=text).assemble("kernel", ()).code == text
+
+
+def test_a_missing_substitution_is_named(tmp_path: Path) -> None:
+    shaders = library(tmp_path, kernel=BINDINGS)
+    with pytest.raises(ShaderError, match=r"kernel\.wgsl: nothing to put in for \$\{TYPE\}"):
+        shaders.assemble("kernel", (("OTHER", "i32"),))
+
+
+@pytest.mark.parametrize("name", ["nothing", "lib/nothing"])
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    shaders = library(tmp_path, kernel="// use lib/nothing.wgsl\n")
+    kernel = "kernel" if name.startswith("lib") else name
+    with pytest.raises(ShaderError, match=rf"{name}\.wgsl: no such shader"):
+        shaders.assemble(kernel, ())
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 0, 1)])
+def test_bindings_must_count_up(tmp_path: Path, order: tuple[int, ...]) -> None:
+    text = "".join(
+        f"@group(0) @binding({index}) var<storage, read> x{at}: array<f32>;\n"
+        for at, index in enumerate(order)
+    )
+    with pytest.raises(ShaderError, match="do not count 0, 1, 2"):
+        library(tmp_path, kernel=text).assemble("kernel", ())
+
+
+def test_files_are_read_once(tmp_path: Path) -> None:
+    shaders = library(tmp_path, kernel="// use lib/a.wgsl\n", lib__a="fn a() {}\n")
+    first = shaders.assemble("kernel", ())
+    (tmp_path / "lib" / "a.wgsl").unlink()
+    (tmp_path / "kernel.wgsl").unlink()
+    assert shaders.assemble("kernel", ()) == first
+
+
+TYPES = {
+    "unary": {"COMPUTE": "f32", "FORMULA": "x", "IN": "f32", "OUT": "f32", "RESULT": "f32"},
+    "binary": {"COMPUTE": "i32", "FORMULA": "x", "X": "i8", "Y": "u8", "OUT": "i32", "RESULT": "i32"},
+    "view": {},
+}
+BINDINGS_OF = {
+    "unary": ("read", "write", "uniform"),
+    "binary": ("read", "read", "write", "uniform"),
+    "view": ("read", "write", "uniform"),
+}
+
+
+@pytest.mark.parametrize("kernel", ["unary", "binary", "view"])
+def test_our_shaders(kernel: str) -> None:
+    types = TYPES[kernel] | {"SCALAR": "f32"}
+    shader: Shader = ShaderLibrary().assemble(kernel, tuple(types.items()))
+    assert shader.bindings == BINDINGS_OF[kernel]
+    assert "fn main(" in shader.code
+    assert "// use" not in shader.code
+
+
+def test_every_family_has_its_shader() -> None:
+    for module in (unary, binary, view):
+        name = module.__name__.rpartition(".")[2]
+        assert (shader_folder() / f"{name}.wgsl").is_file()

@@ -1,0 +1,321 @@
+"""The whole page on the NumPy device, with a browser that only remembers what it was shown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import webpte
+from page.app import App, Progress, Source
+from page.npy import read_npy, write_npy
+from webpte import DeviceInfo
+
+SAMPLES = Path(__file__).resolve().parents[3] / "web" / "samples"
+
+
+class File:
+    """Stands for a File of the browser."""
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name = name
+        self.data = data
+
+
+class FakeBrowser:
+    def __init__(self, adapter: DeviceInfo | str = "missing") -> None:
+        self.html: dict[str, str] = {}
+        self.text: dict[str, str] = {}
+        self.hidden: dict[str, bool] = {}
+        self.other: dict[str, Any] = {}
+        self.links: list[bytes] = []
+        self._adapter = adapter
+
+    def show(self, **changes: Any) -> None:
+        self.html.update(changes.pop("html", {}))
+        self.text.update(changes.pop("text", {}))
+        self.hidden.update(changes.pop("hidden", {}))
+        self.other.update(changes)
+
+    async def adapter(self) -> DeviceInfo | str:
+        return self._adapter
+
+    def source(self, file: File) -> Source:
+        return Source(file.name, len(file.data), file.data)
+
+    async def fetch(self, url: str, progress: Progress) -> Source:
+        path = SAMPLES.parent / url
+        if not path.is_file():
+            raise webpte.errors.SourceError(f"{url}: the server answered 404 Not Found")
+        progress("fetch", 1, 1)
+        return Source(path.name, path.stat().st_size, path)
+
+    async def read(self, file: File) -> bytes:
+        return file.data
+
+    def download_url(self, data: bytes) -> str:
+        self.links.append(data)
+        return f"blob:{len(self.links)}"
+
+
+Script = Callable[[App, FakeBrowser], Awaitable[None]]
+
+
+def drive(
+    script: Script, adapter: DeviceInfo | str = "missing", engine: Any = webpte
+) -> FakeBrowser:
+    async def all_of_it() -> FakeBrowser:
+        browser = FakeBrowser(adapter)
+        app = App(browser, engine)
+        await app.receive({"act": "hello"})
+        await script(app, browser)
+        return browser
+
+    return asyncio.run(all_of_it())
+
+
+async def open_sample(app: App, name: str = "sigmoid.pte") -> None:
+    await app.receive({"act": "sample", "url": f"samples/{name}"})
+
+
+async def run(app: App, repeats: object = 2) -> None:
+    await app.receive({"act": "run", "fields": {"repeats": repeats}})
+
+
+def test_start_without_webgpu() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        assert "No WebGPU" in browser.html["gpu"]
+        assert browser.other["state"] == "ready"
+        assert browser.text["status"] == "Ready"
+
+    drive(script)
+
+
+def test_start_with_webgpu() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        assert "SwiftShader" in browser.html["gpu"]
+
+    drive(script, DeviceInfo("webgpu", "google", "swiftshader", software=True))
+
+
+def test_open_run_and_read() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        assert "sigmoid" in browser.html["file"]
+        assert browser.hidden == {"welcome": True, "run": False}
+        assert browser.html["progress"] == ""
+        assert "is loaded" in browser.text["status"]
+        await run(app, 5)
+        assert "median of 5" in browser.text["status"]
+        assert "37 × 41" in browser.html["outputs"]
+        assert "executions</dt><dd>6" in browser.html["stats"]
+        await app.receive({"act": "copy", "output": "0"})
+        copied = np.array(json.loads(browser.other["copy"]["text"]), np.float32)
+        await app.receive({"act": "download", "output": "0"})
+        assert browser.other["download"] == {"url": "blob:1", "name": "output0.npy"}
+        assert (read_npy(browser.links[0]) == copied).all()
+
+    drive(script)
+
+
+def test_inputs_from_files_reach_the_program() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        x = np.linspace(-4, 4, 37 * 41, dtype=np.float32).reshape(37, 41)
+        file = File("x.npy", write_npy(x))
+        await app.receive({"act": "npy", "input": "0", "files": [file]})
+        assert "from x.npy" in browser.html["input-0"]
+        await run(app, 0)
+        await app.receive({"act": "download", "output": "0"})
+        assert read_npy(browser.links[0]) == pytest.approx(1 / (1 + np.exp(-x)), abs=1e-6)
+        expected = File("y.npy", write_npy((1 / (1 + np.exp(-x))).astype(np.float32)))
+        await app.receive({"act": "compare", "output": "0", "files": [expected]})
+        assert "Agrees with y.npy" in browser.html["output-0-compare"]
+        await app.receive({"act": "compare", "output": "0", "files": [file]})
+        assert "Differs from x.npy" in browser.html["output-0-compare"]
+        await app.receive({"act": "compare", "output": "0", "files": [File("<b>.npy", b"")]})
+        assert "&lt;b&gt;.npy is not a .npy" in browser.html["output-0-compare"]
+
+    drive(script)
+
+
+def test_a_file_that_does_not_fit_blocks_the_run_until_something_else_is_chosen() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        file = File("x.npy", write_npy(np.zeros((3, 3), np.float32)))
+        await app.receive({"act": "npy", "input": "0", "files": [file]})
+        assert "dimension 0 is 3" in browser.html["input-0-preview"]
+        await run(app)
+        assert "not ready" in browser.text["status"]
+        assert browser.html["outputs"] == ""
+        await app.receive({"act": "fill", "input": "0", "value": "ramp"})
+        await run(app)
+        assert browser.text["status"].startswith("Done")
+
+    drive(script)
+
+
+def test_a_broken_file_is_told_and_the_page_goes_on() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "open-file", "files": [File("no.pte", b"not a program" * 9)]})
+        assert "FormatError" in browser.html["error"]
+        assert browser.hidden["welcome"] is False
+        await open_sample(app)
+        assert browser.html["error"] == ""
+        await run(app)
+        assert browser.text["status"].startswith("Done")
+
+    drive(script)
+
+
+def test_a_missing_address_is_told() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "open-url", "fields": {"url": " nowhere.pte "}})
+        assert "404" in browser.html["error"]
+        assert "SourceError" in browser.text["status"]
+        await app.receive({"act": "dismiss"})
+        assert browser.html["error"] == ""
+
+    drive(script)
+
+
+class Engine:
+    """webpte with a load that can be made to fail, to wait, or to be watched."""
+
+    def __init__(self) -> None:
+        self.programs: list[Any] = []
+        self.closed: list[Any] = []
+        self.failure: Exception | None = None
+        self.gate: asyncio.Event | None = None
+
+    async def inspect(self, source: Any) -> Any:
+        return await webpte.inspect(source)
+
+    async def load(self, source: Any, **options: Any) -> Any:
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        program = await webpte.load(source, **{**options, "device": "numpy"})
+        self.programs.append(program)
+        close = program.close
+
+        def closing() -> None:
+            self.closed.append(program)
+            close()
+
+        program.close = closing  # type: ignore[method-assign]
+        return program
+
+
+def test_the_contents_are_shown_even_if_the_program_cannot_run() -> None:
+    engine = Engine()
+    engine.failure = webpte.errors.UnsupportedOpError("m", {"aten.x": 2})
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        assert "UnsupportedOpError" in browser.html["error"]
+        assert "sigmoid" in browser.html["file"]
+        await run(app)
+        assert browser.html["outputs"] == ""
+
+    drive(script, engine=engine)
+
+
+def test_the_earlier_program_is_closed() -> None:
+    engine = Engine()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        await open_sample(app, "add.pte")
+        assert engine.closed == engine.programs[:1]
+        await app.receive({"act": "close"})
+        assert engine.closed == engine.programs
+        assert browser.html["file"] == ""
+        assert browser.hidden["welcome"] is False
+
+    drive(script, engine=engine)
+
+
+def test_the_newest_opening_wins() -> None:
+    engine = Engine()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        engine.gate = asyncio.Event()
+        first = app.receive({"act": "sample", "url": "samples/sigmoid.pte"})
+        await asyncio.sleep(0.05)
+        second = app.receive({"act": "sample", "url": "samples/add.pte"})
+        await asyncio.sleep(0.05)
+        engine.gate.set()
+        await asyncio.gather(first, second)
+        assert "add.pte" in browser.html["file"]
+        assert len(engine.programs) == 2
+        assert len(engine.closed) == 1
+        await run(app)
+        assert browser.text["status"].startswith("Done")
+
+    drive(script, engine=engine)
+
+
+def test_repeats_can_be_cancelled() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        running = app.receive({"act": "run", "fields": {"repeats": "10000"}})
+        await asyncio.sleep(0.05)
+        await app.receive({"act": "run", "fields": {}})  # a second run does not start
+        await app.receive({"act": "cancel"})
+        await asyncio.wait_for(running, 5)
+        assert "stopped early" in browser.text["status"]
+
+    drive(script)
+
+
+def test_opening_ends_a_run() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        running = app.receive({"act": "run", "fields": {"repeats": "10000"}})
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(open_sample(app, "add.pte"), 5)
+        assert running.done()
+        assert "add.pte" in browser.html["file"]
+        assert browser.html["outputs"] == ""
+
+    drive(script)
+
+
+def test_check_against_numpy() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "add.pte")
+        await run(app, 0)
+        await app.receive({"act": "check"})
+        assert "Agrees with NumPy" in browser.html["output-0-compare"]
+
+    drive(script)
+
+
+def test_controls_of_an_input() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        await app.receive({"act": "reroll", "input": "0"})
+        first = browser.html["input-0-preview"]
+        await app.receive({"act": "reroll", "input": "0"})
+        assert browser.html["input-0-preview"] != first
+        await app.receive({"act": "fill", "input": "0", "value": "ones"})
+        assert "1, 1, 1" in browser.html["input-0"]
+        await app.receive({"act": "fill", "input": "0", "value": "file"})
+        assert "Load .npy" in browser.html["input-0-preview"]
+
+    drive(script)
+
+
+def test_an_unknown_act_is_told() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "fly"})
+        assert "fly" in browser.html["error"]
+
+    drive(script)

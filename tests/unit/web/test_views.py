@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from page.compare import compare
+from page.file_view import constant_text, file_card, short_op
+from page.gpu_view import adapter_banner, no_gpu_banner
+from page.input_view import Timing, inputs_card, run_card, timing_strip
+from page.inputs import Input, ScalarInput, TensorInput
+from page.output_view import Output, comparison_view, outputs_card, stats_strip
+from page.status_view import error_view, progress_view, way_out
+from webpte import ConstantInfo, DeviceInfo, MethodInfo, ScalarInfo, Stats, TensorInfo
+from webpte.errors import FormatError, InputError, UnsupportedOpError
+
+NASTY = "<img src=x onerror=alert(1)>\"'&"
+VOID = {"img", "input", "br"}
+
+
+class Checker(HTMLParser):
+    """Fails on tags that are not closed in order; collects elements and text."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(markup)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def acts(self) -> set[str]:
+        return {known["data-act"] or "" for _, known in self.elements if "data-act" in known}
+
+
+def check(markup: str) -> Checker:
+    """Well formed, nothing from the file became an element, nothing inline that a CSP forbids."""
+    checked = Checker(markup)
+    for tag, known in checked.elements:
+        assert tag not in ("script", "style")
+        assert not any(name.startswith("on") or name == "style" for name in known)
+        assert known.get("src") != "x"
+    return checked
+
+
+def method(**changes: object) -> MethodInfo:
+    known: dict[str, object] = {
+        "name": "forward",
+        "inputs": (TensorInfo("x", (9, 3), "float32", True),),
+        "outputs": (TensorInfo("y", (9, 5), "float32", False),),
+        "ops": {"aten.add.Tensor": 7, "aten.relu.default": 2},
+        "kernels_outside": {},
+        "unsupported": {},
+        "constants": (),
+        "is_constant": False,
+    }
+    return MethodInfo(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def card(*methods: MethodInfo, limits: dict[str, int] | None = None) -> Checker:
+    named = {info.name: info for info in methods}
+    return check(file_card("model.pte", 4096, named, methods[0].name, limits or {}, {}))
+
+
+def test_file_card() -> None:
+    told = card(method()).text
+    for part in ("model.pte", "4.00 KiB", "≤9 × ≤3", "float32 · 9 × 5", "relu", "2 kinds, 9 calls"):
+        assert part in told
+    assert "not supported" not in told
+
+
+def test_unsupported_operators_come_first_and_are_marked() -> None:
+    told = card(
+        method(
+            ops={"aten.add.Tensor": 7, "aten.cumsum.default": 1},
+            kernels_outside={"aten::argmax.out": 1},
+            unsupported={"aten.cumsum.default": 1},
+        )
+    ).text
+    assert told.index("cumsum") < told.index("add.Tensor")
+    assert "1 operator not supported" in told
+    assert "argmax.outNumPy" in told
+
+
+def test_everything_from_the_file_is_escaped() -> None:
+    nasty = method(
+        name=NASTY,
+        inputs=(TensorInfo(NASTY, (1,), "float32", False),),
+        ops={NASTY: 1},
+        unsupported={NASTY: 1},
+        constants=(ConstantInfo(NASTY, 8, (2,), "float32", 1),),
+    )
+    constant = method(
+        name=NASTY + "2", is_constant=True, outputs=(ScalarInfo(NASTY, "str", NASTY),)
+    )
+    named = {info.name: info for info in (nasty, constant, method())}
+    told = check(file_card(NASTY, 1, named, NASTY, {}, {})).text
+    assert told.count(NASTY) >= 7
+
+
+def test_methods_can_be_chosen() -> None:
+    checked = card(method(), method(name="encode"), method(name="size", is_constant=True))
+    assert "method" in checked.acts()
+    assert "2 methods · 1 constant method" in checked.text
+    assert "method" not in card(method()).acts()
+
+
+def test_constants_largest_first_against_the_limits() -> None:
+    hashed = "0123456789abcdef" * 4
+    constants = (
+        ConstantInfo("bias", 10, (10,), "int8", 1),
+        ConstantInfo(hashed, 2048, (512,), "float32", 3),
+    )
+    told = card(method(constants=constants), limits={"maxBufferSize": 4096}).text
+    assert told.index("float32 · 512 · used 3 times") < told.index("bias")
+    assert hashed not in told
+    assert "50 %" in told
+    over = card(method(constants=constants), limits={"maxBufferSize": 1024}).text
+    assert "at most 1.00 KiB" in over
+
+
+def test_many_constants_and_operators_stay_short() -> None:
+    constants = tuple(ConstantInfo(f"w{i}", 1000 - i, (1,), "int8", 1) for i in range(900))
+    ops = {f"aten.op{i}.default": 1 for i in range(90)}
+    checked = card(method(constants=constants, ops=ops))
+    assert "and 700 smaller ones" in checked.text
+    assert "76 more operators" in checked.text
+
+
+def test_constant_methods_show_their_values() -> None:
+    info = method(
+        name="get_vocab",
+        is_constant=True,
+        inputs=(),
+        outputs=(ScalarInfo("output0", "int", 32000), ScalarInfo("output1", "bool", True)),
+    )
+    assert constant_text(info) == "32000, true"
+    assert "32000, true" in card(info).text
+
+
+def test_short_op() -> None:
+    assert short_op("aten.relu.default") == "relu"
+    assert short_op("aten.add.Tensor") == "add.Tensor"
+    assert short_op("aten::argmax.out") == "argmax.out"
+    assert short_op("et_vk.prepack.default") == "et_vk.prepack"
+
+
+def test_banner() -> None:
+    info = DeviceInfo(
+        kind="webgpu",
+        vendor="nvidia",
+        architecture="ada-lovelace",
+        features=("shader-f16",),
+        limits={"maxBufferSize": 1 << 32, "maxComputeInvocationsPerWorkgroup": 1024},
+    )
+    checked = check(adapter_banner(info))
+    assert "NVIDIA Ada Lovelace" in checked.text
+    assert "run on this GPU" in checked.text
+    assert "4.00 GiB" in checked.text
+    classes = [known.get("class") for _, known in checked.elements]
+    assert classes.count("chip chip-on") == 1
+    assert classes.count("chip chip-off") == 2
+
+
+def test_banner_says_when_it_is_a_cpu() -> None:
+    info = DeviceInfo("webgpu", "google", "swiftshader", software=True)
+    told = check(adapter_banner(info)).text
+    assert "Google SwiftShader" in told
+    assert "software adapter" in told
+
+
+@pytest.mark.parametrize(("reason", "why"), [("missing", "not offer"), ("none", "no graphics")])
+def test_banner_without_webgpu(reason: str, why: str) -> None:
+    told = check(no_gpu_banner(reason, runs_on_numpy=True)).text
+    assert why in told
+    assert "Chrome" in told
+    assert "NumPy" in told
+
+
+def test_input_cards() -> None:
+    states: list[Input] = [
+        TensorInput(0, NASTY, "float32", ((1, 9), (3, 3))),
+        TensorInput(1, "ids", "int64", ((4, 4),)),
+        ScalarInput(2, "n", "int", 5),
+        ScalarInput(3, "b", "bool", True),
+        ScalarInput(4, "s", "str", NASTY),
+        ScalarInput(5, "nothing", "None", None),
+    ]
+    checked = check(inputs_card(states))
+    assert checked.acts() == {"fill", "dim", "below", "reroll", "npy", "scalar"}
+    assert "6 inputs" in checked.text
+    assert "-1 to 1" in checked.text
+    states[0].error = NASTY
+    assert NASTY in check(inputs_card(states)).text
+    assert "no inputs" in check(inputs_card([])).text
+
+
+def test_run_card() -> None:
+    common = {"why_not": "", "repeats": 7, "devices": {"webgpu": "WebGPU", "numpy": "NumPy"}}
+
+    def made(**changes: object) -> Checker:
+        known = {"running": False, "ready": True, "device": "webgpu", "has_outputs": True}
+        return check(run_card(**{**common, **known, **changes}))  # type: ignore[arg-type]
+
+    assert made().acts() == {"run", "device", "check"}
+    assert "cancel" in made(running=True).acts()
+    assert "check" not in made(has_outputs=False).acts()
+    assert "check" not in made(device="numpy").acts()
+    assert "why" in made(ready=False, why_not="why").text
+
+
+def test_timing() -> None:
+    assert timing_strip(Timing(), False) == ""
+    timing = Timing(load=120, stages={"read": 20.0}, first=30, repeats=[4, 2, 3], wanted=10)
+    told = check(timing_strip(timing, True)).text
+    for part in ("120 ms", "read 20.0 ms", "30.0 ms", "3.00 ms", "best 2.00 ms", "3 of 10"):
+        assert part in told
+    assert "3 of 10" not in check(timing_strip(timing, False)).text
+
+
+def test_outputs() -> None:
+    values = [
+        np.random.default_rng(0).standard_normal((1, 1000)).astype(np.float32),
+        np.random.default_rng(0).random((1, 3, 16, 16)).astype(np.float32),
+        np.array([[np.nan, 1], [2, np.inf]], np.float32),
+        np.zeros((0, 4), np.float32),
+        np.full((), 3, np.float32),
+        np.eye(5, dtype=bool),
+        7,
+    ]
+    outputs = [Output(i, f"out{i} {NASTY}", value) for i, value in enumerate(values)]
+    checked = check(outputs_card(outputs))
+    assert checked.acts() == {"copy", "download", "compare"}
+    for part in ("Largest values", "Distribution", "Image:", "1 NaN and 1 infinite", "is empty"):
+        assert part in checked.text
+    assert "7 outputs" in checked.text
+
+
+def test_large_outputs_cannot_be_copied() -> None:
+    made = outputs_card([Output(0, "y", np.zeros(300_000, np.float32))])
+    assert "download instead" in made
+
+
+def test_comparison() -> None:
+    one = np.zeros((2, 3), np.float32)
+    assert "Agrees with x.npy" in check(comparison_view(compare(one, one, "x.npy"))).text
+    told = check(comparison_view(compare(one, one + 1, NASTY))).text
+    assert f"Differs from {NASTY} in 6 of 6 values" in told
+    assert "Not comparable" in check(comparison_view(compare(one, one[0], "x.npy"))).text
+
+
+def test_stats() -> None:
+    told = check(stats_strip(Stats(buffers=3, buffer_bytes=2048, dispatches=5), "WebGPU")).text
+    for part in ("WebGPU", "2.00 KiB", "dispatches5"):
+        assert part in told
+
+
+def test_errors_show_type_message_hint_and_traceback() -> None:
+    try:
+        raise FormatError(f"bad {NASTY}", 12)
+    except FormatError as error:
+        checked = check(error_view(error, f"opening {NASTY}"))
+    for part in ("FormatError", f"bad {NASTY} (at byte 12)", "complete .pte", "Traceback"):
+        assert part in checked.text
+    assert checked.acts() == {"dismiss"}
+    assert "reload" in check(error_view(ValueError(), "x", can_reload=True)).acts()
+
+
+def test_way_out_follows_the_class() -> None:
+    assert "without these operators" in way_out(UnsupportedOpError("m", {"x": 1}))
+    assert "signature" in way_out(InputError("x"))
+    assert way_out(ValueError("x")) == ""
+
+
+def test_progress() -> None:
+    def states(amounts: dict[str, tuple[int, int]]) -> list[str]:
+        checked = check(progress_view("m.pte", amounts))
+        steps = [known.get("class") or "" for tag, known in checked.elements if tag == "li"]
+        return [step.rsplit("-", 1)[-1] for step in steps]
+
+    assert states({"fetch": (10, 100)}) == ["now", "next", "next", "next"]
+    assert states({"fetch": (100, 100), "read": (0, 0)}) == ["done", "now", "next", "next"]
+    # Kernels and constants are under way together.
+    both = {"read": (1, 1), "compile": (2, 8), "constants": (4096, 8192)}
+    assert states(both) == ["done", "done", "now", "now"]
+    told = check(progress_view(NASTY, both)).text
+    assert "2 of 8" in told
+    assert "4.00 KiB of 8.00 KiB" in told
