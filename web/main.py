@@ -35,7 +35,7 @@ class WorkerBrowser:
             return "missing"
         try:
             return (await find_adapter())[2]
-        except NoWebGPUError:
+        except (NoWebGPUError, JsException):
             return "no adapter"
 
     def source(self, file: JsProxy) -> Source:

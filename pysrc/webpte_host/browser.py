@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -76,6 +77,7 @@ class Harness:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.log = PageLog(page)
+        self.lost = False
 
     @classmethod
     def open(cls, browser: Browser, site: Site) -> Harness:
@@ -107,13 +109,14 @@ class Harness:
     def python(self, code: str, *, timeout: float = CALL_SECONDS, **arguments: Any) -> Any:
         """Run the body of an async Python function whose parameters are `arguments`.
 
-        Arguments and return value travel as JSON (NumPy arrays are returned as lists). What
+        The code may be indented as a whole. Arguments and return value travel as JSON (NumPy arrays are returned as lists). What
         later calls shall see is declared `global`.
         """
         # The page watches the clock: Playwright cannot interrupt an evaluation.
         run = "([code, args, seconds]) => globalThis.runPython(code, args, seconds)"
-        reply = self._evaluate(run, [code, arguments, timeout])
+        reply = self._evaluate(run, [textwrap.dedent(code), arguments, timeout])
         if "timeout" in reply:
+            self.lost = True
             raise PageLostError(f"no answer from the page within {timeout:g} s")
         if "error" in reply:
             raise PagePythonError(reply["error"], reply["summary"])
@@ -127,5 +130,6 @@ class Harness:
             return self.page.evaluate(function, argument)
         except PlaywrightError as error:
             if self.log.crashed or self.page.is_closed() or "crashed" in str(error):
+                self.lost = True
                 raise PageLostError("the page crashed") from error
             raise

@@ -78,8 +78,8 @@ def _starts(path: str) -> bool:
 
 
 def ensure(display: Display, python: Path, playwright_path: Path | None) -> None:
-    """Installs a browser if there is none. `python` is one that has Playwright."""
-    if find() is not None or (playwright_path is not None and playwright_path.exists()):
+    """Installs a browser where `find` has none. `python` is one that has Playwright."""
+    if playwright_path is not None and playwright_path.exists():
         return
     if _install_with_apt(display) and find() is not None:
         return

@@ -103,6 +103,8 @@ def find_file(mounts: list[Mount], path: str) -> Path | None:
 
 
 def _inside(folder: Path, relative: str) -> Path | None:
+    if relative.endswith("/"):
+        return None
     try:
         root = folder.resolve()
         # Resolved, so that a symbolic link counts as the place that it leads to.

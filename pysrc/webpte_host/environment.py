@@ -45,13 +45,14 @@ def inside() -> bool:
     return Path(sys.prefix).resolve() == VENV.resolve()
 
 
-def ensure(display: Display | None = None) -> Path:
+def ensure(*, with_browser: bool = True) -> Path:
     """Packages, Chromium and the browser runtime; returns the environment's Python."""
-    display = display or Display()
+    display = Display()
     _ensure_venv(display)
-    if chromium.find() is None:
-        chromium.ensure(display, venv_python(), _playwright_chromium())
-    ensure_runtime(display)
+    if with_browser:
+        if chromium.find() is None:
+            chromium.ensure(display, venv_python(), _playwright_chromium())
+        ensure_runtime(display)
     return venv_python()
 
 
@@ -105,9 +106,9 @@ def _playwright_chromium() -> Path | None:
     return Path(result.stdout.strip()) if result.returncode == 0 else None
 
 
-def rerun_inside(arguments: list[str]) -> int:
+def rerun_inside(arguments: list[str], *, with_browser: bool) -> int:
     """Run `serve.py` with these arguments in the environment; replaces this process if it can."""
-    python = str(ensure())
+    python = str(ensure(with_browser=with_browser))
     command = [python, str(ROOT / "serve.py"), *arguments]
     if os.name == "posix":
         sys.stdout.flush()

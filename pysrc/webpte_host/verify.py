@@ -55,9 +55,11 @@ return await run_entry(entry, fetch_bytes, "webgpu", locate=locate)
 
 def main(arguments: list[str]) -> int:
     options = _parse(arguments)
+    manifest = read_manifest(options.suite)
     if not environment.inside():
-        return environment.rerun_inside(["verify", *arguments])
-    entries = select(read_manifest(options.suite), options.filter)
+        with_browser = options.device == "webgpu"
+        return environment.rerun_inside(["verify", *arguments], with_browser=with_browser)
+    entries = select(check_entries(manifest, options.suite), options.filter)
     with _runner(options) as run, Report(len(entries)) as report:
         for entry in entries:
             report.begin(case_id(entry))
@@ -87,10 +89,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def read_manifest(suite: Path) -> list[dict[str, Any]]:
-    """The entries as they stand there, each of them checked."""
-    from webpte.suite import SuiteError, parse_entry
-
+def read_manifest(suite: Path) -> list[object]:
+    """Standard library only: a wrong path must not first install an environment."""
     path = suite / "manifest.json"
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
@@ -104,11 +104,18 @@ def read_manifest(suite: Path) -> list[dict[str, Any]]:
         raise HostError(f"{path} must be a list of entries, not {type(entries).__name__}.")
     if not entries:
         raise HostError(f"{path} has no entries: there is nothing to verify.")
+    return entries
+
+
+def check_entries(entries: list[Any], suite: Path) -> list[dict[str, Any]]:
+    from webpte.suite import SuiteError, parse_entry
+
     for number, entry in enumerate(entries):
         try:
             parse_entry(entry)
         except SuiteError as error:
-            raise HostError(f"{path}, entry {number} (counting from 0): {error}") from error
+            where = f"{suite / 'manifest.json'}, entry {number} (counting from 0)"
+            raise HostError(f"{where}: {error}") from error
     return entries
 
 

@@ -164,8 +164,7 @@ class App:
     async def _open(self, wanted: Source | str) -> None:
         self._turn += 1
         turn = self._turn
-        name = wanted if isinstance(wanted, str) else wanted.name
-        name = name.rsplit("/", 1)[-1] or name
+        name = wanted.name if isinstance(wanted, Source) else wanted.rsplit("/", 1)[-1] or wanted
         await self._clear()
         self._tell(f"Opening {name}", "busy")
         try:

@@ -1,0 +1,69 @@
+"""A served site, a headless Chromium, and the harness page, for all browser tests together.
+
+    def test_something(harness: Harness) -> None:
+        assert harness.python("import numpy as np; return np.arange(n).sum()", n=4) == 6
+
+The data folder of the tests is served at `/data/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from webpte_host.browser import Harness, open_browser
+from webpte_host.content import Mount
+from webpte_host.runtime import ensure_runtime
+from webpte_host.server import Site
+
+
+class SharedHarness:
+    """One page for all tests; a test that loses it does not take the others with it."""
+
+    def __init__(self, browser: Browser, site: Site) -> None:
+        self._browser = browser
+        self._site = site
+        self._harness: Harness | None = None
+
+    def get(self) -> Harness:
+        if self._harness is None or self._harness.lost:
+            self._harness = Harness.open(self._browser, self._site)
+            # Never a skip: without an adapter nothing here would be tested.
+            assert self._harness.adapter() is not None, "this Chromium has no WebGPU adapter"
+            assert self._harness.log.errors == []
+            assert self._harness.log.console_errors == []
+        return self._harness
+
+
+@pytest.fixture(scope="session")
+def site(root: Path) -> Iterator[Site]:
+    ensure_runtime()
+    with Site(mounts=[Mount("/data/", root / "tests" / "data")]) as site:
+        yield site
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
+def shared_harness(browser: Browser, site: Site) -> SharedHarness:
+    return SharedHarness(browser, site)
+
+
+@pytest.fixture
+def harness(shared_harness: SharedHarness) -> Harness:
+    return shared_harness.get()
+
+
+@pytest.fixture
+def fresh_harness(browser: Browser, site: Site) -> Iterator[Harness]:
+    """A page of one's own, to break."""
+    harness = Harness.open(browser, site)
+    yield harness
+    harness.close()

@@ -1,0 +1,95 @@
+"""The ground the other browser tests stand on: adapter, isolation, policy, Python in the page."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from playwright.sync_api import Error as PlaywrightError
+
+from webpte_host.browser import Harness, PageLostError, PagePythonError
+
+
+def test_adapter_exists(harness: Harness) -> None:
+    adapter = harness.adapter()
+    assert adapter is not None
+    assert adapter["vendor"]
+
+
+def test_adapter_exists_in_worker(harness: Harness) -> None:
+    code = "import js; return await js.navigator.gpu.requestAdapter() is not None"
+    assert harness.python(code) is True
+
+
+def test_page_is_isolated(harness: Harness) -> None:
+    assert harness.page.evaluate("() => [isSecureContext, crossOriginIsolated]") == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("code", "directive"),
+    [
+        ("script.src = 'https://example.com/a.js'", "script-src-elem"),
+        ("script.textContent = 'globalThis.inline = 1'", "script-src-elem"),
+    ],
+)
+def test_policy_blocks_scripts(harness: Harness, code: str, directive: str) -> None:
+    blocked = harness.page.evaluate(f"""() => new Promise((resolve) => {{
+        document.addEventListener("securitypolicyviolation",
+            (event) => resolve(event.effectiveDirective), {{once: true}});
+        const script = document.createElement("script");
+        {code};
+        document.head.append(script);
+        setTimeout(() => resolve("not blocked"), 5000);
+    }})""")
+    assert blocked == directive
+
+
+def test_numpy_round_trip(harness: Harness) -> None:
+    code = "import numpy as np; return np.array(values, np.float32).reshape(2, 3).T"
+    assert harness.python(code, values=[1, 2, 3, 4, 5, 6.5]) == [[1, 4], [2, 5], [3, 6.5]]
+
+
+def test_flatbuffers_is_there(harness: Harness) -> None:
+    assert harness.python("import flatbuffers; return flatbuffers.__name__") == "flatbuffers"
+
+
+def test_webpte_imports_with_its_shaders(harness: Harness) -> None:
+    code = """
+    from importlib.resources import files
+    import webpte
+    shaders = [item.name for item in (files("webpte") / "wgsl").iterdir()]
+    return [webpte.__version__, shaders]
+    """
+    version, shaders = harness.python(code)
+    assert version
+    assert any(name.endswith(".wgsl") for name in shaders)
+
+
+def test_state_is_shared_between_calls(harness: Harness) -> None:
+    harness.python("global kept\nkept = 41")
+    assert harness.python("return kept + 1") == 42
+
+
+def test_text_arrives_unchanged(harness: Harness) -> None:
+    text = 'a "quote", a \\ and\na line, and ü'
+    assert harness.python("return [text, '''x\n  y''']", text=text) == [text, "x\n  y"]
+
+
+def test_error_carries_traceback(harness: Harness) -> None:
+    with pytest.raises(PagePythonError, match=r"line 2.*\n.*1 / 0") as caught:
+        harness.python("x = 0\ny = 1 / 0")
+    assert caught.value.summary == "ZeroDivisionError: division by zero"
+
+
+def test_hanging_python_is_reported(fresh_harness: Harness) -> None:
+    with pytest.raises(PageLostError, match="within 1 s"):
+        fresh_harness.python("while True: pass", timeout=1)
+    assert fresh_harness.lost
+
+
+def test_crashed_page_is_reported(fresh_harness: Harness) -> None:
+    with contextlib.suppress(PlaywrightError):
+        fresh_harness.page.goto("chrome://crash", timeout=5000)
+    with pytest.raises(PageLostError, match="crashed"):
+        fresh_harness.python("return 1")
+    assert fresh_harness.lost

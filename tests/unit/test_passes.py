@@ -1,0 +1,187 @@
+"""Calls that compute the same again are merged, unless something writes in between."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from support.graphs import build_graph, temporary_op
+from support.pte_writer import GraphWriter
+from webpte.graph import Graph
+from webpte.passes import merge_duplicate_calls
+from webpte.plan import check_defined
+
+RELU, ADD, CLONE = "aten.relu.default", "aten.add.Tensor", "aten.clone.default"
+
+
+def merged(g: GraphWriter) -> Graph:
+    graph = build_graph(g)
+    check_defined(graph)
+    result = merge_duplicate_calls(graph)
+    check_defined(result)
+    assert [call.index for call in result.calls] == list(range(len(result.calls)))
+    assert result.inputs == graph.inputs
+    assert len(result.outputs) == len(graph.outputs)
+    return result
+
+
+def names(graph: Graph) -> list[str]:
+    return [call.name for call in graph.calls]
+
+
+def test_equal_calls_become_one() -> None:
+    g = GraphWriter()
+    x = g.tensor((4,))
+    a, b = (g.op(RELU, x, g.tensor((4,))) for _ in range(2))
+    out = g.op(ADD, a, b, g.int(1), g.tensor((4,)))
+    g.inputs(x)
+    g.outputs(out)
+    graph = merged(g)
+    assert names(graph) == [RELU, ADD]
+    assert graph.calls[1].args[:2] == (a, a)
+
+
+def test_merging_goes_on_through_what_was_merged() -> None:
+    g = GraphWriter()
+    x = g.tensor((4,))
+    ends = []
+    for _ in range(3):
+        value = x
+        for name in (RELU, "aten.exp.default", "aten.neg.default"):
+            value = g.op(name, value, g.tensor((4,)))
+        ends.append(value)
+    g.inputs(x)
+    g.outputs(*ends)
+    graph = merged(g)
+    assert len(graph.calls) == 3
+    assert graph.outputs == (ends[0],) * 3
+
+
+def test_equal_scalars_are_equal_arguments() -> None:
+    g = GraphWriter()
+    x, y = g.tensor((4,)), g.tensor((4,))
+    outs = [g.op(ADD, x, y, g.int(2), g.tensor((4,))) for _ in range(2)]
+    g.inputs(x, y)
+    g.outputs(*outs)
+    assert len(merged(g).calls) == 1
+
+
+@pytest.mark.parametrize("other", ["scalar", "dtype", "tensor", "op", "order", "absent"])
+def test_different_calls_stay(other: str) -> None:
+    g = GraphWriter()
+    x, y = g.tensor((4,)), g.tensor((4,))
+    first = g.op(ADD, x, y, g.int(2), g.tensor((4,)))
+    second = {
+        "scalar": lambda: g.op(ADD, x, y, g.int(3), g.tensor((4,))),
+        "dtype": lambda: g.op(ADD, x, y, g.int(2), g.tensor((4,), "float16")),
+        "tensor": lambda: g.op(ADD, x, x, g.int(2), g.tensor((4,))),
+        "op": lambda: g.op("aten.sub.Tensor", x, y, g.int(2), g.tensor((4,))),
+        "order": lambda: g.op(ADD, y, x, g.int(2), g.tensor((4,))),
+        "absent": lambda: g.op(ADD, x, y, g.tensor((4,))),
+    }[other]()
+    g.inputs(x, y)
+    g.outputs(first, second)
+    assert len(merged(g).calls) == 2
+
+
+def test_members_of_lists_count() -> None:
+    with temporary_op("test.cat.default", "tensors: tensors -> tensor"):
+        g = GraphWriter()
+        x, y = g.tensor((4,)), g.tensor((4,))
+        copies = [g.op(RELU, x, g.tensor((4,))) for _ in range(2)]
+        outs = [
+            g.op("test.cat.default", g.value_list(list(members)), g.tensor((8,)))
+            for members in ((copies[0], y), (copies[1], y), (y, copies[0]))
+        ]
+        g.inputs(x, y)
+        g.outputs(*outs)
+        graph = merged(g)
+        assert names(graph) == [RELU, "test.cat.default", "test.cat.default"]
+        assert graph.outputs == (outs[0], outs[0], outs[2])
+
+
+def test_several_outputs_are_merged_one_by_one() -> None:
+    with temporary_op("test.split.default", "self: tensor -> tensors"):
+        g = GraphWriter()
+        x = g.tensor((4,))
+        pairs = [[g.tensor((2,)), g.tensor((2,))] for _ in range(2)]
+        for pair in pairs:
+            g.op("test.split.default", x, g.value_list(pair))
+        g.inputs(x)
+        g.outputs(pairs[1][1], pairs[1][0])
+        graph = merged(g)
+        assert len(graph.calls) == 1
+        assert graph.outputs == (pairs[0][1], pairs[0][0])
+
+
+def test_prepacks_stay() -> None:
+    g = GraphWriter()
+    x = g.tensor((4,))
+    w = g.tensor((4,), constant=np.ones(4, np.float32))
+    out = g.op(ADD, g.prepack(w), g.prepack(w), g.int(1), g.tensor((4,)))
+    g.inputs(x)
+    g.outputs(out)
+    assert len(merged(g).calls) == 3
+
+
+def test_symints_are_merged() -> None:
+    g = GraphWriter()
+    x = g.tensor((4,), "int64")
+    a, b, total = g.symint(0), g.symint(0), g.symint(0)
+    for out in (a, b):
+        g.op("et_vk.select_as_symint.default", x, g.int(0), g.int(0), out)
+    g.op("add", a, b, total)
+    g.inputs(x)
+    g.outputs(x)
+    graph = merged(g)
+    assert len(graph.calls) == 2
+    assert graph.calls[1].args == (a, a, total)
+
+
+def write_between(g: GraphWriter, target: int, other: int) -> list[int]:
+    """relu(target), then `other` is written over it, then relu(target) again."""
+    first = g.op(RELU, target, g.tensor((4,)))
+    g.op("aten.neg.default", other, target)
+    second = g.op(RELU, target, g.tensor((4,)))
+    return [first, second]
+
+
+@pytest.mark.parametrize("target", ["input", "intermediate", "constant"])
+def test_a_value_that_is_written_in_between(target: str) -> None:
+    g = GraphWriter()
+    x, y = g.tensor((4,)), g.tensor((4,))
+    value = {
+        "input": lambda: x,
+        "intermediate": lambda: g.op(CLONE, x, g.null(), g.tensor((4,))),
+        "constant": lambda: g.tensor((4,), constant=np.ones(4, np.float32)),
+    }[target]()
+    g.inputs(x, y)
+    g.outputs(*write_between(g, value, y))
+    assert names(merged(g)).count(RELU) == 2
+
+
+def test_a_value_that_is_mutated_in_between() -> None:
+    with temporary_op("test.bump.default", "self: tensor -> tensor", mutates=("self",)):
+        g = GraphWriter()
+        x = g.tensor((4,))
+        state = g.tensor((4,), constant=np.zeros(4, np.float32))
+        outs = []
+        for _ in range(2):
+            outs.append(g.op(ADD, x, state, g.int(1), g.tensor((4,))))
+            g.op("test.bump.default", state, g.tensor((4,)))
+        g.inputs(x)
+        g.outputs(*outs)
+        assert names(merged(g)) == [ADD, "test.bump.default"] * 2
+
+
+def test_a_call_whose_output_is_written_again_stays() -> None:
+    g = GraphWriter()
+    x, y = g.tensor((4,)), g.tensor((4,))
+    shared = g.tensor((4,))
+    kept = g.op(RELU, x, g.tensor((4,)))
+    g.op(RELU, x, shared)
+    g.op("aten.neg.default", y, shared)
+    out = g.op(ADD, kept, shared, g.int(1), g.tensor((4,)))
+    g.inputs(x, y)
+    g.outputs(out)
+    assert len(merged(g).calls) == 4

@@ -1,0 +1,569 @@
+"""Hooks: they fire once per change, in order, and a graph that cannot settle says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.graphs import build_graph, chain, make_planner, temporary_op
+from support.pte_writer import GraphWriter
+from webpte.errors import GraphError, ResizeError, UnsupportedError
+from webpte.live import LiveState
+from webpte.ops.args import Args
+from webpte.ops.records import Dispatch, SymIntBound
+from webpte.plan import (
+    Planner,
+    SymIntSource,
+    check_bounds,
+    check_defined,
+    read_symint,
+    resolve_ops,
+    symint_sources,
+    unsupported_ops,
+)
+from webpte.storage import StoragePlan, plan_storage
+
+RELU, ADD = "aten.relu.default", "aten.add.Tensor"
+
+
+def diamond() -> tuple[GraphWriter, dict[str, int]]:
+    """x -> a -> (b, c) -> d, and y -> e apart from it."""
+    g = GraphWriter()
+    x, y = g.tensor((8, 3)), g.tensor((5,))
+    a = g.op(RELU, x, g.tensor((8, 3)))
+    e = g.op(RELU, y, g.tensor((5,)))
+    b = g.op("aten.neg.default", a, g.tensor((8, 3)))
+    c = g.op("aten.exp.default", a, g.tensor((8, 3)))
+    d = g.op(ADD, b, c, g.int(1), g.tensor((8, 3)))
+    g.inputs(x, y)
+    g.outputs(d, e)
+    return g, {"x": x, "y": y, "a": a, "b": b, "c": c, "d": d, "e": e}
+
+
+def lowered(g: GraphWriter) -> tuple[Planner, LiveState]:
+    planner, live = make_planner(build_graph(g))
+    planner.lower_all()
+    return planner, live
+
+
+# Hooks
+
+
+def test_a_static_graph_fires_no_hook() -> None:
+    planner, live = lowered(diamond()[0])
+    before = planner.dispatches()
+    for _ in range(3):
+        planner.propagate_resize()
+    assert planner.hooks_fired == 0
+    assert planner.lowerings == 5
+    assert planner.dispatches() == before
+    assert not live.dirty
+
+
+def test_every_reader_fires_once_per_change() -> None:
+    g, ids = diamond()
+    planner, live = lowered(g)
+    live.set_cur_dims(ids["x"], (2, 3))
+    planner.propagate_resize()
+    assert planner.hooks_fired == 4, "a, b, c, and d once, though both its inputs changed"
+    assert [live.cur_dims(ids[name]) for name in "abcd"] == [(2, 3)] * 4
+    assert live.cur_dims(ids["e"]) == (5,)
+    planner.propagate_resize()
+    assert planner.hooks_fired == 4
+
+
+def test_an_equal_value_fires_nothing() -> None:
+    g, ids = diamond()
+    planner, live = lowered(g)
+    live.set_cur_dims(ids["x"], (8, 3))
+    planner.propagate_resize()
+    assert planner.hooks_fired == 0
+    live.set_cur_dims(ids["x"], (2, 3))
+    planner.propagate_resize()
+    live.set_cur_dims(ids["x"], (2, 3))
+    planner.propagate_resize()
+    assert planner.hooks_fired == 4
+
+
+def test_a_hook_that_changes_nothing_ends_the_wave() -> None:
+    """The size of `b` does not follow `a`: what reads `b` is left alone."""
+    with temporary_op(
+        "test.pool.default",
+        "self: tensor -> tensor",
+        shape=lambda args: [(1, 3)],
+        lower=lambda args: [],
+    ):
+        g = GraphWriter()
+        x = g.tensor((8, 3))
+        a = g.op(RELU, x, g.tensor((8, 3)))
+        b = g.op("test.pool.default", a, g.tensor((1, 3)))
+        c = g.op(RELU, b, g.tensor((1, 3)))
+        g.inputs(x)
+        g.outputs(c)
+        planner, live = lowered(g)
+        live.set_cur_dims(x, (2, 3))
+        planner.propagate_resize()
+        assert planner.hooks_fired == 2
+
+
+def test_hooks_fire_in_graph_order() -> None:
+    order: list[int] = []
+
+    def shape(args: Args) -> list[tuple[int, ...]]:
+        order.append(args.call.index)
+        return [args.tensor("self").dims]
+
+    with temporary_op(
+        "test.note.default", "self: tensor, other: tensor -> tensor", shape=shape, lower=lambda args: []
+    ):
+        g = GraphWriter()
+        x, y = g.tensor((8,)), g.tensor((8,))
+        values = [x, y]
+        for at in range(12):
+            pair = (values[-1], values[at // 2])
+            values.append(g.op("test.note.default", *pair, g.tensor((8,))))
+        g.inputs(x, y)
+        g.outputs(values[-1])
+        planner, live = lowered(g)
+        order.clear()
+        live.set_cur_dims(y, (3,))
+        live.set_cur_dims(x, (3,))
+        planner.propagate_resize()
+        assert order == list(range(12))
+
+
+def test_records_follow_the_live_size() -> None:
+    planner, live = lowered(chain(1, dims=(4096,)))
+    (full,) = planner.dispatches()
+    assert full.grid == (16, 1, 1)
+    live.set_cur_dims(0, (257,))
+    planner.propagate_resize()
+    (small,) = planner.dispatches()
+    assert small.grid == (2, 1, 1)
+    assert small.params != full.params
+    assert (small.kernel, small.types, small.bindings) == (full.kernel, full.types, full.bindings)
+    live.set_cur_dims(0, (4096,))
+    planner.propagate_resize()
+    assert planner.dispatches() == (full,), "shrink, then grow: as before"
+
+
+def test_an_empty_tensor_dispatches_nothing_and_comes_back() -> None:
+    planner, live = lowered(chain(3, dims=(8, 2)))
+    live.set_cur_dims(0, (0, 2))
+    planner.propagate_resize()
+    assert planner.dispatches() == ()
+    live.set_cur_dims(0, (8, 2))
+    planner.propagate_resize()
+    assert len(planner.dispatches()) == 3
+
+
+def test_growth_past_the_maximum_names_op_and_value() -> None:
+    g = GraphWriter()
+    x, y = g.tensor((8, 1)), g.tensor((1, 8))
+    out = g.op(ADD, x, y, g.int(1), g.tensor((8, 8)))
+    small = g.op("aten.view_copy.default", out, g.int_list([-1]), g.tensor((64,)))
+    g.inputs(x, y)
+    g.outputs(small)
+    graph = build_graph(g)
+    planner, live = make_planner(graph)
+    planner.lower_all()
+    with pytest.raises(ResizeError, match=r"\[9, 1\] does not fit into its maximum \[8, 1\]"):
+        live.set_cur_dims(x, (9, 1))
+
+
+def test_an_intermediate_past_its_maximum_is_named_with_its_op() -> None:
+    """Two tensors of which only one is as large as declared broadcast to more than allocated."""
+    g = GraphWriter()
+    x, y = g.tensor((4,)), g.tensor((4,))
+    a = g.op("aten.unsqueeze_copy.default", x, g.int(0), g.tensor((1, 4)))
+    out = g.op(ADD, a, y, g.int(1), g.tensor((1, 4)))
+    g.inputs(x, y)
+    g.outputs(out)
+    planner, live = lowered(g)
+    live.set_cur_dims(x, (3,))
+    with pytest.raises(GraphError, match=r"op 1 \(aten.add.Tensor\): shapes \[1, 3\] and \[4\]"):
+        planner.propagate_resize()
+
+
+def test_a_graph_that_cannot_settle_says_which_ops() -> None:
+    """Two ops that feed each other, one of them never content."""
+    sizes = iter(range(1, 1000))
+
+    with temporary_op(
+        "test.restless.default",
+        "self: tensor -> tensor",
+        shape=lambda args: [(next(sizes),)],
+        lower=lambda args: [],
+    ):
+        g = GraphWriter()
+        x, y = g.tensor((1000,)), g.tensor((1000,))
+        g.op("test.restless.default", x, y)
+        g.op(RELU, y, x)
+        g.inputs(x)
+        g.outputs(y)
+        planner, live = make_planner(build_graph(g))
+        live.set_cur_dims(x, (500,))
+        with pytest.raises(ResizeError, match=r"do not settle: op 0 \(test.restless.default\)"):
+            planner.propagate_resize()
+        assert planner.hooks_fired < 20
+
+
+def test_a_cycle_that_settles_is_fine() -> None:
+    """A value fed back to an earlier op needs another pass, and no more."""
+    with temporary_op(
+        "test.cap.default",
+        "self: tensor -> tensor",
+        shape=lambda args: [(min(args.tensor("self").dims[0], 3),)],
+        lower=lambda args: [],
+    ):
+        g = GraphWriter()
+        x, y = g.tensor((8,)), g.tensor((8,))
+        g.op("test.cap.default", x, y)
+        g.op(RELU, y, x)
+        g.inputs(x)
+        g.outputs(y)
+        planner, live = make_planner(build_graph(g))
+        live.set_cur_dims(x, (7,))
+        planner.propagate_resize()
+        assert live.cur_dims(x) == live.cur_dims(y) == (3,)
+
+
+def test_going_back_lowers_nothing() -> None:
+    g, ids = diamond()
+    planner, live = lowered(g)
+    full = planner.state()
+    live.set_cur_dims(ids["x"], (2, 3))
+    planner.propagate_resize()
+    small, count = planner.state(), planner.lowerings
+    planner.restore(full)
+    assert live.cur_dims(ids["d"]) == (8, 3)
+    full_records = planner.dispatches()
+    planner.restore(small)
+    assert live.cur_dims(ids["d"]) == (2, 3)
+    assert planner.dispatches() != full_records
+    planner.propagate_resize()
+    assert planner.lowerings == count
+
+
+# Checks while lowering
+
+
+def test_a_declared_shape_that_is_not_the_computed_one() -> None:
+    g = GraphWriter()
+    x = g.tensor((2, 3))
+    y = g.op("aten.view_copy.default", x, g.int_list([6]), g.tensor((7,)))
+    g.inputs(x)
+    g.outputs(y)
+    planner, _ = make_planner(build_graph(g))
+    with pytest.raises(GraphError, match=rf"op 0 .* gives \[6\], but the file declares \[7\] for value {y}"):
+        planner.lower_all()
+
+
+def test_an_output_that_is_no_tensor() -> None:
+    g = GraphWriter()
+    x = g.tensor((2, 3))
+    n = g.int(3)
+    g.op(RELU, x, n)
+    g.inputs(x)
+    g.outputs(x)
+    planner, _ = make_planner(build_graph(g))
+    with pytest.raises(GraphError, match=rf"op 0 \(aten.relu.default\).*value {n} is an int"):
+        planner.lower_all()
+
+
+def test_errors_name_the_op_once() -> None:
+    g = GraphWriter()
+    x, y = g.tensor((2,)), g.tensor((3,))
+    out = g.op(ADD, x, y, g.int(1), g.tensor((3,)))
+    g.inputs(x, y)
+    g.outputs(out)
+    planner, _ = make_planner(build_graph(g))
+    with pytest.raises(GraphError) as caught:
+        planner.lower_all()
+    assert str(caught.value) == "op 0 (aten.add.Tensor): shapes [2] and [3] do not broadcast together"
+
+
+# Before anything is planned
+
+
+def test_unsupported_ops_are_counted() -> None:
+    g = GraphWriter()
+    x = g.tensor((2,))
+    for name in ("aten.nope.default", RELU, "aten.nope.default", "et.no"):
+        g.op(name, x, g.tensor((2,)))
+    g.op("et_vk.prepack.default", x, x)
+    graph = build_graph(g)
+    assert unsupported_ops(graph) == {"aten.nope.default": 2, "et.no": 1}
+    assert list(resolve_ops(graph)) == [1]
+
+
+def test_reading_what_nothing_wrote() -> None:
+    g = GraphWriter()
+    x, y = g.tensor((2,)), g.tensor((2,))
+    g.op(RELU, y, g.tensor((2,)))
+    g.inputs(x)
+    with pytest.raises(GraphError, match=rf"op 0 \(aten.relu.default\): reads tensor value {y} before"):
+        check_defined(build_graph(g))
+
+
+def test_reading_a_list_member_that_nothing_wrote() -> None:
+    with temporary_op("test.cat.default", "tensors: tensors -> tensor"):
+        g = GraphWriter()
+        x, y = g.tensor((2,)), g.tensor((2,))
+        g.op("test.cat.default", g.value_list([x, y]), g.tensor((4,)))
+        g.inputs(x)
+        with pytest.raises(GraphError, match=f"reads tensor value {y} before"):
+            check_defined(build_graph(g))
+
+
+def test_an_output_that_nothing_writes() -> None:
+    g = GraphWriter()
+    x, y = g.tensor((2,)), g.tensor((2,))
+    g.inputs(x)
+    g.outputs(y)
+    with pytest.raises(GraphError, match=f"output value {y} is never written"):
+        check_defined(build_graph(g))
+
+
+@pytest.mark.parametrize("name", [RELU, "aten.clone.default", "et_vk.prepack.default", "add"])
+def test_a_call_without_any_argument(name: str) -> None:
+    """A broken file gets an error of ours, not an IndexError."""
+    g = GraphWriter()
+    x = g.tensor((2,))
+    g.op(name)
+    g.inputs(x)
+    g.outputs(x)
+    graph = build_graph(g)
+    with pytest.raises(GraphError, match=rf"op 0 \({name}\)"):
+        make_planner(graph)[0].lower_all()
+
+
+# SymInts
+
+
+class Decode:
+    """pos = input[-1]; end = pos + size of x; half = end // 2; x is viewed as [size, 2]."""
+
+    def __init__(self) -> None:
+        g = GraphWriter()
+        self.x, self.position = g.tensor((16, 2)), g.tensor((1, 3), "int64")
+        self.pos, self.size = g.symint(0), g.symint(16)
+        self.end, self.half = g.symint(16), g.symint(8)
+        g.op("et_vk.select_as_symint.default", self.position, g.int(-1), g.int(-1), self.pos)
+        flat = g.op(
+            "aten.view_copy.default", self.x, g.int_list([-1]), g.tensor((32,))
+        )
+        relu = g.op(RELU, flat, g.tensor((32,)))
+        g.op("sym_size.int", self.x, g.int(0), self.size)
+        self.view = g.op(
+            "aten.view_copy.default", relu, g.value_list([self.size, g.int(2)]), g.tensor((16, 2))
+        )
+        g.op("add", self.pos, self.size, self.end)
+        g.op("floordiv", self.end, g.int(2), self.half)
+        g.inputs(self.x, self.position)
+        g.outputs(self.view)
+        self.graph = build_graph(g)
+        self.planner, self.live = make_planner(self.graph)
+        self.planner.lower_all()
+
+    def symints(self) -> tuple[int, ...]:
+        return tuple(self.live.symint(i) for i in (self.pos, self.size, self.end, self.half))
+
+
+def test_symints_are_right_before_anything_is_dirty() -> None:
+    decode = Decode()
+    assert decode.symints() == (0, 16, 16, 8)
+    assert not decode.live.dirty
+
+
+def test_symints_that_the_file_has_wrong_are_right_after_building() -> None:
+    g = GraphWriter()
+    x = g.tensor((6, 2))
+    size, double = g.symint(99), g.symint(1)
+    g.op("sym_size.int", x, g.int(-2), size)
+    g.op("mul", size, g.int(2), double)
+    out = g.op("aten.view_copy.default", x, g.value_list([double]), g.tensor((12,)))
+    g.inputs(x)
+    g.outputs(out)
+    _, live = lowered(g)
+    assert (live.symint(size), live.symint(double)) == (6, 12)
+    assert live.cur_dims(out) == (12,)
+
+
+def test_symints_follow_sizes_and_each_other() -> None:
+    decode = Decode()
+    decode.live.set_cur_dims(decode.x, (5, 2))
+    decode.live.set_symint(decode.pos, 4)
+    decode.planner.propagate_resize()
+    assert decode.symints() == (4, 5, 9, 4)
+    assert decode.live.cur_dims(decode.view) == (5, 2)
+
+
+def test_a_position_that_no_op_reads_lowers_nothing() -> None:
+    decode = Decode()
+    count = decode.planner.lowerings
+    decode.planner.changed = False
+    decode.live.set_symint(decode.pos, 3)
+    decode.planner.propagate_resize()
+    assert decode.symints() == (3, 16, 19, 9)
+    assert decode.planner.lowerings == count
+    assert not decode.planner.changed
+
+
+def test_sym_size_of_an_intermediate_is_its_live_size() -> None:
+    g = GraphWriter()
+    x = g.tensor((8, 3))
+    a = g.op(RELU, x, g.tensor((8, 3)))
+    n = g.symint(8)
+    g.op("sym_size.int", a, g.int(0), n)
+    out = g.op("aten.view_copy.default", a, g.value_list([g.int(3), n]), g.tensor((3, 8)))
+    g.inputs(x)
+    g.outputs(out)
+    planner, live = lowered(g)
+    live.set_cur_dims(x, (2, 3))
+    planner.propagate_resize()
+    assert live.symint(n) == 2
+    assert live.cur_dims(out) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b", "result"),
+    [
+        ("add", 5, -7, -2),
+        ("sub", 5, 7, -2),
+        ("mul", -3, 4, -12),
+        ("floordiv", 7, 2, 3),
+        ("floordiv", -7, 2, -4),
+        ("floordiv", 7, -2, -4),
+        ("floordiv", -8, -2, 4),
+    ],
+)
+def test_symint_arithmetic(name: str, a: int, b: int, result: int) -> None:
+    g = GraphWriter()
+    x, out = g.tensor((2,)), g.symint(0)
+    g.op(name, g.symint(a), g.int(b), out)
+    g.inputs(x)
+    g.outputs(x)
+    _, live = lowered(g)
+    assert live.symint(out) == result
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b", "message"),
+    [
+        ("floordiv", 7, 0, r"op 0 \(floordiv\): 7 divided by zero"),
+        ("mul", 2**30, 2, r"op 0 \(mul\).* 2147483648 does not fit into 32 bits"),
+        ("floordiv", -(2**31), -1, r"op 0 \(floordiv\).* 2147483648 does not fit"),
+    ],
+)
+def test_symint_arithmetic_that_has_no_answer(name: str, a: int, b: int, message: str) -> None:
+    g = GraphWriter()
+    x = g.tensor((2,))
+    g.op(name, g.symint(a), g.int(b), g.symint(0))
+    g.inputs(x)
+    g.outputs(x)
+    with pytest.raises((GraphError, ResizeError), match=message):
+        lowered(g)
+
+
+def test_a_result_that_is_no_symint() -> None:
+    """Exports with static shapes keep `sym_size`, with an int for its result: it does nothing."""
+    g = GraphWriter()
+    x = g.tensor((4, 2))
+    g.op("sym_size.int", x, g.int(0), g.int(4))
+    g.inputs(x)
+    g.outputs(x)
+    planner, _ = lowered(g)
+    assert planner.dispatches() == ()
+
+
+def test_where_symints_come_from() -> None:
+    decode = Decode()
+    graph = decode.graph
+    (source,) = symint_sources(graph, resolve_ops(graph))
+    assert source == SymIntSource(decode.pos, decode.position, dim=1, index=-1)
+    assert read_symint(source, np.array([[4, 5, 6]])) == 6
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "index", "expected"),
+    [((3,), 0, 1, 1), ((3,), 0, -1, 2), ((2, 3), 0, 1, 3), ((2, 3), 1, -2, 1), ((), 0, 0, 0)],
+)
+def test_other_dims_are_read_at_0(
+    shape: tuple[int, ...], dim: int, index: int, expected: int
+) -> None:
+    array = np.arange(np.prod(shape, dtype=int), dtype=np.int64).reshape(shape)
+    assert read_symint(SymIntSource(9, 0, dim, index), array) == expected
+
+
+def test_an_index_outside_of_the_live_size() -> None:
+    with pytest.raises(GraphError, match="index 3 is outside a dim of size 2"):
+        read_symint(SymIntSource(9, 0, 0, 3), np.array([1, 2]))
+
+
+def test_an_element_of_an_empty_input() -> None:
+    with pytest.raises(GraphError, match="outside a dim of size 0"):
+        read_symint(SymIntSource(9, 0, 0, 0), np.zeros((2, 0), np.int64))
+
+
+def test_only_inputs_can_be_read_on_the_host() -> None:
+    g = GraphWriter()
+    x = g.tensor((4,), "int32")
+    a = g.op(RELU, x, g.tensor((4,), "int32"))
+    g.op("et_vk.select_as_symint.default", a, g.int(0), g.int(0), g.symint(0))
+    g.inputs(x)
+    g.outputs(a)
+    graph = build_graph(g)
+    with pytest.raises(UnsupportedError, match=f"reads tensor value {a}, which is not an input"):
+        symint_sources(graph, resolve_ops(graph))
+
+
+def test_bounds_are_checked_and_the_tightest_is_kept() -> None:
+    def lower(args: Args) -> list[Any]:
+        high = args.integer("high")
+        return [*args.bound("pos", 0, high, f"the cache holds {high}")]
+
+    with temporary_op(
+        "test.cache.default",
+        "self: tensor, pos: live, high: int -> tensor",
+        shape=lambda args: [args.tensor("self").dims],
+        lower=lower,
+    ):
+        g = GraphWriter()
+        x, pos = g.tensor((4,)), g.symint(0)
+        value = x
+        for high in (9, 5, 7):
+            value = g.op("test.cache.default", value, pos, g.int(high), g.tensor((4,)))
+        g.inputs(x)
+        g.outputs(value)
+        planner, live = lowered(g)
+        bounds = planner.symint_bounds()
+        assert SymIntBound(pos, 0, 5, "op 1 (test.cache.default): the cache holds 5") in bounds
+        assert SymIntBound(pos, 0, 7, "op 2 (test.cache.default): the cache holds 7") not in bounds
+        live.set_symint(pos, 5)
+        check_bounds(bounds, live)
+        live.set_symint(pos, 6)
+        with pytest.raises(ResizeError, match=r"op 1 .*: the cache holds 5: 6 is not in 0 to 5"):
+            check_bounds(bounds, live)
+        fired = planner.hooks_fired
+        planner.propagate_resize()
+        assert planner.hooks_fired == fired, "a live argument lowers nothing anew"
+
+
+def test_a_planner_without_aliases_copies_views() -> None:
+    g = GraphWriter()
+    x = g.tensor((2, 3))
+    v = g.op("aten.view_copy.default", x, g.int_list([6]), g.tensor((6,)))
+    g.inputs(x)
+    g.outputs(v)
+    graph = build_graph(g)
+    ops = resolve_ops(graph)
+    plan = plan_storage(graph, ops)
+    for aliased in (plan.aliased_calls, frozenset[int]()):
+        storage = StoragePlan(plan.slots, plan.slot_of, aliased)
+        planner = Planner(graph, LiveState(graph), ops, storage)
+        planner.lower_all()
+        kernels = [d.kernel for d in planner.dispatches() if isinstance(d, Dispatch)]
+        assert kernels == ([] if aliased else ["view"])

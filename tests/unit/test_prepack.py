@@ -1,0 +1,439 @@
+"""The prepack contract: one transfer per constant, before the first call, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.graphs import build_graph, load, make_delegate, run_once, wait
+from support.pte_writer import GraphWriter, write_pte
+from webpte import errors
+from webpte.gpu.device import Transfer
+from webpte.gpu.recording import RecordingDevice
+from webpte.plan import check_prepack, constant_transfers
+from webpte.runtime.delegate import GpuDelegate
+
+PREPACK, ADD = "et_vk.prepack.default", "aten.add.Tensor"
+W = np.array([1.5, -2.0, 3.25], np.float32)
+X = np.array([[10, 20, 30], [-1, -2, -3]], np.float32)
+
+
+def add_graph(weights: Callable[[GraphWriter], int], **options: Any) -> GraphWriter:
+    """M(x) = x + w, with w as `weights` makes it."""
+    g = GraphWriter(**options)
+    x = g.tensor((2, 3))
+    out = g.op(ADD, x, weights(g), g.int(1), g.tensor((2, 3)))
+    g.inputs(x)
+    g.outputs(out)
+    return g
+
+
+def constant(g: GraphWriter, key: str | None = None) -> int:
+    return g.tensor((3,), constant=W, key=key)
+
+
+def prepacked(g: GraphWriter) -> int:
+    return g.prepack(constant(g))
+
+
+def transfers_of(device: RecordingDevice) -> list[Transfer]:
+    return [t for name, detail in device.log if name == "transfer" for t in detail]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("weights", [prepacked, constant])
+def test_the_sum_is_the_sum(weights: Callable[[GraphWriter], int]) -> None:
+    (result,) = wait(run_once(add_graph(weights), X))
+    np.testing.assert_array_equal(result, X + W)
+
+
+@pytest.mark.parametrize("inline", [False, True])
+@pytest.mark.parametrize("weights", [prepacked, constant])
+def test_the_gpu_gets_the_bytes(weights: Callable[[GraphWriter], int], inline: bool) -> None:
+    data = write_pte(add_graph(weights), inline_constants=inline)
+
+    async def run() -> None:
+        import webpte
+
+        device = RecordingDevice()
+        await webpte.load(data, device=device)
+        assert list(device.contents.values()) == [W.tobytes()]
+
+    wait(run())
+
+
+@pytest.mark.parametrize("device", ["numpy", "recording"])
+def test_transfers_happen_once(device: str) -> None:
+    def weights(g: GraphWriter) -> int:
+        first = g.op(ADD, prepacked(g), constant(g), g.int(1), g.tensor((3,)))
+        return g.op(ADD, first, prepacked(g), g.int(1), g.tensor((3,)))
+
+    async def run() -> None:
+        recording = RecordingDevice()
+        program = await load(add_graph(weights), device=recording if device != "numpy" else device)
+        after_load = program.stats.prepack_transfers
+        assert after_load == 3
+        for _ in range(10):
+            await program.forward(X)
+        assert program.stats.prepack_transfers == after_load
+        assert program.stats.executions == 10
+        if device != "numpy":
+            assert len(transfers_of(recording)) == 3
+
+    wait(run())
+
+
+def test_transfers_come_before_the_first_run_and_nothing_waits() -> None:
+    async def run() -> None:
+        delegate, device = await make_delegate(add_graph(prepacked))
+        await delegate.execute([X])
+        names = [name for name, _ in device.log]
+        assert names.count("transfer") == 1
+        assert names.index("transfer") < names.index("run")
+        known = {"create_buffers", "create_pipelines", "transfer", "write", "create_plan", "run"}
+        assert set(names) == known
+
+    wait(run())
+
+
+def test_a_constant_used_only_through_prepack_has_no_buffer_of_its_own() -> None:
+    async def run() -> None:
+        delegate, device = await make_delegate(add_graph(prepacked))
+        (sizes, uniform) = device.log[0][1]  # type: ignore[misc]
+        # x and its sum [2, 3], and the weights [3], each in whole quads
+        assert sorted(sizes) == [16, 32, 32]
+        assert not uniform
+        assert len(transfers_of(device)) == 1
+        assert delegate.buffers == 3 + 1
+
+    wait(run())
+
+
+def test_a_constant_used_both_ways_has_two() -> None:
+    def weights(g: GraphWriter) -> int:
+        w = constant(g)
+        return g.op(ADD, g.prepack(w), w, g.int(1), g.tensor((3,)))
+
+    g = add_graph(weights)
+    (result,) = wait(run_once(g, X))
+    np.testing.assert_array_equal(result, X + 2 * W)
+
+    async def run() -> None:
+        _, device = await make_delegate(g)
+        moved = transfers_of(device)
+        assert len({t.buffer for t in moved}) == len(moved) == 2
+        assert len({t.region for t in moved}) == 1
+
+    wait(run())
+
+
+def test_two_prepack_nodes() -> None:
+    other = np.array([100, 200, 300], np.float32)
+
+    def weights(g: GraphWriter) -> int:
+        second = g.prepack(g.tensor((3,), constant=other))
+        return g.op(ADD, prepacked(g), second, g.int(1), g.tensor((3,)))
+
+    g = add_graph(weights)
+    (result,) = wait(run_once(g, X))
+    np.testing.assert_array_equal(result, X + W + other)
+
+    async def run() -> None:
+        _, device = await make_delegate(g)
+        assert sorted(device.contents.values()) == sorted([W.tobytes(), other.tobytes()])
+
+    wait(run())
+
+
+def test_a_tied_constant_goes_through_two_prepacks() -> None:
+    def weights(g: GraphWriter) -> int:
+        w = constant(g)
+        return g.op(ADD, g.prepack(w), g.prepack(w), g.int(1), g.tensor((3,)))
+
+    g = add_graph(weights)
+    (result,) = wait(run_once(g, X))
+    np.testing.assert_array_equal(result, X + 2 * W)
+
+    async def run() -> None:
+        _, device = await make_delegate(g)
+        assert list(device.contents.values()) == [W.tobytes()] * 2
+
+    wait(run())
+
+
+def test_equal_bytes_under_one_key_have_a_buffer_per_value() -> None:
+    """Two caches that start as zeros are one key in the file and two states at run time."""
+
+    def weights(g: GraphWriter) -> int:
+        return g.op(ADD, constant(g, "same"), constant(g, "same"), g.int(1), g.tensor((3,)))
+
+    g = add_graph(weights)
+
+    async def run() -> None:
+        _, device = await make_delegate(g)
+        moved = transfers_of(device)
+        assert len(moved) == 2
+        assert moved[0].region == moved[1].region
+        assert moved[0].buffer != moved[1].buffer
+
+    wait(run())
+
+
+def test_an_unused_constant_is_not_moved() -> None:
+    def weights(g: GraphWriter) -> int:
+        g.tensor((3,), constant=W * 7)
+        return prepacked(g)
+
+    async def run() -> None:
+        delegate, device = await make_delegate(add_graph(weights))
+        assert delegate.transfers == len(transfers_of(device)) == 1
+
+    wait(run())
+
+
+def test_only_as_many_bytes_as_the_tensor_has_are_moved() -> None:
+    def weights(g: GraphWriter) -> int:
+        return g.prepack(g.tensor((3,), constant=np.append(W, W)))
+
+    async def run() -> None:
+        _, device = await make_delegate(add_graph(weights))
+        assert list(device.contents.values()) == [W.tobytes()]
+
+    wait(run())
+
+
+def test_an_empty_constant_is_fine() -> None:
+    g = GraphWriter()
+    x = g.tensor((0, 3))
+    w = g.prepack(g.tensor((0, 3), constant=b""))
+    g.inputs(x)
+    g.outputs(g.op(ADD, x, w, g.int(1), g.tensor((0, 3))))
+    empty = np.zeros((0, 3), np.float32)
+    for device in ("numpy", RecordingDevice()):
+        (result,) = wait(run_once(g, empty, device=device))
+        assert result.shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "convert"),
+    [("float32", None), ("float16", "float16"), ("float64", "float64"), ("int64", "int64")],
+)
+def test_constants_are_converted_to_what_the_gpu_stores(dtype: str, convert: str | None) -> None:
+    def weights(g: GraphWriter) -> int:
+        return g.prepack(g.tensor((3,), dtype, constant=np.array([1, -2, 3], dtype)))
+
+    g = add_graph(weights)
+    (result,) = wait(run_once(g, X))
+    np.testing.assert_array_equal(result, X + np.array([1, -2, 3], np.float32))
+
+    async def run() -> None:
+        _, device = await make_delegate(g)
+        (moved,) = transfers_of(device)
+        assert moved.convert == convert
+        assert device.buffers[moved.buffer] == 16
+
+    wait(run())
+
+
+# What breaks the contract
+
+Broken = Callable[[GraphWriter], int]
+
+
+def arity(count: int) -> Broken:
+    def write(g: GraphWriter) -> int:
+        ids = [constant(g), g.tensor((3,)), g.tensor((3,))][:count]
+        return g.op(PREPACK, *ids) if ids else (g.op(PREPACK), constant(g))[1]
+
+    return write
+
+
+def not_a_constant(g: GraphWriter) -> int:
+    return g.op(PREPACK, g.op("aten.relu.default", constant(g), g.tensor((3,))), g.tensor((3,)))
+
+
+def an_input(g: GraphWriter) -> int:
+    source = g.tensor((3,))
+    g.inputs(source)
+    return g.op(PREPACK, source, g.tensor((3,)))
+
+
+def never_written(g: GraphWriter) -> int:
+    return g.op(PREPACK, g.tensor((3,)), g.tensor((3,)))
+
+
+def element_size(g: GraphWriter) -> int:
+    g.op(PREPACK, constant(g), g.tensor((6,), "float16"))
+    return constant(g)
+
+
+def byte_size(g: GraphWriter) -> int:
+    g.op(PREPACK, constant(g), g.tensor((4,)))
+    return constant(g)
+
+
+def dims(g: GraphWriter) -> int:
+    g.op(PREPACK, constant(g), g.tensor((3, 1)))
+    return constant(g)
+
+
+def shared_memory(g: GraphWriter) -> int:
+    return g.op(PREPACK, constant(g), g.tensor((3,), mem_obj_id=0))
+
+
+def into_a_constant(g: GraphWriter) -> int:
+    return g.op(PREPACK, constant(g), constant(g))
+
+
+def into_an_input(g: GraphWriter) -> int:
+    target = g.tensor((3,))
+    g.inputs(target)
+    return g.op(PREPACK, constant(g), target)
+
+
+def written_twice(g: GraphWriter) -> int:
+    target = g.prepack(constant(g))
+    return g.op("aten.relu.default", constant(g), target)
+
+
+def packed_twice(g: GraphWriter) -> int:
+    target = g.prepack(constant(g))
+    return g.op(PREPACK, constant(g), target)
+
+
+def no_tensor(g: GraphWriter) -> int:
+    g.op(PREPACK, g.int(3), g.tensor((3,)))
+    return constant(g)
+
+
+CONTRACT: list[tuple[Broken, type[errors.WebpteError], str]] = [
+    (arity(0), errors.PrepackArityError, "takes a source and an output, not 0 ids"),
+    (arity(1), errors.PrepackArityError, "takes a source and an output, not 1 ids"),
+    (arity(3), errors.PrepackArityError, "takes a source and an output, not 3 ids"),
+    (not_a_constant, errors.PrepackSourceError, "the source is not a constant"),
+    (an_input, errors.PrepackSourceError, "the source is not a constant"),
+    (never_written, errors.PrepackSourceError, "the source is not a constant"),
+    (element_size, errors.PrepackElementSizeError, "elements of different sizes"),
+    (byte_size, errors.PrepackByteSizeError, "12 bytes into 16"),
+    (dims, errors.PrepackShapeError, "different dims"),
+    (shared_memory, errors.PrepackBufferError, "needs a buffer that nothing else writes to"),
+    (into_a_constant, errors.PrepackBufferError, "needs a buffer that nothing else writes to"),
+    (into_an_input, errors.PrepackBufferError, "needs a buffer that nothing else writes to"),
+    (written_twice, errors.PrepackBufferError, "needs a buffer that nothing else writes to"),
+    (packed_twice, errors.PrepackBufferError, "needs a buffer that nothing else writes to"),
+    (no_tensor, errors.ValueKindError, "is an int, not a tensor"),
+]
+IDS = [f"{row[0].__name__} {row[1].__name__}" for row in CONTRACT]
+
+
+@pytest.mark.parametrize(("weights", "error", "message"), CONTRACT, ids=IDS)
+def test_each_check_has_its_error(
+    weights: Broken, error: type[errors.WebpteError], message: str
+) -> None:
+    graph = build_graph(add_graph(weights))
+    with pytest.raises(error, match=message):
+        constant_transfers(graph)
+
+
+@pytest.mark.parametrize("device", ["numpy", "recording"])
+@pytest.mark.parametrize(("weights", "error", "message"), CONTRACT, ids=IDS)
+def test_a_program_that_breaks_the_contract_does_not_load(
+    weights: Broken, error: type[errors.WebpteError], message: str, device: str
+) -> None:
+    recording = RecordingDevice()
+    with pytest.raises(error, match=message):
+        wait(load(add_graph(weights), device=recording if device == "recording" else device))
+    assert recording.buffers == {}
+    assert recording.plans == {}
+
+
+def test_errors_name_call_values_and_shapes() -> None:
+    g = add_graph(byte_size)
+    graph = build_graph(g)
+    (call,) = (call for call in graph.calls if call.name == PREPACK)
+    with pytest.raises(errors.PrepackByteSizeError) as caught:
+        check_prepack(graph, call)
+    source, out = call.args
+    assert str(caught.value) == (
+        f"op 0 (et_vk.prepack.default): value {source} (float32 [3]) into "
+        f"value {out} (float32 [4]): 12 bytes into 16"
+    )
+
+
+@pytest.mark.parametrize("device", ["numpy", "recording"])
+@pytest.mark.parametrize("weights", [prepacked, constant])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"named_data": {"k": None}}, "no named data under the key k"),
+        ({"named_data": {"k": W.tobytes()[:11]}}, "12 bytes are needed, 11 are in the file"),
+        ({"named_data": {"k": b""}}, "12 bytes are needed, 0 are in the file"),
+    ],
+)
+def test_a_sum_without_its_weights_does_not_load(
+    weights: Callable[[GraphWriter], int], options: dict[str, Any], message: str, device: str
+) -> None:
+    """x + w must not become x + 0."""
+    import webpte
+
+    def keyed(g: GraphWriter) -> int:
+        w = constant(g, "k")
+        return g.prepack(w) if weights is prepacked else w
+
+    data = write_pte(add_graph(keyed), **options)
+    recording = RecordingDevice()
+    with pytest.raises(errors.ConstantError, match=message):
+        wait(webpte.load(data, device=recording if device == "recording" else device))
+    assert recording.log == []
+
+
+@pytest.mark.parametrize("weights", [prepacked, constant])
+def test_a_missing_table_does_not_load(weights: Callable[[GraphWriter], int]) -> None:
+    with pytest.raises(errors.ConstantError, match="no table of constants"):
+        wait(load(add_graph(weights, constants_table=False)))
+
+
+def test_a_transfer_that_fails_gives_everything_back() -> None:
+    class Failing(RecordingDevice):
+        async def transfer(self, transfers: Any, progress: Any = None) -> None:
+            raise errors.SourceError("the file went away")
+
+    async def run() -> None:
+        device = Failing()
+        with pytest.raises(errors.SourceError, match="the file went away"):
+            await make_delegate(add_graph(prepacked), device)
+        assert device.buffers == {}
+        assert device.plans == {}
+
+    wait(run())
+
+
+def test_the_delegate_does_not_read_constants_into_python() -> None:
+    """Their way is from the file to the device: the delegate only says from where to where."""
+
+    async def run() -> None:
+        from webpte.runtime.contents import read_contents
+        from webpte.shaders import ShaderLibrary
+        from webpte.source import BytesSource
+
+        reads: list[tuple[int, int]] = []
+
+        class Watched(BytesSource):
+            async def read(self, offset: int, length: int) -> bytes:
+                reads.append((offset, length))
+                return await super().read(offset, length)
+
+        class NoReading(RecordingDevice):
+            async def transfer(self, transfers: Any, progress: Any = None) -> None:
+                self._record("transfer", tuple(transfers))
+
+        contents = await read_contents(Watched(write_pte(add_graph(prepacked))))
+        (graph,) = contents.methods["forward"].graphs
+        assert graph is not None
+        reads.clear()
+        await GpuDelegate.create(graph, NoReading(), ShaderLibrary())
+        assert reads == []
+
+    wait(run())

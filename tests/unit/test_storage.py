@@ -1,0 +1,450 @@
+"""The memory plan. A simulator runs graphs on it and checks that every read sees its value."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from support.graphs import build_graph, temporary_op
+from support.pte_writer import GraphWriter
+from webpte.graph import PREPACK, Graph, Tensor
+from webpte.plan import check_defined, constant_transfers, resolve_ops
+from webpte.storage import ALIGNMENT, StoragePlan, aligned, plan_storage
+
+VIEW, CLONE, RELU, ADD = (
+    "aten.view_copy.default",
+    "aten.clone.default",
+    "aten.relu.default",
+    "aten.add.Tensor",
+)
+MUTATE = "test.accumulate.default"
+
+
+@contextmanager
+def mutating_op() -> Iterator[None]:
+    """`self += other`, which writes to its first argument."""
+    with temporary_op(MUTATE, "self: tensor, other: tensor -> tensor", mutates=("self",)):
+        yield
+
+
+def plan_of(g: GraphWriter) -> tuple[Graph, StoragePlan]:
+    graph = build_graph(g)
+    check_defined(graph)
+    return graph, plan_storage(graph, resolve_ops(graph))
+
+
+class Simulator:
+    """Slots that hold, instead of numbers, the name of what was written to them."""
+
+    def __init__(self, graph: Graph, plan: StoragePlan) -> None:
+        self._graph = graph
+        self._plan = plan
+        self._ops = resolve_ops(graph)
+        self._slots: dict[int, object] = {}
+        self._values: dict[int, object] = {}  # what each tensor means now
+        self._writes = 0
+        for transfer in constant_transfers(graph):
+            self._write(transfer.target.id)
+
+    def execute(self) -> None:
+        for value_id in self._graph.inputs:
+            if value_id in self._plan.slot_of:
+                self._write(value_id)
+        for call in self._graph.calls:
+            if call.name != PREPACK:
+                self._call(call.index)
+        for value_id in self._graph.outputs:
+            self._read(value_id, "the end")
+
+    def _call(self, index: int) -> None:
+        call, op = self._graph.calls[index], self._ops[index]
+        reads = [i for i in self._graph.expand(call.args[:-1]) if self._is_tensor(i)]
+        outs = [i for i in self._graph.expand(call.args[-1:]) if self._is_tensor(i)]
+        for value_id in reads:
+            self._read(value_id, str(call))
+        mutated = {call.args[op.signature.positions[name]] for name in op.mutates}
+        if index in self._plan.aliased_calls:
+            assert self._slot(outs[0]) == self._slot(reads[0]), f"{call}: an alias elsewhere"
+            self._values[outs[0]] = self._values[reads[0]]
+            return
+        read_slots = {self._slot(i) for i in reads if i not in mutated}
+        written_slots = [self._slot(i) for i in (*outs, *(mutated - set(outs)))]
+        assert not read_slots & set(written_slots), f"{call}: reads and writes one buffer"
+        assert len(set(written_slots)) == len(written_slots), f"{call}: writes one buffer twice"
+        for value_id in (*outs, *mutated):
+            self._write(value_id)
+
+    def _is_tensor(self, value_id: int) -> bool:
+        return isinstance(self._graph.value(value_id), Tensor)
+
+    def _slot(self, value_id: int) -> int:
+        slot = self._plan.slot_of[value_id]
+        assert self._plan.slots[slot].nbytes >= self._graph.tensor(value_id).storage_bytes
+        return slot
+
+    def _write(self, value_id: int) -> None:
+        self._writes += 1
+        self._slots[self._slot(value_id)] = self._values[value_id] = (value_id, self._writes)
+
+    def _read(self, value_id: int, where: str) -> None:
+        found, wanted = self._slots.get(self._slot(value_id)), self._values[value_id]
+        assert found == wanted, f"{where}: value {value_id} should be {wanted}, memory has {found}"
+
+
+def check(g: GraphWriter) -> tuple[Graph, StoragePlan]:
+    """Plan, and run twice: constants are written once, inputs every time."""
+    graph, plan = plan_of(g)
+    simulator = Simulator(graph, plan)
+    simulator.execute()
+    simulator.execute()
+    return graph, plan
+
+
+def view(g: GraphWriter, source: int, *dims: int) -> int:
+    return g.op(VIEW, source, g.int_list(dims), g.tensor(dims))
+
+
+def relu(g: GraphWriter, source: int) -> int:
+    dims, dtype = g.shapes[source]
+    return g.op(RELU, source, g.tensor(dims, dtype))
+
+
+def add(g: GraphWriter, a: int, b: int) -> int:
+    dims, dtype = g.shapes[a]
+    return g.op(ADD, a, b, g.int(1), g.tensor(dims, dtype))
+
+
+# Aliases
+
+
+def test_a_view_shares_the_memory_of_its_source() -> None:
+    g = GraphWriter()
+    x = g.tensor((2, 3))
+    a = relu(g, x)
+    b = view(g, a, 6)
+    c = relu(g, b)
+    g.inputs(x)
+    g.outputs(c)
+    _, plan = check(g)
+    assert plan.aliased_calls == {1}
+    assert plan.slot_of[a] == plan.slot_of[b]
+
+
+def test_a_chain_of_views_shares_one_memory() -> None:
+    g = GraphWriter()
+    x = g.tensor((2, 3))
+    value = first = relu(g, x)
+    for dims in ((6,), (3, 2), (1, 6), (6, 1)):
+        value = view(g, value, *dims)
+    out = relu(g, value)
+    g.inputs(x)
+    g.outputs(out)
+    _, plan = check(g)
+    assert plan.aliased_calls == {1, 2, 3, 4}
+    assert plan.slot_of[value] == plan.slot_of[first]
+
+
+def test_a_view_outlives_the_exporters_plan_for_its_source() -> None:
+    """The exporter takes the view for a copy and gives the source's memory to the next value."""
+    g = GraphWriter()
+    x = g.tensor((4,), mem_obj_id=0)
+    a = g.op(RELU, x, g.tensor((4,), mem_obj_id=1))
+    v = g.op(VIEW, a, g.int_list([2, 2]), g.tensor((2, 2), mem_obj_id=2))
+    b = g.op(RELU, x, g.tensor((4,), mem_obj_id=1))
+    c = g.op(RELU, b, g.tensor((4,), mem_obj_id=1))
+    w = g.op(VIEW, c, g.int_list([2, 2]), g.tensor((2, 2), mem_obj_id=3))
+    out = add(g, v, w)
+    g.inputs(x)
+    g.outputs(out)
+    _, plan = check(g)
+    assert plan.slot_of[b] != plan.slot_of[v]
+
+
+def test_a_view_of_an_input_that_is_an_output() -> None:
+    g = GraphWriter()
+    x = g.tensor((4,))
+    v = view(g, x, 2, 2)
+    y = relu(g, relu(g, relu(g, x)))
+    g.inputs(x)
+    g.outputs(v, y, x)
+    _, plan = check(g)
+    assert plan.slot_of[v] == plan.slot_of[x]
+    assert plan.slot_of[y] != plan.slot_of[x]
+
+
+def test_a_view_of_a_constant_keeps_its_buffer() -> None:
+    g = GraphWriter()
+    x = g.tensor((4,))
+    w = g.tensor((2, 2), constant=np.ones((2, 2), np.float32))
+    v = view(g, w, 4)
+    packed = view(g, g.prepack(w), 4)
+    out = add(g, add(g, x, v), packed)
+    g.inputs(x)
+    g.outputs(out)
+    _, plan = check(g)
+    assert plan.slots[plan.slot_of[v]].dedicated
+    assert plan.slots[plan.slot_of[packed]].dedicated
+    assert plan.slot_of[v] != plan.slot_of[packed]
+
+
+@pytest.mark.parametrize("mutated", ["source", "view", "root"])
+def test_a_view_of_a_mutated_value_is_a_copy(mutated: str) -> None:
+    with mutating_op():
+        g = GraphWriter()
+        x = g.tensor((4,))
+        a = relu(g, x)
+        b = view(g, a, 2, 2)
+        c = view(g, b, 4)
+        target = {"source": b, "view": c, "root": a}[mutated]
+        other = view(g, x, *g.shapes[target][0])
+        g.op(MUTATE, target, other, g.tensor(g.shapes[target][0]))
+        out = add(g, add(g, a, c), view(g, b, 4))
+        g.inputs(x)
+        g.outputs(out)
+        _, plan = check(g)
+        assert plan.slots[plan.slot_of[target]].dedicated
+
+
+def test_a_mutated_constant_keeps_its_state() -> None:
+    with mutating_op():
+        g = GraphWriter()
+        x = g.tensor((4,))
+        state = g.tensor((4,), constant=np.zeros(4, np.float32), mem_obj_id=0)
+        before = view(g, state, 2, 2)
+        g.op(MUTATE, state, x, g.tensor((4,), mem_obj_id=0))
+        out = add(g, view(g, before, 4), state)
+        g.inputs(x)
+        g.outputs(out)
+        _, plan = check(g)
+        assert plan.slots[plan.slot_of[state]].dedicated
+        assert plan.slot_of[before] != plan.slot_of[state]
+
+
+def test_a_view_is_a_copy_where_its_output_is_written_again() -> None:
+    g = GraphWriter()
+    x, y = g.tensor((4,)), g.tensor((4,))
+    v = g.tensor((4,))
+    g.op(CLONE, x, g.null(), v)
+    g.op(CLONE, y, g.null(), v)
+    g.inputs(x, y)
+    g.outputs(v, x)
+    _, plan = check(g)
+    assert plan.aliased_calls == frozenset()
+
+
+def test_a_view_is_a_copy_where_an_op_writes_to_the_input_later() -> None:
+    g = GraphWriter()
+    x, y = g.tensor((4,)), g.tensor((4,))
+    v = view(g, x, 2, 2)
+    g.op(RELU, y, x)
+    out = add(g, view(g, v, 4), x)
+    g.inputs(x, y)
+    g.outputs(out)
+    check(g)
+
+
+def test_a_view_is_a_copy_where_an_op_writes_to_the_constant_later() -> None:
+    g = GraphWriter()
+    x = g.tensor((4,))
+    w = g.tensor((4,), constant=np.ones(4, np.float32))
+    v = view(g, w, 2, 2)
+    g.op(RELU, x, w)
+    out = add(g, view(g, v, 4), w)
+    g.inputs(x)
+    g.outputs(out)
+    check(g)
+
+
+def test_a_cast_that_changes_the_stored_type_is_no_alias() -> None:
+    g = GraphWriter()
+    x = g.tensor((4,), "int64")
+    same = g.op("aten._to_copy.default", x, g.tensor((4,), "int32"))
+    other = g.op("aten._to_copy.default", x, g.tensor((4,), "float32"))
+    g.inputs(x)
+    g.outputs(same, other)
+    _, plan = check(g)
+    assert plan.aliased_calls == {0}
+    assert plan.slot_of[other] != plan.slot_of[x]
+
+
+# Slots
+
+
+def test_memory_is_reused_but_never_read_and_written_by_one_dispatch() -> None:
+    g = GraphWriter()
+    value = x = g.tensor((1000,))
+    for _ in range(30):
+        value = relu(g, value)
+    g.inputs(x)
+    g.outputs(value)
+    _, plan = check(g)
+    assert len(plan.slots) == 2
+    assert plan.nbytes == 2 * 4000
+
+
+def test_slots_are_whole_quads() -> None:
+    g = GraphWriter()
+    x = g.tensor((5,), "bool")
+    y = g.op("aten.logical_not.default", x, g.tensor((5,), "bool"))
+    g.inputs(x)
+    g.outputs(y)
+    _, plan = check(g)
+    assert [slot.nbytes for slot in plan.slots] == [16, 16]
+
+
+@pytest.mark.parametrize(("nbytes", "expected"), [(0, 16), (1, 16), (16, 16), (17, 32), (64, 64)])
+def test_aligned(nbytes: int, expected: int) -> None:
+    assert aligned(nbytes) == expected
+
+
+def test_a_slot_is_as_large_as_its_largest_tenant() -> None:
+    g = GraphWriter()
+    x = g.tensor((2,))
+    a = relu(g, x)
+    big = g.op(ADD, a, g.tensor((100, 1), constant=np.ones((100, 1), np.float32)), g.int(1), g.tensor((100, 2)))
+    last = relu(g, big)
+    g.inputs(x)
+    g.outputs(last)
+    _, plan = check(g)
+    assert all(plan.slots[plan.slot_of[i]].nbytes >= 800 for i in (big, last))
+
+
+def test_the_best_fitting_slot_is_taken() -> None:
+    """A small value does not block the large slot that the next one needs."""
+    g = GraphWriter()
+    big, small = g.tensor((1000,)), g.tensor((4,))
+    a, b = relu(g, big), relu(g, small)
+    c = relu(g, b)
+    d = relu(g, a)
+    g.inputs(big, small)
+    g.outputs(c, d)
+    _, plan = check(g)
+    assert plan.nbytes <= 2 * 4000 + 3 * 16
+
+
+def test_what_nobody_uses_gets_no_memory() -> None:
+    g = GraphWriter()
+    x, unused_input, unused = g.tensor((4,)), g.tensor((4,)), g.tensor((4,))
+    w = g.tensor((4,), constant=np.ones(4, np.float32))
+    source = g.tensor((4,), constant=np.ones(4, np.float32))
+    out = add(g, x, g.prepack(source))
+    g.inputs(x, unused_input)
+    g.outputs(out)
+    _, plan = check(g)
+    assert not {unused_input, unused, w, source} & plan.slot_of.keys()
+
+
+def test_an_output_that_is_an_unused_input() -> None:
+    g = GraphWriter()
+    x, y = g.tensor((4,)), g.tensor((4,))
+    out = relu(g, y)
+    g.inputs(x, y)
+    g.outputs(x, out)
+    check(g)
+
+
+def test_several_outputs_of_one_op_have_memory_of_their_own() -> None:
+    with temporary_op("test.split.default", "self: tensor -> tensors"):
+        g = GraphWriter()
+        x = g.tensor((4,))
+        a, b, c = g.tensor((2,)), g.tensor((2,)), g.tensor((2,))
+        g.op("test.split.default", x, g.value_list([a, b, c]))
+        g.inputs(x)
+        g.outputs(c, a)
+        _, plan = check(g)
+        assert len({plan.slot_of[i] for i in (x, a, b, c)}) == 4
+
+
+def test_the_exporters_own_plan_would_fail_here() -> None:
+    """The simulator can tell: with memory objects for slots, an aliased view reads garbage."""
+    g = GraphWriter()
+    x = g.tensor((4,), mem_obj_id=0)
+    a = g.op(RELU, x, g.tensor((4,), mem_obj_id=1))
+    v = g.op(VIEW, a, g.int_list([2, 2]), g.tensor((2, 2), mem_obj_id=1))
+    b = g.op(RELU, x, g.tensor((4,), mem_obj_id=1))
+    out = g.op(ADD, v, v, g.int(1), g.tensor((2, 2), mem_obj_id=0))
+    g.inputs(x)
+    g.outputs(out)
+    graph, plan = plan_of(g)
+    groups = {i: group for group, ids in graph.memory_groups().items() for i in ids}
+    wrong = StoragePlan(plan.slots, groups, plan.aliased_calls)
+    with pytest.raises(AssertionError, match=f"value {v} should be"):
+        Simulator(graph, wrong).execute()
+    assert b in groups
+
+
+# Random graphs
+
+
+def random_graph(seed: int) -> GraphWriter:
+    """Ops, views, casts, constants, prepacks, mutations, unused values, values written twice."""
+    rng = random.Random(seed)
+    g = GraphWriter()
+    shapes = [(2, 6), (12,), (3, 4), (12, 1)]
+    inputs = [g.tensor(rng.choice(shapes)) for _ in range(rng.randint(1, 3))]
+    constants = [
+        g.tensor((12,), constant=np.arange(12, dtype=np.float32)) for _ in range(rng.randint(0, 2))
+    ]
+    known = [*inputs, *constants, *(g.prepack(i) for i in constants if rng.random() < 0.7)]
+    written: list[int] = []
+
+    def out(dims: tuple[int, ...]) -> int:
+        """Mostly a new tensor; sometimes one that was written before."""
+        again = [i for i in written if g.shapes[i][0] == dims]
+        return rng.choice(again) if again and rng.random() < 0.1 else g.tensor(dims)
+
+    def same_shape(value: int) -> int:
+        fitting = [i for i in known if g.shapes[i][0] == g.shapes[value][0]]
+        return rng.choice(fitting)
+
+    steps: list[Callable[[int], int]] = [
+        lambda i: g.op(RELU, i, fresh(g.shapes[i][0], i)),
+        lambda i: g.op(ADD, i, (j := same_shape(i)), g.int(1), fresh(g.shapes[i][0], i, j)),
+        lambda i: g.op(VIEW, i, g.int_list(dims := rng.choice(shapes)), fresh(dims, i)),
+        lambda i: g.op(CLONE, i, g.null(), fresh(g.shapes[i][0], i)),
+        lambda i: g.op(MUTATE, i, (j := other_than(i)), fresh(g.shapes[i][0], i, j)),
+    ]
+
+    def fresh(dims: tuple[int, ...], *reads: int) -> int:
+        """An output that the op does not also read."""
+        value = out(dims)
+        return g.tensor(dims) if value in reads else value
+
+    def other_than(value: int) -> int:
+        fitting = [i for i in known if g.shapes[i][0] == g.shapes[value][0] and i != value]
+        return rng.choice(fitting) if fitting else g.op(RELU, value, g.tensor(g.shapes[value][0]))
+
+    for _ in range(rng.randint(1, 25)):
+        weights = [4, 4, 4, 2, 1]
+        value = rng.choice(known[-6:] if rng.random() < 0.7 else known)
+        result = rng.choices(steps, weights)[0](value)
+        known.append(result)
+        written.append(result)
+    g.inputs(*inputs)
+    g.outputs(*rng.sample(known, k=min(len(known), rng.randint(1, 4))))
+    return g
+
+
+@pytest.mark.parametrize("seed", range(250))
+def test_random_graphs_read_what_was_written(seed: int) -> None:
+    with mutating_op():
+        _, plan = check(random_graph(seed))
+        assert all(slot.nbytes % ALIGNMENT == 0 for slot in plan.slots)
+
+
+def test_random_graphs_have_what_they_promise() -> None:
+    """The property test would be hollow if no alias, reuse or mutation came up."""
+    aliases = copies = reused = mutated = 0
+    with mutating_op():
+        for seed in range(100):
+            graph, plan = plan_of(random_graph(seed))
+            views = [c for c in graph.calls if c.name in (VIEW, CLONE)]
+            aliases += len(plan.aliased_calls)
+            copies += len(views) - len(plan.aliased_calls)
+            reused += len(plan.slot_of) - len(plan.slots)
+            mutated += any(c.name == MUTATE for c in graph.calls)
+    assert min(aliases, copies, reused, mutated) > 30

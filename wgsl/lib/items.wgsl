@@ -1,0 +1,7 @@
+// The elements of an item: one, or the four of a quad.
+
+fn sum_f32(x: f32) -> f32 { return x; }
+fn sum_vec4f(x: vec4f) -> f32 { return (x.x + x.y) + (x.z + x.w); }
+
+fn max_f32(x: f32) -> f32 { return x; }
+fn max_vec4f(x: vec4f) -> f32 { return max(max(x.x, x.y), max(x.z, x.w)); }

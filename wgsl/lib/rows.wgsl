@@ -1,0 +1,57 @@
+// Rows of items, several threads to a row, and their values folded into one per row.
+//
+// A workgroup of 256 threads holds 256 / LANES rows. Neighbouring threads take neighbouring items
+// of one row or, with ROWS_FASTEST, the same item of neighbouring rows: whatever is side by side
+// in memory. An item is an element or a quad of them.
+//
+// The shader that uses this has an `alias Folded` and `fn combine(a: Folded, b: Folded) -> Folded`.
+
+const THREADS = 256u;
+override LANES: u32; // a power of two
+override ROWS_FASTEST: bool = false;
+override ROWS: u32 = THREADS / LANES;
+// The fold has two steps, each of about the square root of LANES values: fewer barriers than a tree.
+override PARTS: u32 = 1u << ((firstLeadingBit(LANES) + 1u) / 2u);
+
+var<workgroup> lane_values: array<Folded, THREADS>;
+var<workgroup> part_values: array<Folded, THREADS>;
+
+struct Place {
+    row: u32, // in the whole dispatch; the kernel checks its range
+    local: u32, // row in the workgroup
+    lane: u32,
+}
+
+fn place_of(thread: u32, workgroup: vec3<u32>, workgroups: vec3<u32>) -> Place {
+    let first = (workgroup.x + workgroup.y * workgroups.x) * ROWS;
+    if (ROWS_FASTEST) {
+        return Place(first + thread % ROWS, thread % ROWS, thread / ROWS);
+    }
+    return Place(first + thread / LANES, thread / LANES, thread % LANES);
+}
+
+fn slot_of(row: u32, lane: u32, lanes: u32) -> u32 {
+    return select(row * lanes + lane, lane * ROWS + row, ROWS_FASTEST);
+}
+
+// The values of a row's lanes combined, in each of its lanes. All threads must get here together.
+fn fold(value: Folded, place: Place) -> Folded {
+    if (LANES == 1u) {
+        return value;
+    }
+    lane_values[slot_of(place.local, place.lane, LANES)] = value;
+    workgroupBarrier();
+    if (place.lane < PARTS) {
+        var part = value;
+        for (var lane = place.lane + PARTS; lane < LANES; lane += PARTS) {
+            part = combine(part, lane_values[slot_of(place.local, lane, LANES)]);
+        }
+        part_values[slot_of(place.local, place.lane, PARTS)] = part;
+    }
+    workgroupBarrier();
+    var total = part_values[slot_of(place.local, 0u, PARTS)];
+    for (var lane = 1u; lane < PARTS; lane++) {
+        total = combine(total, part_values[slot_of(place.local, lane, PARTS)]);
+    }
+    return total;
+}

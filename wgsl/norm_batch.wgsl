@@ -1,0 +1,55 @@
+// Batch normalization with given statistics, one of each per channel:
+// output = (x - mean) / sqrt(variance + eps) * weight + bias, a quad per invocation.
+
+// use lib/grid.wgsl
+
+override HAS_WEIGHT: bool;
+override HAS_BIAS: bool;
+
+struct Params {
+    quads: u32,
+    channels: u32,
+    inner: u32, // elements of one channel that lie together
+    eps: f32,
+}
+
+@group(0) @binding(0) var<storage, read> input: array<vec4f>;
+@group(0) @binding(1) var<storage, read> weight: array<f32>;
+@group(0) @binding(2) var<storage, read> bias: array<f32>;
+@group(0) @binding(3) var<storage, read> means: array<f32>;
+@group(0) @binding(4) var<storage, read> variances: array<f32>;
+@group(0) @binding(5) var<storage, read_write> output: array<vec4f>;
+@group(0) @binding(6) var<uniform> params: Params;
+
+// The factor and the term of one element's channel.
+fn affine(element: u32) -> vec2f {
+    let channel = (element / params.inner) % params.channels;
+    var factor = inverseSqrt(variances[channel] + params.eps);
+    if (HAS_WEIGHT) {
+        factor *= weight[channel];
+    }
+    var term = -means[channel] * factor;
+    if (HAS_BIAS) {
+        term += bias[channel];
+    }
+    return vec2f(factor, term);
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
+    let quad = flat_index(invocation, workgroups);
+    if (quad >= params.quads) {
+        return;
+    }
+    let first = affine(quad * 4u);
+    var factors = vec4f(first.x);
+    var terms = vec4f(first.y);
+    if (params.inner % 4u != 0u) {
+        for (var lane = 1u; lane < 4u; lane++) {
+            let other = affine(quad * 4u + lane);
+            factors[lane] = other.x;
+            terms[lane] = other.y;
+        }
+    }
+    output[quad] = input[quad] * factors + terms;
+}

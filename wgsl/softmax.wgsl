@@ -1,0 +1,46 @@
+// Softmax and its logarithm over rows of `length` items, `inner` apart.
+//
+// One pass finds the row's maximum and the sum of exp(x - maximum) together, the second writes.
+// ITEM is one element or a quad of neighbours (then `inner` is 1).
+
+// use lib/items.wgsl
+// use lib/softmax.wgsl
+// use lib/rows.wgsl
+
+override LOGARITHM: bool;
+
+alias Item = ${ITEM};
+
+struct Params {
+    rows: u32,
+    length: u32,
+    inner: u32,
+}
+
+@group(0) @binding(0) var<storage, read> input: array<Item>;
+@group(0) @binding(1) var<storage, read_write> output: array<Item>;
+@group(0) @binding(2) var<uniform> params: Params;
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+) {
+    let place = place_of(thread, workgroup, workgroups);
+    let base = (place.row / params.inner) * params.length * params.inner + place.row % params.inner;
+    let end = select(0u, params.length, place.row < params.rows);
+    var exponentials = NO_EXPONENTIALS;
+    for (var i = place.lane; i < end; i += LANES) {
+        let x = input[base + i * params.inner];
+        exponentials = with_item(exponentials, x);
+    }
+    exponentials = fold(exponentials, place);
+    let maximum = exponentials.x;
+    let logarithm = log(exponentials.y);
+    let scale = 1.0 / exponentials.y;
+    for (var i = place.lane; i < end; i += LANES) {
+        let x = input[base + i * params.inner] - maximum;
+        output[base + i * params.inner] = select(exp(x) * scale, x - logarithm, LOGARITHM);
+    }
+}
