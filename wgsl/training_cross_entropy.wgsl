@@ -54,7 +54,8 @@ fn main(
         gradient[base + i] = select(Item(), exp(x - maximum) * factor - hot * params.scale, counted);
         // The lane that has the label's logit at hand is the one that knows the loss.
         if (counted && sum_${ITEM}(hot) > 0.0) {
-            losses[place.row] = (maximum - sum_${ITEM}(hot * x) + log(exponentials.y)) * params.scale;
+            let logit = sum_${ITEM}(select(Item(), x, hot > Item()));
+            losses[place.row] = (maximum - logit + log(exponentials.y)) * params.scale;
         }
     }
     if (inside && place.lane == 0u && (!counted || u32(label) >= params.columns)) {

@@ -1,8 +1,8 @@
 """Timing a loaded program: whole runs, where the time goes, and every kernel by the GPU's clock.
 
-All figures are milliseconds, medians after a warm-up. One run splits into `prepare` (Python: shapes,
-inputs), `submit` (JavaScript: upload and encode), `gpu` (kernels, by timestamps) and `read` (what is
-left of the wait: the way back to the host).
+All figures are milliseconds, medians after a warm-up. A run splits into `prepare` (Python: shapes
+and inputs), `submit` (JavaScript: upload and encode) and `wait`, of which `gpu_ms` are kernels, by
+timestamps, and the rest is the way back to the host.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ async def bench_llm(
         measured = await _measure(program, fill, 4, 1)
         measured["tokens_per_second"] = length / measured["ms"] * 1000
         figures[f"prefill_{length}"] = measured | await _kernels(program, generator.method)
-        measured = await _measure(program, lambda: generator.feed([1], GREEDY, None), decode_steps, 5)
+        measured = await _measure(
+            program, lambda: generator.feed([1], GREEDY, None), decode_steps, 5
+        )
         measured["tokens_per_second"] = 1000 / measured["ms"]
         figures[f"decode_{length}"] = measured | await _kernels(program, generator.method)
     return figures

@@ -31,6 +31,7 @@ from webpte.format.vulkan import SymIntValue
 from webpte.graph import PREPACK, Call, Constant, Graph, Tensor
 from webpte.live import LiveState, Snapshot
 from webpte.ops import OpDef, lookup
+from webpte.ops.args import Args
 from webpte.ops.records import Dispatch, Record, SymIntBound
 from webpte.ops.symint import SELECT_AS_SYMINT
 from webpte.shapes import normalize_dim, normalize_index
@@ -170,14 +171,18 @@ def check_bounds(bounds: Iterable[SymIntBound], live: LiveState) -> None:
             raise ResizeError(f"{bound.why}: {value} is not in {bound.low} to {bound.high}")
 
 
-@dataclass
+@dataclass(eq=False)
 class Step:
-    """One call that runs on the GPU, with what it lowered to at the live shapes."""
+    """One call, with what it lowered to at the live shapes.
+
+    `host` is why it runs on the host instead: no kernel takes its arguments. None: it does not.
+    """
 
     call: Call
     op: OpDef
     aliased: bool
     records: tuple[Record, ...] = ()
+    host: str | None = None
 
 
 @dataclass(frozen=True)
@@ -185,7 +190,7 @@ class PlannerState:
     """What a shape signature needs to be switched back to without lowering anything."""
 
     live: Snapshot
-    records: tuple[tuple[Record, ...], ...]
+    steps: tuple[tuple[tuple[Record, ...], str | None], ...]
 
 
 class Planner:
@@ -248,15 +253,24 @@ class Planner:
                     self._live.set_cur_dims(out.id, tuple(dims))
             if step.op.scalar is not None:
                 self._live.set_symint(step.call.args[-1], step.op.scalar(args))
-            records = () if step.aliased else tuple(step.op.lower(args))
+            records, host = self._lowered(step, args)
         except WebpteError as error:
             if str(step.call) in str(error):
                 raise
             raise type(error)(f"{step.call}: {error}") from error
-        if records != step.records:
-            step.records = records
+        if (records, host) != (step.records, step.host):
+            step.records, step.host = records, host
             self.changed = True
         self.lowerings += step.op.scalar is None
+
+    def _lowered(self, step: Step, args: Args) -> tuple[tuple[Record, ...], str | None]:
+        """What the step lowers to, or why it has to run on the host."""
+        if step.aliased:
+            return (), None
+        try:
+            return tuple(step.op.lower(args)), None
+        except UnsupportedError as error:
+            return (), str(error)
 
     def propagate_resize(self) -> None:
         """Run the hooks of everything dirty until nothing is."""
@@ -286,11 +300,30 @@ class Planner:
                     heapq.heappush(queue, hooked)
         return behind
 
+    def work(self) -> tuple[Dispatch | Step, ...]:
+        """Everything to do at the live shapes, in order; a step stands for itself on the host."""
+        items: list[Dispatch | Step] = []
+        for step in self.steps:
+            if step.host is not None:
+                items.append(step)
+            items += [record for record in step.records if isinstance(record, Dispatch)]
+        return tuple(items)
+
+    def reads(self, step: Step) -> list[int]:
+        """The tensors that a step reads."""
+        ids = dict.fromkeys(self._graph.expand(step.call.args[:-1]))
+        return [i for i in ids if isinstance(self._graph.value(i), Tensor)]
+
+    def writes(self, step: Step) -> list[int]:
+        """The tensors that a step writes: its outputs, and what it changes in place."""
+        positions = step.op.signature.positions
+        mutated = [step.call.args[positions[name]] for name in step.op.mutates]
+        ids = dict.fromkeys([*self._graph.expand(step.call.args[-1:]), *mutated])
+        return [i for i in ids if isinstance(self._graph.value(i), Tensor)]
+
     def dispatches(self) -> tuple[Dispatch, ...]:
         """Everything to dispatch at the live shapes, in order."""
-        return tuple(
-            record for step in self.steps for record in step.records if isinstance(record, Dispatch)
-        )
+        return tuple(item for item in self.work() if isinstance(item, Dispatch))
 
     def symint_bounds(self) -> tuple[SymIntBound, ...]:
         """The ranges that live SymInts must keep to: the tightest of each, however many ask."""
@@ -306,9 +339,10 @@ class Planner:
         return tuple(dict.fromkeys(tightest.values()))
 
     def state(self) -> PlannerState:
-        return PlannerState(self._live.snapshot(), tuple(step.records for step in self.steps))
+        steps = tuple((step.records, step.host) for step in self.steps)
+        return PlannerState(self._live.snapshot(), steps)
 
     def restore(self, state: PlannerState) -> None:
         self._live.restore(state.live)
-        for step, records in zip(self.steps, state.records, strict=True):
-            step.records = records
+        for step, (records, host) in zip(self.steps, state.steps, strict=True):
+            step.records, step.host = records, host

@@ -109,8 +109,8 @@ class Harness:
     def python(self, code: str, *, timeout: float = CALL_SECONDS, **arguments: Any) -> Any:
         """Run the body of an async Python function whose parameters are `arguments`.
 
-        The code may be indented as a whole. Arguments and return value travel as JSON (NumPy arrays are returned as lists). What
-        later calls shall see is declared `global`.
+        The code may be indented as a whole. Arguments and return value travel as JSON (NumPy
+        arrays are returned as lists). What later calls shall see is declared `global`.
         """
         # The page watches the clock: Playwright cannot interrupt an evaluation.
         run = "([code, args, seconds]) => globalThis.runPython(code, args, seconds)"

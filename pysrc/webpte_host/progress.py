@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from typing import TextIO
 
 _CLEAR_LINE = "\r\x1b[K"
+_TERMINAL_SECONDS = 0.2
+_PLAIN_SECONDS = 1.0
 
 
 def megabytes(count: int) -> str:
@@ -85,7 +87,7 @@ class Display:
 
     def _tick(self, stage: Stage, stop: threading.Event) -> None:
         shown: int | None = None
-        while not stop.wait(0.2 if self._tty else 1.0):
+        while not stop.wait(_TERMINAL_SECONDS if self._tty else _PLAIN_SECONDS):
             stage.refresh()
             if self._tty:
                 self._write(f"{_CLEAR_LINE}  {stage.title} ... {stage.status()}")

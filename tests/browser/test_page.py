@@ -38,7 +38,10 @@ def open_page(browser: Browser, site: Site) -> Page:
 
 
 def wait_until_ready(page: Page) -> None:
-    expect(page.locator("html")).to_have_attribute("data-state", "ready", timeout=START_MS)
+    ended = re.compile("ready|failed")
+    expect(page.locator("html")).to_have_attribute("data-state", ended, timeout=START_MS)
+    note = page.locator("#boot-note")
+    assert note.count() == 0, note.inner_text()
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,9 @@ def cat_shape(args: Args) -> tuple[Dims]:
     first = tensors[0].dims
     for tensor in tensors:
         if tensor.rank != len(first) or any(
-            a != b for axis, (a, b) in enumerate(zip(tensor.dims, first, strict=True)) if axis != dim
+            a != b
+            for axis, (a, b) in enumerate(zip(tensor.dims, first, strict=True))
+            if axis != dim
         ):
             raise GraphError(
                 f"{args.call}: {list(tensor.dims)} does not go with {list(first)} along dim {dim}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from webpte.dtypes import DType
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args
@@ -80,3 +82,28 @@ def symint_of(args: Args, name: str) -> SymIntUniform | None:
         return None
     uniform = args.uniform(name)
     return uniform if isinstance(uniform, SymIntUniform) else None
+
+
+def scalar_as(args: Args, value: float, dtype: DType) -> float | int:
+    """A scalar as torch puts it into a tensor: integers lose the fraction, truth is 0 or 1.
+
+    Like torch it may be negative for an unsigned type, and wraps there.
+    """
+    if dtype.is_float:
+        with np.errstate(over="ignore"):
+            return float(np.float32(value))
+    if dtype.name == "bool":
+        return int(value != 0)
+    limits = np.iinfo(dtype.storage.numpy)
+    low = limits.min or -limits.max
+    if not low <= value <= limits.max:
+        raise GraphError(f"{args.call}: {value} does not fit into {dtype.storage.name}")
+    return int(value)
+
+
+def scalar_bits(args: Args, value: float, dtype: DType) -> int:
+    """A word filled with the stored bits of a scalar: once, or as four bytes."""
+    exact = scalar_as(args, value, dtype)
+    stored = np.array(exact, np.float32 if dtype.is_float else np.int32)
+    nbytes = dtype.storage.itemsize
+    return int.from_bytes(stored.tobytes()[:nbytes] * (BYTES_PER_WORD // nbytes), "little")

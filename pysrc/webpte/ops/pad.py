@@ -12,8 +12,14 @@ import numpy as np
 
 from webpte.errors import GraphError
 from webpte.ops.args import Args
-from webpte.ops.elementwise import scalar_bits
-from webpte.ops.movement import check_same_type, move, pack_rows, widest_unit
+from webpte.ops.movement import (
+    check_same_type,
+    move,
+    pack_rows,
+    scalar_as,
+    scalar_bits,
+    widest_unit,
+)
 from webpte.ops.records import Dispatch, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims
@@ -69,7 +75,8 @@ def lower_pad(args: Args) -> list[Dispatch]:
 
 def run_pad(args: Args) -> np.ndarray:
     x, (dims,) = args.array("self"), padded_shape(args)
-    out = np.full(dims, args.number("value"), x.dtype)
+    value = np.array(scalar_as(args, args.number("value"), args.out.dtype))
+    out = np.full(dims, value.astype(x.dtype))
     source, target = [], []
     for size, width, (before, _) in zip(dims, x.shape, borders(args), strict=True):
         start, end = max(before, 0), min(before + width, size)

@@ -194,7 +194,7 @@ def run_unfold(args: Args) -> Array:
     x = np.atleast_1d(args.array("self"))
     if size == 0:
         return np.empty(dims, x.dtype)
-    view = np.lib.stride_tricks.sliding_window_view(x, size, axis=dim)  # type: ignore[call-overload]
+    view = np.lib.stride_tricks.sliding_window_view(x, size, axis=dim)
     return view[(slice(None),) * dim + (slice(None, None, args.integer("step")),)].reshape(dims)
 
 
@@ -330,7 +330,7 @@ STRIDED = (
         "self: tensor, dims: ints -> tensor",
         lambda args: (args.tensor("self").dims,),
         flipped_walk,
-        lambda args: np.flip(args.array("self"), flipped(args)),
+        lambda args: np.flip(args.array("self"), tuple(flipped(args))),
     ),
     Strided(
         "aten.unfold_copy.default",

@@ -1,38 +1,22 @@
-"""One delegate's graph on a GPU device: its buffers, its constants, its plans by shape."""
+"""One delegate's graph on a GPU device: built once, then executed at whatever shapes come."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Sequence
 from time import perf_counter
 
 import numpy as np
 
-from webpte.dtypes import DType, narrow_to_storage
-from webpte.errors import ExecutionError, GraphError, WebpteError
+from webpte.errors import ExecutionError, UnsupportedOpError, WebpteError
 from webpte.format.vulkan import SymIntValue
-from webpte.gpu.arena import ParamsArena
-from webpte.gpu.device import (
-    UNIFORM_ALIGNMENT,
-    Device,
-    DispatchCommand,
-    GpuCopy,
-    PipelineSpec,
-    PlanCommands,
-    Progress,
-    Readback,
-    Resource,
-    Transfer,
-    Upload,
-)
+from webpte.gpu.device import Device, GpuCopy, Progress, Transfer
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
-from webpte.ops.records import Binding, Dispatch, Scratch, SymIntBound, SymIntUniform
 from webpte.passes import merge_duplicate_calls
 from webpte.plan import (
     Planner,
-    PlannerState,
+    Step,
     check_bounds,
     check_defined,
     constant_transfers,
@@ -40,64 +24,23 @@ from webpte.plan import (
     resolve_ops,
     symint_sources,
 )
+from webpte.runtime.device_plan import (
+    DevicePlan,
+    GpuTensor,
+    PlanFactory,
+    PlanKey,
+    Segment,
+    Signature,
+)
+from webpte.runtime.memory import DelegateMemory
+from webpte.runtime.numpy_delegate import run_reference
 from webpte.shaders import ShaderLibrary
-from webpte.shapes import Dims, numel
-from webpte.storage import StoragePlan, aligned, plan_storage
-
-SYMINT_BYTES = 16
+from webpte.storage import plan_storage
 
 # Plans kept per delegate: prefill lengths come and go, and each plan holds its bind groups.
 MAX_PLANS = 32
 
-Signature = tuple[Dims, ...]
-PlanKey = tuple[Signature, tuple[Dispatch, ...], tuple[Dims, ...]]
-
-
-@dataclass(frozen=True)
-class GpuTensor:
-    """An output that stayed on the GPU; valid until its delegate runs again."""
-
-    buffer: int
-    dtype: DType
-    shape: Dims
-
-    @property
-    def nbytes(self) -> int:
-        return aligned(numel(self.shape) * self.dtype.storage.itemsize)
-
-
 Input = np.ndarray | int | GpuTensor
-
-
-@dataclass(frozen=True)
-class _Output:
-    tensor: Tensor
-    dims: Dims
-    offset: int
-
-
-@dataclass(frozen=True)
-class DevicePlan:
-    """Everything that one shape signature needs to run: a handle, and the layout of its bytes."""
-
-    handle: int
-    payload: np.ndarray  # uint8; inputs and SymInts on their way up
-    input_views: tuple[np.ndarray | None, ...]  # parts of the payload, typed; None: never read
-    symint_view: np.ndarray  # int32 (symints, words per block)
-    outputs: tuple[_Output, ...]
-    dispatches: int
-    labels: tuple[str, ...]
-    bounds: tuple[SymIntBound, ...]
-    key: PlanKey
-    state: PlannerState
-
-
-@dataclass
-class _Allocations:
-    """Everything to give back."""
-
-    buffers: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
 
 
 class GpuDelegate:
@@ -107,22 +50,17 @@ class GpuDelegate:
         graph = merge_duplicate_calls(graph)
         check_defined(graph)
         ops = resolve_ops(graph)
+        storage = plan_storage(graph, ops)
         self._graph = graph
         self._device = device
-        self._library = library
-        self._storage: StoragePlan = plan_storage(graph, ops)
         self._live = LiveState(graph)
-        self._planner = Planner(graph, self._live, ops, self._storage)
+        self._planner = Planner(graph, self._live, ops, storage)
         self._symints = [i for i, v in enumerate(graph.values) if isinstance(v, SymIntValue)]
-        self._symint_index = {value_id: index for index, value_id in enumerate(self._symints)}
         self._symint_sources = symint_sources(graph, ops)
-        self._arena = ParamsArena(device)
-        self._owned = _Allocations()
-        self._slot_buffers: list[int] = []
-        self._scratch: dict[tuple[str, int], int] = {}
-        self._symint_buffer: int | None = None
-        self._absent_buffer: int | None = None
-        self._pipelines: set[PipelineSpec] = set()
+        self._memory = DelegateMemory(device, storage, self._symints)
+        self._factory = PlanFactory(
+            graph, self._live, self._planner, self._memory, device, library, self._symints
+        )
         self._plans: dict[PlanKey, DevicePlan] = {}  # least recently made or switched to first
         self._latest: dict[Signature, DevicePlan] = {}
         self._current: DevicePlan | None = None
@@ -130,6 +68,7 @@ class GpuDelegate:
         self.transfers = 0
         self.executions = 0
         self.last_ms: dict[str, float] = {}
+        self.host_ms: dict[str, float] = {}  # op name to milliseconds spent on the host, in all
 
     @classmethod
     async def create(
@@ -138,31 +77,32 @@ class GpuDelegate:
         device: Device,
         library: ShaderLibrary,
         progress: Progress | None = None,
+        strict: bool = False,
     ) -> GpuDelegate:
         """Allocate, compile and move constants; gives everything back if any of it fails."""
         delegate = cls(graph, device, library)
         try:
-            await delegate._build(progress)
+            await delegate._build(progress, strict)
         except BaseException:
             delegate.close()
             raise
         return delegate
 
-    async def _build(self, progress: Progress | None) -> None:
+    async def _build(self, progress: Progress | None, strict: bool) -> None:
         transfers = constant_transfers(self._graph)
         self._planner.lower_all()
-        self._slot_buffers = await self._allocate([slot.nbytes for slot in self._storage.slots])
-        if self._symints:
-            blocks = len(self._symints) * UNIFORM_ALIGNMENT
-            (self._symint_buffer,) = await self._allocate([blocks], uniform=True)
+        if strict and (refused := self.host_ops):
+            raise UnsupportedOpError("strict=True, and no kernel takes these", refused)
+        await self._memory.allocate()
         # The GPU process compiles while this one reads the file.
-        compiling = asyncio.ensure_future(self._compile(self._planner.dispatches(), progress))
+        dispatches = self._planner.dispatches()
+        compiling = asyncio.ensure_future(self._factory.compile(dispatches, progress))
         try:
             await self._device.transfer(
                 [
                     Transfer(
                         region=t.constant.region.head(t.target.file_bytes),
-                        buffer=self._buffer_of(t.target.id),
+                        buffer=self._memory.buffer_of(t.target.id),
                         convert=_conversion(t.target),
                     )
                     for t in transfers
@@ -173,140 +113,20 @@ class GpuDelegate:
         finally:
             await compiling
         self.transfers = len(transfers)
-        await self._switch()
+        inputs = (self._graph.value(i) for i in self._graph.inputs)
+        await self._switch(tuple((v.dims, False) for v in inputs if isinstance(v, Tensor)))
 
-    async def _allocate(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        buffers = await self._device.create_buffers(sizes, uniform) if sizes else []
-        self._owned.buffers += buffers
-        self._owned.sizes += sizes
-        return buffers
-
-    def _buffer_of(self, value_id: int) -> int:
-        return self._slot_buffers[self._storage.slot_of[value_id]]
-
-    # Plans
-
-    def _signature(self) -> Signature:
-        return tuple(
-            self._live.cur_dims(i)
-            for i in self._graph.inputs
-            if isinstance(self._graph.value(i), Tensor)
-        )
-
-    async def _compile(
-        self, records: Sequence[Dispatch], progress: Progress | None = None
-    ) -> list[tuple[int, PipelineSpec]]:
-        specs = []
-        for record in records:
-            shader = self._library.assemble(record.kernel, record.types)
-            if len(shader.bindings) != len(record.bindings) + 1:
-                raise GraphError(
-                    f"{record.kernel}.wgsl has {len(shader.bindings)} bindings, "
-                    f"the record fills {len(record.bindings) + 1}"
-                )
-            label = " ".join([record.kernel, *(text for name, text in record.types)])
-            specs.append(PipelineSpec(label, shader.code, shader.bindings, record.overrides))
-        ids = await self._device.create_pipelines(specs, progress) if specs else []
-        self._pipelines.update(specs)
-        return list(zip(ids, specs, strict=True))
-
-    async def _switch(self) -> DevicePlan:
+    async def _switch(self, signature: Signature) -> DevicePlan:
         """The plan for the live shapes: one made before, or a new one."""
-        key = (
-            self._signature(),
-            self._planner.dispatches(),
-            tuple(self._live.cur_dims(i) for i in self._graph.outputs),
-        )
-        plan = self._plans.pop(key, None) or await self._make_plan(key)
-        self._plans[key] = self._latest[key[0]] = self._current = plan
+        key = self._factory.key(signature)
+        plan = self._plans.pop(key, None) or await self._factory.make(key)
+        self._plans[key] = self._latest[signature] = self._current = plan
         if len(self._plans) > MAX_PLANS:
             oldest = self._plans.pop(next(iter(self._plans)))
-            if self._latest[oldest.key[0]] is oldest:
+            if self._latest.get(oldest.key[0]) is oldest:
                 del self._latest[oldest.key[0]]
-            self._device.destroy_plan(oldest.handle)
+            self._factory.destroy(oldest)
         return plan
-
-    async def _make_plan(self, key: PlanKey) -> DevicePlan:
-        """Turn the records at the live shapes into a plan on the device."""
-        records = key[1]
-        compiled = await self._compile(records)
-        params = await self._arena.place([record.params for record in records])
-        dispatches = []
-        for record, (pipeline, _), block in zip(records, compiled, params, strict=True):
-            resources = [await self._resource(binding) for binding in record.bindings]
-            dispatches.append(DispatchCommand(pipeline, (*resources, block), record.grid))
-        layout = _PayloadLayout()
-        uploads, views = self._plan_uploads(layout)
-        payload = np.zeros(layout.nbytes, np.uint8)
-        symint_span = views.pop()
-        outputs, readbacks, result_bytes = self._plan_readbacks()
-        commands = PlanCommands(tuple(uploads), tuple(dispatches), readbacks, result_bytes)
-        return DevicePlan(
-            handle=await self._device.create_plan(commands),
-            payload=payload,
-            input_views=tuple(None if view is None else view(payload) for view in views),
-            symint_view=symint_span(payload) if symint_span else np.zeros((0, 1), np.int32),
-            outputs=outputs,
-            dispatches=len(dispatches),
-            labels=tuple(spec.label for _, spec in compiled),
-            bounds=self._planner.symint_bounds(),
-            key=key,
-            state=self._planner.state(),
-        )
-
-    async def _resource(self, binding: Binding) -> Resource:
-        if isinstance(binding, int):
-            slot = self._storage.slots[self._storage.slot_of[binding]]
-            return Resource(self._slot_buffers[slot.index], 0, slot.nbytes)
-        if isinstance(binding, SymIntUniform):
-            assert self._symint_buffer is not None
-            offset = self._symint_index[binding.value_id] * UNIFORM_ALIGNMENT
-            return Resource(self._symint_buffer, offset, SYMINT_BYTES)
-        if isinstance(binding, bytes):
-            (resource,) = await self._arena.place([binding])
-            return resource
-        if isinstance(binding, Scratch):
-            key = (binding.key, aligned(binding.nbytes))
-            if key not in self._scratch:
-                (self._scratch[key],) = await self._allocate([key[1]])
-            return Resource(self._scratch[key], 0, key[1])
-        if self._absent_buffer is None:
-            (self._absent_buffer,) = await self._allocate([aligned(0)])
-        return Resource(self._absent_buffer, 0, aligned(0))
-
-    def _plan_uploads(
-        self, layout: _PayloadLayout
-    ) -> tuple[list[Upload], list[Callable[[np.ndarray], np.ndarray] | None]]:
-        """Uploads, and how to get typed views of the payload: inputs in order, then SymInts."""
-        uploads: list[Upload] = []
-        views: list[Callable[[np.ndarray], np.ndarray] | None] = []
-        for value_id in self._graph.inputs:
-            value = self._graph.value(value_id)
-            if not isinstance(value, Tensor) or value_id not in self._storage.slot_of:
-                views.append(None)
-                continue
-            dims, dtype = self._live.cur_dims(value_id), value.dtype.storage.numpy
-            offset, nbytes = layout.add(numel(dims) * dtype.itemsize)
-            views.append(_typed_view(offset, dims, dtype))
-            if nbytes:
-                uploads.append(Upload(self._buffer_of(value_id), offset, nbytes))
-        if self._symint_buffer is None:
-            return uploads, [*views, None]
-        offset, nbytes = layout.add(len(self._symints) * UNIFORM_ALIGNMENT)
-        uploads.append(Upload(self._symint_buffer, offset, nbytes))
-        words = (len(self._symints), UNIFORM_ALIGNMENT // 4)
-        return uploads, [*views, _typed_view(offset, words, np.dtype(np.int32))]
-
-    def _plan_readbacks(self) -> tuple[tuple[_Output, ...], tuple[Readback, ...], int]:
-        layout = _PayloadLayout()
-        outputs, readbacks = [], []
-        for value_id in self._graph.outputs:
-            tensor, dims = self._graph.tensor(value_id), self._live.cur_dims(value_id)
-            offset, nbytes = layout.add(numel(dims) * tensor.dtype.storage.itemsize)
-            outputs.append(_Output(tensor, dims, offset))
-            if nbytes:
-                readbacks.append(Readback(self._buffer_of(value_id), nbytes, offset))
-        return tuple(outputs), tuple(readbacks), layout.nbytes
 
     # Execution
 
@@ -316,62 +136,63 @@ class GpuDelegate:
 
     async def execute(self, inputs: Sequence[Input]) -> list[np.ndarray]:
         """Run once. After an error the delegate is as it was before the call."""
-        plan, running = await self._submit(inputs, read=True)
+        segment, running = await self._submit(inputs, read=True)
         submitted = perf_counter()
         result = await running
         self.last_ms["wait"] = (perf_counter() - submitted) * 1000
-        return [_unpack(result, output) for output in plan.outputs]
+        return [output.unpack(result) for output in segment.outputs]
 
     async def execute_on_gpu(self, inputs: Sequence[Input]) -> list[GpuTensor]:
         """Run once and leave the outputs where they are."""
-        plan, running = await self._submit(inputs, read=False)
+        segment, running = await self._submit(inputs, read=False)
         await running
         return [
-            GpuTensor(self._buffer_of(output.tensor.id), output.tensor.dtype, output.dims)
-            for output in plan.outputs
+            GpuTensor(self._memory.buffer_of(output.tensor.id), output.tensor.dtype, output.dims)
+            for output in segment.outputs
         ]
 
     async def _submit(
         self, inputs: Sequence[Input], read: bool
-    ) -> tuple[DevicePlan, Awaitable[bytes]]:
+    ) -> tuple[Segment, Awaitable[bytes]]:
         """Everything is in the queue when this returns; only the results are still to come."""
         async with self._lock:
             started = perf_counter()
             plan = await self._prepare(inputs)
+            first = plan.segments[0].payload
             copies = []
-            for index, (view, value) in enumerate(zip(plan.input_views, inputs, strict=True)):
-                if view is None:
-                    continue
-                tensor = self._graph.tensor(self._graph.inputs[index])
+            for index, (value_id, value) in enumerate(zip(self._graph.inputs, inputs, strict=True)):
                 if isinstance(value, GpuTensor):
-                    copies.append(self._gpu_copy(value, tensor))
-                else:
-                    array = np.asarray(value)
-                    view[...] = narrow_to_storage(array, tensor.dtype, f"input {index}")
-            for index, value_id in enumerate(self._symints):
-                plan.symint_view[index, 0] = self._live.symint(value_id)
-            self.executions += 1
+                    copies += self._gpu_copy(value, value_id)
+                elif value_id in first:
+                    first.fill(value_id, np.asarray(value), f"input {index}")
+            first.fill_symints(self._live.symint(value_id) for value_id in self._symints)
             prepared = perf_counter()
-            running = self._device.run(plan.handle, plan.payload, copies, read)
+            for segment in plan.segments[:-1]:
+                await self._run_host_step(segment, copies)
+                copies = []
+            last = plan.segments[-1]
+            running = self._device.run(last.handle, last.payload.data, copies, read)
+            self.executions += 1
             self.last_ms["prepare"] = (prepared - started) * 1000
             self.last_ms["submit"] = (perf_counter() - prepared) * 1000
-            return plan, running
+            return last, running
 
-    def _gpu_copy(self, value: GpuTensor, tensor: Tensor) -> GpuCopy:
-        if value.dtype.stored != tensor.dtype.stored:
-            raise ExecutionError(
-                f"a GPU tensor of {value.dtype.name} was given where {tensor.dtype.name} is needed"
-            )
-        return GpuCopy(value.buffer, self._buffer_of(tensor.id), value.nbytes)
-
-    async def profile(self) -> list[tuple[str, float]]:
-        """Label and microseconds of each dispatch of the current plan, on whatever data is there.
-
-        Runs the dispatches once more, so state such as caches is written once more, too.
-        """
+    async def _run_host_step(self, segment: Segment, copies: Sequence[GpuCopy]) -> None:
+        """Replay up to an op without a kernel, run that one in NumPy, hand on what it gives."""
+        assert segment.host is not None
         assert self._current is not None
-        times = await self._device.profile(self._current.handle)
-        return list(zip(self._current.labels, times, strict=True))
+        result = await self._device.run(segment.handle, segment.payload.data, copies)
+        started = perf_counter()
+        arrays = {output.tensor.id: output.unpack(result) for output in segment.outputs}
+        step = segment.host
+        run_reference(step.op, step.call, self._graph, self._live, arrays)
+        segments = self._current.segments
+        following = segments[segments.index(segment) + 1].payload
+        for value_id in self._planner.writes(step):
+            if value_id in following:
+                following.fill(value_id, arrays[value_id], str(step.call))
+        spent = (perf_counter() - started) * 1000
+        self.host_ms[step.op.name] = self.host_ms.get(step.op.name, 0.0) + spent
 
     async def _prepare(self, inputs: Sequence[Input]) -> DevicePlan:
         """Bring shapes and SymInts up to date, and find or make the plan for them."""
@@ -380,7 +201,11 @@ class GpuDelegate:
             raise ExecutionError(
                 f"the delegate takes {len(self._graph.inputs)} inputs, not {len(inputs)}"
             )
-        signature = tuple(value.shape for value in inputs if not isinstance(value, int))
+        signature = tuple(
+            (value.shape, isinstance(value, GpuTensor))
+            for value in inputs
+            if not isinstance(value, int)
+        )
         before = self._current
         symints_before = self._live.symints()
         try:
@@ -391,7 +216,7 @@ class GpuDelegate:
             self._set_inputs(inputs)
             self._planner.propagate_resize()
             if self._planner.changed or self._current.key[0] != signature:
-                await self._switch()
+                await self._switch(signature)
             check_bounds(self._current.bounds, self._live)
         except WebpteError:
             self._current = before
@@ -413,23 +238,54 @@ class GpuDelegate:
                 raise ExecutionError("an input that the graph reads on the host must be an array")
             self._live.set_symint(source.symint, read_symint(source, value))
 
+    def _gpu_copy(self, value: GpuTensor, value_id: int) -> list[GpuCopy]:
+        tensor = self._graph.tensor(value_id)
+        if value.dtype.stored != tensor.dtype.stored:
+            raise ExecutionError(
+                f"a GPU tensor of {value.dtype.name} was given where {tensor.dtype.name} is needed"
+            )
+        if not self._memory.holds(value_id) or not value.nbytes:
+            return []
+        return [GpuCopy(value.buffer, self._memory.buffer_of(value_id), value.nbytes)]
+
+    async def profile(self) -> list[tuple[str, float]]:
+        """Label and microseconds of each dispatch of the current plan, on whatever data is there.
+
+        Runs the dispatches once more, so state such as caches is written once more, too.
+        """
+        assert self._current is not None
+        timed: list[tuple[str, float]] = []
+        for segment in self._current.segments:
+            times = await self._device.profile(segment.handle)
+            timed += zip(segment.labels, times, strict=True)
+        return timed
+
     # Facts
 
     @property
+    def host_ops(self) -> dict[str, int]:
+        """Ops that run on the host at the live shapes, with counts."""
+        counts: dict[str, int] = {}
+        for item in self._planner.work():
+            if isinstance(item, Step):
+                counts[item.op.name] = counts.get(item.op.name, 0) + 1
+        return counts
+
+    @property
     def dispatches(self) -> int:
-        return self._current.dispatches if self._current else 0
+        return len(self._current.labels) if self._current else 0
 
     @property
     def pipelines(self) -> int:
-        return len(self._pipelines)
+        return len(self._factory.pipelines)
 
     @property
     def buffers(self) -> int:
-        return len(self._owned.buffers) + len(self._arena.buffers)
+        return self._memory.buffers
 
     @property
     def buffer_bytes(self) -> int:
-        return sum(self._owned.sizes) + self._arena.nbytes
+        return self._memory.nbytes
 
     @property
     def hooks_fired(self) -> int:
@@ -442,38 +298,9 @@ class GpuDelegate:
     def close(self) -> None:
         """Free every buffer and plan; a second call does nothing."""
         for plan in self._plans.values():
-            self._device.destroy_plan(plan.handle)
-        buffers = self._owned.buffers + self._arena.buffers
-        if buffers:
-            self._device.destroy_buffers(buffers)
+            self._factory.destroy(plan)
         self._plans, self._latest, self._current = {}, {}, None
-        self._owned, self._arena = _Allocations(), ParamsArena(self._device)
-
-
-class _PayloadLayout:
-    """Places parts one after the other, each aligned, so that every copy has whole words."""
-
-    def __init__(self) -> None:
-        self.nbytes = 0
-
-    def add(self, nbytes: int) -> tuple[int, int]:
-        """Offset and padded size of the next part; nothing takes no room."""
-        offset, padded = self.nbytes, aligned(nbytes) if nbytes else 0
-        self.nbytes += padded
-        return offset, padded
-
-
-def _typed_view(
-    offset: int, dims: Dims, dtype: np.dtype[np.generic]
-) -> Callable[[np.ndarray], np.ndarray]:
-    nbytes = numel(dims) * dtype.itemsize
-    return lambda payload: payload[offset : offset + nbytes].view(dtype).reshape(dims)
-
-
-def _unpack(result: bytes, output: _Output) -> np.ndarray:
-    stored = output.tensor.dtype.storage.numpy
-    flat = np.frombuffer(result, stored, numel(output.dims), output.offset)
-    return flat.reshape(output.dims).astype(output.tensor.dtype.numpy)
+        self._memory.free()
 
 
 def _conversion(tensor: Tensor) -> str | None:

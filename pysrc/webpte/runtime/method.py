@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from webpte.dtypes import DTYPES
-from webpte.errors import ExecutionError, InputError, UnsupportedError, WebpteError
+from webpte.errors import ExecutionError, InputError, UnsupportedError
 from webpte.format.program import DelegateCall, ExecutionPlan, FreeCall, TensorMeta
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
@@ -83,7 +83,7 @@ class Method:
         taken = delegate.input_count  # args: the delegate's inputs, then its outputs
         try:
             results = await delegate.execute([values[index] for index in call.args[:taken]])
-        except (WebpteError, OverflowError) as error:
+        except Exception as error:
             raise ExecutionError(f"{step}: {error}") from error
         values |= dict(zip(call.args[taken:], results, strict=True))
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import numpy as np
 
-from webpte.errors import ExecutionError, GraphError, WebpteError
-from webpte.graph import Graph, Tensor
+from webpte.errors import ExecutionError, GraphError, UnsupportedError, WebpteError
+from webpte.graph import Call, Graph, Tensor
 from webpte.live import LiveState
 from webpte.ops import OpDef
-from webpte.ops.args import Args
 from webpte.ops.records import SymIntBound
 from webpte.plan import (
     check_bounds,
@@ -59,7 +59,7 @@ class NumpyDelegate:
         for index, op in sorted(self._ops.items()):
             call = self._graph.calls[index]
             try:
-                self._run_call(op.bind(call, self._graph, live, arrays), op, live, arrays)
+                run_reference(op, call, self._graph, live, arrays)
             except WebpteError as error:
                 if str(call) in str(error):
                     raise
@@ -81,23 +81,26 @@ class NumpyDelegate:
         for source in self._symint_sources:
             live.set_symint(source.symint, read_symint(source, by_id[source.input]))
 
-    def _run_call(
-        self, args: Args, op: OpDef, live: LiveState, arrays: dict[int, np.ndarray]
-    ) -> None:
-        if op.scalar is not None:
-            live.set_symint(args.call.args[-1], op.scalar(args))
-            return
-        for out, dims in zip(args.outs, op.shape(args), strict=True):
-            live.set_cur_dims(out.id, tuple(dims))
+
+def run_reference(
+    op: OpDef, call: Call, graph: Graph, live: LiveState, arrays: dict[int, np.ndarray]
+) -> None:
+    """Run one call on arrays by value id; its outputs are added to them."""
+    args = op.bind(call, graph, live, arrays)
+    if op.scalar is not None:
+        live.set_symint(call.args[-1], op.scalar(args))
+        return
+    for out, dims in zip(args.outs, op.shape(args), strict=True):
+        live.set_cur_dims(out.id, tuple(dims))
+    with contextlib.suppress(UnsupportedError):
         # Lowering is pure: it is run for its checks of arguments and ranges.
         check_bounds([r for r in op.lower(args) if isinstance(r, SymIntBound)], live)
-        with np.errstate(all="ignore"):
-            results = op.reference(args)
-        if isinstance(results, np.ndarray | np.generic):
-            results = [np.asarray(results)]
-        for out, result in zip(args.outs, results, strict=True):
-            tensor = self._graph.tensor(out.id)
-            arrays[out.id] = _checked(str(args.call), result, tensor, live.cur_dims(out.id))
+    with np.errstate(all="ignore"):
+        results = op.reference(args)
+    if isinstance(results, np.ndarray | np.generic):
+        results = [np.asarray(results)]
+    for out, result in zip(args.outs, results, strict=True):
+        arrays[out.id] = _checked(str(call), result, graph.tensor(out.id), live.cur_dims(out.id))
 
 
 def _checked(where: str, result: np.ndarray, tensor: Tensor, dims: tuple[int, ...]) -> np.ndarray:

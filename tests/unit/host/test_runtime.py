@@ -9,6 +9,7 @@ import shutil
 import sys
 import tarfile
 import textwrap
+import threading
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,9 +135,8 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(tmp_path / "world")
-    for module in (sources,):
-        monkeypatch.setattr(module, "npm_command", lambda: world.tool)
-        monkeypatch.setattr(module, "pip_command", lambda: world.tool)
+    monkeypatch.setattr(sources, "npm_command", lambda: world.tool)
+    monkeypatch.setattr(sources, "pip_command", lambda: world.tool)
     monkeypatch.setattr(sources, "cdn_files", lambda base, names, stage: None)
     return world
 
@@ -277,8 +277,8 @@ def test_missing_npm_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_missing_pip_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process.importlib.util, "find_spec", lambda _: None)
-    monkeypatch.setattr(process.sys, "prefix", process.sys.base_prefix)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
     with pytest.raises(HostError, match="pip was not found"):
         process.pip_command()
 
@@ -287,17 +287,19 @@ def test_unreachable_cdn_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no route")
 
-    monkeypatch.setattr(sources.urllib.request, "urlopen", refuse)
-    stage = Display(io.StringIO())
-    with stage.stage("cdn") as opened:
-        assert sources.cdn_files("https://cdn.invalid/", ["a.whl"], opened) is None
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    with Display(io.StringIO()).stage("cdn") as stage:
+        assert sources.cdn_files("https://cdn.invalid/", ["a.whl"], stage) is None
 
 
 def test_silent_cdn_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    import threading
-
     released = threading.Event()
-    monkeypatch.setattr(sources.urllib.request, "urlopen", lambda *_, **__: released.wait(30))
+
+    def hang(*_: object, **__: object) -> None:
+        released.wait(30)
+        raise OSError("too late")
+
+    monkeypatch.setattr("urllib.request.urlopen", hang)
     monkeypatch.setattr(sources, "CDN_SILENCE_SECONDS", 0.05)
     with Display(io.StringIO()).stage("cdn") as stage:
         assert sources.cdn_files("https://cdn.invalid/", ["a.whl"], stage) is None

@@ -1,0 +1,107 @@
+"""Where the largest or smallest element is: argmax and argmin, along one dim or of all elements.
+
+    aten.argmax.default(self, dim, keepdim) -> out (int)
+
+The first one wins among equals, and a NaN beats everything, as in torch. Few long rows (the logits
+of a large vocabulary) are cut into parts, and a second dispatch picks the best of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from webpte.errors import GraphError
+from webpte.ops.args import Args
+from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, pack
+from webpte.ops.registry import register
+from webpte.ops.rows import Rows, contiguous_layout, rows_along
+from webpte.shapes import Dims, normalize_dim
+
+Array = np.ndarray
+
+SIGNATURE = "self: tensor, dim: int? = None, keepdim: bool = False -> tensor"
+
+ARG_REDUCTIONS: dict[str, Callable[..., Array]] = {
+    "aten.argmax.default": np.argmax,
+    "aten.argmin.default": np.argmin,
+}
+
+
+def arg_shape(args: Args) -> tuple[Dims]:
+    source, dim = args.tensor("self"), args.optional_integer("dim")
+    rows = rows_of(args)
+    if rows.length == 0:
+        raise GraphError(
+            f"{args.call}: {list(source.dims)} has no elements to choose from along dim {dim}"
+        )
+    if args.out.dtype.stored != "int32":
+        raise GraphError(f"{args.call}: indices are int32 or int64, not {args.out.dtype.name}")
+    if dim is None:
+        return ((1,) * source.rank if args.flag("keepdim") else (),)
+    if source.rank == 0:
+        return ((),)
+    axis = normalize_dim(dim, source.rank)
+    kept = (1,) if args.flag("keepdim") else ()
+    return ((*source.dims[:axis], *kept, *source.dims[axis + 1 :]),)
+
+
+def rows_of(args: Args) -> Rows:
+    source, dim = args.tensor("self"), args.optional_integer("dim")
+    return Rows(1, source.numel, 1) if dim is None else rows_along(source, dim)
+
+
+def lower_arg(smallest: bool, args: Args) -> list[Dispatch]:
+    rows = rows_of(args)
+    if rows.count == 0:
+        return []
+    parts = rows.layout.parts(rows.count, rows.length)
+    if parts == 1:
+        return [search(args, rows, smallest, args.out.id)]
+    between = Scratch("argreduce parts", 8 * rows.count * parts)
+    layout = contiguous_layout(parts)
+    merge = Dispatch(
+        kernel="argreduce_merge",
+        bindings=(between, args.out.id),
+        params=pack("2I", rows.count, parts),
+        grid=layout.grid(rows.count),
+        overrides=layout.overrides,
+    )
+    return [search(args, rows, smallest, between, parts), merge]
+
+
+def search(args: Args, rows: Rows, smallest: bool, out: Binding, parts: int = 1) -> Dispatch:
+    source, layout = args.tensor("self"), rows.layout
+    key = "float_key(x)" if source.dtype.is_float else "integer_key(i32(x))"
+    return Dispatch(
+        kernel="argreduce",
+        bindings=(source.id, out),
+        params=pack(
+            "5I", rows.count, rows.length, rows.inner, parts, ceil_div(rows.length, parts)
+        ),
+        grid=layout.grid(rows.count * parts),
+        types=(
+            ("IN", source.dtype.wgsl),
+            ("KEY", key),
+            ("RESULT", "i32" if parts == 1 else "vec2u"),
+            ("SWIZZLE", ".y" if parts == 1 else ""),
+        ),
+        overrides=(*layout.overrides, ("SMALLEST", int(smallest))),
+    )
+
+
+def run_arg(function: Callable[..., Array], args: Args) -> Array:
+    rows = rows_of(args)
+    by_rows = args.array("self").reshape(rows.outer, rows.length, rows.inner)
+    return np.asarray(function(by_rows, axis=1)).reshape(arg_shape(args)[0])
+
+
+for _name, _function in ARG_REDUCTIONS.items():
+    register(
+        _name,
+        SIGNATURE,
+        shape=arg_shape,
+        lower=lambda args, small=_function is np.argmin: lower_arg(small, args),  # type: ignore[misc]
+        reference=lambda args, function=_function: run_arg(function, args),  # type: ignore[misc]
+    )

@@ -1,0 +1,278 @@
+"""Records at one shape signature, turned into something that the device replays.
+
+A plan is one segment, unless some op has to run on the host: then the GPU's work is cut there, what
+the op reads comes back, and what it gives goes up with the next segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from webpte.dtypes import DType, narrow_to_storage
+from webpte.errors import GraphError
+from webpte.gpu.device import (
+    UNIFORM_ALIGNMENT,
+    Device,
+    DispatchCommand,
+    PipelineSpec,
+    PlanCommands,
+    Progress,
+    Readback,
+    Upload,
+)
+from webpte.graph import Graph, Tensor
+from webpte.live import LiveState
+from webpte.ops.records import Dispatch, SymIntBound
+from webpte.plan import Planner, PlannerState, Step
+from webpte.runtime.memory import DelegateMemory
+from webpte.shaders import ShaderLibrary
+from webpte.shapes import Dims, numel
+from webpte.storage import aligned
+
+
+@dataclass(frozen=True)
+class GpuTensor:
+    """An output that stayed on the GPU; valid until its delegate runs again."""
+
+    buffer: int
+    dtype: DType
+    shape: Dims
+
+    @property
+    def nbytes(self) -> int:
+        return aligned(numel(self.shape) * self.dtype.storage.itemsize)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a tensor is in the bytes that come back."""
+
+    tensor: Tensor
+    dims: Dims
+    offset: int
+
+    def unpack(self, result: bytes) -> np.ndarray:
+        """An array of its own, in the declared dtype."""
+        stored = self.tensor.dtype.storage.numpy
+        flat = np.frombuffer(result, stored, numel(self.dims), self.offset)
+        return flat.reshape(self.dims).astype(self.tensor.dtype.numpy)
+
+
+class Payload:
+    """Bytes on their way up: tensors by value id, then one block per SymInt."""
+
+    def __init__(self, tensors: Sequence[tuple[Tensor, Dims]], symints: int) -> None:
+        layout = _Layout()
+        places = [
+            (tensor, dims, layout.add(numel(dims) * tensor.dtype.storage.itemsize)[0])
+            for tensor, dims in tensors
+        ]
+        start, _ = layout.add(symints * UNIFORM_ALIGNMENT)
+        self.data = np.zeros(layout.nbytes, np.uint8)
+        self._dtypes = {tensor.id: tensor.dtype for tensor, _ in tensors}
+        self._views = {
+            tensor.id: self._view(offset, dims, tensor.dtype.storage.numpy)
+            for tensor, dims, offset in places
+        }
+        self.offsets = {tensor.id: offset for tensor, _, offset in places}
+        self.symint_offset = start
+        words = (symints, UNIFORM_ALIGNMENT // 4)
+        self._symints = self._view(start, words, np.dtype(np.int32))
+
+    def _view(self, offset: int, dims: Dims, dtype: np.dtype[np.generic]) -> np.ndarray:
+        nbytes = numel(dims) * dtype.itemsize
+        return self.data[offset : offset + nbytes].view(dtype).reshape(dims)
+
+    def __contains__(self, value_id: int) -> bool:
+        return value_id in self._views
+
+    def fill(self, value_id: int, array: np.ndarray, what: str) -> None:
+        """Put an array in its place; integers must fit into what the GPU stores."""
+        self._views[value_id][...] = narrow_to_storage(array, self._dtypes[value_id], what)
+
+    def fill_symints(self, values: Iterable[int]) -> None:
+        for index, value in enumerate(values):
+            self._symints[index, 0] = value
+
+
+class _Layout:
+    """Places parts one after the other, each aligned, so that every copy has whole words."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+
+    def add(self, nbytes: int) -> tuple[int, int]:
+        """Offset and padded size of the next part; nothing takes no room."""
+        offset, padded = self.nbytes, aligned(nbytes) if nbytes else 0
+        self.nbytes += padded
+        return offset, padded
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One replay, and the op that runs on the host after it, if there is one."""
+
+    handle: int
+    payload: Payload
+    outputs: tuple[Output, ...]
+    labels: tuple[str, ...]
+    host: Step | None
+
+
+# Live dims of each input tensor, and whether it is on the GPU already.
+Signature = tuple[tuple[Dims, bool], ...]
+PlanKey = tuple[Signature, tuple[Dispatch | Step, ...], tuple[Dims, ...]]
+
+
+@dataclass(frozen=True)
+class DevicePlan:
+    """Everything that one shape signature needs to run."""
+
+    segments: tuple[Segment, ...]
+    bounds: tuple[SymIntBound, ...]
+    key: PlanKey
+    state: PlannerState
+
+    @property
+    def labels(self) -> list[str]:
+        return [label for segment in self.segments for label in segment.labels]
+
+
+class PlanFactory:
+    """Makes plans for one delegate."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        live: LiveState,
+        planner: Planner,
+        memory: DelegateMemory,
+        device: Device,
+        library: ShaderLibrary,
+        symints: Sequence[int],
+    ) -> None:
+        self._graph = graph
+        self._live = live
+        self._planner = planner
+        self._memory = memory
+        self._device = device
+        self._library = library
+        self._symints = symints
+        self.pipelines: set[PipelineSpec] = set()
+
+    def key(self, signature: Signature) -> PlanKey:
+        """Equal keys mean equal commands."""
+        outputs = tuple(self._live.cur_dims(i) for i in self._graph.outputs)
+        return signature, self._planner.work(), outputs
+
+    async def compile(
+        self, records: Sequence[Dispatch], progress: Progress | None = None
+    ) -> list[tuple[int, PipelineSpec]]:
+        """A pipeline for each record; equal ones are compiled once."""
+        specs = []
+        for record in records:
+            shader = self._library.assemble(record.kernel, record.types)
+            if len(shader.bindings) != len(record.bindings) + 1:
+                raise GraphError(
+                    f"{record.kernel}.wgsl has {len(shader.bindings)} bindings, "
+                    f"the record fills {len(record.bindings) + 1}"
+                )
+            label = " ".join([record.kernel, *(text for _, text in record.types)])
+            specs.append(PipelineSpec(label, shader.code, shader.bindings, record.overrides))
+        ids = await self._device.create_pipelines(specs, progress) if specs else []
+        self.pipelines.update(specs)
+        return list(zip(ids, specs, strict=True))
+
+    async def make(self, key: PlanKey) -> DevicePlan:
+        signature, work, _ = key
+        inputs = [self._graph.value(i) for i in self._graph.inputs]
+        tensors = [value for value in inputs if isinstance(value, Tensor)]
+        uploads = [
+            tensor
+            for tensor, (_, on_gpu) in zip(tensors, signature, strict=True)
+            if not on_gpu and self._memory.holds(tensor.id)
+        ]
+        segments: list[Segment] = []
+        records: list[Dispatch] = []
+        symints = len(self._symints)
+        try:
+            for item in work:
+                if isinstance(item, Dispatch):
+                    records.append(item)
+                    continue
+                reads = [self._graph.tensor(i) for i in self._planner.reads(item)]
+                segments.append(await self._segment(uploads, symints, records, reads, item))
+                uploads = [self._graph.tensor(i) for i in self._planner.writes(item)]
+                uploads = [tensor for tensor in uploads if self._memory.holds(tensor.id)]
+                records, symints = [], 0
+            outputs = [self._graph.tensor(i) for i in self._graph.outputs]
+            segments.append(await self._segment(uploads, symints, records, outputs, None))
+        except BaseException:
+            self._destroy(segments)
+            raise
+        bounds = self._planner.symint_bounds()
+        return DevicePlan(tuple(segments), bounds, key, self._planner.state())
+
+    async def _segment(
+        self,
+        uploads: Sequence[Tensor],
+        symints: int,
+        records: Sequence[Dispatch],
+        reads: Sequence[Tensor],
+        host: Step | None,
+    ) -> Segment:
+        compiled = await self.compile(records)
+        params = await self._memory.arena.place([record.params for record in records])
+        dispatches = []
+        for record, (pipeline, _), block in zip(records, compiled, params, strict=True):
+            resources = [await self._memory.resource(binding) for binding in record.bindings]
+            dispatches.append(DispatchCommand(pipeline, (*resources, block), record.grid))
+        payload = Payload([(t, self._live.cur_dims(t.id)) for t in uploads], symints)
+        outputs, readbacks, result_bytes = self._plan_readbacks(reads)
+        commands = PlanCommands(
+            tuple(self._plan_uploads(uploads, symints, payload)),
+            tuple(dispatches),
+            readbacks,
+            result_bytes,
+        )
+        handle = await self._device.create_plan(commands)
+        labels = tuple(spec.label for _, spec in compiled)
+        return Segment(handle, payload, outputs, labels, host)
+
+    def _plan_uploads(
+        self, tensors: Sequence[Tensor], symints: int, payload: Payload
+    ) -> list[Upload]:
+        uploads = []
+        for tensor in tensors:
+            nbytes = numel(self._live.cur_dims(tensor.id)) * tensor.dtype.storage.itemsize
+            if nbytes:
+                buffer, offset = self._memory.buffer_of(tensor.id), payload.offsets[tensor.id]
+                uploads.append(Upload(buffer, offset, aligned(nbytes)))
+        if symints:
+            assert self._memory.symint_buffer is not None
+            nbytes = symints * UNIFORM_ALIGNMENT
+            uploads.append(Upload(self._memory.symint_buffer, payload.symint_offset, nbytes))
+        return uploads
+
+    def _plan_readbacks(
+        self, tensors: Sequence[Tensor]
+    ) -> tuple[tuple[Output, ...], tuple[Readback, ...], int]:
+        layout = _Layout()
+        outputs, readbacks = [], []
+        for tensor in tensors:
+            dims = self._live.cur_dims(tensor.id)
+            offset, nbytes = layout.add(numel(dims) * tensor.dtype.storage.itemsize)
+            outputs.append(Output(tensor, dims, offset))
+            if nbytes:
+                readbacks.append(Readback(self._memory.buffer_of(tensor.id), nbytes, offset))
+        return tuple(outputs), tuple(readbacks), layout.nbytes
+
+    def destroy(self, plan: DevicePlan) -> None:
+        self._destroy(plan.segments)
+
+    def _destroy(self, segments: Iterable[Segment]) -> None:
+        for segment in segments:
+            self._device.destroy_plan(segment.handle)

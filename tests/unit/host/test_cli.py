@@ -1,0 +1,94 @@
+"""`serve.py` as a user runs it."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from webpte_host import chromium, cli, runtime
+from webpte_host.errors import HostError
+from webpte_host.server import Site
+
+
+def serve(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(root / "serve.py"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_help_lists_the_commands(root: Path) -> None:
+    done = serve(root, "--help")
+    assert done.returncode == 0
+    for command in ("verify", "test", "setup", "--port"):
+        assert command in done.stdout
+
+
+def test_unknown_command(root: Path) -> None:
+    done = serve(root, "fly")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: there is no command 'fly'")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_serves_until_stopped(root: Path, how: signal.Signals) -> None:
+    runtime.ensure_runtime()
+    process = subprocess.Popen(
+        [sys.executable, str(root / "serve.py"), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://localhost:(\d+)/", line)
+        assert found, line
+        connection = http.client.HTTPConnection("localhost", int(found[1]), timeout=5)
+        connection.request("GET", "/harness.html")
+        assert connection.getresponse().status == 200
+        connection.close()
+    finally:
+        process.send_signal(how)
+        out, err = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert "stopped" in out
+    assert err == ""
+
+
+def test_taken_port_is_one_message(root: Path) -> None:
+    runtime.ensure_runtime()
+    with Site() as site:
+        done = serve(root, "--port", str(site.port))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: port {site.port} is taken")
+    assert "Traceback" not in done.stderr
+
+
+def test_interrupt_elsewhere_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runtime, "ensure_runtime", interrupt)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert cli.main(["setup"]) == 130
+    assert capsys.readouterr().err == "\nstopped\n"
+
+
+def test_named_chromium_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(chromium.ENVIRONMENT_VARIABLE, os.devnull)
+    with pytest.raises(HostError, match="does not start as a browser"):
+        chromium.find()
+
+
+def test_flags_name_the_adapter() -> None:
+    assert "--use-webgpu-adapter=swiftshader" in chromium.flags()
+    assert "--use-webgpu-adapter=swiftshader" not in chromium.flags("hardware")
+    assert "--headless=new" in chromium.flags("hardware")

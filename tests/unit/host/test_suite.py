@@ -1,0 +1,200 @@
+"""The comparison rule and the reading of suite entries; a stub stands in for the program."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import webpte
+from webpte.suite import SuiteError, compare, parse_entry, run_entry
+
+F32 = np.float32
+NAN = float("nan")
+INF = float("inf")
+
+
+def floats(*values: float) -> Any:
+    return np.array(values, F32)
+
+
+@pytest.mark.parametrize(
+    ("got", "golden", "passes"),
+    [
+        pytest.param(floats(1, 2), floats(1, 2), True, id="equal"),
+        pytest.param(floats(0.0009), floats(0), True, id="within atol alone"),
+        pytest.param(floats(1000.5), floats(1000), True, id="within rtol alone"),
+        pytest.param(floats(0.0011), floats(0), False, id="over both, golden near zero"),
+        pytest.param(floats(1002), floats(1000), False, id="over both"),
+        pytest.param(floats(1, 5), floats(1, 2), False, id="one element"),
+        pytest.param(floats(NAN), floats(1), False, id="NaN result"),
+        pytest.param(floats(NAN), floats(NAN), False, id="NaN in both"),
+        pytest.param(floats(INF, -INF), floats(INF, -INF), True, id="equal infinities"),
+        pytest.param(floats(INF), floats(-INF), False, id="opposite infinities"),
+        pytest.param(floats(1), floats(INF), False, id="finite for infinity"),
+        pytest.param(floats(1).reshape(1, 1), floats(1), False, id="shape"),
+        pytest.param(floats(), floats(), True, id="empty"),
+        pytest.param(floats(1).astype(np.float16), floats(1), False, id="float16 for float32"),
+        pytest.param(floats(1).astype(np.float64), floats(1), False, id="float64 for float32"),
+        pytest.param(np.array([3], np.int8), np.array([3], np.int8), True, id="int8"),
+        pytest.param(np.array([127], np.int8), np.array([-128], np.int8), False, id="int8 far"),
+        pytest.param(np.array([3000000]), np.array([3000001]), False, id="integers are exact"),
+        pytest.param(np.array([3], np.int32), np.array([3], np.int64), True, id="int32 for int64"),
+        pytest.param(np.array([3], np.int64), np.array([3], np.int32), True, id="int64 for int32"),
+        pytest.param(np.array([4], np.int32), np.array([3], np.int64), False, id="other value"),
+        pytest.param(np.array([1], np.int32), np.array([True]), False, id="int32 for bool"),
+        pytest.param(np.array([True]), np.array([True]), True, id="bool"),
+        pytest.param(np.array([True]), np.array([False]), False, id="bool differs"),
+        pytest.param(7, np.array(7, np.int64), True, id="Python int"),
+        pytest.param(0.5, np.array(0.5, F32), True, id="Python float"),
+    ],
+)
+def test_pass_rule(got: Any, golden: Any, passes: bool) -> None:
+    assert (compare(got, golden, 1e-3, 1e-3).problem is None) is passes
+
+
+def test_errors_are_measured_and_the_first_is_named() -> None:
+    found = compare(floats(1, 2.5, 3.75), floats(1, 2, 3), 1e-3, 1e-3)
+    assert found.max_abs == 0.75
+    assert found.max_rel == 0.25
+    assert found.problem == (
+        "2 of 3 elements differ (atol 0.001, rtol 0.001), first at [1]: got 2.5, expected 2.0"
+    )
+
+
+def test_relative_error_has_a_floor() -> None:
+    assert compare(floats(2e-6), floats(0), 1e-3, 0).max_rel == pytest.approx(2.0)
+
+
+def entry(**changes: object) -> dict[str, Any]:
+    tensor = {"path": "a.bin", "shape": [2], "dtype": "float32"}
+    golden = {"path": "g.bin", "shape": [2], "dtype": "float32", "output_index": 0}
+    base = {"op": "add", "case": "vec", "pte": "add__vec.pte", "atol": 1e-3, "rtol": 1e-3}
+    return {**base, "inputs": [tensor], "golden": golden, "heavy": False, **changes}
+
+
+def test_parses_both_kinds() -> None:
+    plain = parse_entry(entry())
+    assert (plain.id, plain.method, len(plain.steps)) == ("add__vec", "forward", 1)
+    step = {"inputs": [], "goldens": [entry()["golden"]]}
+    stepped = parse_entry(entry(steps=[step, step], method="decode", atol=0, rtol=0))
+    assert (stepped.method, len(stepped.steps), stepped.atol) == ("decode", 2, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ("add", "must be an object, not str"),
+        ({}, 'entry \\?__\\?: "golden" is missing'),
+        (entry(atol="small"), '"atol" has a value of the wrong type'),
+        (entry(atol=True), '"atol" has a value of the wrong type'),
+        (entry(pte="../add.pte"), "'../add.pte' is not a path inside the suite"),
+        (entry(pte="/add.pte"), "not a path inside the suite"),
+        (entry(inputs=[{"path": "a.bin", "dtype": "int8"}]), '"shape" is missing'),
+        (entry(inputs=[{"path": "a", "shape": [-1], "dtype": "int8"}]), "not a list of sizes"),
+        (entry(inputs=[{"path": "a", "shape": [1], "dtype": "float7"}]), 'unknown "dtype" \'float'),
+        (entry(inputs=["a.bin"]), '"path" is missing'),
+        (entry(steps=[]), "no golden output"),
+        (entry(steps=[{"inputs": []}]), '"goldens" is missing'),
+    ],
+)
+def test_invalid_entries_are_explained(raw: object, message: str) -> None:
+    with pytest.raises(SuiteError, match=message):
+        parse_entry(raw)
+
+
+class StubProgram:
+    """Returns its input, multiplied by the number of the call."""
+
+    def __init__(self) -> None:
+        self.methods = {"forward": SimpleNamespace(ops={"aten.mul.Tensor": 1, "aten.abs": 2})}
+        self.calls = 0
+        self.closed = False
+
+    async def run(self, _method: str, *inputs: Any) -> tuple[Any, ...]:
+        self.calls += 1
+        return tuple(array * F32(self.calls) for array in inputs)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubProgram]:
+    program = StubProgram()
+
+    async def load(_source: object, *, device: str) -> StubProgram:
+        assert device == "numpy"
+        return program
+
+    monkeypatch.setattr(webpte, "load", load)
+    yield program
+    assert program.closed
+
+
+def run(raw: object, files: dict[str, Any]) -> dict[str, Any]:
+    async def fetch_bytes(path: str) -> bytes:
+        data = files[path]
+        return data if isinstance(data, bytes) else bytes(data.tobytes())
+
+    report = asyncio.run(run_entry(raw, fetch_bytes, "numpy", locate=lambda path: path))
+    assert json.loads(json.dumps(report, allow_nan=False)) == report
+    assert report["ms"] >= 0
+    return report
+
+
+def test_passing_entry(program: StubProgram) -> None:
+    report = run(entry(), {"a.bin": floats(1, 2), "g.bin": floats(1, 2)})
+    assert report["verdict"] == "passed"
+    assert report["error"] is None
+    assert report["ops"] == ["aten.abs", "aten.mul.Tensor"]
+    assert report["outputs"] == [{"output_index": 0, "step": 0, "max_abs": 0.0, "max_rel": 0.0}]
+
+
+def test_steps_share_one_program(program: StubProgram) -> None:
+    step = {"inputs": entry()["inputs"], "goldens": [entry()["golden"]]}
+    raw = entry(steps=[step, step])
+    report = run(raw, {"a.bin": floats(1, 2), "g.bin": floats(2, 4)})
+    assert program.calls == 2
+    assert report["verdict"] == "failed"
+    assert report["error"] == (
+        "step 0, output 0: max abs 2, max rel 0.5: 2 of 2 elements differ "
+        "(atol 0.001, rtol 0.001), first at [0]: got 1.0, expected 2.0"
+    )
+    assert [row["step"] for row in report["outputs"]] == [0, 1]
+
+
+def test_nan_is_reported_without_numbers(program: StubProgram) -> None:
+    report = run(entry(), {"a.bin": floats(NAN, 1), "g.bin": floats(1, 1)})
+    assert report["outputs"][0]["max_abs"] is None
+    assert report["error"].startswith("output 0: 1 of 2 elements differ")
+
+
+def test_file_of_the_wrong_size(program: StubProgram) -> None:
+    report = run(entry(), {"a.bin": b"123", "g.bin": floats(1, 2)})
+    assert report["error"] == "SuiteError: a.bin has 3 bytes, but float32 [2] takes 8"
+
+
+def test_golden_for_an_output_that_is_not_there(program: StubProgram) -> None:
+    golden = {**entry()["golden"], "output_index": 3}
+    report = run(entry(golden=golden), {"a.bin": floats(1, 2), "g.bin": floats(1, 2)})
+    assert report["error"].endswith("g.bin is for output 3, but forward returned 1")
+
+
+def test_load_failure_still_names_the_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def load(_source: object, *, device: str) -> None:
+        raise webpte.errors.UnsupportedOpError("add.pte", {"aten.odd": 1})
+
+    async def inspect(_source: object) -> dict[str, Any]:
+        return {"forward": SimpleNamespace(ops={"aten.odd": 1})}
+
+    monkeypatch.setattr(webpte, "load", load)
+    monkeypatch.setattr(webpte, "inspect", inspect)
+    report = run(entry(), {})
+    assert report["error"].startswith("UnsupportedOpError: add.pte: 1 operator")
+    assert (report["verdict"], report["ops"]) == ("failed", ["aten.odd"])

@@ -1,0 +1,134 @@
+"""The command's own part: manifest, filter, output, exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from webpte_host import environment, verify
+from webpte_host.errors import HostError
+from webpte_host.report import Report
+
+
+def entry(op: str, case: str, pte: str | None = None) -> dict[str, Any]:
+    tensor = {"path": "a.bin", "shape": [1], "dtype": "float32", "output_index": 0}
+    base = {"op": op, "case": case, "pte": pte or f"{op}__{case}.pte", "atol": 0, "rtol": 0}
+    return {**base, "inputs": [], "golden": tensor}
+
+
+ENTRIES = [entry("add", "vec"), entry("addmm", "small"), entry("model", "tiny", "llama_tiny.pte")]
+
+
+def result(raw: dict[str, Any], error: str | None = None) -> dict[str, Any]:
+    verdict = "passed" if error is None else "failed"
+    row = {"op": raw["op"], "case": raw["case"], "verdict": verdict, "error": error}
+    return {**row, "outputs": [], "ops": [], "ms": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "cases"),
+    [
+        (None, ["add__vec", "addmm__small", "model__tiny"]),
+        ("add*", ["add__vec", "addmm__small"]),
+        ("add__*", ["add__vec"]),
+        ("llama*", ["model__tiny"]),
+        ("model__tiny", ["model__tiny"]),
+        ("*__small", ["addmm__small"]),
+    ],
+)
+def test_filter(pattern: str | None, cases: list[str]) -> None:
+    assert [verify.case_id(chosen) for chosen in verify.select(ENTRIES, pattern)] == cases
+
+
+def test_filter_that_matches_nothing() -> None:
+    with pytest.raises(HostError, match=r"no case matches --filter 'sub\*'.* 3, such as add__vec"):
+        verify.select(ENTRIES, "sub*")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot be read: No such file"),
+        ("{", "is not JSON"),
+        ("{}", "must be a list of entries, not dict"),
+        ("[]", "has no entries"),
+    ],
+)
+def test_bad_manifests(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(HostError, match=message):
+        verify.read_manifest(tmp_path)
+
+
+def test_invalid_entry_is_named(tmp_path: Path) -> None:
+    broken = entry("add", "x")
+    del broken["atol"]
+    with pytest.raises(HostError, match=r'entry 1 .*: entry add__x: "atol" is missing'):
+        verify.check_entries([ENTRIES[0], broken], tmp_path)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
+def test_report_has_one_line_per_failure(stream: io.StringIO) -> None:
+    with Report(2, stream) as report:
+        for raw, error in zip(ENTRIES, (None, "ValueError: two\nlines"), strict=False):
+            report.begin(verify.case_id(raw))
+            report.add(result(raw, error))
+    assert (report.passed, report.failed) == (1, 1)
+    assert "FAILED addmm__small: ValueError: two lines\n" in stream.getvalue()
+
+
+@pytest.fixture
+def run_main(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`main` on the three entries, with the outcome of each given."""
+    (tmp_path / "manifest.json").write_text(json.dumps(ENTRIES))
+    monkeypatch.setattr(environment, "inside", lambda: True)
+
+    def run(errors: dict[str, str], *options: str) -> int:
+        def run_here(_suite: Path, raw: dict[str, Any]) -> dict[str, Any]:
+            return result(raw, errors.get(raw["op"]))
+
+        monkeypatch.setattr(verify, "run_here", run_here)
+        return verify.main([str(tmp_path), "--device", "numpy", *options])
+
+    return run
+
+
+def test_all_passed(run_main: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    assert run_main({}, "--json", str(path)) == 0
+    assert capsys.readouterr().out == "3 passed, 0 failed\n"
+    rows = json.loads(path.read_text())
+    assert [row["case"] for row in rows] == ["vec", "small", "tiny"]
+    assert set(rows[0]) == {"op", "case", "verdict", "error", "outputs", "ops", "ms"}
+
+
+def test_one_failed(run_main: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_main({"add": "output 0: max abs 1"}, "--filter", "add*") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["FAILED add__vec: output 0: max abs 1", "1 passed, 1 failed"]
+
+
+def test_results_that_cannot_be_written(run_main: Any, tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="cannot be written to"):
+        run_main({}, "--json", str(tmp_path / "no" / "folder.json"))
+
+
+def test_command_line_without_a_suite(root: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(root / "serve.py"), "verify", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "manifest.json cannot be read" in done.stderr
+    assert "Traceback" not in done.stderr

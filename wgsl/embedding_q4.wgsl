@@ -1,0 +1,84 @@
+// Rows of a table of 4-bit numbers: output = (nibble - 8 - zero point) * scale of its group,
+// a quad of the output per invocation. A negative index counts from the end; a row that does not
+// exist is 0.
+
+// use lib/grid.wgsl
+// use lib/quads.wgsl
+
+override HIGH_FIRST: bool; // which half of a byte comes first
+override ZERO_POINTS: bool; // whether there are any
+override WHOLE: bool; // a quad is two whole bytes of one row and one group
+
+struct Params {
+    quads: u32,
+    elements: u32,
+    width: u32, // elements of a row of the output
+    row_bytes: u32, // of a row of the table
+    rows: i32,
+    group_size: u32,
+    row_groups: u32, // scales of a row; 0 where one scale is for all
+}
+
+@group(0) @binding(0) var<storage, read> weight: array<u32>;
+@group(0) @binding(1) var<storage, read> scales: array<f32>;
+@group(0) @binding(2) var<storage, read> zero_points: array<quad_${ZERO}>;
+@group(0) @binding(3) var<storage, read> indices: array<i32>;
+@group(0) @binding(4) var<storage, read_write> output: array<vec4<f32>>;
+@group(0) @binding(5) var<uniform> params: Params;
+
+// -1 for a row that does not exist.
+fn row_of(element: u32) -> i32 {
+    let index = indices[element / params.width];
+    let row = select(index, index + params.rows, index < 0);
+    return select(-1, row, row >= 0 && row < params.rows);
+}
+
+fn dequantized(nibbles: vec4<u32>, row: u32, column: u32) -> vec4<f32> {
+    let group = row * params.row_groups + select(column / params.group_size, 0u, params.row_groups == 0u);
+    var values = vec4<f32>(nibbles) - 8.0;
+    if (ZERO_POINTS) {
+        values -= load_${ZERO}_as_f32(zero_points[group / 4u])[group % 4u];
+    }
+    return values * scales[group];
+}
+
+fn whole_quad(element: u32) -> vec4<f32> {
+    let row = row_of(element);
+    if (row < 0) {
+        return vec4<f32>();
+    }
+    let column = element % params.width;
+    let place = u32(row) * params.row_bytes + column / 2u;
+    let bits = weight[place / 4u] >> (8u * (place % 4u));
+    let shifts = select(vec4<u32>(0u, 4u, 8u, 12u), vec4<u32>(4u, 0u, 12u, 8u), HIGH_FIRST);
+    return dequantized((vec4<u32>(bits) >> shifts) & vec4<u32>(0xfu), u32(row), column);
+}
+
+fn single(element: u32) -> f32 {
+    let row = row_of(element);
+    if (row < 0) {
+        return 0.0;
+    }
+    let column = element % params.width;
+    let place = u32(row) * params.row_bytes + column / 2u;
+    let half = select(column % 2u, 1u - column % 2u, HIGH_FIRST);
+    let nibble = (weight[place / 4u] >> (8u * (place % 4u) + 4u * half)) & 0xfu;
+    return dequantized(vec4<u32>(nibble), u32(row), column).x;
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
+    let quad = flat_index(invocation, workgroups);
+    if (quad >= params.quads) {
+        return;
+    }
+    if (WHOLE) {
+        output[quad] = whole_quad(quad * 4u);
+        return;
+    }
+    var values = vec4<f32>();
+    for (var lane = 0u; lane < 4u; lane++) {
+        values[lane] = single(min(quad * 4u + lane, params.elements - 1u));
+    }
+    output[quad] = values;
+}

@@ -1,0 +1,109 @@
+// One tile of the product of a matrix of weights and a matrix of columns, by 256 invocations.
+//
+// Each invocation makes 4 x 4 elements. A small tile does not need all 256, so they form slices that
+// add up different parts of the sum; the slices meet in workgroup memory at the end. While a step is
+// computed from workgroup memory, the next one is already on its way to registers.
+// The kernel has the functions
+//   load_weights(k: u32, quad: u32) -> vec4<f32>   four rows of the tile
+//   load_columns(k: u32) -> vec4<f32>              the four columns of this invocation
+//   store(row: u32, value: vec4<f32>)              the results of these columns in one row
+// An invocation loads the columns that it will store: quad number column_quad(thread) of the tile.
+
+const TILE_ROWS = ${TILE_ROWS}u;
+const TILE_COLUMNS = ${TILE_COLUMNS}u;
+const STEP = ${STEP}u; // of k
+const THREADS = 256u;
+
+const ROW_QUADS = TILE_ROWS / 4u;
+const COLUMN_QUADS = TILE_COLUMNS / 4u;
+const SLICE_THREADS = ROW_QUADS * COLUMN_QUADS;
+const SLICES = THREADS / SLICE_THREADS;
+const WEIGHT_QUADS = STEP * ROW_QUADS;
+const SLICE_QUADS = STEP * (ROW_QUADS + COLUMN_QUADS);
+const WEIGHT_LOADS = (WEIGHT_QUADS + SLICE_THREADS - 1u) / SLICE_THREADS;
+const COLUMN_LOADS = STEP * COLUMN_QUADS / SLICE_THREADS;
+const TILE_QUADS = TILE_ROWS * COLUMN_QUADS;
+
+// Per slice the weights (k, row quad) and behind them the columns (k, column quad); later the sums.
+var<workgroup> quads: array<vec4<f32>, max(SLICES * SLICE_QUADS, select(0u, SLICES * TILE_QUADS, SLICES > 1u))>;
+
+fn column_quad(thread: u32) -> u32 {
+    return thread % COLUMN_QUADS;
+}
+
+struct Fetched {
+    weights: array<vec4<f32>, WEIGHT_LOADS>,
+    columns: array<vec4<f32>, COLUMN_LOADS>,
+}
+
+fn fetch(member: u32, k: u32) -> Fetched {
+    var fetched: Fetched;
+    for (var i = 0u; i < WEIGHT_LOADS; i++) {
+        let at = member + i * SLICE_THREADS;
+        if (at < WEIGHT_QUADS) {
+            fetched.weights[i] = load_weights(k + at / ROW_QUADS, at % ROW_QUADS);
+        }
+    }
+    for (var i = 0u; i < COLUMN_LOADS; i++) {
+        fetched.columns[i] = load_columns(k + (member + i * SLICE_THREADS) / COLUMN_QUADS);
+    }
+    return fetched;
+}
+
+// The sum over k_begin <= k < k_end; loads beyond k_end give 0.
+fn multiply(thread: u32, k_begin: u32, k_end: u32) {
+    let slice = thread / SLICE_THREADS;
+    let member = thread % SLICE_THREADS;
+    let weights_at = slice * SLICE_QUADS;
+    let columns_at = weights_at + WEIGHT_QUADS;
+    var row0 = vec4<f32>();
+    var row1 = vec4<f32>();
+    var row2 = vec4<f32>();
+    var row3 = vec4<f32>();
+
+    var next = fetch(member, k_begin + slice * STEP);
+    for (var k = k_begin; k < k_end; k += SLICES * STEP) {
+        for (var i = 0u; i < WEIGHT_LOADS; i++) {
+            let at = member + i * SLICE_THREADS;
+            if (at < WEIGHT_QUADS) {
+                quads[weights_at + at] = next.weights[i];
+            }
+        }
+        for (var i = 0u; i < COLUMN_LOADS; i++) {
+            quads[columns_at + member + i * SLICE_THREADS] = next.columns[i];
+        }
+        workgroupBarrier();
+        next = fetch(member, k + (SLICES + slice) * STEP);
+        for (var i = 0u; i < STEP; i++) {
+            let weights = quads[weights_at + i * ROW_QUADS + member / COLUMN_QUADS];
+            let columns = quads[columns_at + i * COLUMN_QUADS + column_quad(thread)];
+            row0 = fma(vec4<f32>(weights.x), columns, row0);
+            row1 = fma(vec4<f32>(weights.y), columns, row1);
+            row2 = fma(vec4<f32>(weights.z), columns, row2);
+            row3 = fma(vec4<f32>(weights.w), columns, row3);
+        }
+        workgroupBarrier();
+    }
+
+    let row = member / COLUMN_QUADS * 4u;
+    if (SLICES == 1u) {
+        store(row, row0);
+        store(row + 1u, row1);
+        store(row + 2u, row2);
+        store(row + 3u, row3);
+        return;
+    }
+    let at = slice * TILE_QUADS + row * COLUMN_QUADS + column_quad(thread);
+    quads[at] = row0;
+    quads[at + COLUMN_QUADS] = row1;
+    quads[at + 2u * COLUMN_QUADS] = row2;
+    quads[at + 3u * COLUMN_QUADS] = row3;
+    workgroupBarrier();
+    for (var i = thread; i < TILE_QUADS; i += THREADS) {
+        var sum = quads[i];
+        for (var other = 1u; other < SLICES; other++) {
+            sum += quads[other * TILE_QUADS + i];
+        }
+        store(i / COLUMN_QUADS, sum);
+    }
+}
