@@ -116,7 +116,10 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     }
 
     let out_h = h.first_output + line * h.output_step;
-    for (var i = 0u; i < channels; i++) {
+    for (var i = 0u; i < BLOCK; i++) {
+        if (i >= channels) {
+            break;
+        }
         let channel = group * params.out_channels + first_channel + i;
         let row_at = ((image * params.groups * params.out_channels + channel) * params.out_size.x + out_h) * params.out_size.y;
         var result = sums.of[i];

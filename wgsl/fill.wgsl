@@ -6,7 +6,7 @@
 alias Vec = vec4<${COMPUTE}>;
 
 struct Params {
-    quads: u32,
+    elements: u32,
     width: u32, // of a grid
     a: ${COMPUTE}, // scalars of the op
     b: ${COMPUTE},
@@ -23,7 +23,7 @@ fn formula(i: vec4<u32>, width: vec4<u32>, start: Vec, a: Vec, b: Vec) -> Vec {
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
     let quad = flat_index(invocation, workgroups);
-    if (quad >= params.quads) {
+    if (quad * 4u >= params.elements) {
         return;
     }
     let elements = vec4<u32>(quad * 4u) + vec4<u32>(0u, 1u, 2u, 3u);

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
 from webpte_host import chromium
+from webpte_host.errors import HostError
 from webpte_host.server import Site
 
 CALL_SECONDS = 120.0
@@ -37,13 +38,17 @@ def open_browser(adapter: str | None = None) -> Iterator[Browser]:
     # Playwright switches to its own software renderer for WebGL, which hides the real GPU.
     ignored = ["--enable-unsafe-swiftshader"] if chosen == "hardware" else []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path,
-            # Playwright's own full browser; its default would be the headless shell.
-            channel=None if path else "chromium",
-            args=chromium.flags(chosen),
-            ignore_default_args=ignored,
-        )
+        try:
+            browser = playwright.chromium.launch(
+                executable_path=path,
+                # Playwright's own full browser; its default would be the headless shell.
+                channel=None if path else "chromium",
+                args=chromium.flags(chosen),
+                ignore_default_args=ignored,
+            )
+        except PlaywrightError as error:
+            reason = "\n".join(error.message.splitlines()[:12])
+            raise HostError(f"{path or 'Chromium'} did not start:\n{reason}") from error
         try:
             yield browser
         finally:
@@ -133,3 +138,21 @@ class Harness:
                 self.lost = True
                 raise PageLostError("the page crashed") from error
             raise
+
+
+class SharedHarness:
+    """One page for many tests; one that loses it does not take the others with it."""
+
+    def __init__(self, browser: Browser, site: Site) -> None:
+        self._browser = browser
+        self._site = site
+        self._harness: Harness | None = None
+
+    def get(self) -> Harness:
+        if self._harness is None or self._harness.lost:
+            self._harness = Harness.open(self._browser, self._site)
+            # Never a skip: without an adapter nothing would be tested.
+            assert self._harness.adapter() is not None, "this Chromium has no WebGPU adapter"
+            assert self._harness.log.errors == []
+            assert self._harness.log.console_errors == []
+        return self._harness

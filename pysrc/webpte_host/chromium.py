@@ -83,15 +83,13 @@ def ensure(display: Display, python: Path, playwright_path: Path | None) -> None
         return
     if _install_with_apt(display) and find() is not None:
         return
+    command = [str(python), "-m", "playwright", "install", "chromium", "--no-shell"]
+    hint = (
+        "The browser tests need Chromium: install it with your system's package manager, "
+        f"or set {ENVIRONMENT_VARIABLE} to the path of one, then run this again."
+    )
     with display.stage("Chromium from Playwright"):
-        try:
-            command = [str(python), "-m", "playwright", "install", "chromium", "--no-shell"]
-            run_tool(command, "playwright install chromium", cwd=Path.cwd())
-        except HostError as error:
-            raise HostError(
-                f"{error}\nThe browser tests need Chromium: install it with your system's package "
-                f"manager, or set {ENVIRONMENT_VARIABLE} to the path of one, then run this again."
-            ) from error
+        run_tool(command, "playwright install chromium", cwd=Path.cwd(), hint=hint)
 
 
 def _install_with_apt(display: Display) -> bool:

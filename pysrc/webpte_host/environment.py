@@ -90,12 +90,8 @@ def _make_venv(display: Display, pinned: list[str]) -> None:
     command = [*pip_command(), "--python", str(venv_python()), "install", "--no-input"]
     command += ["--disable-pip-version-check", "--only-binary=:all:", *pinned]
     with display.stage(f"{len(pinned)} test packages from PyPI"):
-        try:
-            run_tool(command, "pip install of the test packages", cwd=ROOT)
-        except HostError as error:
-            raise HostError(
-                f"{error}\nCheck the network connection and pip's settings, then run this again."
-            ) from error
+        hint = "Check the network connection and pip's settings, then run this again."
+        run_tool(command, "pip install of the test packages", cwd=ROOT, hint=hint)
 
 
 def _playwright_chromium() -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,12 +15,19 @@ from pathlib import Path
 from webpte_host.errors import HostError
 
 _TAIL_LINES = 12
+_MARKED_LINES = 6
+_MARKED = re.compile(r"npm (error|ERR!) \S|ERROR:|[Ee]rror: |E: ")
 
 
 def run_tool(
-    command: Sequence[str], what: str, *, cwd: Path, env: Mapping[str, str] | None = None
+    command: Sequence[str],
+    what: str,
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    hint: str = "",
 ) -> None:
-    """Run to the end, quietly. `what` completes the sentence "... failed"."""
+    """Run to the end, quietly. `what` completes the sentence "... failed"; `hint` ends it."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
             process = subprocess.Popen(
@@ -40,12 +48,16 @@ def run_tool(
             raise
         if code != 0:
             log.seek(0)
-            raise HostError(f"{what} failed with exit code {code}:\n{_tail(log.read())}")
+            said = _excerpt(log.read())
+            raise HostError(f"{what} failed with exit code {code}:\n{said}\n{hint}".rstrip())
 
 
-def _tail(output: str) -> str:
+def _excerpt(output: str) -> str:
+    """The lines that are marked as errors, or the last ones."""
     lines = [line for line in output.splitlines() if line.strip()]
-    return "\n".join(f"    {line}" for line in lines[-_TAIL_LINES:]) or "    (no output)"
+    marked = [line for line in lines if _MARKED.match(line)]
+    chosen = marked[:_MARKED_LINES] or lines[-_TAIL_LINES:]
+    return "\n".join(f"    {line}" for line in chosen) or "    (no output)"
 
 
 def npm_command() -> list[str]:

@@ -46,10 +46,8 @@ def npm_files(package: str, version: str, names: list[str], work: Path) -> dict[
     wanted = f"{package}@{version}"
     # Without the retry limits npm needs minutes to find out that there is no network.
     options = ["--ignore-scripts", "--fetch-retries=1", "--fetch-retry-mintimeout=1000"]
-    try:
-        run_tool([*npm_command(), "pack", wanted, *options], f"npm pack {wanted}", cwd=work)
-    except HostError as error:
-        raise HostError(f"{error}\n{_NETWORK_HINT}") from error
+    command = [*npm_command(), "pack", wanted, *options]
+    run_tool(command, f"npm pack {wanted}", cwd=work, hint=_NETWORK_HINT)
     tarballs = list(work.glob("*.tgz"))
     if len(tarballs) != 1:
         raise HostError(f"npm pack {wanted} ended well but left {len(tarballs)} tarballs, not 1.")
@@ -78,10 +76,8 @@ def pip_download(name: str, version: str, work: Path, python_version: str | None
     command += ["--disable-pip-version-check", "--retries=2", "--dest=.", requirement]
     if python_version is not None:
         command.append(f"--python-version={python_version}")
-    try:
-        run_tool(command, f"pip download {requirement}", cwd=work, env={"TMPDIR": str(work)})
-    except HostError as error:
-        raise HostError(f"{error}\n{_NETWORK_HINT}") from error
+    here = {"TMPDIR": str(work)}
+    run_tool(command, f"pip download {requirement}", cwd=work, env=here, hint=_NETWORK_HINT)
     wheels = list(work.glob("*.whl"))
     if len(wheels) != 1:
         raise HostError(f"pip download {requirement} ended well but left {len(wheels)} wheels.")

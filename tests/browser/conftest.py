@@ -14,28 +14,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from webpte_host.browser import Harness, open_browser
+from webpte_host.browser import Harness, SharedHarness, open_browser
 from webpte_host.content import Mount
 from webpte_host.runtime import ensure_runtime
 from webpte_host.server import Site
-
-
-class SharedHarness:
-    """One page for all tests; a test that loses it does not take the others with it."""
-
-    def __init__(self, browser: Browser, site: Site) -> None:
-        self._browser = browser
-        self._site = site
-        self._harness: Harness | None = None
-
-    def get(self) -> Harness:
-        if self._harness is None or self._harness.lost:
-            self._harness = Harness.open(self._browser, self._site)
-            # Never a skip: without an adapter nothing here would be tested.
-            assert self._harness.adapter() is not None, "this Chromium has no WebGPU adapter"
-            assert self._harness.log.errors == []
-            assert self._harness.log.console_errors == []
-        return self._harness
 
 
 @pytest.fixture(scope="session")

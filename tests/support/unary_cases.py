@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,10 @@ def scalar_cases() -> list[Case]:
     for lambd in (0.5, 1, 0, None):
         used = 0.5 if lambd is None else lambd
         expect = each(lambda v, b=used: v if abs(v) > b else 0)
-        cases += [unary("hardshrink", x, expect, lambd), unary("hardshrink", floats(0.5, -0.5, 1), expect, lambd)]
+        cases += [
+            unary("hardshrink", x, expect, lambd),
+            unary("hardshrink", floats(0.5, -0.5, 1), expect, lambd),
+        ]
     for low, high in ((-1.5, 0.5), (None, 0.5), (-0.5, None), (0, 6), (1, -1), (-INF, INF)):
         expect = each(bounded(low, high))
         cases += [unary("clamp", x, expect, low, high)]
@@ -297,7 +301,7 @@ def cast_expectation(target: str) -> Callable[[Array], Array]:
 
 def special_cases() -> list[Case]:
     """NaN, infinities and -0.0."""
-    return [
+    cases = [
         unary("abs", SPECIAL, np.abs),
         unary("neg", SPECIAL, np.negative),
         unary("relu", SPECIAL, each(lambda v: v if math.isnan(v) or v > 0 else 0)),
@@ -321,6 +325,7 @@ def special_cases() -> list[Case]:
         unary("aten.pow.Tensor_Scalar", SPECIAL, lambda x: x * x, 2),
         unary("aten.pow.Tensor_Scalar", SPECIAL, lambda x: 1 / x, -1),
     ]
+    return [replace(case, label="special") for case in cases]
 
 
 UNARY_CASES = (

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from page.compare import compare
 from page.file_view import file_card
-from page.gpu_view import adapter_banner, no_gpu_banner
+from page.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
 from page.input_view import (
     Timing,
     input_body,
@@ -37,6 +37,7 @@ Message = Mapping[str, Any]
 Progress = Callable[[str, int, int], None]
 
 _REDRAW_SECONDS = 0.08  # how often a running figure is drawn again
+_ADAPTER_SECONDS = 15
 _MOST_REPEATS = 10_000
 _DEVICE_NAMES = {"webgpu": "WebGPU", "numpy": "NumPy (CPU)"}
 
@@ -117,7 +118,13 @@ class App:
             self._show_error(error, f"while doing “{act}”")
 
     async def on_hello(self, message: Message) -> None:
-        found = await self._browser.adapter()
+        asking = asyncio.ensure_future(self._browser.adapter())
+        await asyncio.wait({asking}, timeout=_ADAPTER_SECONDS)
+        if not asking.done():
+            # Files can be inspected meanwhile; the answer is shown whenever it comes.
+            self._browser.show(html={"gpu": waiting_banner()}, state="ready")
+            self._tell("Ready")
+        found = await asking
         if isinstance(found, DeviceInfo):
             self._adapter = found
             banner = adapter_banner(found)

@@ -91,6 +91,25 @@ def _limit_text(name: str, value: int) -> str:
     return bytes_text(value) if name.endswith("Size") else count_text(value)
 
 
+def waiting_banner() -> Html:
+    return h(
+        "div",
+        h("span", class_="lamp lamp-warn", aria_hidden="true"),
+        h(
+            "div",
+            h("p", h("strong", "No answer yet"), class_="gpu-name"),
+            h(
+                "p",
+                "The browser still looks for a graphics adapter. Files can be inspected meanwhile; "
+                "if this stays, close other tabs that use the GPU, or start the browser again.",
+                class_="gpu-verdict",
+            ),
+            class_="gpu-who",
+        ),
+        class_="gpu",
+    )
+
+
 def no_gpu_banner(reason: str, *, runs_on_numpy: bool) -> Html:
     """`reason` is "missing" (no navigator.gpu) or "no adapter" (the browser offers none)."""
     if reason == "missing":

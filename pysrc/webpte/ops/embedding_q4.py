@@ -142,7 +142,8 @@ def run_embedding(op: Embedding, args: Args) -> np.ndarray:
     except IndexError as error:
         raise ResizeError(f"{args.call}: {error}") from error
     halves = [rows >> 4, rows & 15] if table.high_first else [rows & 15, rows >> 4]
-    numbers = np.stack(halves, axis=-1).reshape(*indices.shape, -1)[..., :width] - np.float64(8)
+    numbers = np.stack(halves, axis=-1).reshape(*indices.shape, 2 * packed.shape[1])
+    numbers = numbers[..., :width] - np.float64(8)
     groups = np.arange(width) // table.group_size if table.row_groups else 0
     scales = args.array("scales").reshape(-1, max(table.row_groups, 1))
     at = indices[..., None] if table.row_groups else 0

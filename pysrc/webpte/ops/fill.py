@@ -193,7 +193,7 @@ def lower_fill(op: Fill, args: Args) -> list[Record]:
     dispatch = Dispatch(
         kernel="fill",
         bindings=(out.id, start or NO_INDEX),
-        params=pack(f"2I2{compute[0]}", quads, op.width(args), *op.scalars(args)),
+        params=pack(f"2I2{compute[0]}", out.numel, op.width(args), *op.scalars(args)),
         grid=quad_grid(quads),
         types=(("COMPUTE", compute), ("FORMULA", op.formula), ("OUT", out.dtype.wgsl)),
     )

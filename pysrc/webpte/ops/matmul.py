@@ -186,7 +186,7 @@ def typed(args: Args, product: Product, computed: str) -> Product:
 
 def as_row(operands: Operands) -> Operands:
     """One column is as good as one row: the same memory, and B read only once."""
-    product = operands.product
+    product, (row, column) = operands.product, operands.product.addend_strides
     if product.n != 1 or product.m == 1:
         return operands
     return replace(
@@ -195,9 +195,7 @@ def as_row(operands: Operands) -> Operands:
         b=operands.a,
         a_k_first=True,
         b_k_first=operands.a_k_first,
-        product=replace(
-            product, m=1, n=product.m, addend_strides=tuple(reversed(product.addend_strides))
-        ),
+        product=replace(product, m=1, n=product.m, addend_strides=(column, row)),
     )
 
 

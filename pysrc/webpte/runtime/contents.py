@@ -20,6 +20,7 @@ from webpte.format.program import (
 from webpte.format.program import Program as FileProgram
 from webpte.format.vulkan import read_delegate
 from webpte.graph import Graph, build_graph
+from webpte.kernels import lookup_kernel
 from webpte.plan import unsupported_ops
 from webpte.runtime.info import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
 from webpte.source import ByteSource, Region
@@ -34,6 +35,7 @@ class MethodContents:
     plan: ExecutionPlan
     graphs: tuple[Graph | None, ...]
     info: MethodInfo
+    named: dict[str, Region]
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Contents:
     """A whole file."""
 
     source: ByteSource
+    program: FileProgram
     methods: dict[str, MethodContents]
 
 
@@ -57,8 +60,8 @@ async def read_contents(source: ByteSource) -> Contents:
         graphs = tuple(
             [await _read_graph(source, program, delegate, named) for delegate in plan.delegates]
         )
-        methods[plan.name] = MethodContents(plan, graphs, _describe(plan, graphs))
-    return Contents(source, methods)
+        methods[plan.name] = MethodContents(plan, graphs, _describe(plan, graphs), named)
+    return Contents(source, program, methods)
 
 
 async def _read_graph(
@@ -83,13 +86,14 @@ def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodIn
     kernels = Counter(
         plan.operators[i.op_index].full_name for i in instructions if isinstance(i, KernelCall)
     )
+    missing = Counter({name: n for name, n in kernels.items() if lookup_kernel(name) is None})
     return MethodInfo(
         name=plan.name,
         inputs=tuple(_describe_value(plan, f"input{i}", v) for i, v in enumerate(plan.inputs)),
         outputs=tuple(_describe_value(plan, f"output{i}", v) for i, v in enumerate(plan.outputs)),
         ops=dict(ops.most_common()),
         kernels_outside=dict(kernels.most_common()),
-        unsupported=dict((unsupported + kernels).most_common()),
+        unsupported=dict((unsupported + missing).most_common()),
         constants=_describe_constants([graph for graph in graphs if graph is not None]),
         is_constant=not instructions,
     )

@@ -136,20 +136,28 @@ class GpuDelegate:
 
     async def execute(self, inputs: Sequence[Input]) -> list[np.ndarray]:
         """Run once. After an error the delegate is as it was before the call."""
-        segment, running = await self._submit(inputs, read=True)
+        results = await self.execute_mixed(inputs, [False] * len(self._graph.outputs))
+        return [result for result in results if isinstance(result, np.ndarray)]
+
+    async def execute_mixed(
+        self, inputs: Sequence[Input], keep: Sequence[bool]
+    ) -> list[np.ndarray | GpuTensor]:
+        """Run once; outputs marked in `keep` stay on the GPU."""
+        segment, running = await self._submit(inputs, read=not all(keep))
         submitted = perf_counter()
         result = await running
         self.last_ms["wait"] = (perf_counter() - submitted) * 1000
-        return [output.unpack(result) for output in segment.outputs]
+        return [
+            GpuTensor(self._memory.buffer_of(output.tensor.id), output.tensor.dtype, output.dims)
+            if kept
+            else output.unpack(result)
+            for output, kept in zip(segment.outputs, keep, strict=True)
+        ]
 
     async def execute_on_gpu(self, inputs: Sequence[Input]) -> list[GpuTensor]:
         """Run once and leave the outputs where they are."""
-        segment, running = await self._submit(inputs, read=False)
-        await running
-        return [
-            GpuTensor(self._memory.buffer_of(output.tensor.id), output.tensor.dtype, output.dims)
-            for output in segment.outputs
-        ]
+        results = await self.execute_mixed(inputs, [True] * len(self._graph.outputs))
+        return [result for result in results if isinstance(result, GpuTensor)]
 
     async def _submit(
         self, inputs: Sequence[Input], read: bool

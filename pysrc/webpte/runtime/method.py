@@ -1,17 +1,43 @@
-"""One method of a program: checks its inputs, runs its instructions, hands out its outputs."""
+"""One method of a program: checks its inputs, runs its instructions, hands out its outputs.
+
+Values are arrays, numbers, or tensors that stayed on the GPU because only delegates read them.
+Arrays are in logical order whatever a tensor's dim order, which matters only where bytes are read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
+from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 
-from webpte.dtypes import DTYPES
-from webpte.errors import ExecutionError, InputError, UnsupportedError
-from webpte.format.program import DelegateCall, ExecutionPlan, FreeCall, TensorMeta
+from webpte.dtypes import DTYPES, dtype_of_program
+from webpte.errors import ExecutionError, InputError
+from webpte.format.program import (
+    BoolList,
+    DelegateCall,
+    DoubleList,
+    Dynamism,
+    ExecutionPlan,
+    FreeCall,
+    Instruction,
+    IntListRef,
+    JumpFalseCall,
+    KernelCall,
+    MoveCall,
+    OptionalTensorList,
+    TensorList,
+    TensorMeta,
+)
+from webpte.kernels import OutSpec, fit_output, lookup_kernel
 from webpte.runtime.contents import MethodContents
+from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
+
+# Instructions per call: a loop that never ends must not hang the page.
+MAX_INSTRUCTIONS = 1_000_000
 
 
 class Delegate(Protocol):
@@ -20,72 +46,178 @@ class Delegate(Protocol):
     @property
     def input_count(self) -> int: ...
 
-    async def execute(self, inputs: Sequence[np.ndarray | int]) -> list[np.ndarray]: ...
+    async def execute(self, inputs: Sequence[Any]) -> list[np.ndarray]: ...
 
 
 class Method:
-    """Runs one execution plan over its delegates."""
+    """Runs one execution plan over its delegates and kernels."""
 
-    def __init__(self, contents: MethodContents, delegates: Sequence[Delegate]) -> None:
+    def __init__(
+        self,
+        contents: MethodContents,
+        delegates: Sequence[Delegate],
+        state: dict[int, np.ndarray],
+    ) -> None:
         self.info: MethodInfo = contents.info
         self._plan: ExecutionPlan = contents.plan
         self._delegates = delegates
-        self._check_instructions()
-        self._check_layouts()
+        self._state = state
+        self._instructions = [i for chain in self._plan.chains for i in chain]
+        self._on_host = self._find_host_values()
+        # Tensors that stay on the GPU are overwritten by the next call: one call at a time.
+        self._lock = asyncio.Lock()
+        self.kernel_ms: dict[str, float] = {}
 
-    def _check_instructions(self) -> None:
-        for chain in self._plan.chains:
-            for instruction in chain:
-                if not isinstance(instruction, DelegateCall | FreeCall):
-                    raise UnsupportedError(
-                        f"method {self.info.name!r}: {type(instruction).__name__} instructions "
-                        "are not supported by this version of webpte"
-                    )
-
-    def _check_layouts(self) -> None:
-        """Delegates take raw memory, so another dim order would be read as other numbers."""
-        for index in (*self._plan.inputs, *self._plan.outputs):
+    def _find_host_values(self) -> set[int]:
+        """Values that are needed as arrays; what only delegates read can stay on the GPU."""
+        needed = set(self._plan.outputs)
+        for instruction in self._instructions:
+            if isinstance(instruction, KernelCall):
+                needed.update(instruction.args)
+            elif isinstance(instruction, MoveCall):
+                needed |= {instruction.move_from, instruction.move_to}
+            elif isinstance(instruction, JumpFalseCall):
+                needed.add(instruction.cond_value_index)
+        for index in list(needed):
             value = self._plan.values[index]
-            if isinstance(value, TensorMeta) and value.dim_order != tuple(range(len(value.sizes))):
-                raise UnsupportedError(
-                    f"method {self.info.name!r}: a tensor with dim order {list(value.dim_order)} "
-                    "is not supported by this version of webpte; export with contiguous tensors"
-                )
+            if isinstance(value, TensorList | OptionalTensorList):
+                needed.update(value.items)
+        return needed
+
+    @property
+    def only_delegate(self) -> Delegate | None:
+        """The delegate that is the whole method, if there is one: its outputs are the method's."""
+        calls = [i for i in self._instructions if not isinstance(i, FreeCall)]
+        if len(calls) != 1 or not isinstance(calls[0], DelegateCall):
+            return None
+        whole = calls[0].args == (*self._plan.inputs, *self._plan.outputs)
+        return self._delegates[calls[0].delegate_index] if whole else None
 
     async def run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        values = dict(enumerate(self._plan.values))
+        values: dict[int, Any] = dict(enumerate(self._plan.values)) | self._state
         values |= dict(zip(self._plan.inputs, self.check_inputs(inputs), strict=True))
-        for chain in self._plan.chains:
-            for instruction in chain:
-                if isinstance(instruction, DelegateCall):
-                    await self._call_delegate(instruction, values)
+        if len(self._instructions) == 1:
+            await self._run_chain(self._instructions, values)
+        else:
+            async with self._lock:
+                for chain in self._plan.chains:
+                    await self._run_chain(chain, values)
         return tuple(
             self._finish(info, values[index])
             for info, index in zip(self.info.outputs, self._plan.outputs, strict=True)
         )
 
-    @property
-    def only_delegate(self) -> Delegate | None:
-        """The delegate that is the whole method, if there is one: its outputs are the method's."""
-        instructions = [
-            i for chain in self._plan.chains for i in chain if not isinstance(i, FreeCall)
-        ]
-        if len(instructions) != 1 or not isinstance(instructions[0], DelegateCall):
-            return None
-        delegate = self._delegates[instructions[0].delegate_index]
-        args = instructions[0].args
-        whole = args == (*self._plan.inputs, *self._plan.outputs)
-        return delegate if whole else None
+    async def _run_chain(self, chain: Sequence[Instruction], values: dict[int, Any]) -> None:
+        position = 0
+        for _ in range(MAX_INSTRUCTIONS):
+            if position >= len(chain):
+                return
+            instruction = chain[position]
+            position += 1
+            try:
+                if isinstance(instruction, JumpFalseCall):
+                    if not self._condition(instruction, values):
+                        position = instruction.destination
+                else:
+                    await self._run_instruction(instruction, values)
+            except InputError:
+                raise
+            except Exception as error:
+                step = f"method {self.info.name!r}, {self._describe(instruction)}"
+                raise ExecutionError(f"{step}: {error}") from error
+        raise ExecutionError(
+            f"method {self.info.name!r}: {MAX_INSTRUCTIONS} instructions without an end"
+        )
+
+    def _describe(self, instruction: Instruction) -> str:
+        if isinstance(instruction, DelegateCall):
+            return f"delegate {instruction.delegate_index}"
+        if isinstance(instruction, KernelCall):
+            return self._plan.operators[instruction.op_index].full_name
+        return type(instruction).__name__
+
+    async def _run_instruction(self, instruction: Instruction, values: dict[int, Any]) -> None:
+        if isinstance(instruction, DelegateCall):
+            await self._call_delegate(instruction, values)
+        elif isinstance(instruction, KernelCall):
+            self._call_kernel(instruction, values)
+        elif isinstance(instruction, MoveCall):
+            self._store(values, instruction.move_to, values[instruction.move_from])
+        elif isinstance(instruction, FreeCall):
+            values[instruction.value_index] = self._plan.values[instruction.value_index]
+
+    def _condition(self, jump: JumpFalseCall, values: dict[int, Any]) -> bool:
+        value = self._host_value(values, jump.cond_value_index)
+        if isinstance(value, np.ndarray) and value.size == 1:
+            return bool(value.reshape(-1)[0])
+        if isinstance(value, bool):
+            return value
+        raise ExecutionError("the condition of a jump is neither a bool nor one element")
 
     async def _call_delegate(self, call: DelegateCall, values: dict[int, Any]) -> None:
-        step = f"method {self.info.name!r}, delegate {call.delegate_index}"
         delegate = self._delegates[call.delegate_index]
         taken = delegate.input_count  # args: the delegate's inputs, then its outputs
-        try:
-            results = await delegate.execute([values[index] for index in call.args[:taken]])
-        except Exception as error:
-            raise ExecutionError(f"{step}: {error}") from error
-        values |= dict(zip(call.args[taken:], results, strict=True))
+        inputs = [self._delegate_value(values, index) for index in call.args[:taken]]
+        outputs = call.args[taken:]
+        results: Iterable[Any]
+        if isinstance(delegate, GpuDelegate):
+            keep = [index not in self._on_host for index in outputs]
+            results = await delegate.execute_mixed(inputs, keep)
+        else:
+            results = await delegate.execute(inputs)
+        for index, result in zip(outputs, results, strict=True):
+            self._store(values, index, result)
+
+    def _delegate_value(self, values: dict[int, Any], index: int) -> Any:
+        if isinstance(values[index], TensorMeta):
+            raise ExecutionError(f"value {index} is read before anything wrote it")
+        return values[index]
+
+    def _call_kernel(self, call: KernelCall, values: dict[int, Any]) -> None:
+        name = self._plan.operators[call.op_index].full_name
+        kernel = lookup_kernel(name)
+        assert kernel is not None, "unsupported kernels are refused at load"
+        started = perf_counter()
+        arguments = [self._host_value(values, index) for index in call.args[: kernel.arguments]]
+        if kernel.in_place:
+            targets: Sequence[int] = call.args[:1]
+        else:
+            targets = call.args[kernel.arguments : kernel.arguments + kernel.outputs]
+        outs = [self._out_spec(index) for index in targets]
+        with np.errstate(all="ignore"):
+            results = kernel.run(arguments, [out for out in outs if out is not None])
+        for index, out, result in zip(targets, outs, results, strict=True):
+            self._store(values, index, result if out is None else fit_output(name, result, out))
+        self.kernel_ms[name] = self.kernel_ms.get(name, 0.0) + (perf_counter() - started) * 1000
+
+    def _out_spec(self, index: int) -> OutSpec | None:
+        """What a tensor output must look like; None for an output that is a number."""
+        value = self._plan.values[index]
+        if not isinstance(value, TensorMeta):
+            return None
+        dtype = dtype_of_program(value.scalar_type, f"value {index}")
+        return OutSpec(dtype, value.sizes, value.dynamism != Dynamism.STATIC)
+
+    def _store(self, values: dict[int, Any], index: int, result: Any) -> None:
+        """Set a value; a mutable buffer keeps it for the next call."""
+        if index in self._state:
+            self._state[index] = result
+        values[index] = result
+
+    def _host_value(self, values: dict[int, Any], index: int) -> Any:
+        """A value as kernels take it: lists of indices become lists of what they point at."""
+        value = values[index]
+        if isinstance(value, TensorMeta):
+            raise ExecutionError(f"value {index} is read before anything wrote it")
+        if isinstance(value, IntListRef | TensorList):
+            return [self._host_value(values, item) for item in value.items]
+        if isinstance(value, OptionalTensorList):
+            return [None if i == -1 else self._host_value(values, i) for i in value.items]
+        if isinstance(value, DoubleList | BoolList):
+            return list(value.items)
+        return value
+
+    # Inputs and outputs
 
     def check_inputs(self, inputs: Sequence[Any]) -> list[Any]:
         expected = self.info.inputs
@@ -115,16 +247,15 @@ class Method:
                     f"convert with array.astype(np.{dtype})"
                 )
             array = array.astype(dtype)
-        fits = len(array.shape) == len(info.shape) and all(
+        if len(array.shape) != len(info.shape):
+            raise InputError(
+                f"{where}: rank {len(info.shape)} is needed, not {len(array.shape)}: "
+                f"{list(array.shape)}"
+            )
+        if not all(
             0 <= size <= limit if info.dynamic else size == limit
             for size, limit in zip(array.shape, info.shape, strict=True)
-        )
-        if not fits:
-            if len(array.shape) != len(info.shape):
-                raise InputError(
-                    f"{where}: rank {len(info.shape)} is needed, not {len(array.shape)}: "
-                    f"{list(array.shape)}"
-                )
+        ):
             raise InputError(f"{where}: {list(array.shape)} was given")
         return array
 
@@ -141,11 +272,11 @@ class Method:
                 f"method {self.info.name!r}, {info}: a {info.kind} is needed, "
                 f"not a {type(value).__name__}"
             )
-        return value
+        return value.item() if isinstance(value, np.generic) else value
 
     def _finish(self, info: TensorInfo | ScalarInfo, value: Any) -> Any:
         if isinstance(info, ScalarInfo):
             return value
         if isinstance(value, TensorMeta):
             raise ExecutionError(f"method {self.info.name!r}: nothing computed {info.name}")
-        return np.asarray(value).astype(DTYPES[info.dtype].numpy, copy=False)
+        return np.array(value, dtype=DTYPES[info.dtype].numpy)  # a copy: state stays ours

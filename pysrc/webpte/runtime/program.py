@@ -30,6 +30,7 @@ from webpte.runtime.info import MethodInfo, Stats, TensorInfo
 from webpte.runtime.method import Delegate, Method
 from webpte.runtime.numpy_delegate import NumpyDelegate
 from webpte.runtime.open import IN_BROWSER, open_source
+from webpte.runtime.state import read_state
 from webpte.shaders import ShaderLibrary
 
 
@@ -132,7 +133,10 @@ class Program:
     async def _build(self, progress: Progress | None) -> None:
         for name, contents in self._contents.methods.items():
             delegates = [await self._build_delegate(graph, progress) for graph in _graphs(contents)]
-            self._methods[name] = Method(contents, delegates)
+            state = await read_state(
+                contents.plan, self._contents.program, self._contents.source, contents.named
+            )
+            self._methods[name] = Method(contents, delegates, state)
 
     async def _build_delegate(self, graph: Graph, progress: Progress | None) -> Delegate:
         delegate: Delegate

@@ -28,6 +28,14 @@ def names(device: RecordingDevice, since: int = 0) -> list[str]:
     return [name for name, _ in device.log[since:]]
 
 
+def sent(device: RecordingDevice) -> bytes:
+    """The bytes that went up in the last execution."""
+    name, detail = device.log[-1]
+    assert name == "run"
+    payload: bytes = detail[1]  # type: ignore[index]
+    return payload
+
+
 def plans(device: RecordingDevice) -> list[PlanCommands]:
     made = [detail for name, detail in device.log if name == "create_plan"]
     assert all(isinstance(plan, PlanCommands) for plan in made)
@@ -174,7 +182,7 @@ def test_inputs_go_up_packed_and_padded() -> None:
         assert plan.result_bytes == 32
         values = np.array([1, 2, 3], np.float32), np.array([True, False, True, True, False])
         results = await delegate.execute(values)
-        _, payload = device.log[-1][1]  # type: ignore[misc]
+        payload = sent(device)
         assert payload[:12] == values[0].tobytes()
         assert payload[16:21] == values[1].tobytes()
         assert [(r.shape, r.dtype) for r in results] == [((5,), np.bool_), ((3,), np.float32)]
@@ -207,7 +215,7 @@ def test_outputs_have_the_declared_type(dtype: str) -> None:
         delegate, device = await make_delegate(g)
         (result,) = await delegate.execute([np.array([1, 2, 3], dtype)])
         assert result.dtype == np.dtype(dtype)
-        _, payload = device.log[-1][1]  # type: ignore[misc]
+        payload = sent(device)
         stored = np.int32 if dtype == "int64" else np.float32
         assert payload[:12] == np.array([1, 2, 3], stored).tobytes()
 
@@ -225,8 +233,8 @@ def test_the_wrong_number_of_inputs() -> None:
 
 def test_each_of_several_executions_at_once_has_its_own_bytes() -> None:
     class Echo(RecordingDevice):
-        def run(self, plan: int, payload: np.ndarray) -> Any:
-            super().run(plan, payload)
+        def run(self, plan: int, payload: np.ndarray, *rest: Any, **more: Any) -> Any:
+            super().run(plan, payload, *rest, **more).close()  # type: ignore[attr-defined]
             taken = payload.tobytes()
 
             async def later() -> bytes:
@@ -486,7 +494,7 @@ def test_a_position_goes_up_with_the_inputs_and_lowers_nothing() -> None:
         lowerings, made = delegate.lowerings, len(device.plans)
         for at in (0, 5, 6, 6, -3):
             await delegate.execute([ones(4), np.array([at])])
-            _, payload = device.log[-1][1]  # type: ignore[misc]
+            payload = sent(device)
             block = np.frombuffer(payload, np.int32)[-128:].reshape(2, 64)
             assert block[:, 0].tolist() == [at, at + 1]
         assert delegate.lowerings == lowerings

@@ -1,0 +1,16 @@
+"""Portable kernels in NumPy for what no delegate took.
+
+Importing this package imports every module in it, and so fills the registry.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from webpte.kernels.registry import Kernel, OutSpec, fit_output, kernel_names, lookup_kernel
+
+__all__ = ["Kernel", "OutSpec", "fit_output", "kernel_names", "lookup_kernel"]
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

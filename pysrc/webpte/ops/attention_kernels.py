@@ -1,0 +1,220 @@
+"""From one attention, whichever op it is of, to dispatches.
+
+Few queries take `attention_split`: the keys are split over workgroups, and keys and values that
+are not in the cache yet are kept on the way. Many take the tiles of `attention`. Both read the
+position from its uniform, so grids and splits follow from the size of the cache, never from what
+is live. Where keys were split, `attention_merge` adds up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webpte.errors import UnsupportedError
+from webpte.ops.args import TensorArg
+from webpte.ops.elementwise import quad_grid
+from webpte.ops.records import (
+    Binding,
+    Dispatch,
+    Scratch,
+    SymIntUniform,
+    ceil_div,
+    fold_grid,
+    pack,
+)
+from webpte.shapes import Dims
+
+Strides = tuple[int, int, int]  # of a batch, a head, a token; elements are neighbours
+Position = SymIntUniform | bytes
+
+# Of the shaders.
+TILE_ROWS, LANES, STAGE, TILE_KEYS, MAX_COLUMNS = 64, 8, 384, 32, 8
+SPLIT_ROWS, MAX_SPLIT_HEAD, MAX_SPLITS = 8, 256, 64
+NO_MASK, ADDED, BOOLEAN = range(3)
+
+FEW_ROWS = 32  # rows of a key head for which splitting the keys beats tiles
+KEYS_PER_SPLIT = {"attention_split": 64, "attention": 128}
+# Enough to fill a large GPU; more only add work for the merge.
+WORKGROUPS = {"attention_split": 512, "attention": 256}
+
+
+@dataclass(frozen=True)
+class Heads:
+    """A tensor as [batch, head, token, element]."""
+
+    id: int
+    sizes: Dims
+    strides: Strides
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Strides of a batch, a head, a token and a key."""
+
+    tensor: TensorArg
+    strides: Dims
+    boolean: bool
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One call. `k` and `v` are caches where there are `fresh` keys and values to keep in them."""
+
+    q: Heads
+    k: Heads
+    v: Heads
+    out: Heads
+    keys: int  # plus the position, where `follows`
+    follows: bool
+    causal: bool
+    scale: float
+    position: Position
+    mask: Mask | None
+    fresh: tuple[Heads, Heads] | None = None
+
+    @property
+    def key_heads(self) -> int:
+        return max(self.k.sizes[1], self.v.sizes[1])
+
+    @property
+    def group(self) -> int:
+        """Query heads to a key head."""
+        return self.out.sizes[1] // self.key_heads
+
+    @property
+    def rows(self) -> int:
+        """Queries of one key head."""
+        return self.out.sizes[2] * self.group
+
+
+def lower_attention(call: Attention) -> list[Dispatch]:
+    size, value_size = call.q.sizes[3], call.v.sizes[3]
+    small = max(size, value_size) <= MAX_SPLIT_HEAD
+    if call.rows > FEW_ROWS or not small:
+        return keep_fresh(call) + lower_tiles(call)
+    # Quads that two heads share cannot be written by two workgroups.
+    if size % 4 or value_size % 4:
+        return keep_fresh(call) + lower_split(call, None)
+    return lower_split(call, call.fresh)
+
+
+def keep_fresh(call: Attention) -> list[Dispatch]:
+    if call.fresh is None:
+        return []
+    pairs = zip(call.fresh, (call.k, call.v), strict=True)
+    return [lower_update(fresh, cache, 4, call.position) for fresh, cache in pairs]
+
+
+def lower_update(fresh: Heads, cache: Heads, itemsize: int, position: Position) -> Dispatch:
+    """Copies in the widest unit that a position is a multiple of."""
+    batch, heads, tokens, size = fresh.sizes
+    nbytes = heads * size * itemsize
+    if nbytes % 4:
+        raise UnsupportedError(
+            f"a cache with {nbytes} bytes to a position; whole words of 4 bytes are supported"
+        )
+    unit = 16 if nbytes % 16 == 0 else 4
+    row = nbytes // unit
+    units = batch * tokens * row
+    return Dispatch(
+        kernel="attention_update",
+        bindings=(fresh.id, cache.id, position),
+        params=pack("4I", units, tokens * row, row, cache.sizes[2] * row),
+        grid=quad_grid(units),
+        types=(("UNIT", "vec4<u32>" if unit == 16 else "u32"),),
+    )
+
+
+def lower_tiles(call: Attention) -> list[Dispatch]:
+    quads = ceil_div(call.v.sizes[3], 4)
+    columns = min(ceil_div(quads, LANES), MAX_COLUMNS)
+    values = TILE_KEYS
+    while values * columns * LANES > STAGE:
+        values //= 2
+    return finish(
+        call,
+        "attention",
+        bindings=(call.q.id, call.k.id, call.v.id),
+        tiles=ceil_div(call.rows, TILE_ROWS),
+        slices=ceil_div(quads, columns * LANES),
+        types=(("COLUMNS", str(columns)), ("VALUES", str(values))),
+    )
+
+
+def lower_split(call: Attention, fresh: tuple[Heads, Heads] | None) -> list[Dispatch]:
+    tiles = ceil_div(call.rows, SPLIT_ROWS)
+    keep_key, keep_value = ("k[start / 4u + quad] = value;", "v[start / 4u + quad] = value;")
+    fresh_ids = (None, None) if fresh is None else (fresh[0].id, fresh[1].id)
+    return finish(
+        call,
+        "attention_split",
+        bindings=(call.q.id, *fresh_ids, call.k.id, call.v.id),
+        tiles=tiles,
+        types=(
+            ("CACHE", "read" if fresh is None else "read_write"),
+            ("KEEP_KEY", "" if fresh is None else keep_key),
+            ("KEEP_VALUE", "" if fresh is None else keep_value),
+            ("ROWS", str(ceil_div(call.rows, tiles))),
+        ),
+        fresh=None if fresh is None else fresh[0],
+    )
+
+
+def finish(
+    call: Attention,
+    kernel: str,
+    *,
+    bindings: tuple[Binding, ...],
+    tiles: int,
+    types: tuple[tuple[str, str], ...],
+    slices: int | None = None,
+    fresh: Heads | None = None,
+) -> list[Dispatch]:
+    """What both kernels have in common: the split, the mask, the params, and the merge."""
+    batch, heads, tokens, value_size = call.out.sizes
+    jobs = batch * call.key_heads * tiles * (slices or 1)
+    most = min(MAX_SPLITS, ceil_div(call.k.sizes[2], KEYS_PER_SPLIT[kernel]))
+    splits = max(1, min(most, ceil_div(WORKGROUPS[kernel], jobs)))
+    lines = batch * tokens * heads * splits
+    stats = scratch("attention_stats", lines * 8)
+    values: Binding = call.out.id if splits == 1 else scratch("attention", lines * value_size * 4)
+    mask, mask_id = call.mask, None if call.mask is None else call.mask.tensor.id
+    params = pack(
+        "7If24I",
+        *(jobs * splits, tokens, call.key_heads, tiles, splits, call.keys, call.follows),
+        call.scale,
+        *(*call.q.strides, 0, *call.k.strides, 0, *call.v.strides, 0, *call.out.strides, 0),
+        *((0,) * 4 if mask is None else mask.strides),
+        *((0,) * 4 if fresh is None else (*fresh.strides, 0)),
+    )
+    mode = NO_MASK if mask is None else BOOLEAN if mask.boolean else ADDED
+    overrides = {
+        "GROUP": call.group,
+        "HEAD": call.q.sizes[3],
+        "VALUE_HEAD": value_size,
+        "CAUSAL": int(call.causal),
+        "MASK": mode,
+    } | ({"FRESH": int(fresh is not None)} if slices is None else {"SLICES": slices})
+    attention = Dispatch(
+        kernel=kernel,
+        bindings=(*bindings, mask_id, values, stats, call.position),
+        params=params,
+        grid=fold_grid(jobs * splits),
+        types=(*types, ("MASK_TYPE", "f32" if mask is None else mask.tensor.dtype.wgsl)),
+        overrides=tuple(overrides.items()),
+    )
+    if splits == 1:
+        return [attention]
+    merge = Dispatch(
+        kernel="attention_merge",
+        bindings=(values, stats, call.out.id),
+        params=pack("8I", lines // splits, tokens, heads, splits, *call.out.strides, 0),
+        grid=fold_grid(lines // splits),
+        overrides=(("VALUE_HEAD", value_size),),
+    )
+    return [attention, merge]
+
+
+def scratch(key: str, nbytes: int) -> Scratch:
+    """Rounded up to a power of two: every length of a prompt would bring a buffer of its own."""
+    return Scratch(key, 1 << max(nbytes - 1, 15).bit_length())

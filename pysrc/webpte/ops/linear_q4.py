@@ -1,0 +1,382 @@
+"""Linear layers whose weights are integers of 4 or 8 bits, and what training needs of them.
+
+    linear_q4gsw          y = x[..., K] @ W^T + bias; W[n, k] = code * scales[k / group_size, n]
+    linear_qcs4w          the same with one scale per row of W
+    linear_dq8ca_q4gsw    linear_q4gsw, with each row of x rounded to int8 first
+    _weight_int8pack_mm   y = x @ W^T; W[n, k] = code * scales[n], codes of 8 bits
+    linear_q4gsw_backward d_x = d_out[..., N] @ W
+    q4gsw_requant         the codes nearest to a float weight [N, K]
+
+Codes of 4 bits lie two to a byte, each 8 too large: W is uint8 [N, >= K / 2]. The exporter rounds
+its width up to a multiple of 4 bytes, the scales' and the bias's to a multiple of 4 floats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from webpte.errors import GraphError, UnsupportedError
+from webpte.ops.args import Args, TensorArg
+from webpte.ops.products import Kernel, Product, is_sliced, slice_dispatch, tile_dispatches
+from webpte.ops.records import Dispatch, ceil_div, fold_grid, pack
+from webpte.ops.registry import register
+from webpte.shapes import Dims, numel
+
+Array = np.ndarray
+
+# Values of FORMAT in wgsl/lib/weights.wgsl.
+LOW_FIRST, HIGH_FIRST, BYTES = 0, 1, 2
+# As large as k never is: all values of a row share one scale.
+WHOLE_ROW = 1 << 31
+WORKGROUP_SIZE = 64  # of wgsl/lib/grid.wgsl
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """Weights [rows, inner], how they are packed, and where their scales are."""
+
+    tensor: TensorArg
+    scales: TensorArg
+    format: int
+    inner: int
+    group: int
+    scale_stride: int
+
+    @property
+    def rows(self) -> int:
+        return self.tensor.dims[0]
+
+    @property
+    def row_bytes(self) -> int:
+        return self.tensor.dims[1]
+
+    @property
+    def aligned(self) -> bool:
+        """Whether four values lie in one word and share a scale."""
+        step = 4 if self.format == BYTES else 2
+        return self.row_bytes % step == 0 and self.group % 4 == 0
+
+    @property
+    def wide(self) -> bool:
+        """Whether a row is whole units of 16 bytes, and each of them shares a scale."""
+        per_unit = 16 if self.format == BYTES else 32
+        return self.row_bytes % 16 == 0 and self.group % per_unit == 0
+
+    @property
+    def params(self) -> bytes:
+        return pack("4I", self.inner, self.row_bytes, self.group, self.scale_stride)
+
+    @property
+    def overrides(self) -> tuple[tuple[str, float], ...]:
+        return (
+            ("FORMAT", self.format),
+            ("SCALES_ALIGNED", self.scale_stride % 4 == 0),
+            ("WEIGHTS_ALIGNED", self.aligned),
+        )
+
+
+@dataclass(frozen=True)
+class Linear:
+    """One op; `per_row`: one scale per row of W, `quantized`: x is rounded to int8."""
+
+    name: str
+    signature: str
+    format: int
+    per_row: bool = False
+    quantized: bool = False
+
+
+LINEARS = (
+    Linear(
+        "et_vk.linear_q4gsw.default",
+        "x: tensor, weight: tensor, scales: tensor, group_size: int, bias: tensor? = None "
+        "-> tensor",
+        LOW_FIRST,
+    ),
+    Linear(
+        "et_vk.linear_dq8ca_q4gsw.default",
+        "x: tensor, x_scale: tensor, x_zero: tensor, weight: tensor, sums: any, scales: tensor, "
+        "group_size: int, bias: tensor? = None -> tensor",
+        LOW_FIRST,
+        quantized=True,
+    ),
+    Linear(
+        "et_vk.linear_qcs4w.default",
+        "x: tensor, weight: tensor, scales: tensor -> tensor",
+        HIGH_FIRST,
+        per_row=True,
+    ),
+    Linear(
+        "aten._weight_int8pack_mm.default",
+        "x: tensor, weight: tensor, scales: tensor -> tensor",
+        BYTES,
+        per_row=True,
+    ),
+)
+
+BACKWARD = "d_out: tensor, weight: tensor, scales: tensor, group_size: int -> tensor"
+REQUANT = "latent: tensor, scales: tensor, group_size: int -> tensor"
+
+# (lanes, threads) of wgsl/lib/slices.wgsl. Units of 16 bytes hold up to 32 values, so neighbours
+# along k are far apart in x: a few lanes that read the same x make up for that.
+WIDE_SLICES, NARROW_SLICES = (4, 256), (1, 128)
+
+
+def check_types(args: Args, floats: tuple[TensorArg | None, ...], weight: TensorArg) -> None:
+    for tensor in floats:
+        if tensor is not None and not tensor.dtype.is_float:
+            raise UnsupportedError(
+                f"{args.call}: value {tensor.id} is {tensor.dtype.name}; only floats are supported"
+            )
+    if weight.rank != 2 or weight.dtype.itemsize != 1:
+        raise GraphError(
+            f"{args.call}: packed weights are a matrix of bytes, "
+            f"not {weight.dtype.name} {list(weight.dims)}"
+        )
+
+
+def grouped(args: Args, weight: TensorArg, inner: int) -> Quantized:
+    """Codes of 4 bits with scales [groups, rows]."""
+    scales, group = args.tensor("scales"), args.integer("group_size")
+    enough = (
+        group > 0
+        and scales.rank == 2
+        and scales.dims[0] * group >= inner
+        and scales.dims[1] >= weight.dims[0]
+    )
+    if not enough:
+        raise GraphError(
+            f"{args.call}: scales {list(scales.dims)} do not cover {weight.dims[0]} rows "
+            f"of {inner} weights in groups of {group}"
+        )
+    return Quantized(weight, scales, LOW_FIRST, inner, group, scales.dims[1])
+
+
+def per_row(args: Args, weight: TensorArg, inner: int, packing: int) -> Quantized:
+    scales = args.tensor("scales")
+    if scales.numel < weight.dims[0]:
+        raise GraphError(f"{args.call}: {scales.numel} scales for {weight.dims[0]} rows of weights")
+    return Quantized(weight, scales, packing, inner, WHOLE_ROW, 0)
+
+
+def fits(inner: int, row_bytes: int) -> bool:
+    """Whether packed rows of so many bytes hold so many values, and padding to a multiple of 8."""
+    return (inner + 1) // 2 <= row_bytes <= (inner + 7) // 8 * 4
+
+
+def weights_of(op: Linear, args: Args) -> Quantized:
+    """The weights of a call, after a look at every shape."""
+    x, weight = args.tensor("x"), args.tensor("weight")
+    check_types(args, (x, args.tensor("scales")), weight)
+    inner = x.dims[-1] if x.rank else 0
+    fitting = weight.dims[1] == inner if op.format == BYTES else fits(inner, weight.dims[1])
+    if x.rank == 0 or not fitting:
+        raise GraphError(
+            f"{args.call}: weights {list(weight.dims)} do not fit rows of x {list(x.dims)}"
+        )
+    if op.per_row:
+        return per_row(args, weight, inner, op.format)
+    return grouped(args, weight, inner)
+
+
+def linear_shape(op: Linear, args: Args) -> tuple[Dims]:
+    weights, x = weights_of(op, args), args.tensor("x")
+    return ((*x.dims[:-1], weights.rows),)
+
+
+def bias_of(op: Linear, args: Args, columns: int) -> TensorArg | None:
+    bias = None if op.per_row else args.optional_tensor("bias")
+    if bias is not None and (bias.rank != 1 or bias.numel < columns):
+        raise GraphError(f"{args.call}: bias {list(bias.dims)} for {columns} columns")
+    return bias
+
+
+def row_params(op: Linear, args: Args, rows: int) -> tuple[TensorArg, TensorArg] | None:
+    """The scale and the zero of each row of x."""
+    if not op.quantized:
+        return None
+    scale, zero = args.tensor("x_scale"), args.tensor("x_zero")
+    if scale.numel != rows or zero.numel != rows:
+        raise GraphError(
+            f"{args.call}: {scale.numel} scales and {zero.numel} zeros for {rows} rows of x"
+        )
+    return scale, zero
+
+
+def lower_linear(op: Linear, args: Args) -> list[Dispatch]:
+    weights, x = weights_of(op, args), args.tensor("x")
+    product = Product(numel(x.dims[:-1]), weights.rows, weights.inner)
+    product = product.with_bias(bias_of(op, args, product.n))
+    rows = row_params(op, args, product.m)
+    kernel = kernel_of(x, weights, rows)
+    if not is_sliced(product):
+        return tile_dispatches(kernel, product, args.out.id)
+    sliced = Kernel(
+        "linear_q4_vector",
+        kernel.operands,
+        kernel.types,
+        (*kernel.overrides, ("WIDE", weights.wide)),
+        kernel.params,
+    )
+    slices = WIDE_SLICES if weights.wide else NARROW_SLICES
+    return slice_dispatch(sliced, product, args.out.id, *slices)
+
+
+def kernel_of(
+    x: TensorArg, weights: Quantized, rows: tuple[TensorArg, TensorArg] | None = None
+) -> Kernel:
+    scale, zero = (rows[0].id, rows[1].id) if rows else (None, None)
+    return Kernel(
+        name="linear_q4",
+        operands=(x.id, scale, zero, weights.tensor.id, weights.scales.id),
+        types=(("ZERO", rows[1].dtype.wgsl if rows else "i8"),),
+        overrides=(
+            *weights.overrides,
+            ("QUANTIZED", rows is not None),
+            ("X_ALIGNED", x.dims[-1] % 4 == 0),
+        ),
+        params=weights.params,
+    )
+
+
+def unpacked(weights: Quantized, array: Array, scales: Array) -> Array:
+    """float64 [rows, inner]"""
+    bytes_ = array.view(np.uint8)
+    if weights.format == BYTES:
+        codes = array.view(np.int8).astype(np.int16)
+    else:
+        halves = [bytes_ & 15, bytes_ >> 4]
+        if weights.format == HIGH_FIRST:
+            halves.reverse()
+        codes = np.stack(halves, axis=-1).reshape(weights.rows, -1).astype(np.int16) - 8
+    codes = codes[:, : weights.inner]
+    if weights.group == WHOLE_ROW:
+        return codes * scales.reshape(-1, 1)[: weights.rows].astype(np.float64)
+    groups = np.arange(weights.inner) // weights.group
+    return codes * scales[groups, : weights.rows].T.astype(np.float64)
+
+
+def rounded_to_int8(x: Array, scale: Array, zero: Array) -> Array:
+    """float32 as the op is defined: rounding in float64 could decide ties otherwise."""
+    scale, zero = scale.reshape(-1, 1), zero.reshape(-1, 1).astype(np.float32)
+    inverse = np.float32(1) / scale.astype(np.float32)
+    return (np.clip(np.round(x * inverse) + zero, -128, 127) - zero) * scale.astype(np.float64)
+
+
+def run_linear(op: Linear, args: Args) -> Array:
+    weights, x = weights_of(op, args), args.array("x")
+    rows: Array = x.reshape(numel(x.shape[:-1]), x.shape[-1]).astype(np.float32)
+    if op.quantized:
+        rows = rounded_to_int8(rows, args.array("x_scale"), args.array("x_zero"))
+    matrix = unpacked(weights, args.array("weight"), args.array("scales"))
+    result = rows.astype(np.float64) @ matrix.T
+    if not op.per_row and (bias := args.optional_array("bias")) is not None:
+        result = result + bias[: weights.rows]
+    return result.reshape(*x.shape[:-1], weights.rows).astype(args.out.dtype.numpy)
+
+
+# Training
+
+
+def backward_weights(args: Args) -> Quantized:
+    """The number of columns is the output's: a packed row may end in padding."""
+    d_out, weight = args.tensor("d_out"), args.tensor("weight")
+    check_types(args, (d_out, args.tensor("scales")), weight)
+    inner = args.out.maximum[-1] if args.out.rank else 0
+    if d_out.rank == 0 or d_out.dims[-1] != weight.dims[0] or not fits(inner, weight.dims[1]):
+        raise GraphError(
+            f"{args.call}: gradient {list(d_out.dims)} and weights {list(weight.dims)} "
+            f"do not give {inner} columns"
+        )
+    return grouped(args, weight, inner)
+
+
+def lower_backward(args: Args) -> list[Dispatch]:
+    weights, d_out = backward_weights(args), args.tensor("d_out")
+    kernel = kernel_of(d_out, weights)
+    backward = Kernel(
+        kernel.name,
+        kernel.operands,
+        kernel.types,
+        (*kernel.overrides, ("BACKWARD", True)),
+        kernel.params,
+    )
+    product = Product(numel(d_out.dims[:-1]), weights.inner, weights.rows)
+    return tile_dispatches(backward, product, args.out.id)
+
+
+def run_backward(args: Args) -> Array:
+    weights = backward_weights(args)
+    matrix = unpacked(weights, args.array("weight"), args.array("scales"))
+    return (args.array("d_out").astype(np.float64) @ matrix).astype(args.out.dtype.numpy)
+
+
+def requant_shape(args: Args) -> tuple[Dims]:
+    latent, scales = args.tensor("latent"), args.tensor("scales")
+    group = args.integer("group_size")
+    if latent.rank != 2 or scales.rank != 2 or group <= 0:
+        raise GraphError(f"{args.call}: takes matrices and a group size, not {group}")
+    rows, inner = latent.dims
+    if scales.dims[0] * group < inner or scales.dims[1] < rows:
+        raise GraphError(
+            f"{args.call}: scales {list(scales.dims)} do not cover {list(latent.dims)} "
+            f"in groups of {group}"
+        )
+    return ((rows, (inner + 1) // 2),)
+
+
+def lower_requant(args: Args) -> list[Dispatch]:
+    latent, scales, out = args.tensor("latent"), args.tensor("scales"), args.out
+    if out.numel == 0:
+        return []
+    return [
+        Dispatch(
+            kernel="linear_q4_requant",
+            bindings=(latent.id, scales.id, out.id),
+            params=pack(
+                "5I",
+                *(out.numel, out.dims[1], latent.dims[1]),
+                *(args.integer("group_size"), scales.dims[1]),
+            ),
+            grid=fold_grid(ceil_div(ceil_div(out.numel, 4), WORKGROUP_SIZE)),
+        )
+    ]
+
+
+def run_requant(args: Args) -> Array:
+    latent, scales = args.array("latent").astype(np.float32), args.array("scales")
+    rows, inner = latent.shape
+    groups = np.arange(inner) // args.integer("group_size")
+    scale = scales[groups, :rows].T.astype(np.float32)
+    quotient = np.divide(latent, scale, out=np.zeros_like(latent), where=scale != 0)
+    codes = (np.clip(np.round(quotient), -8, 7) + 8).astype(np.uint8)
+    codes = np.pad(codes, ((0, 0), (0, inner % 2)))
+    return codes[:, ::2] | codes[:, 1::2] << 4
+
+
+for _op in LINEARS:
+    register(
+        _op.name,
+        _op.signature,
+        shape=lambda args, op=_op: linear_shape(op, args),  # type: ignore[misc]
+        lower=lambda args, op=_op: lower_linear(op, args),  # type: ignore[misc]
+        reference=lambda args, op=_op: run_linear(op, args),  # type: ignore[misc]
+    )
+
+register(
+    "et_vk.linear_q4gsw_backward.default",
+    BACKWARD,
+    shape=lambda args: ((*args.tensor("d_out").dims[:-1], backward_weights(args).inner),),
+    lower=lower_backward,
+    reference=run_backward,
+)
+
+register(
+    "et_vk.q4gsw_requant.default",
+    REQUANT,
+    shape=requant_shape,
+    lower=lower_requant,
+    reference=run_requant,
+)

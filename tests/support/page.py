@@ -1,0 +1,103 @@
+"""Programs in the harness page: arrays travel as base64, many programs go in one call."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from webpte_host.browser import Harness
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+# Goes before every piece of code: what the tests' Python in the page stands on.
+PRELUDE = """
+import asyncio, base64
+import numpy as np
+import webpte
+from webpte.runtime.program import shared_device
+
+def unpack(item):
+    flat = np.frombuffer(base64.b64decode(item["data"]), item["dtype"])
+    return flat.reshape(item["shape"]).copy()
+
+def pack(array):
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return {"data": data, "dtype": str(array.dtype), "shape": list(array.shape)}
+
+async def raises(kind, awaitable):
+    try:
+        await awaitable
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"{kind.__name__} was not raised")
+"""
+
+_RUN_ALL = """
+done = []
+for run in runs:
+    outputs, error = [], None
+    try:
+        async with await webpte.load(base64.b64decode(run["program"])) as program:
+            for inputs in run["steps"]:
+                results = await program.forward(*map(unpack, inputs))
+                outputs.append([pack(result) for result in results])
+    except Exception as problem:
+        error = f"{type(problem).__name__}: {problem}"
+    done.append({"outputs": outputs, "error": error})
+return done
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A program and its calls: one list of inputs per call, on one loaded instance."""
+
+    program: bytes
+    steps: Sequence[Sequence[Array]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outputs by call, as far as it went, and what went wrong."""
+
+    outputs: list[list[Array]]
+    error: str | None
+
+
+def encode_bytes(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def encode(array: Array) -> dict[str, Any]:
+    data = encode_bytes(np.ascontiguousarray(array).tobytes())
+    return {"data": data, "dtype": str(array.dtype), "shape": list(array.shape)}
+
+
+def decode(item: dict[str, Any]) -> Array:
+    flat = np.frombuffer(base64.b64decode(item["data"]), item["dtype"])
+    return flat.reshape(item["shape"])
+
+
+def python(harness: Harness, code: str, **arguments: Any) -> Any:
+    """Run code that uses the prelude."""
+    return harness.python(PRELUDE + code, **arguments)
+
+
+def run_all(harness: Harness, runs: Sequence[Run]) -> list[Outcome]:
+    """All of them in one call, on WebGPU."""
+    described = [
+        {
+            "program": encode_bytes(run.program),
+            "steps": [[encode(array) for array in inputs] for inputs in run.steps],
+        }
+        for run in runs
+    ]
+    replies = python(harness, _RUN_ALL, runs=described)
+    return [
+        Outcome([[decode(item) for item in step] for step in reply["outputs"]], reply["error"])
+        for reply in replies
+    ]

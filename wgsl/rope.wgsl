@@ -1,0 +1,89 @@
+// Rotary position embedding of queries and keys, [batch, token, head, element], in one dispatch.
+//
+// An invocation turns one pair (a, b) of elements by the angle of its token, or copies two elements
+// that are not turned. Pairs are neighbours, or (HALF) lie half of the turned elements apart.
+
+// use lib/grid.wgsl
+
+override HALF: bool;
+
+struct Tensor {
+    heads: u32,
+    size: u32, // elements of a head
+    pairs: u32, // of a head, those that are copied too
+    units: u32, // pairs of the whole tensor
+}
+
+struct Params {
+    q: Tensor,
+    k: Tensor,
+    tokens: u32,
+    turned: u32, // pairs of a head
+    row: u32, // elements of the tables between tokens, and between heads
+    head: u32,
+}
+
+@group(0) @binding(0) var<storage, read> q: array<f32>;
+@group(0) @binding(1) var<storage, read> k: array<f32>;
+@group(0) @binding(2) var<storage, read> cosines: array<f32>;
+@group(0) @binding(3) var<storage, read> sines: array<f32>;
+@group(0) @binding(4) var<storage, read_write> q_output: array<f32>;
+@group(0) @binding(5) var<storage, read_write> k_output: array<f32>;
+@group(0) @binding(6) var<uniform> position: vec4<i32>;
+@group(0) @binding(7) var<uniform> params: Params;
+
+// Where the elements of a pair lie in their tensor, and their angles in the tables.
+struct Pair {
+    a: u32,
+    b: u32,
+    count: u32, // of elements: the last of an odd head is alone
+    turns: bool,
+    angle_a: u32,
+    angle_b: u32,
+}
+
+fn pair_of(unit: u32, shape: Tensor) -> Pair {
+    let within = unit % shape.pairs;
+    let line = unit / shape.pairs;
+    let first = line * shape.size;
+    if (within >= params.turned) {
+        let element = within * 2u;
+        return Pair(first + element, first + element + 1u, min(2u, shape.size - element), false, 0u, 0u);
+    }
+    let token = line / shape.heads % params.tokens + u32(position.x);
+    let angle = token * params.row + line % shape.heads * params.head + within;
+    if (HALF) {
+        return Pair(first + within, first + within + params.turned, 2u, true, angle, angle + params.turned);
+    }
+    return Pair(first + within * 2u, first + within * 2u + 1u, 2u, true, angle, angle);
+}
+
+fn turned(value: vec2<f32>, pair: Pair) -> vec2<f32> {
+    if (!pair.turns) {
+        return value;
+    }
+    return vec2<f32>(
+        value.x * cosines[pair.angle_a] - value.y * sines[pair.angle_a],
+        value.y * cosines[pair.angle_b] + value.x * sines[pair.angle_b],
+    );
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
+    let unit = flat_index(invocation, workgroups);
+    if (unit < params.q.units) {
+        let pair = pair_of(unit, params.q);
+        let result = turned(vec2<f32>(q[pair.a], q[pair.b]), pair);
+        q_output[pair.a] = result.x;
+        if (pair.count == 2u) {
+            q_output[pair.b] = result.y;
+        }
+    } else if (unit - params.q.units < params.k.units) {
+        let pair = pair_of(unit - params.q.units, params.k);
+        let result = turned(vec2<f32>(k[pair.a], k[pair.b]), pair);
+        k_output[pair.a] = result.x;
+        if (pair.count == 2u) {
+            k_output[pair.b] = result.y;
+        }
+    }
+}

@@ -1,0 +1,25 @@
+// Rotary position embedding as a product of complex numbers: neighbours are (real, imaginary),
+// in the tensor as in the table, which serves every batch.
+
+// use lib/grid.wgsl
+
+struct Params {
+    pairs: u32,
+    table: u32, // pairs of the table
+}
+
+@group(0) @binding(0) var<storage, read> input: array<vec2<f32>>;
+@group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read_write> output: array<vec2<f32>>;
+@group(0) @binding(3) var<uniform> params: Params;
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
+    let pair = flat_index(invocation, workgroups);
+    if (pair >= params.pairs) {
+        return;
+    }
+    let x = input[pair];
+    let turn = angles[pair % params.table];
+    output[pair] = vec2<f32>(x.x * turn.x - x.y * turn.y, x.x * turn.y + x.y * turn.x);
+}
