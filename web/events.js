@@ -1,7 +1,6 @@
 // The main thread's share: it forwards what people do to Python in the worker, and shows what
 // Python sends back. A worker cannot do this itself: dropped files are gone once the event is over,
 // and a default can only be prevented while it lasts. Messages are one-way, so neither side waits.
-import { hooks } from "./runtime/pyscript/core.js";
 
 const page = document.documentElement;
 const find = (id) => document.getElementById(id);
@@ -44,15 +43,19 @@ const show = {
   download: ({ url, name }) => Object.assign(document.createElement("a"), { href: url, download: name }).click(),
 };
 
-hooks.main.onWorker.add((_, worker) => {
+const connect = (_, worker) => {
   worker.addEventListener("message", ({ data }) => {
     for (const [kind, value] of Object.entries(data ?? {})) show[kind]?.(value);
   });
-  worker.ready.catch((error) => failed(error.message));
+  worker.ready.then(
+    // PyScript calls itself ready even if main.py raised.
+    () => { if (page.dataset.state !== "up") failed("Python raised an error, which the browser's console shows."); },
+    (error) => failed(error.message),
+  );
   send = (message) => worker.postMessage(message);
   send({ act: "hello", base: document.baseURI });
   waiting.forEach(send);
-});
+};
 
 // ---- the start, before there is Python to tell of it
 
@@ -64,7 +67,7 @@ const stage = (name) => {
   });
 };
 const failed = (reason) => {
-  if (page.dataset.state === "ready") return;
+  if (["up", "ready"].includes(page.dataset.state)) return;
   page.dataset.state = "failed";
   show.mood("bad");
   show.text({ status: "Python did not start", "boot-note": `It did not start: ${reason} Reload to try again.` });
@@ -73,6 +76,10 @@ addEventListener("py:progress", ({ detail }) => {
   if (detail === "Loading Pyodide") stage("python");
   if (detail === "Loaded interpreter") stage("webpte");
 });
+import("./runtime/pyscript/core.js").then(
+  ({ hooks }) => hooks.main.onWorker.add(connect),
+  () => failed("PyScript is not there; is the runtime set up?"),
+);
 addEventListener("unhandledrejection", ({ reason }) => failed(String(reason?.message ?? reason)));
 
 // ---- from the page to Python

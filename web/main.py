@@ -70,3 +70,4 @@ def receive(event: JsProxy) -> None:
 
 
 xworker.onmessage = create_proxy(receive)
+browser.show(state="up")

@@ -3,7 +3,6 @@
 // One pass finds the row's maximum and the sum of exp(x - maximum) together, the second writes.
 // ITEM is one element or a quad of neighbours (then `inner` is 1).
 
-// use lib/items.wgsl
 // use lib/softmax.wgsl
 // use lib/rows.wgsl
 
@@ -15,6 +14,7 @@ struct Params {
     rows: u32,
     length: u32,
     inner: u32,
+    nan: f32,
 }
 
 @group(0) @binding(0) var<storage, read> input: array<Item>;
@@ -37,8 +37,9 @@ fn main(
     }
     exponentials = fold(exponentials, place);
     let maximum = exponentials.x;
-    let logarithm = log(exponentials.y);
-    let scale = 1.0 / exponentials.y;
+    let undefined = is_undefined(exponentials);
+    let logarithm = select(log(exponentials.y), params.nan, undefined);
+    let scale = select(1.0 / exponentials.y, params.nan, undefined);
     for (var i = place.lane; i < end; i += LANES) {
         let x = input[base + i * params.inner] - maximum;
         output[base + i * params.inner] = select(exp(x) * scale, x - logarithm, LOGARITHM);

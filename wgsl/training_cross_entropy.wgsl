@@ -3,7 +3,6 @@
 // A label below 0 takes its row out; one that is no column makes the loss NaN.
 // ITEM is one element or a quad of them.
 
-// use lib/items.wgsl
 // use lib/softmax.wgsl
 // use lib/rows.wgsl
 
@@ -46,7 +45,8 @@ fn main(
     }
     exponentials = fold(exponentials, place);
     let maximum = exponentials.x;
-    let factor = params.scale / exponentials.y;
+    let sum = select(exponentials.y, params.nan, is_undefined(exponentials));
+    let factor = params.scale / sum;
     let counted = label >= 0;
     for (var i = place.lane; i < end; i += LANES) {
         let x = logits[base + i];
@@ -55,7 +55,7 @@ fn main(
         // The lane that has the label's logit at hand is the one that knows the loss.
         if (counted && sum_${ITEM}(hot) > 0.0) {
             let logit = sum_${ITEM}(select(Item(), x, hot > Item()));
-            losses[place.row] = (maximum - logit + log(exponentials.y)) * params.scale;
+            losses[place.row] = (maximum - logit + log(sum)) * params.scale;
         }
     }
     if (inside && place.lane == 0u && (!counted || u32(label) >= params.columns)) {

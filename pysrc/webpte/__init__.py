@@ -11,7 +11,14 @@ from __future__ import annotations
 from webpte import errors, llm
 from webpte.errors import WebpteError
 from webpte.gpu.device import Device, DeviceInfo
-from webpte.runtime.info import ConstantInfo, MethodInfo, ScalarInfo, Stats, TensorInfo
+from webpte.runtime.info import (
+    ConstantInfo,
+    MethodInfo,
+    Placement,
+    ScalarInfo,
+    Stats,
+    TensorInfo,
+)
 from webpte.runtime.program import Program, inspect, load
 
 __version__ = "0.1.0"
@@ -21,6 +28,7 @@ __all__ = [
     "Device",
     "DeviceInfo",
     "MethodInfo",
+    "Placement",
     "Program",
     "ScalarInfo",
     "Stats",

@@ -19,6 +19,7 @@ from webpte_host.server import Site
 SAMPLES = Path(__file__).resolve().parents[2] / "web" / "samples"
 SHAPE = (37, 41)  # of everything in the samples
 START_MS = 120_000
+expect.set_options(timeout=30_000)  # a machine that runs other tests too can be slow
 LONG_TASK_MS = 200
 
 # Must run before anything else in the page, or the first tasks are missed.
@@ -300,6 +301,24 @@ def test_the_main_thread_stays_free(page: Page) -> None:
     page.get_by_role("button", name="Check against NumPy").click()
     expect(page.locator("#output-0-compare")).to_contain_text("Agrees")
     assert [task for task in page.evaluate("longTasks") if task >= LONG_TASK_MS] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("**/pyscript/core.js", "throw new Error();", "PyScript is not there"),
+        ("**/main.py", "import nothing_of_that_name", "Python raised an error"),
+    ],
+)
+def test_a_start_that_fails_is_told(
+    browser: Browser, site: Site, path: str, body: str, told: str
+) -> None:
+    page = browser.new_page()
+    page.route(path, lambda route: route.fulfill(body=body, content_type="text/javascript"))
+    page.goto(site.url)
+    expect(page.locator("#boot-note")).to_contain_text(told, timeout=START_MS)
+    expect(status(page)).to_have_text("Python did not start")
+    page.close()
 
 
 def test_without_webgpu(browser: Browser, site: Site) -> None:

@@ -74,7 +74,7 @@ class CacheCase:
 
     @property
     def writes(self) -> bool:
-        return self.op.startswith("sdpa")
+        return "with_kv_cache" in self.op
 
     @cached_property
     def caches(self) -> tuple[Array, Array]:

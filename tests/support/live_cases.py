@@ -1,4 +1,4 @@
-"""One operator call of any signature, executed once or, with other shapes and SymInts, several times.
+"""One operator call of any signature, executed once or, with other shapes and SymInts, often.
 
 Arguments are written as Python has them: arrays are inputs, `Const` arrays are constants, `Sym`s
 are SymInts read from an input, lists become lists of ints, of tensors (None for null) or, with a
@@ -8,16 +8,23 @@ are SymInts read from an input, lists become lists of ints, of tensors (None for
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+import webpte
 from support.cases import Array, write_arg
+from support.graphs import make_planner, read_graph, wait
 from support.pte_writer import GraphWriter, write_pte
+from webpte.live import LiveState
+from webpte.ops import lookup, registered_names
+from webpte.ops.records import Dispatch
+from webpte.plan import Planner
 
+WIDTHS = ("float32", "uint8")  # elements of a word, and of a byte
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -58,7 +65,9 @@ class LiveCase:
     def __str__(self) -> str:
         parts = " ".join(_describe(arg) for arg in self.steps[0])
         more = f" x{len(self.steps)}" if len(self.steps) > 1 else ""
-        return f"{self.op.removeprefix('aten.')} {parts}{more} {self.label}".strip().replace(" ", "-")
+        return f"{self.op.removeprefix('aten.')} {parts}{more} {self.label}".strip().replace(
+            " ", "-"
+        )
 
     @cached_property
     def out_dtype(self) -> np.dtype[Any]:
@@ -196,7 +205,9 @@ class _Builder:
                 select = (source, g.int(0), g.int(0), g.symint(first.value))
                 return g.op("et_vk.select_as_symint.default", *select)
             case list() if any(not isinstance(item, int) for item in first):
-                return g.value_list([self.add(list(items)) for items in zip(*versions, strict=True)])
+                return g.value_list(
+                    [self.add(list(items)) for items in zip(*versions, strict=True)]
+                )
         return write_arg(g, first)
 
     def tensor(self, versions: Sequence[Array]) -> int:
@@ -205,3 +216,67 @@ class _Builder:
         value_id = self.graph.tensor(dims, str(versions[0].dtype))
         self.graph.host(value_id, dynamic=len(set(shapes)) > 1)
         return value_id
+
+
+# What tests do with a case
+
+
+def check_reference(case: LiveCase) -> None:
+    """Run every step on NumPy, on one loaded program."""
+
+    async def run() -> None:
+        async with await webpte.load(case.program(), device="numpy") as program:
+            for step in range(len(case.steps)):
+                case.check(step, await program.forward(*case.inputs(step)))
+
+    wait(run())
+
+
+def lowered(case: LiveCase) -> tuple[Planner, LiveState]:
+    """A planner after its first lowering, at the largest shapes; raises what that raises."""
+    planner, live = make_planner(read_graph(case.program()))
+    planner.lower_all()
+    return planner, live
+
+
+def dispatch_of(case: LiveCase) -> Dispatch:
+    """The only dispatch of a case."""
+    (dispatch,) = lowered(case)[0].dispatches()
+    return dispatch
+
+
+def family_ops(module: str) -> set[str]:
+    """The operators that a family registers."""
+    return {
+        name
+        for name in registered_names()
+        if (op := lookup(name)) and op.lower.__module__ == f"webpte.ops.{module}"
+    }
+
+
+# What tables are made of
+
+
+def random_bits(shape: tuple[int, ...] | int, dtype: str = "float32") -> Array:
+    """Any bits at all: NaNs with payloads, -0.0, subnormals."""
+    kind = np.dtype(dtype)
+    rng = np.random.default_rng(np.prod(shape, dtype=int) + kind.itemsize)
+    if dtype == "bool":
+        return np.asarray(rng.random(shape) < 0.5)
+    return (
+        np.asarray(rng.integers(0, 256, (*np.atleast_1d(shape), kind.itemsize), np.uint8))
+        .view(kind)
+        .reshape(shape)
+    )
+
+
+def scalar_bits(dtype: str = "float32") -> Array:
+    return random_bits(1, dtype).reshape(())
+
+
+def each(shape: Iterable[int], dtype: Any, function: Callable[..., Any]) -> Array:
+    """The array whose element at i, j, .. is function(i, j, ..)."""
+    out = np.zeros(tuple(shape), dtype)
+    for index in np.ndindex(*out.shape):
+        out[index] = function(*index)
+    return out

@@ -78,7 +78,10 @@ def layer_norm_cases() -> list[RowCase]:
     offset = (normal((5, 37)) * 8).round() / 8 + 4096
     cases += [layer_norm(offset, 1, rtol=1e-4, atol=1e-3, label="far from 0")]
     cases += [layer_norm(np.full((2, 12), 3.0, np.float32), 1, label="constant")]
-    live = tuple((normal(size, 7), normal((8,), 2), normal((8,), 3)) for size in ((2, 5, 8), (4, 1, 8), (0, 5, 8), (4, 9, 8)))
+    live = tuple(
+        (normal(size, 7), normal((8,), 2), normal((8,), 3))
+        for size in ((2, 5, 8), (4, 1, 8), (0, 5, 8), (4, 9, 8))
+    )
     cases += [layer_norm(normal((4, 9, 8)), 1, live=live, label="live")]
     return cases
 
@@ -99,7 +102,8 @@ def rms_norm(x: Array, eps: float = 1e-6, **options: Any) -> RowCase:
 def rms_norm_cases() -> list[RowCase]:
     shapes = ((1, 1, 7, 896), (1, 2048), (1, 8192), (67, 64), (5, 100), (3, 9), (2, 1), (13,))
     cases = [rms_norm(normal(shape)) for shape in (*shapes, (2, 1, 3, 1, 2, 5), (0, 4), (3, 0))]
-    live = tuple((normal(size, 7), normal((64,), 2)) for size in ((1, 1, 64), (1, 5, 64), (1, 63, 64)))
+    sizes = ((1, 1, 64), (1, 5, 64), (1, 63, 64))
+    live = tuple((normal(size, 7), normal((64,), 2)) for size in sizes)
     return [
         *cases,
         rms_norm(normal((3, 6), scale=1e-4), 1, label="eps is an int"),
@@ -110,8 +114,9 @@ def rms_norm_cases() -> list[RowCase]:
 
 
 def expect_group_norm(
-    x: Array, weight: Array | None, bias: Array | None, _n: int, _c: int, _s: int, group: int, eps: float
+    x: Array, weight: Array | None, bias: Array | None, *rest: Any
 ) -> tuple[Array, Array, Array]:
+    *_, group, eps = rest
     y, mean, rstd = by_rows(x, x.shape[0] * group, eps)
     y = affine(y, weight, bias, (x.shape[1],) + (1,) * (x.ndim - 2))
     return y, mean.reshape(x.shape[0], group), rstd.reshape(x.shape[0], group)
@@ -151,8 +156,9 @@ def group_norm_cases() -> list[RowCase]:
 
 
 def expect_batch_norm(
-    x: Array, weight: Array | None, bias: Array | None, mean: Array, var: Array, _m: float, eps: float
+    x: Array, weight: Array | None, bias: Array | None, *rest: Any
 ) -> tuple[Array, Array, Array]:
+    mean, var, _, eps = rest
     y = np.empty(x.shape)
     for c in range(x.shape[1]):
         y[:, c] = (x[:, c] - mean[c]) / math.sqrt(var[c] + eps)
@@ -177,8 +183,25 @@ def batch_norm_cases() -> list[RowCase]:
         for shape in ((2, 6, 5), (2, 3, 4))
     ]
     statistics = (normal((3,), 2), normal((3,), 3), normal((3,), 4), np.abs(normal((3,), 5)) + 1)
-    live = tuple((normal(size, 7), *statistics) for size in ((1, 3, 5, 4), (2, 3, 1, 3), (2, 3, 5, 4)))
+    sizes = ((1, 3, 5, 4), (2, 3, 1, 3), (2, 3, 5, 4))
+    live = tuple((normal(size, 7), *statistics) for size in sizes)
     return [*cases, batch_norm(normal((2, 3, 5, 4)), live=live, label="live")]
 
 
-NORM_CASES = layer_norm_cases() + rms_norm_cases() + group_norm_cases() + batch_norm_cases()
+def special_cases() -> list[RowCase]:
+    """A NaN or an inf in a row, as quads and as single elements; other rows stay as they are."""
+    cases = []
+    for width in (7, 8):
+        x = normal((3, width))
+        x[0, 5], x[1, 2] = math.nan, math.inf
+        cases += [layer_norm(x, 1, label="special"), rms_norm(x, label="special")]
+    return cases
+
+
+NORM_CASES = (
+    layer_norm_cases()
+    + rms_norm_cases()
+    + group_norm_cases()
+    + batch_norm_cases()
+    + special_cases()
+)

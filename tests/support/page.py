@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import dedent
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -84,7 +85,7 @@ def decode(item: dict[str, Any]) -> Array:
 
 def python(harness: Harness, code: str, **arguments: Any) -> Any:
     """Run code that uses the prelude."""
-    return harness.python(PRELUDE + code, **arguments)
+    return harness.python(PRELUDE + dedent(code), **arguments)
 
 
 def run_all(harness: Harness, runs: Sequence[Run]) -> list[Outcome]:

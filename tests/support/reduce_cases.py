@@ -237,6 +237,4 @@ def dynamic_cases() -> list[RowCase]:
     return cases
 
 
-REDUCE_CASES = (
-    shape_cases() + integer_cases() + special_cases() + arg_cases() + dynamic_cases()
-)
+REDUCE_CASES = shape_cases() + integer_cases() + special_cases() + arg_cases() + dynamic_cases()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -36,7 +36,6 @@ class RowCase:
     rtol: float = 1e-5
     atol: float = 1e-6
     live: tuple[tuple[Array, ...], ...] = ()
-    listed: bool = False  # outputs in a list, even if there is only one
 
     def __str__(self) -> str:
         shown = [f"{a.dtype}{list(a.shape)}" if is_array(a) else str(a) for a in self.args]
@@ -60,14 +59,11 @@ class RowCase:
 
     def program(self) -> bytes:
         g = GraphWriter()
-        ids = [
-            g.tensor(a.shape, str(a.dtype)) if is_array(a) else write_arg(g, a) for a in self.args
-        ]
+        ids = [write_given(g, given) for given in self.args]
         inputs = [i for i, a in zip(ids, self.args, strict=True) if is_array(a)]
         shapes = [x.shape for x in self.expected(self.steps[0])]
         outs = [g.tensor(shape, out) for shape, out in zip(shapes, self.outs, strict=True)]
-        listed = self.listed or len(outs) > 1
-        g.op(self.op, *ids, g.value_list(outs) if listed else outs[0])
+        g.op(self.op, *ids, g.value_list(outs) if len(outs) > 1 else outs[0])
         g.inputs(*inputs)
         g.outputs(*outs)
         for value_id in (*inputs, *outs):
@@ -92,8 +88,14 @@ class RowCase:
                 self.check(await program.forward(*inputs), inputs)
 
 
-def is_array(given: Any) -> bool:
+def is_array(given: Given) -> TypeGuard[Array]:
     return isinstance(given, np.ndarray)
+
+
+def write_given(g: GraphWriter, given: Given) -> int:
+    if isinstance(given, np.ndarray):
+        return g.tensor(given.shape, str(given.dtype))
+    return write_arg(g, given)
 
 
 def normal(shape: tuple[int, ...], seed: int = 1, scale: float = 1.0, shift: float = 0.0) -> Array:
@@ -102,7 +104,7 @@ def normal(shape: tuple[int, ...], seed: int = 1, scale: float = 1.0, shift: flo
 
 
 # In the page: each program on WebGPU and on NumPy, step by step; returns what differs.
-COMPARE = '''
+COMPARE = """
 import base64, json
 import numpy as np
 import webpte
@@ -126,7 +128,7 @@ for case in json.loads(cases):
     except Exception as error:
         failures.append(f"{case['name']}: {type(error).__name__}: {error}")
 return failures
-'''
+"""
 
 
 def as_json(cases: list[RowCase]) -> str:
@@ -146,8 +148,3 @@ def as_json(cases: list[RowCase]) -> str:
             for case in cases
         ]
     )
-
-
-def batches(cases: list[RowCase], size: int) -> Iterator[list[RowCase]]:
-    for start in range(0, len(cases), size):
-        yield cases[start : start + size]

@@ -9,7 +9,8 @@ import numpy as np
 
 from support.cases import Array
 from support.pte_writer import GraphWriter, write_pte
-from support.row_cases import RowCase, normal
+from support.reduce_cases import SPECIAL
+from support.row_cases import Given, RowCase, normal
 
 CROSS_ENTROPY, ADAMW = "et_vk.fused_ce.default", "et_vk.adamw_step.default"
 ADAMW_DEFAULTS = (1e-3, 0.9, 0.999, 1e-8, 0.01)
@@ -45,14 +46,19 @@ def cross_entropy_cases() -> list[RowCase]:
         cross_entropy(normal((rows, columns), scale=2), labels_for(rows, columns), rows)
         for rows, columns in ((4, 32), (5, 7), (1, 1), (3, 1001), (2, 5000), (67, 3), (300, 5))
     ]
-    masked = labels_for(8, 128)[:5] + [-1, -100, -1]
-    live = ((normal((3, 12), 2), np.array([11, -1, 0], np.int32)), (normal((5, 7), 3), np.arange(5, dtype=np.int32)))
+    masked = [*labels_for(5, 128), -1, -100, -1]
+    live = (
+        (normal((3, 12), 2), np.array([11, -1, 0], np.int32)),
+        (normal((5, 7), 3), np.arange(5, dtype=np.int32)),
+    )
     return [
         *cases,
         cross_entropy(normal((8, 128)), masked, 5.0, label="masked"),
         cross_entropy(normal((3, 9)), [-1, -1, -1], 1, label="nothing counts"),
         cross_entropy(normal((2, 8), scale=1e4), [3, 4], 2, rtol=1e-4, label="large logits"),
         cross_entropy(normal((2, 8)), [8, 1], 2, label="no such column"),
+        cross_entropy(SPECIAL, [2, 1, 0, 1, 1, 0, 3], 7, label="special"),
+        cross_entropy(SPECIAL[3:], [2, 1, 0, 3], 4, label="infinite"),
         cross_entropy(normal((0, 4)), [], 1, label="no rows"),
         cross_entropy(normal((6, 12)), labels_for(6, 12), 6, live=live, label="live"),
     ]
@@ -69,15 +75,14 @@ def expect_adamw(p: Array, m: Array, v: Array, g: Array, *scalars: float) -> tup
 def adamw(shape: tuple[int, ...], *scalars: float, **options: Any) -> RowCase:
     """Outputs under names of their own; test_training.py has the ones in place."""
     state = (normal(shape, 1), normal(shape, 2, 0.1), np.asarray(np.abs(normal(shape, 3, 0.01))))
-    args = (*state, normal(shape, 4), *scalars)
+    args: tuple[Given, ...] = (*state, normal(shape, 4), *scalars)
     return RowCase(ADAMW, args, expect_adamw, **{"outs": ("float32",) * 3, **options})
 
 
 def adamw_cases() -> list[RowCase]:
     first = (1 - 0.9, 1 - 0.999)
-    cases = [
-        adamw(shape, *ADAMW_DEFAULTS, *first) for shape in ((64,), (7, 11), (1,), (), (0, 3), (331,))
-    ]
+    shapes: tuple[tuple[int, ...], ...] = ((64,), (7, 11), (1,), (), (0, 3), (331,))
+    cases = [adamw(shape, *ADAMW_DEFAULTS, *first) for shape in shapes]
     return [
         *cases,
         adamw((67,), 0.1, 0.9, 0.999, 1e-8, 0.0, 1 - 0.9**10, 1 - 0.999**10, label="tenth step"),
@@ -113,17 +118,18 @@ class Classifier:
         g, (b, k, c) = GraphWriter(), (self.batch, self.features, self.classes)
         x, labels = g.tensor((b, k)), g.tensor((b,), "int32")
         state = [
-            [g.tensor(start.shape, constant=data, key=f"{name}{i}") for i, data in enumerate((start, start * 0, start * 0))]
-            for name, start in (("w", self.weights), ("b", self.bias))
+            [g.tensor(start.shape, constant=data) for data in (start, start * 0, start * 0)]
+            for start in (self.weights, self.bias)
         ]
         (w, *_), (bias, *_) = state
-        one, keep = g.int(1), g.bool_(False)
+        one, keepdim = g.int(1), g.bool_(False)
 
         def unsqueeze(value: int, dim: int, shape: tuple[int, ...]) -> int:
             return g.op("aten.unsqueeze_copy.default", value, g.int(dim), g.tensor(shape))
 
         def summed(value: int, dim: int, shape: tuple[int, ...]) -> int:
-            return g.op("aten.sum.dim_IntList", value, g.int_list([dim]), keep, g.null(), g.tensor(shape))
+            dims, dtype, out = g.int_list([dim]), g.null(), g.tensor(shape)
+            return g.op("aten.sum.dim_IntList", value, dims, keepdim, dtype, out)
 
         rows = unsqueeze(x, 1, (b, 1, k))
         product = g.op("aten.mul.Tensor", rows, unsqueeze(w, 0, (1, c, k)), g.tensor((b, c, k)))
@@ -144,12 +150,12 @@ class Classifier:
     def expected(self, steps: int) -> list[float]:
         """The losses of the same steps in float64."""
         counted = self.labels >= 0
-        w, b = self.weights.astype(np.float64), self.bias.astype(np.float64)
-        w_state, b_state = [np.zeros_like(w)] * 2, [np.zeros_like(b)] * 2
+        x, w, b = (a.astype(np.float64) for a in (self.x, self.weights, self.bias))
+        w_m, w_v, b_m, b_v = w * 0, w * 0, b * 0, b * 0
         losses = []
         for _ in range(steps):
-            loss, dlogits = expect_cross_entropy(self.x @ w.T + b, self.labels, counted.sum())
+            loss, dlogits = expect_cross_entropy(x @ w.T + b, self.labels, counted.sum())
             losses.append(float(loss))
-            w, *w_state = expect_adamw(w, *w_state, dlogits.T @ self.x, *self.optimizer)
-            b, *b_state = expect_adamw(b, *b_state, dlogits.sum(axis=0), *self.optimizer)
+            w, w_m, w_v = expect_adamw(w, w_m, w_v, dlogits.T @ x, *self.optimizer)
+            b, b_m, b_v = expect_adamw(b, b_m, b_v, dlogits.sum(axis=0), *self.optimizer)
         return losses

@@ -130,18 +130,17 @@
             }
 
             async function compile(spec) {
+                device.pushErrorScope("validation");
                 if (!modules.has(spec.code)) {
                     modules.set(spec.code, device.createShaderModule({ label: spec.label, code: spec.code }));
                 }
                 const module = modules.get(spec.code);
                 const layout = layoutOf(spec.bindings);
+                const compute = { module, entryPoint: "main", constants: Object.fromEntries(spec.overrides) };
+                const made = device.createComputePipelineAsync({ label: spec.label, layout: layout.pipeline, compute });
+                device.popErrorScope(); // what is in it, the pipeline's own error says better
                 try {
-                    const pipeline = await device.createComputePipelineAsync({
-                        label: spec.label,
-                        layout: layout.pipeline,
-                        compute: { module, entryPoint: "main", constants: Object.fromEntries(spec.overrides) },
-                    });
-                    return register(pipelines, { pipeline, group: layout.group });
+                    return register(pipelines, { pipeline: await made, group: layout.group });
                 } catch (error) {
                     check();
                     const { messages } = await module.getCompilationInfo();

@@ -316,7 +316,7 @@ def mask_arrays(args: Args, call: Attention) -> tuple[Array, Array]:
     if mask is None:
         return np.array(True), np.array(0.0)
     assert call.mask is not None
-    mask = mask if mask.ndim <= 4 else mask.reshape(-1, *mask.shape[-3:])
+    mask = mask if mask.ndim <= 4 else mask.reshape(numel(mask.shape[:-3]), *mask.shape[-3:])
     if call.mask.boolean:
         return mask, np.array(0.0)
     return np.array(True), mask.astype(np.float64)
@@ -340,7 +340,7 @@ def run_cached(args: Args, fresh: bool) -> Array:
 def run_plain(args: Args) -> Array:
     call = read_plain(args)
     arrays = (args.array(name) for name in ("query", "key", "value"))
-    q, k, v = (x.reshape(-1, *(1, *x.shape)[-3:]) for x in arrays)
+    q, k, v = (x.reshape(numel(x.shape[:-3]), *(1, *x.shape)[-3:]) for x in arrays)
     result = attend(q, k, v, call, *mask_arrays(args, call))
     return result.reshape(plain_shape(args)[0]).astype(q.dtype)
 

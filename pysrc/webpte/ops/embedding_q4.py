@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webpte.errors import GraphError, ResizeError, UnsupportedError
+from webpte.errors import GraphError, ResizeError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import quad_count, quad_grid
 from webpte.ops.indexing import check_indices
@@ -56,7 +56,7 @@ def q4gsw_table(args: Args) -> Table:
 def decomposed_table(args: Args) -> Table:
     limits = args.integer("quant_min"), args.integer("quant_max")
     if limits != (-8, 7):
-        raise UnsupportedError(f"{args.call}: numbers from {limits}; supported are -8 to 7")
+        raise GraphError(f"{args.call}: 4-bit numbers are -8 to 7, not {limits}")
     groups = scales_of_row(args.tensor("scales"))
     return Table(True, 2 * args.tensor("weight").dims[1] // max(groups, 1), groups)
 

@@ -88,16 +88,16 @@ def arange_shape(args: Args) -> tuple[Dims]:
 
 
 def arange_bounds(args: Args) -> list[SymIntBound]:
-    """An end on the wrong side of the start: an error, at the next execution if it may change."""
+    """On which side of the start the end must be; checked at once unless only the end is live."""
     start, end, step = arange_ends(args)
-    if (end - start) * step >= 0:
-        return []
-    why = f"{args.call}: no way from {start} to {end} by steps of {step}"
+    why = f"{args.call}: goes from {start} by steps of {step}, and its end is on the other side"
     symint = symint_of(args, "end")
-    if symint is None:
-        raise GraphError(why)
-    low, high = (math.ceil(start), INT32_MAX) if step > 0 else (INT32_MIN, math.floor(start))
-    return [SymIntBound(symint.value_id, low, high, why)]
+    if symint is not None and symint_of(args, "start") is None:
+        low, high = (math.ceil(start), INT32_MAX) if step > 0 else (INT32_MIN, math.floor(start))
+        return [SymIntBound(symint.value_id, low, high, why)]
+    if (end - start) * step < 0:
+        raise GraphError(f"{why}: {end}")
+    return []
 
 
 def arange_scalars(args: Args) -> Scalars:

@@ -111,10 +111,8 @@ def fancy_picks(args: Args, source: TensorArg, indices: list[TensorArg | None]) 
         for dim, tensor in enumerate(indices)
         if tensor is not None
     ]
-    if not 0 < len(found) <= MAX_INDICES:
-        raise UnsupportedError(
-            f"{args.call}: {len(found)} tensors of indices; supported are 1 to {MAX_INDICES}"
-        )
+    if not found:
+        raise GraphError(f"{args.call}: no tensor of indices")
     common = broadcast(*(tensor.dims for _, tensor in found))
     indexed = [dim for dim, _ in found]
     kept = [dim for dim in range(source.rank) if dim not in indexed]
@@ -203,6 +201,10 @@ def lower_indexing(op: Indexing, args: Args) -> list[Dispatch]:
     check_same_type(args, picks.source.dtype)
     if out.numel == 0:
         return []
+    if len(picks.indices) > MAX_INDICES:
+        raise UnsupportedError(
+            f"{args.call}: {len(picks.indices)} tensors of indices; the kernel takes {MAX_INDICES}"
+        )
     sizes, (strides, *places) = collapse(
         picks.dims, picks.strides, *(picked.strides for picked in picks.indices)
     )

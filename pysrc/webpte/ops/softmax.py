@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -55,7 +56,7 @@ def lower_softmax(logarithm: bool, args: Args) -> list[Dispatch]:
         Dispatch(
             kernel="softmax",
             bindings=(source.id, out.id),
-            params=pack("3I", items.count, items.length, items.inner),
+            params=pack("3If", items.count, items.length, items.inner, math.nan),
             grid=items.layout.grid(items.count),
             types=(("ITEM", item),),
             overrides=(*items.layout.overrides, ("LOGARITHM", int(logarithm))),

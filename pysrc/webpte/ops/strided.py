@@ -207,8 +207,8 @@ def shuffle_blocks(args: Args) -> Dims:
 
 
 def shuffled_shape(args: Args) -> tuple[Dims]:
-    *batch, channels, _, _ = args.tensor("self").dims
     _, r, _, height, width = shuffle_blocks(args)
+    *batch, channels, _, _ = args.tensor("self").dims
     return ((*batch, channels // (r * r), height * r, width * r),)
 
 
@@ -328,7 +328,7 @@ STRIDED = (
     Strided(
         "aten.flip.default",
         "self: tensor, dims: ints -> tensor",
-        lambda args: (args.tensor("self").dims,),
+        lambda args: (flipped_walk(args).dims,),
         flipped_walk,
         lambda args: np.flip(args.array("self"), tuple(flipped(args))),
     ),

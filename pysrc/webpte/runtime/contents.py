@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from webpte.dtypes import dtype_of_program
-from webpte.errors import FormatError
+from webpte.errors import FormatError, SourceError
 from webpte.format import pte
 from webpte.format.program import (
     BackendDelegate,
@@ -18,6 +19,7 @@ from webpte.format.program import (
     TensorMeta,
 )
 from webpte.format.program import Program as FileProgram
+from webpte.format.ptd import read_ptd
 from webpte.format.vulkan import read_delegate
 from webpte.graph import Graph, build_graph
 from webpte.kernels import lookup_kernel
@@ -47,12 +49,17 @@ class Contents:
     methods: dict[str, MethodContents]
 
 
-async def read_contents(source: ByteSource) -> Contents:
-    """Read all that is not a constant."""
+async def read_contents(source: ByteSource, data: Sequence[ByteSource] = ()) -> Contents:
+    """Read all that is not a constant. `data` are the `.ptd` files that belong to the program."""
     program = await pte.read_program(source)
     named = {
         key: Region(source, span.offset, span.size) for key, span in program.named_data.items()
     }
+    for file in data:
+        for key, entry in (await read_ptd(file)).items():
+            if key in named:
+                raise SourceError(f"{file.name}: {key!r} is in another file, too")
+            named[key] = Region(file, entry.span.offset, entry.span.size)
     methods: dict[str, MethodContents] = {}
     for plan in program.methods:
         if plan.name in methods:

@@ -279,6 +279,15 @@ class GpuDelegate:
                 counts[item.op.name] = counts.get(item.op.name, 0) + 1
         return counts
 
+    def placements(self) -> dict[tuple[str, str], int]:
+        """(op, "gpu" | "alias" | "host") to the number of calls, at the live shapes."""
+        counts: dict[tuple[str, str], int] = {}
+        for step in self._planner.steps:
+            where = "host" if step.host or step.op.scalar else "gpu"
+            key = (step.op.name, "alias" if step.aliased else where)
+            counts[key] = counts.get(key, 0) + 1
+        return counts
+
     @property
     def dispatches(self) -> int:
         return len(self._current.labels) if self._current else 0

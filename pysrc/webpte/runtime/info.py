@@ -68,6 +68,17 @@ class MethodInfo:
 
 
 @dataclass(frozen=True)
+class Placement:
+    """Where the calls of one operator run: "gpu", "alias" (no work at all) or "host"."""
+
+    method: str
+    op: str
+    where: str
+    count: int
+    host_ms: float  # spent on the host so far; 0 for what the GPU does
+
+
+@dataclass(frozen=True)
 class Stats:
     """Counters of one program on its device."""
 

@@ -26,7 +26,7 @@ from webpte.gpu.device import Device, DeviceInfo, Progress
 from webpte.graph import Call, Graph, Tensor
 from webpte.runtime.contents import BACKEND, Contents, MethodContents, read_contents
 from webpte.runtime.delegate import GpuDelegate
-from webpte.runtime.info import MethodInfo, Stats, TensorInfo
+from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.method import Delegate, Method
 from webpte.runtime.numpy_delegate import NumpyDelegate
 from webpte.runtime.open import IN_BROWSER, open_source
@@ -38,6 +38,8 @@ async def load(
     source: Any,
     *,
     device: str | Device = "webgpu",
+    data: Sequence[Any] = (),
+    strict: bool = False,
     name: str | None = None,
     progress: Progress | None = None,
 ) -> Program:
@@ -45,6 +47,8 @@ async def load(
 
     source    bytes, a path, or in the browser also a URL (str) or a Blob
     device    "webgpu", "numpy" (the references, in CPython too), or a Device to share
+    data      the `.ptd` files that belong to the program, each given like `source`
+    strict    refuse to run on the host what has no kernel, instead of doing it and reporting it
     progress  called as progress(stage, done, total); stages: fetch, read, compile, constants
     """
     if not isinstance(device, str):
@@ -55,8 +59,9 @@ async def load(
         raise DeviceError(f"no device is called {device!r}; there are 'webgpu' and 'numpy'")
     clock = _Clock()
     opened = await open_source(source, name=name, progress=progress)
+    files = [await open_source(file, progress=progress) for file in data]
     clock.lap("fetch")
-    contents = await read_contents(opened)
+    contents = await read_contents(opened, files)
     if progress is not None:
         progress("read", 1, 1)
     clock.lap("read")
@@ -64,7 +69,7 @@ async def load(
     if device_or_name == "webgpu":
         device_or_name = await shared_device()
         clock.lap("device")
-    program = Program(contents, device_or_name, clock)
+    program = Program(contents, device_or_name, clock, strict)
     try:
         await program._build(progress)
     except BaseException:
@@ -74,9 +79,12 @@ async def load(
     return program
 
 
-async def inspect(source: Any, *, name: str | None = None) -> dict[str, MethodInfo]:
+async def inspect(
+    source: Any, *, data: Sequence[Any] = (), name: str | None = None
+) -> dict[str, MethodInfo]:
     """What is in a file, without a device; unsupported operators are listed, not raised."""
-    contents = await read_contents(await open_source(source, name=name))
+    files = [await open_source(file) for file in data]
+    contents = await read_contents(await open_source(source, name=name), files)
     return {name: method.info for name, method in contents.methods.items()}
 
 
@@ -119,11 +127,15 @@ class _Clock:
 class Program:
     """A loaded program. Close it, or use `async with`, to free its GPU memory."""
 
-    def __init__(self, contents: Contents, device: str | Device, clock: _Clock) -> None:
+    def __init__(
+        self, contents: Contents, device: str | Device, clock: _Clock, strict: bool = False
+    ) -> None:
         self._contents = contents
+        self._strict = strict
         self._device = device
         self._clock = clock
         self._delegates: list[Delegate] = []
+        self._delegates_of: dict[str, list[Delegate]] = {}
         self._methods: dict[str, Method] = {}
         self._heads: dict[TensorInfo, GpuDelegate] = {}
         self._library = ShaderLibrary()
@@ -133,6 +145,7 @@ class Program:
     async def _build(self, progress: Progress | None) -> None:
         for name, contents in self._contents.methods.items():
             delegates = [await self._build_delegate(graph, progress) for graph in _graphs(contents)]
+            self._delegates_of[name] = delegates
             state = await read_state(
                 contents.plan, self._contents.program, self._contents.source, contents.named
             )
@@ -143,7 +156,9 @@ class Program:
         if isinstance(self._device, str):
             delegate = await NumpyDelegate.create(graph)
         else:
-            delegate = await GpuDelegate.create(graph, self._device, self._library, progress)
+            delegate = await GpuDelegate.create(
+                graph, self._device, self._library, progress, self._strict
+            )
         self._delegates.append(delegate)
         return delegate
 
@@ -238,6 +253,23 @@ class Program:
         )
 
     @property
+    def report(self) -> list[Placement]:
+        """What ran where: every operator of every method, with the host's share of the time."""
+        rows = []
+        for name, method in self._methods.items():
+            for delegate in self._delegates_of[name]:
+                if isinstance(delegate, GpuDelegate):
+                    rows += [
+                        Placement(name, op, where, count, delegate.host_ms.get(op, 0.0))
+                        for (op, where), count in delegate.placements().items()
+                    ]
+            rows += [
+                Placement(name, kernel, "host", count, method.kernel_ms.get(kernel, 0.0))
+                for kernel, count in method.info.kernels_outside.items()
+            ]
+        return rows
+
+    @property
     def device_info(self) -> DeviceInfo:
         return DeviceInfo(kind="numpy") if isinstance(self._device, str) else self._device.info
 
@@ -247,7 +279,7 @@ class Program:
         for delegate in (*self._delegates, *self._heads.values()):
             if isinstance(delegate, GpuDelegate):
                 delegate.close()
-        self._delegates, self._heads = [], {}
+        self._delegates, self._delegates_of, self._heads = [], {}, {}
 
     async def __aenter__(self) -> Program:
         return self

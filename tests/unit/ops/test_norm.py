@@ -76,29 +76,48 @@ def test_batch_norm_as_torch() -> None:
 
 def test_rms_norm_as_torch() -> None:
     x = np.array([[1, -2, 3], [0, 0, 0]], np.float32)
-    (out,) = wait(run_once(graph_of(RMS, ((2, 3),), (2, 3), (3,), 1e-6), x, np.array([1, 0.5, -2], np.float32)))
+    weight = np.array([1, 0.5, -2], np.float32)
+    (out,) = wait(run_once(graph_of(RMS, ((2, 3),), (2, 3), (3,), 1e-6), x, weight))
     np.testing.assert_allclose(out.ravel(), RMS_TORCH, rtol=1e-5, atol=1e-6)
+
+
+ROW, PAIR, NONE = ((2, 6), (2, 1), (2, 1)), ((2, 4), (0,), (0,)), (None, None)
 
 
 @pytest.mark.parametrize(
     ("op", "outs", "args", "message"),
     [
-        (LAYER, ((2, 6), (2, 1), (2, 1)), ((2, 6), [5], None, None, 1e-5), r"\[5\] is not how \[2, 6\] ends"),
-        (LAYER, ((2, 6), (2, 1), (2, 1)), ((2, 6), [], None, None, 1e-5), r"\[\] is not how"),
-        (LAYER, ((6,), (1,), (1,)), ((6,), [2, 6], None, None, 1e-5), r"\[2, 6\] is not how \[6\] ends"),
-        (LAYER, ((2, 6), (2, 1), (2, 1)), ((2, 6), [6], (5,), None, 1e-5), r"weight \[5\] should have 6"),
-        (LAYER, ((2, 6), (2, 1), (2, 1)), ((2, 6), [6], None, (7,), 1e-5), r"bias \[7\] should have 6"),
-        (GROUP, ((2, 6, 3), (2, 4), (2, 4)), ((2, 6, 3), None, None, 2, 6, 3, 4, 1e-5), "make 4 equal groups"),
-        (GROUP, ((2, 6, 3), (2, 1), (2, 1)), ((2, 6, 3), None, None, 2, 6, 3, 0, 1e-5), "make 0 equal groups"),
-        (GROUP, ((6,), (1, 1), (1, 1)), ((6,), None, None, 1, 6, 1, 1, 1e-5), "make 1 equal groups"),
-        (GROUP, ((2, 6), (2, 3), (2, 3)), ((2, 6), (3,), None, 2, 6, 1, 3, 1e-5), r"weight \[3\] should have 6"),
-        (BATCH, ((4,), (0,), (0,)), ((4,), None, None, (4,), (4,), 0.1, 1e-5), "has no dim of channels"),
-        (BATCH, ((2, 4), (0,), (0,)), ((2, 4), None, None, (3,), (4,), 0.1, 1e-5), r"mean \[3\] should have 4"),
-        (BATCH, ((2, 4), (4,), (4,)), ((2, 4), None, None, (4,), (4,), 0.1, 1e-5), "saved statistics"),
+        (LAYER, ROW, ((2, 6), [5], *NONE, 1e-5), r"\[5\] is not how \[2, 6\] ends"),
+        (LAYER, ROW, ((2, 6), [], *NONE, 1e-5), r"\[\] is not how"),
+        (LAYER, ((6,), (1,), (1,)), ((6,), [2, 6], *NONE, 1e-5), r"\[2, 6\] is not how \[6\] ends"),
+        (LAYER, ROW, ((2, 6), [6], (5,), None, 1e-5), r"weight \[5\] should have 6"),
+        (LAYER, ROW, ((2, 6), [6], None, (7,), 1e-5), r"bias \[7\] should have 6"),
+        (
+            GROUP,
+            ((2, 6, 3), (2, 4), (2, 4)),
+            ((2, 6, 3), *NONE, 2, 6, 3, 4, 1e-5),
+            "make 4 equal groups",
+        ),
+        (
+            GROUP,
+            ((2, 6, 3), (2, 1), (2, 1)),
+            ((2, 6, 3), *NONE, 2, 6, 3, 0, 1e-5),
+            "make 0 equal groups",
+        ),
+        (GROUP, ((6,), (1, 1), (1, 1)), ((6,), *NONE, 1, 6, 1, 1, 1e-5), "make 1 equal groups"),
+        (
+            GROUP,
+            ((2, 6), (2, 3), (2, 3)),
+            ((2, 6), (3,), None, 2, 6, 1, 3, 1e-5),
+            r"weight \[3\] should have 6",
+        ),
+        (BATCH, ((4,), (0,), (0,)), ((4,), *NONE, (4,), (4,), 0.1, 1e-5), "has no dim of channels"),
+        (BATCH, PAIR, ((2, 4), *NONE, (3,), (4,), 0.1, 1e-5), r"mean \[3\] should have 4"),
+        (BATCH, ((2, 4), (4,), (4,)), ((2, 4), *NONE, (4,), (4,), 0.1, 1e-5), "saved statistics"),
         (RMS, ((2, 6),), ((2, 6), (5,), 1e-5), r"weight \[5\] should have 6 elements"),
         (RMS, ((),), ((), (1,), 1e-5), "has no last one"),
     ],
-)  # fmt: skip
+)
 def test_wrong_arguments(
     op: str, outs: tuple[tuple[int, ...], ...], args: tuple[object, ...], message: str
 ) -> None:
@@ -142,6 +161,6 @@ def test_channels_that_are_not_whole_quads() -> None:
 
 def test_large_offsets_keep_the_variance() -> None:
     x = (normal((1, 64)) + 1e4).astype(np.float32)
-    g = graph_of(LAYER, (x.shape, (1, 1), (1, 1)), x.shape, [64], None, None, 1e-5)
+    g = graph_of(LAYER, (x.shape, (1, 1), (1, 1)), x.shape, [64], *NONE, 1e-5)
     (out,) = wait(run_once(g, x))
     assert abs(out.std() - 1) < 1e-3

@@ -7,11 +7,12 @@ import struct
 import numpy as np
 import pytest
 
+from support.cases import Arg, write_arg
 from support.graphs import build_graph, make_planner, run_once, wait
 from support.pte_writer import GraphWriter
 from support.reduce_cases import AMAX, ARGMAX, ARGMIN, MEAN, REDUCE_CASES, SPECIAL, SUM
 from support.row_cases import RowCase
-from webpte.errors import GraphError, WebpteError
+from webpte.errors import WebpteError
 from webpte.ops import lookup, registered_names
 from webpte.ops.records import Dispatch, Scratch
 from webpte.ops.rows import Layout, contiguous_layout, power_of_two, strided_layout
@@ -42,20 +43,10 @@ TORCH = {
 }
 
 
-def call(op: str, x: np.ndarray, out: tuple[int, ...], dtype: str, *args: object) -> GraphWriter:
+def call(op: str, x: np.ndarray, out: tuple[int, ...], dtype: str, *args: Arg) -> GraphWriter:
     g = GraphWriter()
     source, result = g.tensor(x.shape, str(x.dtype)), g.tensor(out, dtype)
-    written = []
-    for arg in args:
-        match arg:
-            case None:
-                written.append(g.null())
-            case bool():
-                written.append(g.bool_(arg))
-            case int():
-                written.append(g.int(arg))
-            case list():
-                written.append(g.int_list(arg))
+    written = [write_arg(g, arg) for arg in args]
     g.op(op, source, *written, result)
     g.inputs(source)
     g.outputs(result)
@@ -85,14 +76,19 @@ def test_nan_and_ties_as_torch(op: str, dim: int) -> None:
     ],
 )
 def test_wrong_arguments(
-    op: str, shape: tuple[int, ...], out: tuple[int, ...], dtype: str, args: tuple, message: str
+    op: str,
+    shape: tuple[int, ...],
+    out: tuple[int, ...],
+    dtype: str,
+    args: tuple[Arg, ...],
+    message: str,
 ) -> None:
     x = np.zeros(shape, np.float32)
     with pytest.raises(WebpteError, match=rf"op 0 \({op}\): .*{message}"):
         wait(run_once(call(op, x, out, dtype, *args), x))
 
 
-def lowered(op: str, shape: tuple[int, ...], out: tuple[int, ...], *args: object) -> list[Dispatch]:
+def lowered(op: str, shape: tuple[int, ...], out: tuple[int, ...], *args: Arg) -> list[Dispatch]:
     dtype = "int32" if op == ARGMAX else "float32"
     graph = build_graph(call(op, np.zeros(shape, np.float32), out, dtype, *args))
     planner, _ = make_planner(graph)

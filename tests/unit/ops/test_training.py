@@ -30,7 +30,10 @@ def test_every_op_of_the_family_has_cases() -> None:
 
 
 def cross_entropy_graph(
-    logits: tuple[int, ...], labels: tuple[int, ...], loss: tuple[int, ...] = (), dtype: str = "int32"
+    logits: tuple[int, ...],
+    labels: tuple[int, ...],
+    loss: tuple[int, ...] = (),
+    dtype: str = "int32",
 ) -> GraphWriter:
     g = GraphWriter()
     inputs = g.tensor(logits), g.tensor(labels, dtype)
@@ -56,15 +59,16 @@ def test_cross_entropy_as_torch() -> None:
 
 
 def adamw_graph(
-    shapes: list[tuple[int, ...]], *, constants: list[Array] | None = None, same: bool = False, outs: int = 3
+    shapes: list[tuple[int, ...]],
+    *,
+    constants: list[Array] | None = None,
+    same: bool = False,
+    outs: int = 3,
 ) -> GraphWriter:
     """param, m and v are inputs, or constants of the file; the outputs are the state itself."""
     g = GraphWriter()
-    given = constants or [None] * 3
-    state = [
-        g.tensor(shape, constant=data, key=None if data is None else f"state {i}")
-        for i, (shape, data) in enumerate(zip(shapes[:3], given, strict=True))
-    ]
+    given: list[Array | None] = [*constants] if constants else [None] * 3
+    state = [g.tensor(shape, constant=data) for shape, data in zip(shapes[:3], given, strict=True)]
     gradient = g.tensor(shapes[3])
     scalars = [g.double(s) for s in (0.01, 0.9, 0.99, 1e-8, 0.1)] + [g.int(1), g.int(1)]
     state = [state[0]] * 3 if same else state
