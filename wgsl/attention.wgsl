@@ -142,7 +142,7 @@ fn main(
     var sum = vec4<f32>();
     var result: array<vec4<f32>, COLUMNS * 4u>; // [column][row]
     for (var first = share.x; first < end; first += KEYS) {
-        var logits: array<vec4<f32>, 4>; // [key](row)
+        var logits = array<vec4<f32>, 4>(); // [key](row)
         for (var depth = 0u; depth * 4u < HEAD; depth += DEPTH) {
             workgroupBarrier();
             stage_queries(job, depth, local);

@@ -134,7 +134,7 @@ fn main(
     first_row = job.row * TILE_ROWS;
     axis_h = h;
     axis_w = w;
-    let k_begin = split * params.split_k;
+    let k_begin = job.split * params.split_k;
     let k_end = min(k_begin + params.split_k, params.in_channels * h.taps * w.taps);
     high_k = k_end;
     find_pixels(job.column * TILE_COLUMNS + column_quad(thread) * 4u, pixels);

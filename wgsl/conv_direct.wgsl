@@ -20,15 +20,13 @@ const WINDOW_DILATION = ${WINDOW_DILATION}u;
 @group(0) @binding(3) var<storage, read_write> output: array<f32>;
 @group(0) @binding(4) var<uniform> params: Params;
 
-struct Sums {
-    of: array<vec4<f32>, BLOCK>,
-}
+alias Sums = array<vec4<f32>, BLOCK>;
 
 // `weights_at` is where the taps of the block's first channel begin, `step` leads to the next one.
 fn add_tap(sums: ptr<function, Sums>, values: vec4<f32>, weights_at: u32, step: u32, channels: u32) {
     for (var i = 0u; i < BLOCK; i++) {
         let tap = weight[weights_at + min(i, channels - 1u) * step];
-        (*sums).of[i] = fma(vec4<f32>(tap), values, (*sums).of[i]);
+        (*sums)[i] = fma(vec4<f32>(tap), values, (*sums)[i]);
     }
 }
 
@@ -122,7 +120,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         }
         let channel = group * params.out_channels + first_channel + i;
         let row_at = ((image * params.groups * params.out_channels + channel) * params.out_size.x + out_h) * params.out_size.y;
-        var result = sums.of[i];
+        var result = sums[i];
         if (HAS_BIAS) {
             result += bias[channel];
         }

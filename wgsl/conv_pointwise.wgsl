@@ -86,7 +86,7 @@ fn main(
     quad_exists = image < params.batch;
     quad_in = (image * params.groups + group) * params.in_channels * channel_quads + place;
     quad_out = image * params.groups * params.out_channels * channel_quads + place;
-    let k_begin = split * params.split_k;
+    let k_begin = job.split * params.split_k;
     let k_end = min(k_begin + params.split_k, params.in_channels);
     high_k = k_end;
     multiply(thread, k_begin, k_end);

@@ -2,16 +2,17 @@
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl
+// use lib/elements.wgsl
 // use lib/pool.wgsl
 
 // Whether the padding counts, but not what lies beyond it.
 override COUNT_PADDING: bool;
 
-@group(0) @binding(0) var<storage, read> input: array<${WORD}>;
+@group(0) @binding(0) var<storage, read> input: array<word_${STORED}>;
 @group(0) @binding(1) var<storage, read_write> output: array<quad_${STORED}>;
 @group(0) @binding(2) var<uniform> params: Params;
 
-var<workgroup> partial: array<vec4<${VALUE}>, WORKGROUP_SIZE>;
+var<workgroup> sums: array<vec4<${VALUE}>, WORKGROUP_SIZE>;
 
 fn extent(first: vec4<i32>, kernel: i32, size: i32, padding: i32) -> vec4<i32> {
     let end = min(first + kernel, vec4<i32>(size + padding));
@@ -42,9 +43,9 @@ fn main(
         }
     }
     for (var half = LANES / 2u; half > 0u; half /= 2u) {
-        partial[local] = sum;
+        sums[local] = sum;
         workgroupBarrier();
-        sum += partial[min(local + half, WORKGROUP_SIZE - 1u)];
+        sum += sums[min(local + half, WORKGROUP_SIZE - 1u)];
         workgroupBarrier();
     }
     if (quad >= params.quads || lane > 0u) {

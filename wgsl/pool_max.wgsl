@@ -1,13 +1,17 @@
 // Maximum pooling, with the place of the maximum in its channel: the first of equals.
 // VALUE is what it computes in, f32 or i32. A NaN wins over everything, the last one over others.
+// A window without any element (dilation can step over all) has the lowest value at place -1.
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl
+// use lib/elements.wgsl
+// use lib/nan.wgsl
 // use lib/pool.wgsl
 
 override WITH_INDICES: bool;
+override FLOATS: bool; // whether VALUE is f32
 
-@group(0) @binding(0) var<storage, read> input: array<${WORD}>;
+@group(0) @binding(0) var<storage, read> input: array<word_${STORED}>;
 @group(0) @binding(1) var<storage, read_write> output: array<quad_${STORED}>;
 @group(0) @binding(2) var<storage, read_write> indices: array<vec4<i32>>;
 @group(0) @binding(3) var<uniform> params: Params;
@@ -17,19 +21,20 @@ struct Best {
     place: vec4<i32>,
 }
 
-var<workgroup> bests: array<Best, WORKGROUP_SIZE>;
-
 fn is_nan(value: vec4<${VALUE}>) -> vec4<bool> {
-    return value != value;
+    return is_nan_vec4f(bitcast<vec4<f32>>(value)) & vec4<bool>(FLOATS);
 }
 
-// Lanes look at taps in turns, so neither of the two is the earlier one as a whole.
+var<workgroup> bests: array<Best, WORKGROUP_SIZE>;
+
+// Lanes take turns with the taps, so neither of the two is the earlier one as a whole.
 fn better(a: Best, b: Best) -> Best {
-    let later = b.place > a.place;
-    let equal = (a.value == b.value) | (is_nan(a.value) & is_nan(b.value));
-    let wins = (b.value > a.value) | (is_nan(b.value) & !is_nan(a.value));
-    let wins_tie = equal & (later == is_nan(b.value));
-    let chosen = wins | wins_tie;
+    let a_nan = is_nan(a.value);
+    let b_nan = is_nan(b.value);
+    let wins = (b.value > a.value) | (b_nan & !a_nan) | (a.place < vec4<i32>());
+    let equal = (a.value == b.value) | (a_nan & b_nan);
+    let wins_tie = equal & ((b.place > a.place) == b_nan);
+    let chosen = (wins | wins_tie) & (b.place >= vec4<i32>());
     return Best(select(a.value, b.value, chosen), select(a.place, b.place, chosen));
 }
 

@@ -45,8 +45,9 @@ fn main(
     }
     exponentials = fold(exponentials, place);
     let maximum = exponentials.x;
-    let sum = select(exponentials.y, params.nan, is_undefined(exponentials));
-    let factor = params.scale / sum;
+    let undefined = is_undefined(exponentials);
+    let logarithm = select(log(exponentials.y), params.nan, undefined);
+    let factor = select(params.scale / exponentials.y, params.nan, undefined);
     let counted = label >= 0;
     for (var i = place.lane; i < end; i += LANES) {
         let x = logits[base + i];
@@ -55,7 +56,7 @@ fn main(
         // The lane that has the label's logit at hand is the one that knows the loss.
         if (counted && sum_${ITEM}(hot) > 0.0) {
             let logit = sum_${ITEM}(select(Item(), x, hot > Item()));
-            losses[place.row] = (maximum - logit + log(sum)) * params.scale;
+            losses[place.row] = (maximum - logit + logarithm) * params.scale;
         }
     }
     if (inside && place.lane == 0u && (!counted || u32(label) >= params.columns)) {

@@ -179,6 +179,13 @@ def test_outputs_against_numpy_and_against_a_file(page: Page) -> None:
     expect(verdict).to_contain_text("Differs from wrong.npy in")
 
 
+def test_kernels_are_timed(page: Page) -> None:
+    open_sample(page)
+    run(page, 0)
+    page.get_by_role("button", name="Time the kernels").click()
+    expect(page.locator("#kernels")).to_contain_text("1 dispatch,")
+
+
 def drop(page: Page, selector: str, name: str, data: bytes) -> None:
     transfer = page.evaluate_handle(
         """([name, bytes]) => {

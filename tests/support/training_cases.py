@@ -24,7 +24,7 @@ def expect_cross_entropy(logits: Array, labels: Array, n: float) -> tuple[Array,
         row = logits[i].tolist()
         top = max(row)
         total = math.fsum(math.exp(v - top) for v in row)
-        loss += (top + math.log(total) - row[label]) / n if label < len(row) else math.nan
+        loss += (top - row[label] + math.log(total)) / n if label < len(row) else math.nan
         for j, v in enumerate(row):
             gradient[i, j] = (math.exp(v - top) / total - (j == label)) / n
     return np.array(loss), gradient

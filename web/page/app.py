@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from page.input_view import (
     timing_strip,
 )
 from page.inputs import Input, ScalarInput, TensorInput, inputs_of
+from page.kernel_view import kernel_times, kernels_view
 from page.markup import h
 from page.npy import NpyError, read_npy, write_npy
 from page.output_view import Output, comparison_view, outputs_card, stats_strip
@@ -49,6 +50,7 @@ class Source:
     name: str
     size: int
     data: Any
+    extra: tuple[Any, ...] = ()  # the .ptd files that belong to it
 
 
 class Browser(Protocol):
@@ -137,7 +139,18 @@ class App:
     # ---- opening and closing
 
     async def on_open_file(self, message: Message) -> None:
-        await self._open(self._browser.source(message["files"][0]))
+        """A program, with the `.ptd` files that were chosen with it; or those alone, for it."""
+        sources = [self._browser.source(file) for file in message["files"]]
+        extra = tuple(one.data for one in sources if one.name.lower().endswith(".ptd"))
+        programs = [one for one in sources if not one.name.lower().endswith(".ptd")]
+        if programs:
+            await self._open(replace(programs[0], extra=extra))
+        elif self._opened is not None:
+            await self._open(replace(self._opened.source, extra=extra))
+        else:
+            raise ValueError(
+                "a .ptd file holds only the constants of a program: choose its .pte with it"
+            )
 
     async def on_open_url(self, message: Message) -> None:
         await self._open(str(message["fields"]["url"]).strip())
@@ -165,7 +178,9 @@ class App:
             self._opened.program.close()
         self._opened = None
         self._inputs, self._outputs, self._ran_with = [], [], []
-        sections = ("error", "progress", "file", "inputs", "timing", "stats", "outputs")
+        sections = (
+            "error", "progress", "file", "inputs", "timing", "stats", "kernels", "outputs"
+        )  # fmt: skip
         self._browser.show(html=dict.fromkeys(sections, ""), hidden={"run": True})
 
     async def _open(self, wanted: Source | str) -> None:
@@ -191,7 +206,7 @@ class App:
         else:
             source = wanted
         progress("read", 0, 0)
-        methods = await self._engine.inspect(source.data)
+        methods = await self._engine.inspect(source.data, data=source.extra)
         if turn != self._turn:
             return
         opened = self._opened = Opened(source, methods)
@@ -201,7 +216,11 @@ class App:
         self._show_file()
         started = perf_counter()
         program = await self._engine.load(
-            source.data, device=self._device, progress=progress, name=name
+            source.data,
+            data=source.extra,
+            device=self._device,
+            progress=progress,
+            name=name,
         )
         if turn != self._turn:
             program.close()
@@ -261,7 +280,11 @@ class App:
         self._timing = Timing(load=self._timing.load, stages=self._timing.stages)
         self._show_file()
         self._browser.show(
-            html={"inputs": inputs_card(self._inputs) if info else "", "outputs": ""},
+            html={
+                "inputs": inputs_card(self._inputs) if info else "",
+                "outputs": "",
+                "kernels": "",
+            },
             hidden={"run": False},
         )
         self._show_run()
@@ -429,7 +452,8 @@ class App:
         if opened is None or not self._outputs or self._running is not None:
             return
         self._tell("Computing on NumPy", "busy")
-        reference = await self._engine.load(opened.source.data, device="numpy")
+        source = opened.source
+        reference = await self._engine.load(source.data, data=source.extra, device="numpy")
         try:
             expected = await reference.run(method, *self._ran_with)
         finally:
@@ -458,6 +482,17 @@ class App:
         """The one line that says what goes on; its dot is green, amber or red."""
         self._browser.show(text={"status": line}, mood=mood)
 
+    async def on_profile(self, message: Message) -> None:
+        opened, method = self._opened, self._method
+        if opened is None or opened.program is None or self._running is not None:
+            return
+        self._tell("Timing the kernels", "busy")
+        await opened.program.profile(method)  # once for nothing: the first has one-time costs
+        timed = await opened.program.profile(method)
+        if opened is self._opened and method == self._method:
+            self._browser.show(html={"kernels": kernels_view(kernel_times(timed))})
+            self._tell("Every kernel is timed")
+
     def on_dismiss(self, message: Message) -> None:
         self._browser.show(html={"error": ""})
 
@@ -482,8 +517,19 @@ class App:
             self._method,
             self._adapter.limits if self._adapter else {},
             opened.constant_values,
+            self._placed(),
         )
         self._browser.show(html={"file": card})
+
+    def _placed(self) -> dict[str, str]:
+        """Operator -> where it runs; the slowest place counts if there are several."""
+        program = self._opened.program if self._opened is not None else None
+        rank = {"alias": 0, "gpu": 1, "host": 2}
+        placed: dict[str, str] = {}
+        for row in program.report if program is not None else ():
+            if row.method == self._method and rank[row.where] >= rank[placed.get(row.op, "alias")]:
+                placed[row.op] = row.where
+        return placed
 
     def _show_input(self, state: Input) -> None:
         self._browser.show(html={f"input-{state.index}": input_body(state)})
@@ -506,6 +552,9 @@ class App:
             devices=_DEVICE_NAMES if self._adapter is not None else {"numpy": "NumPy (CPU)"},
             device=self._device,
             has_outputs=bool(self._outputs),
+            can_profile=self._device == "webgpu"
+            and self._adapter is not None
+            and "timestamp-query" in self._adapter.features,
         )
         self._browser.show(html={"run-controls": controls})
         self._show_timing()

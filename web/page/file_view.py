@@ -21,8 +21,9 @@ def file_card(
     method: str,
     limits: Mapping[str, int],
     constant_values: Mapping[str, str],
+    placed: Mapping[str, str],
 ) -> Html:
-    """Everything known without running the program. `method` is the chosen one."""
+    """What the file holds. `method` is the chosen one, `placed` says where its operators run."""
     runnable = [info.name for info in methods.values() if not info.is_constant]
     info = methods.get(method)
     return h(
@@ -42,7 +43,9 @@ def file_card(
             class_="soft",
         ),
         _method_tabs(runnable, method),
-        [_signature(info), _operators(info), _constants(info.constants, limits)] if info else None,
+        [_signature(info), _operators(info, placed), _constants(info.constants, limits)]
+        if info
+        else None,
         _constant_methods(methods, constant_values),
         class_="card file",
     )
@@ -109,16 +112,19 @@ def _signature(info: MethodInfo) -> Html:
     )
 
 
-def _operators(info: MethodInfo) -> Html:
+def _operators(info: MethodInfo, placed: Mapping[str, str]) -> Html:
     everything = {
-        **{name: (count, "gpu") for name, count in info.ops.items()},
-        **{name: (count, "cpu") for name, count in info.kernels_outside.items()},
+        **{name: (count, placed.get(name, "gpu")) for name, count in info.ops.items()},
+        **{name: (count, "host") for name, count in info.kernels_outside.items()},
         **{name: (count, "missing") for name, count in info.unsupported.items()},
     }
-    ranked = sorted(everything.items(), key=lambda item: (item[1][1] != "missing", -item[1][0]))
+    # What is missing first, then what the CPU does, then the rest by count.
+    order = {"missing": 0, "host": 1}
+    ranked = sorted(everything.items(), key=lambda item: (order.get(item[1][1], 2), -item[1][0]))
     most = max((count for count, _ in everything.values()), default=1)
     rows = [_operator_row(name, count, where, most) for name, (count, where) in ranked]
     calls = sum(count for count, _ in everything.values())
+    shown = rows if len(rows) <= SHOWN_OPS + 2 else rows[:SHOWN_OPS]
     missing = len(info.unsupported)
     return h(
         "section",
@@ -139,14 +145,15 @@ def _operators(info: MethodInfo) -> Html:
         )
         if missing
         else None,
-        h("ul", rows[:SHOWN_OPS], class_="bars"),
-        _more(rows[SHOWN_OPS:], "bars", "operators"),
+        h("ul", shown, class_="bars"),
+        _more(rows[len(shown) :], "bars", "operators"),
     )
 
 
 _WHERE = {
     "gpu": (None, None),
-    "cpu": ("NumPy", "Not part of a delegate: runs on NumPy on the CPU"),
+    "alias": ("free", "Only another view of the same memory: costs nothing"),
+    "host": ("NumPy", "Runs on NumPy on the CPU, between two parts on the GPU"),
     "missing": ("not supported", "This version of webpte has no implementation"),
 }
 
@@ -202,6 +209,7 @@ def _constants(constants: Sequence[ConstantInfo], limits: Mapping[str, int]) -> 
         default=0,
     )
     rows = [_constant_row(item) for item in ranked]
+    shown = rows if len(rows) <= SHOWN_CONSTANTS + 2 else rows[:SHOWN_CONSTANTS]
     hidden = len(rows) - LISTED_CONSTANTS
     return h(
         "section",
@@ -215,8 +223,8 @@ def _constants(constants: Sequence[ConstantInfo], limits: Mapping[str, int]) -> 
             ),
         ),
         _budget(largest, allowed) if allowed else None,
-        h("ul", rows[:SHOWN_CONSTANTS], class_="constants"),
-        _more(rows[SHOWN_CONSTANTS:LISTED_CONSTANTS], "constants", "constants"),
+        h("ul", shown, class_="constants"),
+        _more(rows[len(shown) : LISTED_CONSTANTS], "constants", "constants"),
         h("p", f"and {count_text(hidden)} smaller ones", class_="note") if hidden > 0 else None,
     )
 

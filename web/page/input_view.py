@@ -202,6 +202,7 @@ def run_card(
     devices: Mapping[str, str],
     device: str,
     has_outputs: bool,
+    can_profile: bool,
 ) -> Html:
     """The buttons. `why_not` says why there is nothing to run."""
     return h(
@@ -261,6 +262,16 @@ def run_card(
                 title="Run the same inputs on the NumPy reference and compare every output",
             )
             if has_outputs and device != "numpy"
+            else None,
+            h(
+                "button",
+                "Time the kernels",
+                type="button",
+                data_act="profile",
+                disabled=running,
+                title="Run once more with a timestamp around every dispatch",
+            )
+            if has_outputs and can_profile
             else None,
             class_="controls",
         ),

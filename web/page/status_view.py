@@ -21,8 +21,8 @@ Amounts = Mapping[str, tuple[int, int]]  # stage -> (done, total); a total of 0 
 _WAYS_OUT = {
     "FormatError": "Check that the file is a complete .pte written by ExecuTorch, and not, for "
     "example, a Git LFS pointer or an HTML error page.",
-    "UnsupportedOpError": "Everything the file contains is listed on the page. Export the model "
-    "without these operators, or add them: one table row and one kernel each.",
+    "UnsupportedOpError": "What the file contains is listed on the page. Export the model without "
+    "these operators, or add them to webpte.",
     "ForeignDelegateError": "Export again with VulkanPartitioner (or WebGPUPartitioner).",
     "NoWebGPUError": "See the note on top of the page for browsers and flags, or run on NumPy.",
     "DeviceLostError": "The browser took the GPU away: a driver reset, a crash or too much memory. "

@@ -47,5 +47,5 @@ fn tap_places(windows: Windows, tap: u32) -> vec4<i32> {
 }
 
 fn element(at: i32) -> ${VALUE} {
-    return ${ELEMENT};
+    return ${VALUE}(pick_${STORED}(input[u32(at) / per_word_${STORED}], u32(at)));
 }

@@ -8,13 +8,13 @@
 
 const THREADS = 256u;
 override LANES: u32; // a power of two
-override ROWS_FASTEST: bool = false;
-override ROWS: u32 = THREADS / LANES;
+override ROWS: u32; // THREADS / LANES
+override ROWS_FASTEST: bool;
 // The fold has two steps, each of about the square root of LANES values: fewer barriers than a tree.
-override PARTS: u32 = 1u << ((firstLeadingBit(LANES) + 1u) / 2u);
+override GROUPS: u32;
 
 var<workgroup> lane_values: array<Folded, THREADS>;
-var<workgroup> part_values: array<Folded, THREADS>;
+var<workgroup> group_values: array<Folded, THREADS>;
 
 struct Place {
     row: u32, // in the whole dispatch; the kernel checks its range
@@ -41,17 +41,17 @@ fn fold(value: Folded, place: Place) -> Folded {
     }
     lane_values[slot_of(place.local, place.lane, LANES)] = value;
     workgroupBarrier();
-    if (place.lane < PARTS) {
-        var part = value;
-        for (var lane = place.lane + PARTS; lane < LANES; lane += PARTS) {
-            part = combine(part, lane_values[slot_of(place.local, lane, LANES)]);
+    if (place.lane < GROUPS) {
+        var group = value;
+        for (var lane = place.lane + GROUPS; lane < LANES; lane += GROUPS) {
+            group = combine(group, lane_values[slot_of(place.local, lane, LANES)]);
         }
-        part_values[slot_of(place.local, place.lane, PARTS)] = part;
+        group_values[slot_of(place.local, place.lane, GROUPS)] = group;
     }
     workgroupBarrier();
-    var total = part_values[slot_of(place.local, 0u, PARTS)];
-    for (var lane = 1u; lane < PARTS; lane++) {
-        total = combine(total, part_values[slot_of(place.local, lane, PARTS)]);
+    var total = group_values[slot_of(place.local, 0u, GROUPS)];
+    for (var lane = 1u; lane < GROUPS; lane++) {
+        total = combine(total, group_values[slot_of(place.local, lane, GROUPS)]);
     }
     return total;
 }

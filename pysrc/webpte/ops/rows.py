@@ -19,7 +19,7 @@ THREADS = 256  # of wgsl/lib/rows.wgsl
 LINE, SECTOR = 32, 8
 
 # Below this many workgroups a large GPU is mostly idle.
-FEW_WORKGROUPS = 64
+FEW_WORKGROUPS = 128
 # A long row is cut so that a thread reads a few items, and never into more parts than fill a GPU.
 ITEMS_WORTH_CUTTING, ITEMS_PER_PART, MOST_WORKGROUPS = 32, 4, 512
 
@@ -33,7 +33,12 @@ class Layout:
 
     @property
     def overrides(self) -> tuple[tuple[str, float], ...]:
-        return (("LANES", self.lanes), ("ROWS_FASTEST", int(self.rows_fastest)))
+        return (
+            ("GROUPS", 1 << (self.lanes.bit_length() // 2)),
+            ("LANES", self.lanes),
+            ("ROWS", THREADS // self.lanes),
+            ("ROWS_FASTEST", int(self.rows_fastest)),
+        )
 
     def workgroups(self, rows: int) -> int:
         return ceil_div(rows * self.lanes, THREADS)

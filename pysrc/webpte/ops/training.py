@@ -79,7 +79,7 @@ def run_cross_entropy(args: Args) -> list[Array]:
     sums = np.sum(exponentials, axis=1, keepdims=True)
     one_hot = labels[:, None] == np.arange(columns)
     picked = np.sum(np.where(one_hot, logits, 0), axis=1)
-    losses = np.where(labels < columns, (maximum + np.log(sums))[:, 0] - picked, np.nan)
+    losses = np.where(labels < columns, maximum[:, 0] - picked + np.log(sums)[:, 0], np.nan)
     counted = labels >= 0
     gradient = np.where(counted[:, None], (exponentials / sums - one_hot) / n_valid, 0)
     loss = np.sum(np.where(counted, losses / n_valid, 0))

@@ -112,7 +112,7 @@ def test_a_long_row_is_cut_into_parts() -> None:
     assert len(lowered(MEAN, (1000, 1000), (), [0, 1], False, None)) == 2
 
 
-@pytest.mark.parametrize("shape", [(1, 4096), (1000, 4096), (128, 128256)])
+@pytest.mark.parametrize("shape", [(1, 4096), (1000, 4096), (200, 128256)])
 def test_other_rows_are_not(shape: tuple[int, int]) -> None:
     (only,) = lowered(SUM, shape, shape[:1], [1], False, None)
     assert override(only, "LANES") == 256
@@ -154,4 +154,6 @@ def test_layouts_are_powers_of_two_of_a_workgroup() -> None:
         for rows in (1, 5, 1000, 10**6):
             for layout in (contiguous_layout(length), strided_layout(rows, length, 7)):
                 assert 256 % layout.lanes == 0
+                groups = dict(layout.overrides)["GROUPS"]
+                assert groups**2 in (layout.lanes, 2 * layout.lanes)
                 assert 1 <= layout.parts(rows, length) <= 512

@@ -17,7 +17,7 @@ from support.live_cases import (
     lowered,
     random_bits,
 )
-from support.strided_cases import STRIDED_CASES, expanded, flipped, permuted, repeated
+from support.strided_cases import STRIDED_CASES, expanded, flipped, permuted
 from webpte.errors import GraphError
 from webpte.ops import movement, strided
 from webpte.shaders import shader_folder
@@ -125,7 +125,7 @@ def test_keeps_the_element_type() -> None:
 
 def test_more_axes_than_the_kernel_takes_run_on_the_host() -> None:
     shape = (2,) * 9
-    case = LiveCase(REPEAT, [(random_bits(shape), [2] * 9)], repeated)
+    case = LiveCase(REPEAT, [(random_bits(shape), [2] * 9)], np.tile)
     planner, _ = lowered(case)
     assert planner.dispatches() == ()
     assert "18 axes" in str(planner.steps[0].host)
@@ -133,7 +133,7 @@ def test_more_axes_than_the_kernel_takes_run_on_the_host() -> None:
 
 def test_a_repeat_of_eight_dims_fits() -> None:
     shape = (2,) * 8
-    case = LiveCase(REPEAT, [(random_bits(shape), [2] * 8)], repeated)
+    case = LiveCase(REPEAT, [(random_bits(shape), [2] * 8)], np.tile)
     assert dispatch_of(case).kernel == "strided"
 
 

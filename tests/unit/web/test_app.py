@@ -184,17 +184,44 @@ def test_a_missing_address_is_told() -> None:
     drive(script)
 
 
+def test_a_ptd_alone_is_told() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "open-file", "files": [File("w.ptd", b"")]})
+        assert "choose its .pte with it" in browser.html["error"]
+
+    drive(script)
+
+
+def test_ptd_files_go_with_their_program() -> None:
+    engine = Engine()
+    program = (SAMPLES / "sigmoid.pte").read_bytes()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        both = [File("w.PTD", b"constants"), File("m.pte", program)]
+        await app.receive({"act": "open-file", "files": both})
+        assert engine.data == [b"constants"]
+        assert "opening m.pte" in browser.html["error"]  # those are no constants
+        await app.receive({"act": "open-file", "files": both[1:]})
+        assert "m.pte is loaded" in browser.text["status"]
+        await app.receive({"act": "open-file", "files": both[:1]})
+        assert engine.data == [b"constants"]
+
+    drive(script, engine=engine)
+
+
 class Engine:
     """webpte with a load that can be made to fail, to wait, or to be watched."""
 
     def __init__(self) -> None:
         self.programs: list[Any] = []
         self.closed: list[Any] = []
+        self.data: list[Any] = []
         self.failure: Exception | None = None
         self.gate: asyncio.Event | None = None
 
-    async def inspect(self, source: Any) -> Any:
-        return await webpte.inspect(source)
+    async def inspect(self, source: Any, **options: Any) -> Any:
+        self.data = list(options["data"])
+        return await webpte.inspect(source, **options)
 
     async def load(self, source: Any, **options: Any) -> Any:
         if self.gate is not None:

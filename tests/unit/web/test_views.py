@@ -10,6 +10,7 @@ from page.file_view import constant_text, file_card, short_op
 from page.gpu_view import adapter_banner, no_gpu_banner
 from page.input_view import Timing, inputs_card, run_card, timing_strip
 from page.inputs import Input, ScalarInput, TensorInput
+from page.kernel_view import KernelTime, kernel_times, kernels_view
 from page.output_view import Output, comparison_view, outputs_card, stats_strip
 from page.status_view import error_view, progress_view, way_out
 from webpte import ConstantInfo, DeviceInfo, MethodInfo, ScalarInfo, Stats, TensorInfo
@@ -72,7 +73,7 @@ def method(**changes: object) -> MethodInfo:
 
 def card(*methods: MethodInfo, limits: dict[str, int] | None = None) -> Checker:
     named = {info.name: info for info in methods}
-    return check(file_card("model.pte", 4096, named, methods[0].name, limits or {}, {}))
+    return check(file_card("model.pte", 4096, named, methods[0].name, limits or {}, {}, {}))
 
 
 def test_file_card() -> None:
@@ -92,7 +93,7 @@ def test_unsupported_operators_come_first_and_are_marked() -> None:
     ).text
     assert told.index("cumsum") < told.index("add.Tensor")
     assert "1 operator not supported" in told
-    assert "argmax.outNumPy" in told
+    assert told.index("cumsum") < told.index("argmax.outNumPy") < told.index("add.Tensor")
 
 
 def test_everything_from_the_file_is_escaped() -> None:
@@ -107,7 +108,7 @@ def test_everything_from_the_file_is_escaped() -> None:
         name=NASTY + "2", is_constant=True, outputs=(ScalarInfo(NASTY, "str", NASTY),)
     )
     named = {info.name: info for info in (nasty, constant, method())}
-    told = check(file_card(NASTY, 1, named, NASTY, {}, {})).text
+    told = check(file_card(NASTY, 1, named, NASTY, {}, {}, {})).text
     assert told.count(NASTY) >= 7
 
 
@@ -213,9 +214,11 @@ def test_run_card() -> None:
 
     def made(**changes: object) -> Checker:
         known = {"running": False, "ready": True, "device": "webgpu", "has_outputs": True}
+        known["can_profile"] = True
         return check(run_card(**{**common, **known, **changes}))  # type: ignore[arg-type]
 
-    assert made().acts() == {"run", "device", "check"}
+    assert made().acts() == {"run", "device", "check", "profile"}
+    assert "profile" not in made(can_profile=False).acts()
     assert "cancel" in made(running=True).acts()
     assert "check" not in made(has_outputs=False).acts()
     assert "check" not in made(device="numpy").acts()
@@ -252,6 +255,25 @@ def test_outputs() -> None:
 def test_large_outputs_cannot_be_copied() -> None:
     made = outputs_card([Output(0, "y", np.zeros(300_000, np.float32))])
     assert "download instead" in made
+
+
+def test_where_operators_run() -> None:
+    named = {"forward": method(ops={"aten.view_copy.default": 3, "aten.cumsum.default": 1})}
+    placed = {"aten.view_copy.default": "alias", "aten.cumsum.default": "host"}
+    told = check(file_card("m.pte", 1, named, "forward", {}, {}, placed)).text
+    assert "view_copyfree3" in told
+    assert "cumsumNumPy1" in told
+
+
+def test_kernels() -> None:
+    rows = kernel_times([("a", 10.0), (NASTY, 2000.0), ("a", 30.0)])
+    assert [(row.label, row.count, row.ms) for row in rows] == [(NASTY, 1, 2.0), ("a", 2, 0.04)]
+    told = check(kernels_view(rows)).text
+    for part in (NASTY, "3 dispatches, 2.04 ms", "98 %", "× 2"):
+        assert part in told
+    assert "0 dispatches" in check(kernels_view([])).text
+    many = [KernelTime(f"k{i}", 1, 1.0) for i in range(30)]
+    assert "18 more" in check(kernels_view(many)).text
 
 
 def test_comparison() -> None:

@@ -1,0 +1,117 @@
+"""The packed suites on the NumPy references, and the tool that packs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from support import pack_suite
+from webpte.ops import registered_names
+from webpte_host.layout import ROOT
+from webpte_host.verify import case_id, run_here
+
+SUITES = sorted((ROOT / "tests" / "suites").glob("*.zip"))
+CASES = [(path, entry) for path in SUITES for entry in pack_suite.read_entries(path)]
+
+
+NOT_IN_THE_CATALOGUE = {
+    "aten._to_copy.default",  # exports have dim_order_ops._to_dim_order_copy
+    "aten.alias_copy.default",
+    "aten.div.Tensor",
+    "aten.ge.Scalar",
+    "aten.hardshrink.default",
+    "aten.le.Scalar",
+    "aten.lt.Scalar",
+    "dim_order_ops._clone_dim_order.default",
+}
+
+
+@pytest.fixture(scope="module")
+def folders() -> Iterator[dict[Path, Path]]:
+    with ExitStack() as stack:
+        yield {path: stack.enter_context(pack_suite.unpacked(path)) for path in SUITES}
+
+
+@pytest.mark.parametrize(
+    ("path", "entry"), CASES, ids=[f"{path.stem}:{case_id(entry)}" for path, entry in CASES]
+)
+def test_case(folders: dict[Path, Path], path: Path, entry: pack_suite.Entry) -> None:
+    report = run_here(folders[path], entry)
+    assert report["error"] is None
+    assert report["verdict"] == "passed"
+    assert report["outputs"]
+
+
+def test_there_are_suites_and_they_are_small() -> None:
+    assert [path.name for path in SUITES if path.name == "elementwise.zip"]
+    assert sum(path.stat().st_size for path in SUITES) < 12_000_000
+
+
+def test_elementwise_has_every_op_that_real_programs_use(folders: dict[Path, Path]) -> None:
+    """Some ops of these families are in no case of the catalogue; the tables have those."""
+    path = next(path for path in SUITES if path.stem == "elementwise")
+    used: set[str] = set()
+    for entry in pack_suite.read_entries(path):
+        used |= set(run_here(folders[path], entry)["ops"])
+    families = {"unary", "binary", "view"}
+    missing = {
+        name
+        for name in registered_names()
+        if pack_suite.family_of(name) in families and name not in used
+    }
+    assert missing == NOT_IN_THE_CATALOGUE
+
+
+# The tool
+
+
+def make_suite(folder: Path, *names: str) -> Path:
+    entries = []
+    for at, name in enumerate(names):
+        (folder / f"{name}.pte").write_bytes(bytes([at]) * (at + 1))
+        (folder / f"{name}.bin").write_bytes(b"data")
+        tensor = {"path": f"{name}.bin", "shape": [1], "dtype": "float32"}
+        entries.append(
+            {"op": name, "case": "c", "pte": f"{name}.pte", "inputs": [tensor], "golden": tensor}
+        )
+    (folder / "manifest.json").write_text(json.dumps(entries), encoding="utf-8")
+    return folder
+
+
+def entries_of(suite: Path) -> list[pack_suite.Entry]:
+    entries: list[pack_suite.Entry] = json.loads((suite / "manifest.json").read_text("utf-8"))
+    return entries
+
+
+def test_packing_gives_back_what_went_in(tmp_path: Path) -> None:
+    suite = make_suite(tmp_path, "b", "a")
+    out = tmp_path / "out.zip"
+    pack_suite.write_zip(out, suite, entries_of(suite))
+    assert [entry["op"] for entry in pack_suite.read_entries(out)] == ["a", "b"]
+    with pack_suite.unpacked(out) as folder:
+        for entry in pack_suite.read_entries(out):
+            for name in pack_suite.files_of(entry):
+                assert (folder / name).read_bytes() == (suite / name).read_bytes()
+
+
+def test_packing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    suite = make_suite(tmp_path, "a", "b")
+    pack_suite.write_zip(tmp_path / "1.zip", suite, entries_of(suite))
+    pack_suite.write_zip(tmp_path / "2.zip", suite, entries_of(suite)[::-1])
+    assert (tmp_path / "1.zip").read_bytes() == (tmp_path / "2.zip").read_bytes()
+
+
+def test_appending(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "y").mkdir()
+    first, second = make_suite(tmp_path / "x", "a"), make_suite(tmp_path / "y", "b")
+    out = tmp_path / "out.zip"
+    pack_suite.write_zip(out, first, entries_of(first))
+    pack_suite.write_zip(out, second, entries_of(second), append=True)
+    assert [entry["op"] for entry in pack_suite.read_entries(out)] == ["a", "b"]
+    with pytest.raises(SystemExit, match="has b__c already"):
+        pack_suite.write_zip(out, second, entries_of(second), append=True)
