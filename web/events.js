@@ -53,7 +53,7 @@ const connect = (_, worker) => {
     (error) => failed(error.message),
   );
   send = (message) => worker.postMessage(message);
-  send({ act: "hello", base: document.baseURI });
+  send({ act: "hello", base: document.baseURI, narrow: innerWidth < 1000 });
   waiting.forEach(send);
 };
 
@@ -137,6 +137,6 @@ addEventListener("drop", (event) => {
   const files = [...event.dataTransfer.files];
   const at = target(event);
   // A program dropped onto an input card is still a program.
-  const wanted = at && !files[0].name.endsWith(".pte") ? { ...at.dataset, act: at.dataset.drop } : { act: "open-file" };
+  const wanted = at && !files.some(({ name }) => /\.pt[ed]$/i.test(name)) ? { ...at.dataset, act: at.dataset.drop } : { act: "open-file" };
   act({ dataset: wanted }, { files });
 });

@@ -14,7 +14,8 @@ from polyscript import xworker  # PyScript calls xworker.onmessage, so the name 
 from pyodide.ffi import JsException, JsProxy, create_proxy, to_js
 
 import webpte
-from page.app import App, Progress, Source
+from page.app import App
+from page.browser import Progress, Source
 from webpte.errors import NoWebGPUError, SourceError
 from webpte.gpu.webgpu import find_adapter
 from webpte.runtime.open import open_source

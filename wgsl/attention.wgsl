@@ -127,7 +127,7 @@ fn main(
     let lane = local % LANES;
     let strip = local / LANES;
     let row = job.tile * ROWS + strip * 4u + vec4<u32>(0u, 1u, 2u, 3u);
-    let token = row / GROUP;
+    let token = min(row / GROUP, vec4<u32>(params.tokens - 1u));
     let head = job.key_head * GROUP + row % GROUP;
 
     var keys = live_keys();
@@ -140,7 +140,7 @@ fn main(
 
     var maximum = vec4<f32>(FLOOR);
     var sum = vec4<f32>();
-    var result: array<vec4<f32>, COLUMNS * 4u>; // [column][row]
+    var result = array<vec4<f32>, COLUMNS * 4u>(); // [column][row]
     for (var first = share.x; first < end; first += KEYS) {
         var logits = array<vec4<f32>, 4>(); // [key](row)
         for (var depth = 0u; depth * 4u < HEAD; depth += DEPTH) {

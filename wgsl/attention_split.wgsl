@@ -18,6 +18,7 @@ const PITCH = 72u; // of a lane: 64 keys, and room so that lanes meet in no memo
 const PARTS = 8u; // of the keys, to find a row's maximum
 const LEAST = 32u; // keys that are worth a workgroup
 const ROWS = ${ROWS}u;
+const TURNS = ${TURNS}u; // of the invocations, to sum the values of all 64 keys
 const POOL = max(ROWS * LANES * PITCH, SIZE * 5u);
 
 override FRESH: bool;
@@ -119,7 +120,7 @@ fn line_of(job: Job, row: u32) -> u32 {
 fn find_logits(job: Job, first: u32, end: u32, local: u32) {
     let lane = local % LANES;
     let key = first + local / LANES;
-    var dots: array<f32, ROWS>;
+    var dots = array<f32, ROWS>();
     if (key < end) {
         for (var step = 0u; step < QUADS; step += LANES) {
             let quad = step + lane;
@@ -138,7 +139,7 @@ fn find_logits(job: Job, first: u32, end: u32, local: u32) {
     for (var i = local; i < ROWS * KEYS; i += SIZE) {
         let at = i / KEYS * LANES * PITCH + i % KEYS;
         let logit = pool[at] + pool[at + PITCH] + pool[at + 2u * PITCH] + pool[at + 3u * PITCH];
-        let row = job.tile * ROWS + i / KEYS;
+        let row = min(job.tile * ROWS + i / KEYS, params.tokens * GROUP - 1u);
         weights[i] = masked(logit, job.batch, head_of(job, row), row / GROUP, first + i % KEYS, end);
     }
 }
@@ -198,9 +199,17 @@ fn main(
 
     let group = local / VALUE_QUADS;
     let quad = local % VALUE_QUADS;
-    var result: array<vec4<f32>, ROWS>;
-    var sums: array<f32, ROWS>;
+    var result = array<vec4<f32>, ROWS>();
+    var sums = array<f32, ROWS>();
     for (var first = share.x; first < share.y; first += KEYS) {
+        // Values are on their way while the logits are found.
+        var values = array<vec4<f32>, TURNS>();
+        for (var turn = 0u; turn < TURNS; turn++) {
+            let slot = turn * GROUPS + group;
+            if (group < GROUPS && slot < KEYS && first + slot < share.y) {
+                values[turn] = v_quad(job, first + slot, quad);
+            }
+        }
         find_logits(job, first, share.y, local);
         workgroupBarrier();
         find_weights(local);
@@ -209,12 +218,12 @@ fn main(
             result[r] *= corrections[r];
             sums[r] *= corrections[r];
         }
-        for (var slot = group; slot < KEYS; slot += GROUPS) {
-            if (group < GROUPS && first + slot < share.y) {
-                let value = v_quad(job, first + slot, quad);
+        for (var turn = 0u; turn < TURNS; turn++) {
+            let slot = turn * GROUPS + group;
+            if (group < GROUPS && slot < KEYS) {
                 for (var r = 0u; r < ROWS; r++) {
                     let weight = weights[r * KEYS + slot];
-                    result[r] += weight * value;
+                    result[r] += weight * values[turn];
                     sums[r] += weight;
                 }
             }

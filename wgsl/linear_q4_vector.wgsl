@@ -46,36 +46,46 @@ fn unscaled_block(words: vec4<u32>) -> Block {
     return halves_of(words);
 }
 
+// One k after the other, so that each step is a single instruction.
+fn plus_products(sums: Quad, values: vec4<f32>, block: Block) -> Quad {
+    var sum = fma(Quad(values.x), block.k0, sums);
+    sum = fma(Quad(values.y), block.k1, sum);
+    sum = fma(Quad(values.z), block.k2, sum);
+    return fma(Quad(values.w), block.k3, sum);
+}
+
 fn add_block(sums: ptr<function, Sums>, row: u32, k: u32, block: Block) {
     for (var i = 0u; i < ROWS; i++) {
-        let values = x_quad(row + i, k);
-        (*sums)[i] += values.x * block.k0 + values.y * block.k1 + values.z * block.k2 + values.w * block.k3;
+        (*sums)[i] = plus_products((*sums)[i], x_quad(row + i, k), block);
     }
 }
 
-// Adds a vec4<u32> of each of four columns, `wide` being its place in the row.
-fn add_wide(sums: ptr<function, Sums>, row: u32, column: u32, wide: u32) {
-    let per_word = select(8u, 4u, FORMAT == BYTES);
-    let first = wide * 4u * per_word;
-    let at = column * (params.row_bytes / 16u) + wide;
-    let columns = array<vec4<u32>, 4>(
-        weights[at],
-        weights[at + params.row_bytes / 16u],
-        weights[at + 2u * (params.row_bytes / 16u)],
-        weights[at + 3u * (params.row_bytes / 16u)],
-    );
-    let scale = scales_of(column, first);
-    var found: Sums;
-    for (var i = 0u; i < 4u; i++) {
-        let words = vec4<u32>(columns[0][i], columns[1][i], columns[2][i], columns[3][i]);
-        let k = first + i * per_word;
-        add_block(&found, row, k, unscaled_block(words));
-        if (FORMAT != BYTES) {
-            add_block(&found, row, k + 4u, unscaled_block(words >> vec4<u32>(16u)));
-        }
+// Adds one word of each of four columns: 8 halves or 4 bytes, from k on.
+fn add_words(sums: ptr<function, Sums>, row: u32, k: u32, words: vec4<u32>) {
+    add_block(sums, row, k, unscaled_block(words));
+    if (FORMAT != BYTES) {
+        add_block(sums, row, k + 4u, unscaled_block(words >> vec4<u32>(16u)));
     }
+}
+
+// Adds a vec4<u32> of each of four columns, `unit` being its place in the row.
+fn add_unit(sums: ptr<function, Sums>, row: u32, column: u32, unit: u32) {
+    let per_word = select(8u, 4u, FORMAT == BYTES);
+    let units = params.row_bytes / 16u;
+    let at = column * units + unit;
+    let c0 = weights[at];
+    let c1 = weights[at + units];
+    let c2 = weights[at + 2u * units];
+    let c3 = weights[at + 3u * units];
+    let k = unit * 4u * per_word;
+    let scale = scales_of(column, k);
+    var found: Sums;
+    add_words(&found, row, k, vec4<u32>(c0.x, c1.x, c2.x, c3.x));
+    add_words(&found, row, k + per_word, vec4<u32>(c0.y, c1.y, c2.y, c3.y));
+    add_words(&found, row, k + 2u * per_word, vec4<u32>(c0.z, c1.z, c2.z, c3.z));
+    add_words(&found, row, k + 3u * per_word, vec4<u32>(c0.w, c1.w, c2.w, c3.w));
     for (var i = 0u; i < ROWS; i++) {
-        (*sums)[i] += found[i] * scale;
+        (*sums)[i] = fma(found[i], scale, (*sums)[i]);
     }
 }
 
@@ -92,8 +102,8 @@ fn main(
     let column = column_of(part, thread);
     var sums: Sums;
     if (WIDE) {
-        for (var wide = slice_of(thread); wide < params.row_bytes / 16u; wide += SLICES) {
-            add_wide(&sums, part.row, column, wide);
+        for (var unit = slice_of(thread); unit < params.row_bytes / 16u; unit += SLICES) {
+            add_unit(&sums, part.row, column, unit);
         }
     } else {
         for (var k = slice_of(thread) * 4u; k < params.inner; k += SLICES * 4u) {

@@ -1,6 +1,5 @@
 // Maximum pooling, with the place of the maximum in its channel: the first of equals.
 // VALUE is what it computes in, f32 or i32. A NaN wins over everything, the last one over others.
-// A window without any element (dilation can step over all) has the lowest value at place -1.
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl
@@ -71,6 +70,6 @@ fn main(
     }
     output[quad] = store_${VALUE}_as_${STORED}(best.value);
     if (WITH_INDICES) {
-        indices[quad] = best.place;
+        indices[quad] = select(best.place, first_places(windows), best.place < vec4<i32>());
     }
 }

@@ -104,14 +104,22 @@ def _lookup(codes: dict[int, str], code: int, where: str) -> DType:
         ) from None
 
 
-def narrow_to_storage(array: np.ndarray, dtype: DType, what: str) -> np.ndarray:
-    """`array` as the GPU stores `dtype`; raises OverflowError where an integer does not fit."""
-    stored = dtype.storage.numpy
-    if array.dtype == stored:
+def convert_exactly(array: np.ndarray, target: np.dtype[Any], what: str) -> np.ndarray:
+    """`array` as `target`, for host arrays on their way into a graph.
+
+    Floats may lose precision. An integer that does not fit raises OverflowError, and so does a
+    change of kind that would lose fractions or truth values.
+    """
+    if array.dtype == target:
         return array
-    narrowed = array.astype(stored)
-    if array.dtype.kind in "iu" and not np.array_equal(narrowed, array):
-        raise OverflowError(
-            f"{what}: {array.dtype} values outside the range of {stored}, which the GPU computes in"
-        )
-    return narrowed
+    if not np.can_cast(array.dtype, target, "same_kind"):
+        raise OverflowError(f"{what}: an array of {array.dtype} cannot become {target}")
+    converted = array.astype(target)
+    if array.dtype.kind in "iu" and target.kind in "iu" and not np.array_equal(converted, array):
+        raise OverflowError(f"{what}: {array.dtype} values outside the range of {target}")
+    return converted
+
+
+def narrow_to_storage(array: np.ndarray, dtype: DType, what: str) -> np.ndarray:
+    """`array` as the GPU stores `dtype`."""
+    return convert_exactly(array, dtype.storage.numpy, what)

@@ -71,9 +71,6 @@ class GraphError(WebpteError):
 class ValueKindError(GraphError):
     """A value was asked for as a kind that it is not."""
 
-    def __init__(self, value_id: int, kind: str, wanted: str) -> None:
-        super().__init__(f"value {value_id} is {kind}, not {wanted}")
-
 
 class ConstantError(GraphError):
     """A constant without (enough) bytes behind it."""

@@ -125,22 +125,28 @@ class Graph:
         """What the value is, in words, for messages."""
         return _KINDS[type(self.value(value_id))]
 
+    def _wrong_kind(self, value_id: int, wanted: str) -> ValueKindError:
+        return ValueKindError(f"value {value_id} is {self.kind(value_id)}, not {wanted}")
+
     def tensor(self, value_id: int) -> Tensor:
         value = self.value(value_id)
         if not isinstance(value, Tensor):
-            raise ValueKindError(value_id, self.kind(value_id), "a tensor")
+            raise self._wrong_kind(value_id, "a tensor")
         return value
+
+    def is_symint(self, value_id: int) -> bool:
+        return isinstance(self.value(value_id), SymIntValue)
 
     def symint(self, value_id: int) -> SymIntValue:
         value = self.value(value_id)
         if not isinstance(value, SymIntValue):
-            raise ValueKindError(value_id, self.kind(value_id), "a SymInt")
+            raise self._wrong_kind(value_id, "a SymInt")
         return value
 
     def value_list(self, value_id: int) -> tuple[int, ...]:
         value = self.value(value_id)
         if not isinstance(value, ValueListValue):
-            raise ValueKindError(value_id, self.kind(value_id), "a list of values")
+            raise self._wrong_kind(value_id, "a list of values")
         return value.items
 
     def expand(self, value_ids: tuple[int, ...]) -> Iterator[int]:
@@ -178,6 +184,9 @@ def build_graph(delegate: VkDelegate, source: ByteSource, named: Mapping[str, Re
         for value_id, value in enumerate(file_graph.values)
     )
     calls = tuple(Call(index, call.name, call.args) for index, call in enumerate(file_graph.chain))
+    for call in calls:
+        if not call.args and call.name != PREPACK:  # prepack has its own errors
+            raise GraphError(f"{call}: has no arguments, not even an output")
     return Graph(values, calls, file_graph.input_ids, file_graph.output_ids)
 
 

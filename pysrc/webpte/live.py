@@ -6,6 +6,7 @@ Tensors are allocated at their maximum (`Tensor.dims`) and filled densely at the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from webpte.errors import ResizeError
@@ -18,7 +19,7 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The state of a graph at one moment, to go back to after a failed call."""
+    """The state of a graph at one moment, to switch back to."""
 
     cur_dims: dict[int, Dims]
     symints: dict[int, int]
@@ -36,6 +37,7 @@ class LiveState:
             if isinstance(value, SymIntValue)
         }
         self._dirty: set[int] = set()
+        self._undo: list[Callable[[], None]] = []
 
     def cur_dims(self, value_id: int) -> Dims:
         self._graph.tensor(value_id)
@@ -54,7 +56,9 @@ class LiveState:
                 f"tensor value {value_id}: {list(dims)} does not fit into "
                 f"its maximum {list(maximum)}"
             )
-        if self._cur_dims[value_id] != dims:
+        old = self._cur_dims[value_id]
+        if old != dims:
+            self._undo.append(lambda: self._cur_dims.__setitem__(value_id, old))
             self._cur_dims[value_id] = dims
             self._dirty.add(value_id)
 
@@ -66,16 +70,21 @@ class LiveState:
         self._graph.symint(value_id)
         if not INT32_MIN <= value <= INT32_MAX:
             raise ResizeError(f"SymInt value {value_id}: {value} does not fit into 32 bits")
-        if self._symints[value_id] != value:
+        old = self._symints[value_id]
+        if old != value:
+            self._undo.append(lambda: self._symints.__setitem__(value_id, old))
             self._symints[value_id] = value
             self._dirty.add(value_id)
 
-    def symints(self) -> dict[int, int]:
-        """All SymInts, to go back to."""
-        return dict(self._symints)
+    def begin(self) -> None:
+        """From here on, `rollback` takes back what changes."""
+        self._undo = []
 
-    def restore_symints(self, symints: dict[int, int]) -> None:
-        self._symints = dict(symints)
+    def rollback(self) -> None:
+        """Go back to where `begin` was called, with nothing dirty."""
+        for undo in reversed(self._undo):
+            undo()
+        self._undo, self._dirty = [], set()
 
     @property
     def dirty(self) -> frozenset[int]:
@@ -90,7 +99,11 @@ class LiveState:
         return Snapshot(dict(self._cur_dims), dict(self._symints))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go back to `snapshot`, with nothing dirty."""
-        self._cur_dims = dict(snapshot.cur_dims)
-        self._symints = dict(snapshot.symints)
+        """Switch to `snapshot`, with nothing dirty."""
+        before = (self._cur_dims, self._symints)
+        self._undo.append(lambda: self._set(*before))
+        self._set(dict(snapshot.cur_dims), dict(snapshot.symints))
         self._dirty = set()
+
+    def _set(self, cur_dims: dict[int, Dims], symints: dict[int, int]) -> None:
+        self._cur_dims, self._symints = cur_dims, symints

@@ -47,7 +47,7 @@ def _is_pure(op: OpDef | None) -> bool:
 
 def _volatile_values(graph: Graph) -> set[int]:
     """Values that are written in place, or by more than one call, or both given and written."""
-    written: set[int] = set(graph.inputs)
+    written = set(graph.inputs) | {t.id for t in graph.tensors() if t.constant is not None}
     volatile: set[int] = set()
     for call in graph.calls:
         op = lookup(call.name)

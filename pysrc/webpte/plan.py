@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,10 +118,21 @@ def check_defined(graph: Graph) -> None:
         for value_id in graph.expand(call.args[:-1]):
             if isinstance(graph.value(value_id), Tensor) and value_id not in defined:
                 raise GraphError(f"{call}: reads tensor value {value_id} before anything wrote it")
-        defined.update(graph.expand(call.args[-1:]))
+        outputs = set(graph.expand(call.args[-1:]))
+        check_distinct(graph, call, outputs)
+        defined.update(outputs)
     for value_id in graph.outputs:
         if value_id not in defined:
             raise GraphError(f"output value {value_id} is never written")
+
+
+def check_distinct(graph: Graph, call: Call, outputs: set[int]) -> None:
+    """No op may write over a tensor that it reads, unless it is made to change it in place."""
+    op = lookup(call.name)
+    mutated = {call.args[op.signature.positions[name]] for name in op.mutates} if op else set()
+    for value_id in graph.expand(call.args[:-1]):
+        if value_id in outputs - mutated and isinstance(graph.value(value_id), Tensor):
+            raise GraphError(f"{call}: writes to tensor value {value_id}, which it reads")
 
 
 @dataclass(frozen=True)
@@ -139,9 +150,9 @@ def symint_sources(graph: Graph, ops: dict[int, OpDef]) -> tuple[SymIntSource, .
     sources = []
     live = LiveState(graph)
     for index, op in ops.items():
-        if op.name != SELECT_AS_SYMINT:
-            continue
         call = graph.calls[index]
+        if op.name != SELECT_AS_SYMINT or not graph.is_symint(call.args[-1]):
+            continue
         args = op.bind(call, graph, live)
         tensor = args.tensor("self")
         if tensor.id not in graph.inputs:
@@ -157,9 +168,10 @@ def symint_sources(graph: Graph, ops: dict[int, OpDef]) -> tuple[SymIntSource, .
 def read_symint(source: SymIntSource, value: np.ndarray | int) -> int:
     """The element that a SymInt stands for."""
     array = np.asarray(value)
-    at = [0] * array.ndim
-    if array.ndim:
-        at[source.dim] = normalize_index(source.index, array.shape[source.dim])
+    at = [
+        normalize_index(source.index if dim == source.dim else 0, size)
+        for dim, size in enumerate(array.shape)
+    ]
     return int(array[tuple(at)])
 
 
@@ -183,6 +195,9 @@ class Step:
     aliased: bool
     records: tuple[Record, ...] = ()
     host: str | None = None
+
+    def set(self, records: tuple[Record, ...], host: str | None) -> None:
+        self.records, self.host = records, host
 
 
 @dataclass(frozen=True)
@@ -208,7 +223,9 @@ class Planner:
         self._hooks = self._find_hooks()
         self.hooks_fired = 0
         self.lowerings = 0
-        self.changed = False  # whether some step's records did, since this was last set to False
+        self.changed = False  # whether records or dims did, since `begin`
+        self.unsettled: set[int] = set()  # steps that could not be lowered yet
+        self._undo: list[Callable[[], None]] = []
 
     def _find_hooks(self) -> dict[int, list[int]]:
         """Value id to the steps that must run again when it changes."""
@@ -222,11 +239,23 @@ class Planner:
         return hooks
 
     def lower_all(self) -> None:
-        """Lower every step once, at the shapes that the file declares."""
+        """Lower every step once, at the shapes that the file declares.
+
+        SymInts that the host sets are not known yet. A step that their first values do not suit
+        is lowered with the first call.
+        """
         fixed = not any(isinstance(value, SymIntValue) for value in self._graph.values)
-        for step in self.steps:
+        fed = any(call.name == SELECT_AS_SYMINT for call in self._graph.calls) or any(
+            isinstance(self._graph.value(i), SymIntValue) for i in self._graph.inputs
+        )
+        for index, step in enumerate(self.steps):
             declared = {out.id: out.dims for out in self._outs(step)}
-            self._lower(step)
+            try:
+                self._lower(step)
+            except WebpteError:
+                if not fed:
+                    raise
+                self.unsettled.add(index)
             for out in self._outs(step):
                 if fixed and out.dims != declared[out.id]:
                     raise GraphError(
@@ -250,16 +279,17 @@ class Planner:
             shapes = step.op.shape(args)
             if shapes:
                 for out, dims in zip(args.outs, shapes, strict=True):
+                    self.changed |= out.dims != tuple(dims)
                     self._live.set_cur_dims(out.id, tuple(dims))
             if step.op.scalar is not None:
-                self._live.set_symint(step.call.args[-1], step.op.scalar(args))
+                args.set_symint_out(step.op.scalar(args))
             records, host = self._lowered(step, args)
         except WebpteError as error:
             if str(step.call) in str(error):
                 raise
             raise type(error)(f"{step.call}: {error}") from error
         if (records, host) != (step.records, step.host):
-            step.records, step.host = records, host
+            self._set(step, records, host)
             self.changed = True
         self.lowerings += step.op.scalar is None
 
@@ -274,7 +304,7 @@ class Planner:
 
     def propagate_resize(self) -> None:
         """Run the hooks of everything dirty until nothing is."""
-        pending = self._hooked(self._live.take_dirty())
+        pending = self._hooked(self._live.take_dirty()) | self.unsettled
         for _ in range(len(self.steps) + 1):
             if not pending:
                 return
@@ -292,6 +322,7 @@ class Planner:
             index = heapq.heappop(queue)
             self.hooks_fired += 1
             self._lower(self.steps[index])
+            self.unsettled.discard(index)
             for hooked in self._hooked(self._live.take_dirty()):
                 if hooked <= index:
                     behind.add(hooked)
@@ -343,6 +374,24 @@ class Planner:
         return PlannerState(self._live.snapshot(), steps)
 
     def restore(self, state: PlannerState) -> None:
+        """Switch to a state that was settled."""
         self._live.restore(state.live)
         for step, (records, host) in zip(self.steps, state.steps, strict=True):
-            step.records, step.host = records, host
+            self._set(step, records, host)
+
+    def _set(self, step: Step, records: tuple[Record, ...], host: str | None) -> None:
+        old = (step.records, step.host)
+        self._undo.append(lambda: step.set(*old))
+        step.set(records, host)
+
+    def begin(self) -> None:
+        """From here on, `rollback` takes back what changes."""
+        self._live.begin()
+        self._undo, self.changed = [], False
+
+    def rollback(self) -> None:
+        """Go back to where `begin` was called."""
+        self._live.rollback()
+        for undo in reversed(self._undo):
+            undo()
+        self._undo = []

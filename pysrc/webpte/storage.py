@@ -81,10 +81,12 @@ class _Uses:
         self.writers: dict[int, list[int]] = {}
         self.mutated: set[int] = set()
         self.prepacked: set[int] = set()
+        self._given = set(graph.inputs) | {t.id for t in graph.tensors() if t.constant is not None}
         for call in graph.calls:
             if call.name == PREPACK:
                 self._touch(graph, (call.args[-1],), -1)
                 self.prepacked.add(call.args[-1])
+                self._given.add(call.args[-1])
                 continue
             self._touch(graph, call.args, call.index)
             for value_id in graph.expand(call.args[-1:]):
@@ -95,6 +97,10 @@ class _Uses:
         used_inputs = [i for i in graph.inputs if i in self.lifetime or i in graph.outputs]
         self._touch(graph, tuple(used_inputs), -1)
         self._touch(graph, graph.outputs, end)
+
+    def times_written(self, value_id: int) -> int:
+        """Writes per execution; an upload, and the bytes of a constant, count as one."""
+        return len(self.writers.get(value_id, ())) + (value_id in self._given)
 
     def _touch(self, graph: Graph, value_ids: tuple[int, ...], at: int) -> None:
         for value_id in graph.expand(value_ids):
@@ -126,9 +132,7 @@ def _find_aliases(
             and out.constant is None
             and out.id not in graph.inputs
             and not uses.mutated & {source.id, root, out.id}
-            and len(uses.writers[out.id]) == 1
-            and len(uses.writers.get(source.id, ())) <= 1
-            and len(uses.writers.get(root, ())) <= 1
+            and all(uses.times_written(i) == 1 for i in {source.id, root, out.id})
         )
         if stable and out.dtype.stored == source.dtype.stored:
             root_of[out.id] = root

@@ -38,7 +38,7 @@ def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
         ("ruff check", [str(python), "-m", "ruff", "check", "."]),
         ("ruff format", [str(python), "-m", "ruff", "format", "--check", "."]),
         ("mypy", [str(python), "-m", "mypy"]),
-        # Two runs: Playwright's event loop, once started, stays in the way of asyncio.run.
+        # Two runs, so that the quick one reports early.
         ("unit tests", [*pytest, "tests/unit"]),
         ("browser tests", [*pytest, "tests/browser"]),
     ]

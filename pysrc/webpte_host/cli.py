@@ -19,6 +19,8 @@ usage: python3 serve.py [--host HOST] [--port PORT]     serve the page (sets up 
 
 Each command explains itself with --help."""
 
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
 
 def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
@@ -78,5 +80,9 @@ def _serve(arguments: list[str]) -> int:
     ensure_runtime()
     with Site(host=options.host, port=options.port) as site:
         print(f"webpte: {site.url}   (Ctrl-C stops it)", flush=True)
+        if options.host not in _LOOPBACK:
+            print(
+                "Other machines can open it, but browsers give WebGPU only to localhost and https."
+            )
         site.wait()
     return 0

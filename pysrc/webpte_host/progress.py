@@ -77,8 +77,8 @@ class Display:
         ticker.start()
         try:
             yield stage
-        except BaseException:
-            stage.outcome = "failed"
+        except BaseException as error:
+            stage.outcome = "failed" if isinstance(error, Exception) else "stopped"
             raise
         finally:
             stop.set()

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Error as PlaywrightError
@@ -93,3 +98,37 @@ def test_crashed_page_is_reported(fresh_harness: Harness) -> None:
     with pytest.raises(PageLostError, match="crashed"):
         fresh_harness.python("return 1")
     assert fresh_harness.lost
+
+
+# What runs in the page in place of a suite's programs.
+_IN_PAGE = """
+while entry["case"] == "hangs": pass
+row = {"op": entry["op"], "case": entry["case"], "verdict": "passed", "error": None}
+return {**row, "outputs": [], "ops": [], "ms": 1}
+"""
+
+# A process of its own: one can have only one Playwright at a time.
+_VERIFY = """
+import sys
+from webpte_host import environment, verify
+environment.inside = lambda: True
+verify._IN_PAGE = sys.argv.pop(1)
+sys.exit(verify.main(sys.argv[1:]))
+"""
+
+
+def test_verify_goes_on_after_a_hanging_case(root: Path, tmp_path: Path) -> None:
+    golden = {"path": "g.bin", "shape": [1], "dtype": "float32", "output_index": 0}
+    base = {"op": "op", "pte": "a.pte", "inputs": [], "golden": golden, "atol": 0, "rtol": 0}
+    manifest = [{**base, "case": case} for case in ("first", "hangs", "last")]
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    done = subprocess.run(
+        [sys.executable, "-c", _VERIFY, _IN_PAGE, str(tmp_path), "--timeout", "2"],
+        env={**os.environ, "PYTHONPATH": str(root / "pysrc")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if "/3 " not in line]
+    assert lines == ["FAILED op__hangs: no answer from the page within 2 s", "2 passed, 1 failed"]
+    assert (done.returncode, done.stderr) == (1, "")

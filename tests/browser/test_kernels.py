@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 import webpte
 from support.binary_cases import BINARY_CASES
 from support.cases import Array
-from support.page import Outcome, Run, encode_bytes, python, run_all
+from support.page import HarnessSource, Outcome, Run, encode_bytes, python, run_all
 from support.pte_writer import GraphWriter, write_pte
 from support.reading import run as finish
 from support.unary_cases import UNARY_CASES
 from support.view_cases import VIEW_CASES, view
 from webpte_host.browser import Harness
-
-if TYPE_CHECKING:
-    from conftest import SharedHarness
 
 CASES = [*UNARY_CASES, *BINARY_CASES, *VIEW_CASES]
 VIEW_OPS = {case.op for case in VIEW_CASES}
@@ -33,7 +28,7 @@ def references(program: bytes, steps: list[tuple[Array, ...]]) -> list[list[Arra
 
 
 @pytest.fixture(scope="module")
-def outcomes(shared_harness: SharedHarness) -> list[Outcome]:
+def outcomes(shared_harness: HarnessSource) -> list[Outcome]:
     """All cases in one call; each is then a test of its own."""
     return run_all(shared_harness.get(), [Run(case.program(), [case.inputs]) for case in CASES])
 
@@ -107,9 +102,7 @@ def dynamic_program() -> bytes:
     sums = g.op("aten.add.Tensor", d, b, g.int(1), g.tensor((37, 37, 5)))
     size = g.symint(37)
     g.op("sym_size.int", x, g.int(0), size)
-    flat = g.op(
-        "aten.view_copy.default", c, g.value_list([g.int(5), size]), g.tensor((5, 37))
-    )
+    flat = g.op("aten.view_copy.default", c, g.value_list([g.int(5), size]), g.tensor((5, 37)))
     g.inputs(x, y)
     g.outputs(c, flags, d, sums, flat)
     for value in (x, y, c, flags, d, sums, flat):

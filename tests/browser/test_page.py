@@ -146,6 +146,15 @@ def test_sample_runs_and_is_right(page: Page) -> None:
     assert page.locator("#outputs img").evaluate("image => image.naturalWidth") == SHAPE[1]
 
 
+def test_an_image_in_and_an_image_out(page: Page) -> None:
+    open_sample(page, "superres.pte")
+    run(page, 0)
+    expect(page.locator("#outputs figcaption").first).to_contain_text("Image")
+    assert downloaded(page).shape == (1, 3, 48, 40)
+    page.get_by_role("button", name="Check against NumPy").click()
+    expect(page.locator("#output-0-compare")).to_contain_text("Agrees with NumPy")
+
+
 def test_picked_file_and_npy_inputs(page: Page) -> None:
     page.locator("[data-act=open-file]").set_input_files(SAMPLES / "sigmoid.pte")
     expect(status(page)).to_contain_text("is loaded")

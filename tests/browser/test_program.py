@@ -18,7 +18,9 @@ RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 W = np.array([1.5, -2, 3.25], np.float32)
 
 
-def add_weights(*, dims: tuple[int, ...] = (2, 3), weights: np.ndarray = W, prepack: bool = True) -> bytes:
+def add_weights(
+    *, dims: tuple[int, ...] = (2, 3), weights: np.ndarray = W, prepack: bool = True
+) -> bytes:
     """M(x) = x + w."""
     g = GraphWriter()
     x = g.tensor(dims)
@@ -39,7 +41,12 @@ def flat_counts(harness: Harness) -> Iterator[None]:
 
 def run(harness: Harness, code: str, data: bytes, **arguments: Any) -> Any:
     """`data` is the program's bytes in the page."""
-    return python(harness, "data = base64.b64decode(encoded)\n" + _dedented(code), encoded=encode_bytes(data), **arguments)
+    return python(
+        harness,
+        "data = base64.b64decode(encoded)\n" + _dedented(code),
+        encoded=encode_bytes(data),
+        **arguments,
+    )
 
 
 def _dedented(code: str) -> str:
@@ -351,7 +358,9 @@ def test_unsupported_ops_are_named(harness: Harness) -> None:
     a = g.op("aten.nope.default", x, g.tensor((2,)))
     g.inputs(x)
     g.outputs(g.op("aten.nope.default", a, g.tensor((2,))))
-    code = "return await raises(webpte.errors.UnsupportedOpError, webpte.load(data, name='odd.pte'))"
+    code = (
+        "return await raises(webpte.errors.UnsupportedOpError, webpte.load(data, name='odd.pte'))"
+    )
     message = run(harness, code, write_pte(g))
     assert message.startswith("odd.pte: 1 operator not supported")
     assert message.endswith("aten.nope.default ×2")
@@ -378,7 +387,7 @@ def test_a_tensor_over_the_limit_is_an_error_with_sizes(harness: Harness) -> Non
     g.inputs(x)
     g.outputs(g.op(ADD, x, x, g.int(1), g.tensor((1,))))
     huge = g.tensor((1 << 31,))
-    g.op(ADD, x, g.prepack(g.tensor((), constant=np.float32(1).reshape(()))), g.int(1), huge)
+    g.op(ADD, x, g.prepack(g.tensor((), constant=np.ones((), np.float32))), g.int(1), huge)
     code = "return await raises(webpte.WebpteError, webpte.load(data))"
     assert run(harness, code, write_pte(g))
     g = GraphWriter()
@@ -458,7 +467,9 @@ def test_a_device_lost_while_a_call_runs(fresh_harness: Harness) -> None:
 # Sources
 
 
-@pytest.mark.parametrize("source", ["data", "bytearray(data)", "memoryview(data)", "blob", "url", "path"])
+@pytest.mark.parametrize(
+    "source", ["data", "bytearray(data)", "memoryview(data)", "blob", "url", "path"]
+)
 @pytest.mark.usefixtures("flat_counts")
 def test_sources(harness: Harness, root: Path, source: str) -> None:
     code = f"""
@@ -521,7 +532,8 @@ def test_the_device_says_what_it_is(harness: Harness) -> None:
     code = """
     async with await webpte.load(data) as program:
         info = program.device_info
-    return [info.kind, info.vendor, info.software, info.limits["maxBufferSize"], list(info.features)]
+    limit = info.limits["maxBufferSize"]
+    return [info.kind, info.vendor, info.software, limit, list(info.features)]
     """
     kind, vendor, software, limit, features = run(harness, code, add_weights())
     assert kind == "webgpu"

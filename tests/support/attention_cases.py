@@ -320,6 +320,7 @@ CACHED = [
     CacheCase(2, 1, 260, [(1, 30), (20, 31), (1, 51)], positions=70),
     CacheCase(1, 1, 523, [(2, 3), (1, 5)], positions=9),
     CacheCase(4, 2, 16, [(1, 700), (2, 5), (1, 999)], positions=1000, label="many splits"),
+    CacheCase(2, 1, 4, [(1, 4990), (1, 3)], positions=5000, label="more than 64 keys to a split"),
     CacheCase(8, 1, 8, [(9, 500), (3, 0)], positions=600, label="tiles with splits"),
     CacheCase(4, 2, 16, [(5, 7), (1, 3)], cache_inputs=True),
     CacheCase(4, 2, 5, [(5, 7), (1, 3)], cache_inputs=True),

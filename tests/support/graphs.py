@@ -73,8 +73,8 @@ async def run_once(
 @contextmanager
 def temporary_op(name: str, signature: str, **definition: Any) -> Iterator[None]:
     """An operator that exists only inside of the `with` block."""
-    missing = {"shape", "lower", "reference"} - definition.keys()
-    registry.register(name, signature, **dict.fromkeys(missing, _unused), **definition)
+    needed: dict[str, Any] = dict.fromkeys(("shape", "lower", "reference"), _unused)
+    registry.register(name, signature, **(needed | definition))
     try:
         yield
     finally:
@@ -85,7 +85,9 @@ def _unused(_args: Any) -> Any:
     raise AssertionError("this test does not expect the op to get here")
 
 
-def chain(length: int, *, dims: tuple[int, ...] = (4,), op: str = "aten.relu.default") -> GraphWriter:
+def chain(
+    length: int, *, dims: tuple[int, ...] = (4,), op: str = "aten.relu.default"
+) -> GraphWriter:
     """input -> op -> op -> ... -> output."""
     g = GraphWriter()
     value = x = g.tensor(dims)

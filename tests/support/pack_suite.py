@@ -135,7 +135,7 @@ def main() -> None:
     options = parser.parse_args()
     entries = choose(
         options.suite,
-        read_manifest(options.suite),
+        [entry for entry in read_manifest(options.suite) if isinstance(entry, dict)],
         patterns=options.filter,
         families=set(options.family),
         max_bytes=None if options.max_kb is None else int(options.max_kb * 1024),

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import dedent
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -36,6 +36,13 @@ async def raises(kind, awaitable):
         return str(error)
     raise AssertionError(f"{kind.__name__} was not raised")
 """
+
+
+class HarnessSource(Protocol):
+    """The shared harness of the browser tests: `get` opens a new page if the old one is lost."""
+
+    def get(self) -> Harness: ...
+
 
 _RUN_ALL = """
 done = []

@@ -10,7 +10,11 @@ from support.cases import Arg, Array, Case
 from support.unary_cases import BYTES, INF, INTEGERS, NAN, SMALL, floats, spread
 
 VIEW, SQUEEZE = "aten.view_copy.default", "aten.squeeze_copy.dims"
-UNSQUEEZE, ALIAS, CLONE = "aten.unsqueeze_copy.default", "aten.alias_copy.default", "aten.clone.default"
+UNSQUEEZE, ALIAS, CLONE = (
+    "aten.unsqueeze_copy.default",
+    "aten.alias_copy.default",
+    "aten.clone.default",
+)
 CLONE_ORDER = "dim_order_ops._clone_dim_order.default"
 
 # A NaN with a payload, -0.0 and a subnormal are what a copy through floats would change.

@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.graphs import build_graph, chain, make_planner, temporary_op
+from support.graphs import (
+    build_graph,
+    chain,
+    make_delegate,
+    make_planner,
+    run_once,
+    temporary_op,
+    wait,
+)
 from support.pte_writer import GraphWriter
-from webpte.errors import GraphError, ResizeError, UnsupportedError
+from webpte.errors import GraphError, ResizeError, UnsupportedError, WebpteError
 from webpte.live import LiveState
 from webpte.ops.args import Args
 from webpte.ops.records import Dispatch, SymIntBound
@@ -116,7 +124,10 @@ def test_hooks_fire_in_graph_order() -> None:
         return [args.tensor("self").dims]
 
     with temporary_op(
-        "test.note.default", "self: tensor, other: tensor -> tensor", shape=shape, lower=lambda args: []
+        "test.note.default",
+        "self: tensor, other: tensor -> tensor",
+        shape=shape,
+        lower=lambda args: [],
     ):
         g = GraphWriter()
         x, y = g.tensor((8,)), g.tensor((8,))
@@ -257,7 +268,9 @@ def test_a_declared_shape_that_is_not_the_computed_one() -> None:
     g.inputs(x)
     g.outputs(y)
     planner, _ = make_planner(build_graph(g))
-    with pytest.raises(GraphError, match=rf"op 0 .* gives \[6\], but the file declares \[7\] for value {y}"):
+    with pytest.raises(
+        GraphError, match=rf"op 0 .* gives \[6\], but the file declares \[7\] for value {y}"
+    ):
         planner.lower_all()
 
 
@@ -282,7 +295,9 @@ def test_errors_name_the_op_once() -> None:
     planner, _ = make_planner(build_graph(g))
     with pytest.raises(GraphError) as caught:
         planner.lower_all()
-    assert str(caught.value) == "op 0 (aten.add.Tensor): shapes [2] and [3] do not broadcast together"
+    assert (
+        str(caught.value) == "op 0 (aten.add.Tensor): shapes [2] and [3] do not broadcast together"
+    )
 
 
 # Before anything is planned
@@ -304,7 +319,9 @@ def test_reading_what_nothing_wrote() -> None:
     x, y = g.tensor((2,)), g.tensor((2,))
     g.op(RELU, y, g.tensor((2,)))
     g.inputs(x)
-    with pytest.raises(GraphError, match=rf"op 0 \(aten.relu.default\): reads tensor value {y} before"):
+    with pytest.raises(
+        GraphError, match=rf"op 0 \(aten.relu.default\): reads tensor value {y} before"
+    ):
         check_defined(build_graph(g))
 
 
@@ -335,9 +352,10 @@ def test_a_call_without_any_argument(name: str) -> None:
     g.op(name)
     g.inputs(x)
     g.outputs(x)
-    graph = build_graph(g)
     with pytest.raises(GraphError, match=rf"op 0 \({name}\)"):
-        make_planner(graph)[0].lower_all()
+        wait(make_delegate(g))
+    with pytest.raises(WebpteError, match=rf"op 0 \({name}\)"):
+        wait(run_once(g, np.zeros(2, np.float32)))
 
 
 # SymInts
@@ -352,9 +370,7 @@ class Decode:
         self.pos, self.size = g.symint(0), g.symint(16)
         self.end, self.half = g.symint(16), g.symint(8)
         g.op("et_vk.select_as_symint.default", self.position, g.int(-1), g.int(-1), self.pos)
-        flat = g.op(
-            "aten.view_copy.default", self.x, g.int_list([-1]), g.tensor((32,))
-        )
+        flat = g.op("aten.view_copy.default", self.x, g.int_list([-1]), g.tensor((32,)))
         relu = g.op(RELU, flat, g.tensor((32,)))
         g.op("sym_size.int", self.x, g.int(0), self.size)
         self.view = g.op(

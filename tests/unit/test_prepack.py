@@ -101,7 +101,10 @@ def test_transfers_come_before_the_first_run_and_nothing_waits() -> None:
 def test_a_constant_used_only_through_prepack_has_no_buffer_of_its_own() -> None:
     async def run() -> None:
         delegate, device = await make_delegate(add_graph(prepacked))
-        (sizes, uniform) = device.log[0][1]  # type: ignore[misc]
+        name, detail = device.log[0]
+        assert name == "create_buffers"
+        assert isinstance(detail, tuple)
+        sizes, uniform = detail
         # x and its sum [2, 3], and the weights [3], each in whole quads
         assert sorted(sizes) == [16, 32, 32]
         assert not uniform
@@ -245,7 +248,7 @@ Broken = Callable[[GraphWriter], int]
 def arity(count: int) -> Broken:
     def write(g: GraphWriter) -> int:
         ids = [constant(g), g.tensor((3,)), g.tensor((3,))][:count]
-        return g.op(PREPACK, *ids) if ids else (g.op(PREPACK), constant(g))[1]
+        return g.op(PREPACK, *ids)
 
     return write
 
@@ -309,7 +312,6 @@ def no_tensor(g: GraphWriter) -> int:
 
 
 CONTRACT: list[tuple[Broken, type[errors.WebpteError], str]] = [
-    (arity(0), errors.PrepackArityError, "takes a source and an output, not 0 ids"),
     (arity(1), errors.PrepackArityError, "takes a source and an output, not 1 ids"),
     (arity(3), errors.PrepackArityError, "takes a source and an output, not 3 ids"),
     (not_a_constant, errors.PrepackSourceError, "the source is not a constant"),

@@ -83,7 +83,14 @@ def test_files_are_read_once(tmp_path: Path) -> None:
 
 TYPES = {
     "unary": {"COMPUTE": "f32", "FORMULA": "x", "IN": "f32", "OUT": "f32", "RESULT": "f32"},
-    "binary": {"COMPUTE": "i32", "FORMULA": "x", "X": "i8", "Y": "u8", "OUT": "i32", "RESULT": "i32"},
+    "binary": {
+        "COMPUTE": "i32",
+        "FORMULA": "x",
+        "X": "i8",
+        "Y": "u8",
+        "OUT": "i32",
+        "RESULT": "i32",
+    },
     "view": {},
 }
 BINDINGS_OF = {

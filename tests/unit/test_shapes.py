@@ -38,7 +38,9 @@ def test_normalize_dim_refuses(dim: int, rank: int) -> None:
         normalize_dim(dim, rank)
 
 
-@pytest.mark.parametrize(("index", "size", "expected"), [(0, 4, 0), (3, 4, 3), (-1, 4, 3), (-4, 4, 0)])
+@pytest.mark.parametrize(
+    ("index", "size", "expected"), [(0, 4, 0), (3, 4, 3), (-1, 4, 3), (-4, 4, 0)]
+)
 def test_normalize_index(index: int, size: int, expected: int) -> None:
     assert normalize_index(index, size) == expected
 

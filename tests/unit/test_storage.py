@@ -305,7 +305,13 @@ def test_a_slot_is_as_large_as_its_largest_tenant() -> None:
     g = GraphWriter()
     x = g.tensor((2,))
     a = relu(g, x)
-    big = g.op(ADD, a, g.tensor((100, 1), constant=np.ones((100, 1), np.float32)), g.int(1), g.tensor((100, 2)))
+    big = g.op(
+        ADD,
+        a,
+        g.tensor((100, 1), constant=np.ones((100, 1), np.float32)),
+        g.int(1),
+        g.tensor((100, 2)),
+    )
     last = relu(g, big)
     g.inputs(x)
     g.outputs(last)

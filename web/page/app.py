@@ -1,74 +1,37 @@
-"""What happens when: the page's controller, with the browser behind a small seam.
+"""What happens when: the page's controller.
 
-A message from the page names an act; the method `on_<act>` does it. Nothing here imports the
-browser, so the whole page can be driven in CPython against the NumPy device.
+A message from the page names an act; the method `on_<act>` of this class or of a desk does it.
+Nothing here imports the browser, so the whole page can be driven in CPython.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
-from page.compare import compare
+from page.browser import Browser, Message, Progress, Source, tell
 from page.file_view import file_card
 from page.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
-from page.input_view import (
-    Timing,
-    input_body,
-    input_preview,
-    inputs_card,
-    run_card,
-    timing_strip,
-)
-from page.inputs import Input, ScalarInput, TensorInput, inputs_of
+from page.input_desk import InputDesk
+from page.input_view import Timing, run_card, timing_strip
 from page.kernel_view import kernel_times, kernels_view
 from page.markup import h
-from page.npy import NpyError, read_npy, write_npy
-from page.output_view import Output, comparison_view, outputs_card, stats_strip
+from page.output_desk import OutputDesk
+from page.output_view import Output, stats_strip
+from page.runner import Runner
 from page.status_view import error_view, progress_view
-from page.tensors import values_text
 from page.units import ms_text, number_text, shape_text
 from webpte import DeviceInfo, MethodInfo, Program, TensorInfo
-
-Message = Mapping[str, Any]
-Progress = Callable[[str, int, int], None]
+from webpte.errors import DeviceError, DeviceLostError
 
 _REDRAW_SECONDS = 0.08  # how often a running figure is drawn again
 _ADAPTER_SECONDS = 15
 _MOST_REPEATS = 10_000
 _DEVICE_NAMES = {"webgpu": "WebGPU", "numpy": "NumPy (CPU)"}
-
-
-@dataclass(frozen=True)
-class Source:
-    """A file: what it is called, how large it is, and what the engine takes it as."""
-
-    name: str
-    size: int
-    data: Any
-    extra: tuple[Any, ...] = ()  # the .ptd files that belong to it
-
-
-class Browser(Protocol):
-    """All that the page wants from the browser."""
-
-    def show(self, **changes: object) -> None:
-        """Change the page: html, text, hidden, state, reveal, copy or download."""
-
-    async def adapter(self) -> DeviceInfo | str:
-        """The adapter, or why there is none: "missing" or "no adapter"."""
-
-    def source(self, file: Any) -> Source: ...
-
-    async def fetch(self, url: str, progress: Progress) -> Source: ...
-
-    async def read(self, file: Any) -> bytes: ...
-
-    def download_url(self, data: bytes) -> str: ...
+_SECTIONS = ("error", "progress", "file", "timing", "stats", "kernels")  # without the desks'
 
 
 @dataclass
@@ -85,17 +48,16 @@ class App:
     def __init__(self, browser: Browser, engine: Any) -> None:
         self._browser = browser
         self._engine = engine
+        self._inputs = InputDesk(browser)
+        self._outputs = OutputDesk(browser)
+        self._runner = Runner()
         self._adapter: DeviceInfo | None = None
         self._device = "webgpu"
+        self._narrow = False  # a small screen, where long lists start folded
         self._opened: Opened | None = None
         self._method = ""
-        self._inputs: list[Input] = []
-        self._outputs: list[Output] = []
         self._ran_with: list[Any] = []
-        self._timing = Timing()
         self._repeats = 20
-        self._running: asyncio.Task[None] | None = None
-        self._cancelled = False
         self._turn = 0  # of the newest opening: an older one that is still under way gives up
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -109,17 +71,25 @@ class App:
 
     async def _act(self, message: Message) -> None:
         act = str(message.get("act"))
+        opened = self._opened
         try:
-            handler = getattr(self, f"on_{act.replace('-', '_')}", None)
-            if handler is None:
-                raise ValueError(f"the page sent {act!r}, which nothing handles")
-            result = handler(message)
+            result = self._handler(act)(message)
             if result is not None:
                 await result
         except Exception as error:
-            self._show_error(error, f"while doing “{act}”")
+            # What was closed meanwhile has nothing to tell any more.
+            if opened is None or opened is self._opened:
+                self._show_error(error, f"while doing “{act}”")
+
+    def _handler(self, act: str) -> Any:
+        name = f"on_{act.replace('-', '_')}"
+        for desk in (self, self._inputs, self._outputs):
+            if hasattr(desk, name):
+                return getattr(desk, name)
+        raise ValueError(f"the page sent {act!r}, which nothing handles")
 
     async def on_hello(self, message: Message) -> None:
+        self._narrow = bool(message.get("narrow"))
         asking = asyncio.ensure_future(self._browser.adapter())
         await asyncio.wait({asking}, timeout=_ADAPTER_SECONDS)
         if not asking.done():
@@ -173,15 +143,13 @@ class App:
         self._tell("Closed")
 
     async def _clear(self) -> None:
-        await self._stop()
+        await self._runner.stop()
         if self._opened is not None and self._opened.program is not None:
             self._opened.program.close()
         self._opened = None
-        self._inputs, self._outputs, self._ran_with = [], [], []
-        sections = (
-            "error", "progress", "file", "inputs", "timing", "stats", "kernels", "outputs"
-        )  # fmt: skip
-        self._browser.show(html=dict.fromkeys(sections, ""), hidden={"run": True})
+        self._inputs.clear()
+        self._outputs.clear()
+        self._browser.show(html=dict.fromkeys(_SECTIONS, ""), hidden={"run": True})
 
     async def _open(self, wanted: Source | str) -> None:
         self._turn += 1
@@ -216,21 +184,17 @@ class App:
         self._show_file()
         started = perf_counter()
         program = await self._engine.load(
-            source.data,
-            data=source.extra,
-            device=self._device,
-            progress=progress,
-            name=name,
+            source.data, data=source.extra, device=self._device, progress=progress, name=name
         )
         if turn != self._turn:
             program.close()
             return
         opened.program = program
         spent = 1000 * (perf_counter() - started)
-        self._timing = Timing(load=spent, stages=program.stats.load_ms)
+        self._runner.reset(Timing(load=spent, stages=program.stats.load_ms))
         self._browser.show(html={"progress": ""})
+        self._choose(opened, self._method)
         self._tell(f"{name} is loaded, {ms_text(spent)}")
-        self._choose(self._method)
         await self._read_constant_methods(opened, program)
 
     def _progress(self, name: str, turn: int) -> Progress:
@@ -263,267 +227,145 @@ class App:
         if opened.constant_values and opened is self._opened:
             self._show_file()
 
-    # ---- method and inputs
-
-    async def on_method(self, message: Message) -> None:
-        await self._stop()
-        self._choose(str(message["name"]))
-
-    def _choose(self, method: str) -> None:
-        opened = self._opened
-        if opened is None:
-            return
-        self._method = method
-        info = opened.methods.get(method)
-        self._inputs = inputs_of(info.inputs) if info is not None else []
-        self._outputs, self._ran_with = [], []
-        self._timing = Timing(load=self._timing.load, stages=self._timing.stages)
-        self._show_file()
-        self._browser.show(
-            html={
-                "inputs": inputs_card(self._inputs) if info else "",
-                "outputs": "",
-                "kernels": "",
-            },
-            hidden={"run": False},
-        )
-        self._show_run()
-
-    def _tensor(self, message: Message) -> TensorInput:
-        state = self._inputs[int(message["input"])]
-        if not isinstance(state, TensorInput):
-            raise TypeError(f"input {state.index} is not a tensor")
-        return state
-
-    def on_fill(self, message: Message) -> None:
-        state = self._tensor(message)
-        if message["value"] == "file":
-            state.error = "Choose a .npy file with “Load .npy”, or drop one onto this input."
-            self._show_preview(state)
-            return
-        state.set_fill(str(message["value"]))
-        self._show_input(state)
-
-    def on_dim(self, message: Message) -> None:
-        state = self._tensor(message)
-        was_file = state.fill == "file"
-        state.set_dim(int(message["dim"]), str(message["value"]))
-        if was_file and state.fill != "file":
-            self._show_input(state)
-        else:
-            self._show_preview(state)
-
-    def on_below(self, message: Message) -> None:
-        state = self._tensor(message)
-        state.set_below(str(message["value"]))
-        self._show_preview(state)
-
-    def on_reroll(self, message: Message) -> None:
-        state = self._tensor(message)
-        state.reroll()
-        self._show_preview(state)
-
-    def on_scalar(self, message: Message) -> None:
-        state = self._inputs[int(message["input"])]
-        if isinstance(state, ScalarInput):
-            state.set_value(str(message["value"]))
-            self._show_preview(state)
-
-    async def on_npy(self, message: Message) -> None:
-        state = self._tensor(message)
-        file = message["files"][0]
-        try:
-            state.take_file(await self._browser.read(file), self._browser.source(file).name)
-        except NpyError as error:
-            state.error = str(error)
-            self._show_preview(state)
-            return
-        self._show_input(state)
-
     # ---- running
 
+    async def on_method(self, message: Message) -> None:
+        await self._runner.stop()
+        if self._opened is not None:
+            self._choose(self._opened, str(message["name"]))
+
+    def _choose(self, opened: Opened, method: str) -> None:
+        self._method = method
+        self._outputs.clear()
+        self._runner.reset()
+        self._show_file()
+        if method:
+            self._inputs.choose(opened.methods[method].inputs)
+        self._browser.show(html={"kernels": ""}, hidden={"run": False})
+        self._show_run()
+
     async def on_run(self, message: Message) -> None:
-        if self._running is not None or self._opened is None or self._opened.program is None:
+        opened = self._opened
+        if self._runner.busy or opened is None or opened.program is None or not self._method:
             return
         try:
             wanted = int(message["fields"].get("repeats", self._repeats))
         except ValueError:
             wanted = self._repeats
         self._repeats = min(max(wanted, 0), _MOST_REPEATS)
-        problem = next((state for state in self._inputs if state.error), None)
+        problem = self._inputs.problem
         if problem is not None:
             self._tell(f"{problem.name} is not ready: {problem.error}", "bad")
             self._browser.show(reveal=f"input-{problem.index}")
             return
-        self._cancelled = False
-        self._running = asyncio.ensure_future(self._run(self._opened.program))
-        try:
-            await self._running
-        finally:
-            self._running = None
-            self._show_run()
-
-    def on_cancel(self, message: Message) -> None:
-        self._cancelled = True
-        self._tell("Stopping after this run", "busy")
-
-    async def _stop(self) -> None:
-        """Ends a run, if there is one: it stops between two repeats."""
-        self._cancelled = True
-        if self._running is not None:
-            await asyncio.wait({self._running})
-
-    async def _run(self, program: Program) -> None:
-        known = self._timing
-        self._timing = Timing(load=known.load, stages=known.stages, wanted=self._repeats)
         self._browser.show(html={"error": ""})
         self._tell("Running", "busy")
+        await self._do(self._run(opened, opened.program), f"running {self._method}")
+
+    def on_cancel(self, message: Message) -> None:
+        self._runner.cancel()
+        self._tell("Stopping after this run", "busy")
+
+    async def _do(self, work: Coroutine[Any, Any, None], doing: str) -> None:
+        """Work on the program, with the buttons locked meanwhile."""
+        task = self._runner.start(work)
         self._show_run()
-        arrays = [state.array() for state in self._inputs]
-        method = self._method
         try:
-            started = perf_counter()
-            values = await program.run(method, *arrays)
-            self._timing.first = 1000 * (perf_counter() - started)
+            await task
         except Exception as error:
-            self._show_error(error, f"running {method}")
-            return
-        self._ran_with = arrays
-        self._show_outputs(method, values)
-        await self._repeat(program, method, arrays)
+            self._show_error(error, doing)
+        finally:
+            self._show_run()
 
-    async def _repeat(self, program: Program, method: str, arrays: list[Any]) -> None:
-        timing = self._timing
+    async def _run(self, opened: Opened, program: Program) -> None:
+        runner, method = self._runner, self._method
         drawn = 0.0
-        for _ in range(self._repeats):
-            # Lets messages in: on NumPy a run never waits for anything.
-            await asyncio.sleep(0)
-            if self._cancelled:
-                break
-            started = perf_counter()
-            try:
-                await program.run(method, *arrays)
-            except Exception as error:
-                self._show_error(error, f"repeating {method}")
-                break
-            now = perf_counter()
-            timing.repeats.append(1000 * (now - started))
-            if now - drawn > _REDRAW_SECONDS:
-                drawn = now
+
+        def tick() -> None:
+            nonlocal drawn
+            if perf_counter() - drawn > _REDRAW_SECONDS:
+                drawn = perf_counter()
                 self._show_timing()
-        told = [f"first run {ms_text(timing.first or 0)}"]
-        if timing.median is not None:
-            told.append(f"then {ms_text(timing.median)}, median of {len(timing.repeats)}")
-        stopped = " (stopped early)" if len(timing.repeats) < self._repeats else ""
-        self._tell(f"Done: {', '.join(told)}{stopped}")
 
-    # ---- outputs
-
-    def _output(self, message: Message) -> Output:
-        return self._outputs[int(message["output"])]
-
-    def on_copy(self, message: Message) -> None:
-        output = self._output(message)
-        self._browser.show(
-            copy={"text": values_text(output.array), "done": f"{output.name} is copied"}
-        )
-
-    def on_download(self, message: Message) -> None:
-        output = self._output(message)
-        name = re.sub(r"[^\w.-]+", "_", output.name).strip("._") or f"output{output.index}"
-        url = self._browser.download_url(write_npy(output.array))
-        self._browser.show(download={"url": url, "name": f"{name}.npy"})
-
-    async def on_compare(self, message: Message) -> None:
-        output = self._output(message)
-        file = message["files"][0]
-        name = self._browser.source(file).name
-        where = f"output-{output.index}-compare"
-        try:
-            expected = read_npy(await self._browser.read(file), name)
-        except NpyError as error:
-            self._browser.show(html={where: h("p", str(error), class_="notice notice-bad")})
-            return
-        self._browser.show(html={where: comparison_view(compare(output.array, expected, name))})
+        runner.reset()
+        arrays = self._inputs.arrays()
+        values = await runner.first(program, method, arrays)
+        self._ran_with = arrays
+        self._outputs.take(opened.methods[method].outputs, values)
+        await runner.repeat(program, method, arrays, self._repeats, tick)
+        self._tell(runner.summary())
 
     async def on_check(self, message: Message) -> None:
+        if self._opened is not None and self._outputs and not self._runner.busy:
+            self._tell("Computing on NumPy", "busy")
+            await self._do(self._check(self._opened.source), "computing on NumPy")
+
+    async def _check(self, source: Source) -> None:
         """The same inputs on the NumPy reference, and every output against it."""
-        opened, method = self._opened, self._method
-        if opened is None or not self._outputs or self._running is not None:
-            return
-        self._tell("Computing on NumPy", "busy")
-        source = opened.source
         reference = await self._engine.load(source.data, data=source.extra, device="numpy")
         try:
-            expected = await reference.run(method, *self._ran_with)
+            expected = await reference.run(self._method, *self._ran_with)
         finally:
             reference.close()
-        if opened is not self._opened or method != self._method:
-            return
-        results = [
-            compare(output.array, Output(0, "", value).array, "NumPy")
-            for output, value in zip(self._outputs, expected, strict=True)
-        ]
+        results = self._outputs.compare_all(expected, "NumPy")
         wrong = sum(not result.agrees for result in results)
-        told = (
-            "Every output agrees with NumPy" if not wrong else f"{wrong} of {len(results)} differ"
-        )
-        self._browser.show(
-            html={
-                f"output-{output.index}-compare": comparison_view(result)
-                for output, result in zip(self._outputs, results, strict=True)
-            }
-        )
-        self._tell(told, "bad" if wrong else "good")
+        if wrong:
+            self._tell(f"{wrong} of {len(results)} outputs differ from NumPy", "bad")
+        else:
+            self._tell("Every output agrees with NumPy")
+
+    async def on_profile(self, message: Message) -> None:
+        opened = self._opened
+        if opened is not None and opened.program is not None and not self._runner.busy:
+            self._tell("Timing the kernels", "busy")
+            await self._do(self._profile(opened.program), "timing the kernels")
+
+    async def _profile(self, program: Program) -> None:
+        try:
+            await program.profile(self._method)  # once for nothing: the first has one-time costs
+            timed = await program.profile(self._method)
+        except DeviceLostError:
+            raise
+        except DeviceError as error:
+            self._browser.show(html={"kernels": h("p", str(error), class_="notice notice-warn")})
+            self._tell("The kernels of this method cannot be timed", "bad")
+            return
+        self._browser.show(html={"kernels": kernels_view(kernel_times(timed))})
+        self._tell("Every kernel is timed")
 
     # ---- drawing
 
     def _tell(self, line: str, mood: str = "good") -> None:
-        """The one line that says what goes on; its dot is green, amber or red."""
-        self._browser.show(text={"status": line}, mood=mood)
-
-    async def on_profile(self, message: Message) -> None:
-        opened, method = self._opened, self._method
-        if opened is None or opened.program is None or self._running is not None:
-            return
-        self._tell("Timing the kernels", "busy")
-        await opened.program.profile(method)  # once for nothing: the first has one-time costs
-        timed = await opened.program.profile(method)
-        if opened is self._opened and method == self._method:
-            self._browser.show(html={"kernels": kernels_view(kernel_times(timed))})
-            self._tell("Every kernel is timed")
+        tell(self._browser, line, mood)
 
     def on_dismiss(self, message: Message) -> None:
         self._browser.show(html={"error": ""})
 
     def _show_error(self, error: Exception, doing: str) -> None:
         lost = type(error).__name__ == "DeviceLostError"
-        self._browser.show(
-            html={"error": error_view(error, doing, can_reload=lost)},
-            reveal="error",
-        )
+        box = error_view(error, doing, can_reload=lost)
+        self._browser.show(html={"error": box}, reveal="error")
         self._tell(f"{type(error).__name__}: see the message", "bad")
-        if self._opened is not None:
-            self._show_run()
 
     def _show_file(self) -> None:
         opened = self._opened
         if opened is None:
             return
+        limits = self._adapter.limits if self._adapter is not None else {}
         card = file_card(
             opened.source.name,
             opened.source.size,
             opened.methods,
             self._method,
-            self._adapter.limits if self._adapter else {},
+            limits,
             opened.constant_values,
-            self._placed(),
+            self._placed(opened.program),
+            folded=self._narrow,
         )
         self._browser.show(html={"file": card})
 
-    def _placed(self) -> dict[str, str]:
+    def _placed(self, program: Program | None) -> dict[str, str]:
         """Operator -> where it runs; the slowest place counts if there are several."""
-        program = self._opened.program if self._opened is not None else None
         rank = {"alias": 0, "gpu": 1, "host": 2}
         placed: dict[str, str] = {}
         for row in program.report if program is not None else ():
@@ -531,30 +373,20 @@ class App:
                 placed[row.op] = row.where
         return placed
 
-    def _show_input(self, state: Input) -> None:
-        self._browser.show(html={f"input-{state.index}": input_body(state)})
-
-    def _show_preview(self, state: Input) -> None:
-        self._browser.show(html={f"input-{state.index}-preview": input_preview(state)})
-
     def _show_run(self) -> None:
-        opened = self._opened
-        if opened is None:
+        if self._opened is None or self._opened.program is None:
             return
-        why_not = "" if opened.program is not None else "The program is not loaded."
-        if opened.program is not None and not self._method:
-            why_not = "This file has constant methods only: there is nothing to run."
+        adapter = self._adapter
         controls = run_card(
-            running=self._running is not None,
-            ready=not why_not,
-            why_not=why_not,
+            running=self._runner.busy,
+            why_not="" if self._method else "This file has constant methods only: nothing to run.",
             repeats=self._repeats,
-            devices=_DEVICE_NAMES if self._adapter is not None else {"numpy": "NumPy (CPU)"},
+            devices=_DEVICE_NAMES if adapter is not None else {"numpy": _DEVICE_NAMES["numpy"]},
             device=self._device,
             has_outputs=bool(self._outputs),
             can_profile=self._device == "webgpu"
-            and self._adapter is not None
-            and "timestamp-query" in self._adapter.features,
+            and adapter is not None
+            and "timestamp-query" in adapter.features,
         )
         self._browser.show(html={"run-controls": controls})
         self._show_timing()
@@ -563,22 +395,9 @@ class App:
         if self._opened is None or self._opened.program is None:
             return
         program = self._opened.program
-        strip = timing_strip(self._timing, self._running is not None)
+        strip = timing_strip(self._runner.timing, self._runner.busy)
         kind = _DEVICE_NAMES.get(program.device_info.kind, program.device_info.kind)
         self._browser.show(html={"timing": strip, "stats": stats_strip(program.stats, kind)})
-
-    def _show_outputs(self, method: str, values: Any) -> None:
-        opened = self._opened
-        if opened is None:
-            return
-        infos = opened.methods[method].outputs
-        names = [info.name for info in infos]
-        self._outputs = [
-            Output(index, names[index] if index < len(names) else f"output {index}", value)
-            for index, value in enumerate(values)
-        ]
-        self._browser.show(html={"outputs": outputs_card(self._outputs)})
-        self._show_timing()
 
 
 def _value_text(value: Any) -> str:

@@ -11,6 +11,7 @@ from webpte import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
 
 SHOWN_OPS = 14
 SHOWN_CONSTANTS = 6
+_TENSOR_LIMITS = ("maxStorageBufferBindingSize", "maxBufferSize")
 LISTED_CONSTANTS = 200  # rows; a list that is longer than this is not read by anybody
 
 
@@ -22,6 +23,8 @@ def file_card(
     limits: Mapping[str, int],
     constant_values: Mapping[str, str],
     placed: Mapping[str, str],
+    *,
+    folded: bool = False,
 ) -> Html:
     """What the file holds. `method` is the chosen one, `placed` says where its operators run."""
     runnable = [info.name for info in methods.values() if not info.is_constant]
@@ -43,8 +46,12 @@ def file_card(
             class_="soft",
         ),
         _method_tabs(runnable, method),
-        [_signature(info), _operators(info, placed), _constants(info.constants, limits)]
-        if info
+        (
+            _signature(info),
+            _operators(info, placed, folded),
+            _constants(info.constants, limits, folded),
+        )
+        if info is not None
         else None,
         _constant_methods(methods, constant_values),
         class_="card file",
@@ -112,7 +119,7 @@ def _signature(info: MethodInfo) -> Html:
     )
 
 
-def _operators(info: MethodInfo, placed: Mapping[str, str]) -> Html:
+def _operators(info: MethodInfo, placed: Mapping[str, str], folded: bool) -> Html:
     everything = {
         **{name: (count, placed.get(name, "gpu")) for name, count in info.ops.items()},
         **{name: (count, "host") for name, count in info.kernels_outside.items()},
@@ -126,27 +133,32 @@ def _operators(info: MethodInfo, placed: Mapping[str, str]) -> Html:
     calls = sum(count for count, _ in everything.values())
     shown = rows if len(rows) <= SHOWN_OPS + 2 else rows[:SHOWN_OPS]
     missing = len(info.unsupported)
-    return h(
-        "section",
-        h(
-            "h3",
-            "Operators",
+    return _foldable(
+        "Operators",
+        f"{plural(len(everything), 'kind')}, {plural(calls, 'call')}" if rows else "none",
+        [
             h(
-                "span",
-                f"{plural(len(everything), 'kind')}, {plural(calls, 'call')}" if rows else "none",
-                class_="count",
-            ),
-        ),
-        h(
-            "p",
-            f"{plural(missing, 'operator')} not supported by this version: "
-            "the method cannot run as a whole.",
-            class_="notice notice-bad",
-        )
-        if missing
-        else None,
-        h("ul", shown, class_="bars"),
-        _more(rows[len(shown) :], "bars", "operators"),
+                "p",
+                f"{plural(missing, 'operator')} not supported by this version: "
+                "the method cannot run as a whole.",
+                class_="notice notice-bad",
+            )
+            if missing
+            else None,
+            h("ul", shown, class_="bars"),
+            _more(rows[len(shown) :], "bars", "operators"),
+        ],
+        folded=folded and not missing,
+    )
+
+
+def _foldable(title: str, count: str, body: object, *, folded: bool) -> Html:
+    return h(
+        "details",
+        h("summary", h("h3", title, h("span", count, class_="count"))),
+        body,
+        class_="section",
+        open=not folded,
     )
 
 
@@ -194,38 +206,30 @@ def _more(rows: Sequence[Html], kind: str, what: str) -> Html | None:
     )
 
 
-def _constants(constants: Sequence[ConstantInfo], limits: Mapping[str, int]) -> Html | None:
+def _constants(
+    constants: Sequence[ConstantInfo], limits: Mapping[str, int], folded: bool
+) -> Html | None:
     if not constants:
         return h("section", h("h3", "Constants", h("span", "none", class_="count")))
     ranked = sorted(constants, key=lambda item: -item.nbytes)
     total = sum(item.nbytes for item in ranked)
-    largest = ranked[0].nbytes
     allowed = min(
-        (
-            limits[name]
-            for name in ("maxStorageBufferBindingSize", "maxBufferSize")
-            if name in limits
-        ),
+        (limits[name] for name in _TENSOR_LIMITS if name in limits),
         default=0,
     )
     rows = [_constant_row(item) for item in ranked]
     shown = rows if len(rows) <= SHOWN_CONSTANTS + 2 else rows[:SHOWN_CONSTANTS]
     hidden = len(rows) - LISTED_CONSTANTS
-    return h(
-        "section",
-        h(
-            "h3",
-            "Constants",
-            h(
-                "span",
-                f"{plural(len(ranked), 'tensor')}, {bytes_text(total)}",
-                class_="count",
-            ),
-        ),
-        _budget(largest, allowed) if allowed else None,
-        h("ul", shown, class_="constants"),
-        _more(rows[len(shown) : LISTED_CONSTANTS], "constants", "constants"),
-        h("p", f"and {count_text(hidden)} smaller ones", class_="note") if hidden > 0 else None,
+    return _foldable(
+        "Constants",
+        f"{plural(len(ranked), 'tensor')}, {bytes_text(total)}",
+        [
+            _budget(ranked[0].nbytes, allowed) if allowed else None,
+            h("ul", shown, class_="constants"),
+            _more(rows[len(shown) : LISTED_CONSTANTS], "constants", "constants"),
+            h("p", f"and {count_text(hidden)} smaller ones", class_="note") if hidden > 0 else None,
+        ],
+        folded=folded and not 0 < allowed < ranked[0].nbytes,
     )
 
 

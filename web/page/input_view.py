@@ -8,6 +8,8 @@ from statistics import median
 
 from page.inputs import FILLS, Input, ScalarInput, TensorInput, fills_for
 from page.markup import Html, h, render
+from page.npy import Array
+from page.pictures import picture
 from page.tensors import first_values, summarise
 from page.units import bytes_text, count_text, ms_text, number_text, plural, shape_text
 
@@ -170,12 +172,21 @@ def input_preview(state: Input) -> Html:
     values = first_values(array)
     return h(
         "div",
+        _thumbnail(array),
         h("code", ", ".join(values) + (", …" if array.size > len(values) else ""), class_="values")
         if values
         else None,
         h("p", " · ".join(facts), class_="note"),
         class_="preview",
     )
+
+
+def _thumbnail(array: Array) -> Html | None:
+    """A small picture of what looks like an image; a heat map of anything else says little here."""
+    made = picture(array) if 0 < array.size <= PREVIEWED else None
+    if made is None or made.kind != "image":
+        return None
+    return h("img", src=made.url, alt="The input as an image", class_="thumbnail")
 
 
 @dataclass
@@ -196,7 +207,6 @@ class Timing:
 def run_card(
     *,
     running: bool,
-    ready: bool,
     why_not: str,
     repeats: int,
     devices: Mapping[str, str],
@@ -217,7 +227,7 @@ def run_card(
                 h("kbd", "Ctrl ⏎", aria_hidden="true"),
                 type="submit",
                 class_="primary",
-                disabled=not ready,
+                disabled=bool(why_not),
                 aria_keyshortcuts="Control+Enter",
             ),
             h(

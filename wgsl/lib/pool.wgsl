@@ -46,6 +46,13 @@ fn tap_places(windows: Windows, tap: u32) -> vec4<i32> {
     return select(vec4<i32>(-1), h * params.in_size.y + w, inside);
 }
 
+// The first tap that is not before the input; taps can step over a small input altogether.
+fn first_places(windows: Windows) -> vec4<i32> {
+    let h = windows.h + max((params.dilation.x - 1 - windows.h) / params.dilation.x, vec4<i32>()) * params.dilation.x;
+    let w = windows.w + max((params.dilation.y - 1 - windows.w) / params.dilation.y, vec4<i32>()) * params.dilation.y;
+    return h * params.in_size.y + w;
+}
+
 fn element(at: i32) -> ${VALUE} {
     return ${VALUE}(pick_${STORED}(input[u32(at) / per_word_${STORED}], u32(at)));
 }

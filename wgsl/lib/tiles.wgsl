@@ -17,7 +17,6 @@ const A_QUADS = THREADS_M * ROW_QUADS;
 const B_QUADS = THREADS_N * COLUMN_QUADS;
 const A_BLOCKS = A_QUADS * STEPS;
 const BLOCKS = A_BLOCKS + B_QUADS * STEPS;
-const BLOCKS_EACH = (BLOCKS + THREADS - 1u) / THREADS;
 
 var<workgroup> a_tile: array<Quad, A_QUADS * K_STEP>;
 var<workgroup> b_tile: array<Quad, B_QUADS * K_STEP>;
@@ -51,7 +50,7 @@ fn store_block(index: u32, block: Block) {
         a_tile[at + A_QUADS] = block.k1;
         a_tile[at + 2u * A_QUADS] = block.k2;
         a_tile[at + 3u * A_QUADS] = block.k3;
-    } else if (index < BLOCKS) {
+    } else {
         let place = place_of(index - A_BLOCKS, B_QUADS, B_K_FIRST);
         let at = place.y * 4u * B_QUADS + shuffled(place.x, place.y);
         b_tile[at] = block.k0;
@@ -65,50 +64,79 @@ fn store_block(index: u32, block: Block) {
 fn row_quad_of(thread: u32) -> u32 { return thread / 8u % 4u + thread / (4u * THREADS_N) * 4u; }
 fn column_quad_of(thread: u32) -> u32 { return thread % 8u + thread / 32u % (THREADS_N / 8u) * 8u; }
 
+// The sums of an invocation: up to 2 x 2 quads of rows and columns, one Block each. Not an array:
+// compilers that do not unroll a loop over it would keep it in memory, not in registers.
+struct Sums {
+    s00: Block,
+    s01: Block,
+    s10: Block,
+    s11: Block,
+}
+
+fn plus_outer(sums: Block, a: Quad, b: Quad) -> Block {
+    return Block(sums.k0 + a.x * b, sums.k1 + a.y * b, sums.k2 + a.z * b, sums.k3 + a.w * b);
+}
+
+// Adds the products of one k, whose quads start at a_at and b_at.
+fn add_products(sums: ptr<function, Sums>, a_at: u32, b_at: u32) {
+    let a0 = a_tile[a_at];
+    let b0 = b_tile[b_at];
+    var a1 = Quad();
+    var b1 = Quad();
+    if (ROW_QUADS == 2u) {
+        a1 = a_tile[a_at + THREADS_M];
+    }
+    if (COLUMN_QUADS == 2u) {
+        b1 = b_tile[b_at + THREADS_N];
+    }
+    (*sums).s00 = plus_outer((*sums).s00, a0, b0);
+    if (COLUMN_QUADS == 2u) {
+        (*sums).s01 = plus_outer((*sums).s01, a0, b1);
+    }
+    if (ROW_QUADS == 2u) {
+        (*sums).s10 = plus_outer((*sums).s10, a1, b0);
+    }
+    if (ROW_QUADS * COLUMN_QUADS == 4u) {
+        (*sums).s11 = plus_outer((*sums).s11, a1, b1);
+    }
+}
+
+fn write_block(part: Part, row: u32, column: u32, block: Block) {
+    write_quad(part, row, column, block.k0);
+    write_quad(part, row + 1u, column, block.k1);
+    write_quad(part, row + 2u, column, block.k2);
+    write_quad(part, row + 3u, column, block.k3);
+}
+
 fn multiply_tiles(part: Part, thread: u32) {
     let row_quad = row_quad_of(thread);
     let column_quad = column_quad_of(thread);
-    var sums: array<array<Quad, COLUMN_QUADS>, 4u * ROW_QUADS>;
-    var fetched: array<Block, BLOCKS_EACH>;
-    for (var i = 0u; i < BLOCKS_EACH; i++) {
-        fetched[i] = fetch_block(part, thread + i * THREADS, part.k_begin);
-    }
+    var sums: Sums;
     for (var k = part.k_begin; k < part.k_end; k += K_STEP) {
-        for (var i = 0u; i < BLOCKS_EACH; i++) {
-            store_block(thread + i * THREADS, fetched[i]);
+        for (var i = thread; i < BLOCKS; i += THREADS) {
+            store_block(i, fetch_block(part, i, k));
         }
         workgroupBarrier();
-        // The next tiles are on their way while these are multiplied.
-        if (k + K_STEP < part.k_end) {
-            for (var i = 0u; i < BLOCKS_EACH; i++) {
-                fetched[i] = fetch_block(part, thread + i * THREADS, k + K_STEP);
-            }
-        }
         for (var step = 0u; step < STEPS; step++) {
-            let a_first = shuffled(row_quad, step);
-            let b_first = shuffled(column_quad, step);
-            for (var j = step * 4u; j < step * 4u + 4u; j++) {
-                var b: array<Quad, COLUMN_QUADS>;
-                for (var c = 0u; c < COLUMN_QUADS; c++) {
-                    b[c] = b_tile[j * B_QUADS + b_first + c * THREADS_N];
-                }
-                for (var r = 0u; r < ROW_QUADS; r++) {
-                    let a = a_tile[j * A_QUADS + a_first + r * THREADS_M];
-                    for (var c = 0u; c < COLUMN_QUADS; c++) {
-                        sums[r * 4u][c] += a.x * b[c];
-                        sums[r * 4u + 1u][c] += a.y * b[c];
-                        sums[r * 4u + 2u][c] += a.z * b[c];
-                        sums[r * 4u + 3u][c] += a.w * b[c];
-                    }
-                }
-            }
+            let a_at = step * 4u * A_QUADS + shuffled(row_quad, step);
+            let b_at = step * 4u * B_QUADS + shuffled(column_quad, step);
+            add_products(&sums, a_at, b_at);
+            add_products(&sums, a_at + A_QUADS, b_at + B_QUADS);
+            add_products(&sums, a_at + 2u * A_QUADS, b_at + 2u * B_QUADS);
+            add_products(&sums, a_at + 3u * A_QUADS, b_at + 3u * B_QUADS);
         }
         workgroupBarrier();
     }
-    for (var r = 0u; r < 4u * ROW_QUADS; r++) {
-        let row = part.row + (row_quad + r / 4u * THREADS_M) * 4u + r % 4u;
-        for (var c = 0u; c < COLUMN_QUADS; c++) {
-            write_quad(part, row, part.column + (column_quad + c * THREADS_N) * 4u, sums[r][c]);
-        }
+    let row = part.row + row_quad * 4u;
+    let column = part.column + column_quad * 4u;
+    write_block(part, row, column, sums.s00);
+    if (COLUMN_QUADS == 2u) {
+        write_block(part, row, column + THREADS_N * 4u, sums.s01);
+    }
+    if (ROW_QUADS == 2u) {
+        write_block(part, row + THREADS_M * 4u, column, sums.s10);
+    }
+    if (ROW_QUADS * COLUMN_QUADS == 4u) {
+        write_block(part, row + THREADS_M * 4u, column + THREADS_N * 4u, sums.s11);
     }
 }

@@ -241,7 +241,7 @@ class Args:
         number = self.optional_number(name)
         if number is None:
             return None
-        if int(number) != number:
+        if not float(number).is_integer():
             raise GraphError(f"{self.call}: argument {name!r} must be an integer, not {number}")
         return int(number)
 
@@ -286,6 +286,8 @@ class Args:
             return self._live.symint(value_id)
         if isinstance(value, IntValue):
             return value.value
+        if isinstance(value, DoubleValue) and value.value.is_integer():
+            return int(value.value)
         raise GraphError(
             f"{self.call}: a list member (value {value_id}) is "
             f"{self._graph.kind(value_id)}, expected an int or a SymInt"
@@ -322,8 +324,14 @@ class Args:
         return []
 
     def symint_out(self) -> int:
-        """The live value of the SymInt that the call yields."""
-        return self._live.symint(self.call.args[-1])
+        """The live value of the SymInt that the call yields; 0 if it is none."""
+        last = self.call.args[-1]
+        return self._live.symint(last) if self._graph.is_symint(last) else 0
+
+    def set_symint_out(self, value: int) -> None:
+        """Exports with static shapes keep some of these ops with a plain int: nothing to set."""
+        if self._graph.is_symint(self.call.args[-1]):
+            self._live.set_symint(self.call.args[-1], value)
 
     # References
 

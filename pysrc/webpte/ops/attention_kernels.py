@@ -29,7 +29,7 @@ Position = SymIntUniform | bytes
 
 # Of the shaders.
 TILE_ROWS, LANES, STAGE, TILE_KEYS, MAX_COLUMNS = 64, 8, 384, 32, 8
-SPLIT_ROWS, MAX_SPLIT_HEAD, MAX_SPLITS = 8, 256, 64
+SPLIT_SIZE, SPLIT_KEYS, SPLIT_ROWS, MAX_SPLIT_HEAD, MAX_SPLITS = 256, 64, 8, 256, 64
 NO_MASK, ADDED, BOOLEAN = range(3)
 
 FEW_ROWS = 32  # rows of a key head for which splitting the keys beats tiles
@@ -142,19 +142,22 @@ def lower_tiles(call: Attention) -> list[Dispatch]:
 
 
 def lower_split(call: Attention, fresh: tuple[Heads, Heads] | None) -> list[Dispatch]:
-    tiles = ceil_div(call.rows, SPLIT_ROWS)
+    # Powers of two, so that few kernels serve all short prompts; surplus rows idle.
+    rows = min(SPLIT_ROWS, 1 << (call.rows - 1).bit_length())
+    groups = SPLIT_SIZE // ceil_div(call.v.sizes[3], 4)
     keep_key, keep_value = ("k[start / 4u + quad] = value;", "v[start / 4u + quad] = value;")
     fresh_ids = (None, None) if fresh is None else (fresh[0].id, fresh[1].id)
     return finish(
         call,
         "attention_split",
         bindings=(call.q.id, *fresh_ids, call.k.id, call.v.id),
-        tiles=tiles,
+        tiles=ceil_div(call.rows, rows),
         types=(
             ("CACHE", "read" if fresh is None else "read_write"),
             ("KEEP_KEY", "" if fresh is None else keep_key),
             ("KEEP_VALUE", "" if fresh is None else keep_value),
-            ("ROWS", str(ceil_div(call.rows, tiles))),
+            ("ROWS", str(rows)),
+            ("TURNS", str(ceil_div(SPLIT_KEYS, groups))),
         ),
         fresh=None if fresh is None else fresh[0],
     )

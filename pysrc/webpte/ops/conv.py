@@ -1,13 +1,13 @@
-"""Convolutions: out[b, o, y, x] = bias[o] + sum of in[b, c, y * s - p + i * d, ..] * w[o, c, i, ..].
+"""Convolutions: out[b, o, y, x] = bias[o] + sum of in[b, c, y s - p + i d, ..] * w[o, c, i, ..].
 
     input (B, C, L) or (B, C, H, W)
     weight (O, C / groups, *kernel); transposed (C, O / groups, *kernel)
     out (B, O, *sizes), with sizes as in `out_size`
 
-`conv_with_clamp` bounds the result. One dimension is a height of 1. Four kernels: the product of
-matrices over tiles (`conv`), the same for one tap (`conv_pointwise`), a direct one for depthwise and
-other narrow groups (`conv_direct`), and the sum of the parts (`conv_sum`) where the outputs are too
-few to fill a GPU, so that workgroups share one long sum.
+`conv_with_clamp` bounds the result. One spatial dim is a height of 1. Four kernels: a product of
+matrices in tiles (`conv`), the same for one tap (`conv_pointwise`), a direct one for depthwise and
+other narrow groups (`conv_direct`), and the sum of parts (`conv_sum`), for outputs too few to fill
+a GPU: several workgroups share one long sum then.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ FULL = 256
 # A split that adds fewer steps than this is not worth the second dispatch.
 MIN_SPLIT_STEPS = 6
 MAX_SPLITS = 16
-# From here on a tile has enough rows; narrower groups go to the direct kernel if they have little to
-# add up, or enough outputs to need no help with it.
+# From here on a tile has enough rows; narrower groups go to the direct kernel if they have little
+# to add up, or so many outputs that they need no help with it.
 MIN_TILE_CHANNELS = 8
 SHORT_SUM = 64
 MANY_INVOCATIONS = 8192
@@ -152,7 +152,7 @@ def out_size(args: Args, conv: Convolution, extra: Pair) -> Pair:
             sizes.append(room // stride + 1 if room >= 0 else 0)
         elif extra[axis] >= max(stride, conv.dilation[axis]):
             raise GraphError(
-                f"{args.call}: output_padding {extra[axis]} must be below the stride or the dilation"
+                f"{args.call}: output_padding {extra[axis]} must be below stride or dilation"
             )
         else:
             sizes.append((size - 1) * stride - 2 * padding + reach + extra[axis] + 1)
@@ -185,7 +185,9 @@ def read_call(args: Args) -> Convolution:
             f"an input {list(x.dims)}"
         )
     if bias is not None and bias.dims != (out_channels * groups,):
-        raise GraphError(f"{args.call}: bias {list(bias.dims)} for {out_channels * groups} channels")
+        raise GraphError(
+            f"{args.call}: bias {list(bias.dims)} for {out_channels * groups} channels"
+        )
     flat = (1,) * (2 - rank)
     conv = Convolution(
         batch=x.dims[0],

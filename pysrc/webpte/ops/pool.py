@@ -233,7 +233,17 @@ def run_maximum(args: Args) -> list[Array]:
     ):
         wins = (place >= 0) & ((values > best) | (values != values) | (found < 0))
         best, found = np.where(wins, values, best), np.where(wins, place, found)
+    found = np.where(found < 0, first_places(pool), found)
     return [best, found.astype(np.int32)][: len(args.outs)]
+
+
+def first_places(pool: Pool) -> Array:
+    """The first tap that is not before the input; taps can step over a small input altogether."""
+    h, w = (
+        (first := np.arange(o) * s - p) + np.maximum(-(first // d), 0) * d
+        for o, s, p, d in zip(pool.out_size, pool.stride, pool.padding, pool.dilation, strict=True)
+    )
+    return h[:, None] * pool.in_size[1] + w
 
 
 register(

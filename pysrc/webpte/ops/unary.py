@@ -248,10 +248,13 @@ def dispatch(
 
 
 def run_unary(op: Unary, args: Args) -> Array:
-    x = args.array("self")
+    x, scalars = args.array("self"), op.scalars(args)
     if args.out.dtype.is_float and x.dtype.kind in "iub":
         x = x.astype(args.out.dtype.numpy)
-    return op.numpy(x, *op.scalars(args))
+    elif computed_type(op, args.tensor("self").dtype, args.out.dtype, scalars) == "i32":
+        # The exporter writes 2 as 2.0 where both occur; a float would make NumPy promote.
+        scalars = tuple(s if math.isinf(s) else int(s) for s in scalars)
+    return op.numpy(x, *scalars)
 
 
 def gelu_variant(args: Args) -> tuple[str, Callable[[Array], Array]]:

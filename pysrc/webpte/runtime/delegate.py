@@ -8,7 +8,7 @@ from time import perf_counter
 
 import numpy as np
 
-from webpte.errors import ExecutionError, UnsupportedOpError, WebpteError
+from webpte.errors import ClosedError, ExecutionError, UnsupportedOpError
 from webpte.format.vulkan import SymIntValue
 from webpte.gpu.device import Device, GpuCopy, Progress, Transfer
 from webpte.graph import Graph, Tensor
@@ -47,6 +47,7 @@ class GpuDelegate:
     """Made by `create`; `execute` may be called again and again, also concurrently."""
 
     def __init__(self, graph: Graph, device: Device, library: ShaderLibrary) -> None:
+        self._transfers = constant_transfers(graph)
         graph = merge_duplicate_calls(graph)
         check_defined(graph)
         ops = resolve_ops(graph)
@@ -65,6 +66,7 @@ class GpuDelegate:
         self._latest: dict[Signature, DevicePlan] = {}
         self._current: DevicePlan | None = None
         self._lock = asyncio.Lock()
+        self._closed = False
         self.transfers = 0
         self.executions = 0
         self.last_ms: dict[str, float] = {}
@@ -89,7 +91,6 @@ class GpuDelegate:
         return delegate
 
     async def _build(self, progress: Progress | None, strict: bool) -> None:
-        transfers = constant_transfers(self._graph)
         self._planner.lower_all()
         if strict and (refused := self.host_ops):
             raise UnsupportedOpError("strict=True, and no kernel takes these", refused)
@@ -105,28 +106,43 @@ class GpuDelegate:
                         buffer=self._memory.buffer_of(t.target.id),
                         convert=_conversion(t.target),
                     )
-                    for t in transfers
+                    for t in self._transfers
                     if t.target.file_bytes
                 ],
                 progress,
             )
         finally:
             await compiling
-        self.transfers = len(transfers)
-        inputs = (self._graph.value(i) for i in self._graph.inputs)
-        await self._switch(tuple((v.dims, False) for v in inputs if isinstance(v, Tensor)))
+        self.transfers = len(self._transfers)
+        if not self._planner.unsettled:
+            inputs = (self._graph.value(i) for i in self._graph.inputs)
+            await self._switch(tuple((v.dims, False) for v in inputs if isinstance(v, Tensor)))
 
     async def _switch(self, signature: Signature) -> DevicePlan:
         """The plan for the live shapes: one made before, or a new one."""
         key = self._factory.key(signature)
-        plan = self._plans.pop(key, None) or await self._factory.make(key)
-        self._plans[key] = self._latest[signature] = self._current = plan
-        if len(self._plans) > MAX_PLANS:
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = await self._factory.make(key)
+            if self._closed:
+                self._factory.destroy(plan)
+                self._memory.free()  # the new plan may have allocated
+                raise ClosedError("the program was closed while this call was being prepared")
+        self._use(plan)
+        return plan
+
+    def _use(self, plan: DevicePlan) -> None:
+        """Make a plan the current one, and the last to be forgotten."""
+        self._plans.pop(plan.key, None)
+        self._plans[plan.key] = self._latest[plan.key[0]] = self._current = plan
+
+    def _forget_plans(self) -> None:
+        """Drop those that were not used for longest; never the current one, which is last."""
+        while len(self._plans) > MAX_PLANS:
             oldest = self._plans.pop(next(iter(self._plans)))
             if self._latest.get(oldest.key[0]) is oldest:
                 del self._latest[oldest.key[0]]
             self._factory.destroy(oldest)
-        return plan
 
     # Execution
 
@@ -204,7 +220,8 @@ class GpuDelegate:
 
     async def _prepare(self, inputs: Sequence[Input]) -> DevicePlan:
         """Bring shapes and SymInts up to date, and find or make the plan for them."""
-        assert self._current is not None
+        if self._closed:
+            raise ClosedError("the program was closed")
         if len(inputs) != len(self._graph.inputs):
             raise ExecutionError(
                 f"the delegate takes {len(self._graph.inputs)} inputs, not {len(inputs)}"
@@ -215,23 +232,25 @@ class GpuDelegate:
             if not isinstance(value, int)
         )
         before = self._current
-        symints_before = self._live.symints()
+        self._planner.begin()
         try:
-            if before.key[0] != signature and signature in self._latest:
-                self._current = self._latest[signature]
-                self._planner.restore(self._current.state)
-            self._planner.changed = False
+            plan = self._latest.get(signature)
+            if plan is not None and (before is None or plan.key[0] != before.key[0]):
+                self._planner.restore(plan.state)
+                self._use(plan)
+            elif before is not None and before.key[0] == signature:
+                plan = before
             self._set_inputs(inputs)
             self._planner.propagate_resize()
-            if self._planner.changed or self._current.key[0] != signature:
-                await self._switch(signature)
-            check_bounds(self._current.bounds, self._live)
-        except WebpteError:
+            if plan is None or self._planner.changed:
+                plan = await self._switch(signature)
+            check_bounds(plan.bounds, self._live)
+        except BaseException:
+            self._planner.rollback()
             self._current = before
-            self._planner.restore(before.state)
-            self._live.restore_symints(symints_before)
             raise
-        return self._current
+        self._forget_plans()
+        return plan
 
     def _set_inputs(self, inputs: Sequence[Input]) -> None:
         by_id = dict(zip(self._graph.inputs, inputs, strict=True))
@@ -314,6 +333,7 @@ class GpuDelegate:
 
     def close(self) -> None:
         """Free every buffer and plan; a second call does nothing."""
+        self._closed = True
         for plan in self._plans.values():
             self._factory.destroy(plan)
         self._plans, self._latest, self._current = {}, {}, None

@@ -124,7 +124,7 @@ class Segment:
 
 # Live dims of each input tensor, and whether it is on the GPU already.
 Signature = tuple[tuple[Dims, bool], ...]
-PlanKey = tuple[Signature, tuple[Dispatch | Step, ...], tuple[Dims, ...]]
+PlanKey = tuple[Signature, tuple[Dispatch | Step, ...], tuple[Dims, ...], tuple[SymIntBound, ...]]
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,9 @@ class PlanFactory:
         self.pipelines: set[PipelineSpec] = set()
 
     def key(self, signature: Signature) -> PlanKey:
-        """Equal keys mean equal commands."""
+        """Equal keys mean equal commands, equal results' shapes and equal checks."""
         outputs = tuple(self._live.cur_dims(i) for i in self._graph.outputs)
-        return signature, self._planner.work(), outputs
+        return signature, self._planner.work(), outputs, self._planner.symint_bounds()
 
     async def compile(
         self, records: Sequence[Dispatch], progress: Progress | None = None
@@ -187,7 +187,7 @@ class PlanFactory:
         return list(zip(ids, specs, strict=True))
 
     async def make(self, key: PlanKey) -> DevicePlan:
-        signature, work, _ = key
+        signature, work, _, bounds = key
         inputs = [self._graph.value(i) for i in self._graph.inputs]
         tensors = [value for value in inputs if isinstance(value, Tensor)]
         uploads = [
@@ -213,7 +213,6 @@ class PlanFactory:
         except BaseException:
             self._destroy(segments)
             raise
-        bounds = self._planner.symint_bounds()
         return DevicePlan(tuple(segments), bounds, key, self._planner.state())
 
     async def _segment(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from webpte.dtypes import convert_exactly
 from webpte.errors import ExecutionError, GraphError, UnsupportedError, WebpteError
 from webpte.graph import Call, Graph, Tensor
 from webpte.live import LiveState
@@ -71,11 +72,12 @@ class NumpyDelegate:
         self, inputs: Sequence[np.ndarray | int], live: LiveState, arrays: dict[int, np.ndarray]
     ) -> None:
         by_id = dict(zip(self._graph.inputs, inputs, strict=True))
-        for value_id, value in by_id.items():
+        for index, (value_id, value) in enumerate(by_id.items()):
             if isinstance(value, np.ndarray):
                 live.set_cur_dims(value_id, value.shape)
+                dtype = self._graph.tensor(value_id).dtype.numpy
                 # A copy: ops that write in place must not write to the caller's array.
-                arrays[value_id] = value.astype(self._graph.tensor(value_id).dtype.numpy)
+                arrays[value_id] = convert_exactly(value, dtype, f"input {index}").copy()
             else:
                 live.set_symint(value_id, value)
         for source in self._symint_sources:
@@ -88,7 +90,7 @@ def run_reference(
     """Run one call on arrays by value id; its outputs are added to them."""
     args = op.bind(call, graph, live, arrays)
     if op.scalar is not None:
-        live.set_symint(call.args[-1], op.scalar(args))
+        args.set_symint_out(op.scalar(args))
         return
     for out, dims in zip(args.outs, op.shape(args), strict=True):
         live.set_cur_dims(out.id, tuple(dims))

@@ -63,7 +63,7 @@ def test_outputs(output: str) -> None:
     ],
 )
 def test_a_mistake_in_a_signature_shows_at_import(text: str) -> None:
-    with pytest.raises(ValueError, match="not a parameter declaration|no output"):
+    with pytest.raises(ValueError, match=r"not a parameter declaration|no output"):
         parse_signature(text)
 
 
@@ -138,7 +138,9 @@ def test_integers(write: Write, value: int) -> None:
 
 @pytest.mark.parametrize("value", [2.5, float("inf"), float("nan")])
 def test_a_fraction_is_no_integer(value: float) -> None:
-    with pytest.raises(GraphError, match=rf"op 3 \(test.op\): argument 'a' must be an integer, not {value}"):
+    with pytest.raises(
+        GraphError, match=rf"op 3 \(test.op\): argument 'a' must be an integer, not {value}"
+    ):
         bind("a: int -> tensor", double(value)).integer("a")
 
 
@@ -199,7 +201,9 @@ def test_the_wrong_kind(kind: str, write: Write, read: Callable[[Args], Any], fo
     )
 
 
-@pytest.mark.parametrize(("write", "value"), [(flag(True), True), (flag(False), False), (int_(1), True)])
+@pytest.mark.parametrize(
+    ("write", "value"), [(flag(True), True), (flag(False), False), (int_(1), True)]
+)
 def test_flags(write: Write, value: bool) -> None:
     assert bind("a: bool -> tensor", write).flag("a") is value
 
@@ -274,7 +278,9 @@ def test_several_outputs() -> None:
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_the_number_of_arguments(count: int) -> None:
-    with pytest.raises(GraphError, match=rf"takes 2 arguments and an output, but the file gives {count + 1} ids"):
+    with pytest.raises(
+        GraphError, match=rf"takes 2 arguments and an output, but the file gives {count + 1} ids"
+    ):
         bind("a: number, b: number = 1 -> tensor", *[int_(1)] * count)
 
 
@@ -282,7 +288,9 @@ def test_an_output_of_the_wrong_kind() -> None:
     g = GraphWriter()
     x, n = g.tensor((2,)), g.int(1)
     graph = build_graph(g)
-    args = Args(parse_signature("self: tensor -> tensor"), Call(0, "t", (x, n)), graph, LiveState(graph))
+    args = Args(
+        parse_signature("self: tensor -> tensor"), Call(0, "t", (x, n)), graph, LiveState(graph)
+    )
     with pytest.raises(ValueKindError, match=f"value {n} is an int, not a tensor"):
         _ = args.out
 

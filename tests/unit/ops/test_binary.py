@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import webpte
+from support.binary_cases import BINARY_CASES
 from support.cases import Case
 from support.graphs import wait
-from support.binary_cases import BINARY_CASES
 from webpte.ops import lookup, registered_names
 
 

@@ -30,7 +30,9 @@ def test_two_dimensions_beyond_it(workgroups: int) -> None:
 
 
 def test_not_even_two_are_enough() -> None:
-    with pytest.raises(GraphError, match=f"{LIMIT**2 + 1} workgroups are more than a 65535 x 65535"):
+    with pytest.raises(
+        GraphError, match=f"{LIMIT**2 + 1} workgroups are more than a 65535 x 65535"
+    ):
         fold_grid(LIMIT**2 + 1)
 
 
@@ -39,7 +41,9 @@ def test_ceil_div(a: int, b: int, expected: int) -> None:
     assert ceil_div(a, b) == expected
 
 
-@pytest.mark.parametrize(("numel", "quads", "workgroups"), [(1, 1, 1), (4, 1, 1), (5, 2, 1), (257, 65, 2)])
+@pytest.mark.parametrize(
+    ("numel", "quads", "workgroups"), [(1, 1, 1), (4, 1, 1), (5, 2, 1), (257, 65, 2)]
+)
 def test_quads(numel: int, quads: int, workgroups: int) -> None:
     assert quad_count(numel) == quads
     assert quad_grid(quads) == (workgroups, 1, 1)

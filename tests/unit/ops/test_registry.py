@@ -19,12 +19,16 @@ def test_names_are_found_with_and_without_a_namespace() -> None:
     assert lookup("llama.bump.default") is None
 
 
-@pytest.mark.parametrize(("full", "bare"), [("_operator.add", "add"), ("aten.sym_size.int", "sym_size.int")])
+@pytest.mark.parametrize(
+    ("full", "bare"), [("_operator.add", "add"), ("aten.sym_size.int", "sym_size.int")]
+)
 def test_symint_ops_too(full: str, bare: str) -> None:
     assert lookup(full) is lookup(bare) is not None
 
 
-@pytest.mark.parametrize("name", ["", "relu", "aten.relu", "aten.relu.out", "aten::relu", "nothing"])
+@pytest.mark.parametrize(
+    "name", ["", "relu", "aten.relu", "aten.relu.out", "aten::relu", "nothing"]
+)
 def test_unknown_names(name: str) -> None:
     assert lookup(name) is None
 

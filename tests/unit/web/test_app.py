@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import webpte
-from page.app import App, Progress, Source
+from page.app import App
+from page.browser import Progress, Source
 from page.npy import read_npy, write_npy
 from webpte import DeviceInfo
 
@@ -293,11 +294,14 @@ def test_repeats_can_be_cancelled() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
         running = app.receive({"act": "run", "fields": {"repeats": "10000"}})
+        second = app.receive({"act": "run", "fields": {}})  # does not start
         await asyncio.sleep(0.05)
-        await app.receive({"act": "run", "fields": {}})  # a second run does not start
+        assert second.done()
+        assert 'data-act="cancel"' in browser.html["run-controls"]
         await app.receive({"act": "cancel"})
         await asyncio.wait_for(running, 5)
         assert "stopped early" in browser.text["status"]
+        assert 'data-act="cancel"' not in browser.html["run-controls"]
 
     drive(script)
 

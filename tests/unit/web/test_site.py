@@ -8,7 +8,7 @@ from pathlib import Path
 
 WEB = Path(__file__).resolve().parents[3] / "web"
 INDEX = (WEB / "index.html").read_text(encoding="utf-8")
-APP = (WEB / "page" / "app.py").read_text(encoding="utf-8")
+PAGE = "".join(path.read_text(encoding="utf-8") for path in (WEB / "page").glob("*.py"))
 
 
 def test_every_page_module_is_fetched() -> None:
@@ -63,7 +63,7 @@ def test_acts_of_the_markup_have_handlers() -> None:
     acts |= set(re.findall(r'data_drop="([a-z-]+)"', sources)) | {"hello", "open-file", "scalar"}
     assert acts
     for act in acts:
-        assert f"def on_{act.replace('-', '_')}(" in APP, act
+        assert f"def on_{act.replace('-', '_')}(" in PAGE, act
 
 
 def test_samples_are_there() -> None:

@@ -209,11 +209,20 @@ def test_input_cards() -> None:
     assert "no inputs" in check(inputs_card([])).text
 
 
+def test_an_image_that_goes_in_is_shown() -> None:
+    shown = [known.get("src") or "" for tag, known in check(
+        inputs_card([TensorInput(0, "x", "float32", ((1, 1), (3, 3), (16, 16), (16, 16)))])
+    ).elements if tag == "img"]  # fmt: skip
+    assert len(shown) == 1
+    assert shown[0].startswith("data:image/png")
+    assert "<img" not in inputs_card([TensorInput(0, "x", "float32", ((16, 16), (16, 16)))])
+
+
 def test_run_card() -> None:
     common = {"why_not": "", "repeats": 7, "devices": {"webgpu": "WebGPU", "numpy": "NumPy"}}
 
     def made(**changes: object) -> Checker:
-        known = {"running": False, "ready": True, "device": "webgpu", "has_outputs": True}
+        known = {"running": False, "device": "webgpu", "has_outputs": True}
         known["can_profile"] = True
         return check(run_card(**{**common, **known, **changes}))  # type: ignore[arg-type]
 
@@ -222,7 +231,7 @@ def test_run_card() -> None:
     assert "cancel" in made(running=True).acts()
     assert "check" not in made(has_outputs=False).acts()
     assert "check" not in made(device="numpy").acts()
-    assert "why" in made(ready=False, why_not="why").text
+    assert "why" in made(why_not="why").text
 
 
 def test_timing() -> None:
@@ -255,6 +264,19 @@ def test_outputs() -> None:
 def test_large_outputs_cannot_be_copied() -> None:
     made = outputs_card([Output(0, "y", np.zeros(300_000, np.float32))])
     assert "download instead" in made
+
+
+def test_long_lists_start_folded_on_a_small_screen() -> None:
+    constants = (ConstantInfo("w", 2048, (512,), "float32", 1),)
+
+    def opened(info: MethodInfo, folded: bool) -> list[bool]:
+        markup = file_card("m", 1, {"forward": info}, "forward", {}, {}, {}, folded=folded)
+        return ["open" in known for tag, known in check(markup).elements if tag == "details"]
+
+    assert opened(method(constants=constants), False) == [True, True]
+    assert opened(method(constants=constants), True) == [False, False]
+    # What is in the way of a run is never hidden.
+    assert opened(method(constants=constants, unsupported={"aten.x": 1}), True) == [True, False]
 
 
 def test_where_operators_run() -> None:

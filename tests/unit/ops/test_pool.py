@@ -1,0 +1,99 @@
+"""The NumPy references of pooling against plain loops, and what they refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.graphs import make_planner, read_graph, wait
+from support.live_cases import family_ops
+from support.pool_cases import (
+    AVERAGE,
+    MAXIMUM,
+    POOL_CASES,
+    WITH_INDICES,
+    average,
+    digits,
+    maximum,
+    with_indices,
+)
+from support.row_cases import RowCase, normal
+from webpte.errors import GraphError, UnsupportedError
+from webpte.ops.records import Dispatch
+
+
+@pytest.mark.parametrize("case", POOL_CASES, ids=str)
+def test_reference(case: RowCase) -> None:
+    wait(case.run_reference())
+
+
+def test_every_op_of_the_family_has_cases() -> None:
+    family = {AVERAGE, MAXIMUM, WITH_INDICES}
+    assert family_ops("pool") == family == {case.op for case in POOL_CASES}
+
+
+def test_numbers_of_torch() -> None:
+    """Computed by PyTorch, from numbers that count 0, 1, 2, .."""
+    x = np.arange(30, dtype=np.float32).reshape(1, 5, 6)
+    padded = [[[14 / 9, 6, 6.5], [34 / 3, 21, 15], [24.5, 25.5, 44.5 / 3]]]
+    inside = [[[3.5, 5, 6.5], [17, 19, 20.5], [24.5, 26, 27.5]]]
+    for counted, expected in ((True, TORCH_PADDED), (False, TORCH_INSIDE)):
+        case = average(x, [3, 2], [2, 2], [1, 1], True, counted, None)
+        wait(replace(case, expect=lambda *args, expected=expected: expected).run_reference())
+
+
+def test_an_empty_window() -> None:
+    """Dilation steps over the whole input: torch gives -inf, and the first tap behind it."""
+    case = with_indices(np.ones((1, 1, 4), np.float32), [2, 1], [1, 1], [1, 0], [2, 1])
+    nothing = np.full((1, 1, 4), -np.inf), np.arange(4).reshape(1, 1, 4) + 4
+    wait(replace(case, expect=lambda *args: nothing).run_reference())
+
+
+def dispatches(case: RowCase) -> tuple[Dispatch, ...]:
+    planner, _ = make_planner(read_graph(case.program()))
+    planner.lower_all()
+    return planner.dispatches()
+
+
+@pytest.mark.parametrize(("size", "lanes"), [(3, 1), (7, 16), (40, 64)])
+def test_large_windows_are_shared(size: int, lanes: int) -> None:
+    for case in (average(normal((1, 2, 50, 50)), [size]), maximum(digits((1, 2, 50, 50)), [size])):
+        (dispatch,) = dispatches(replace(case, expect=lambda x, *a: x[..., : 50 // size, : 50 // size]))
+        assert dict(dispatch.overrides)["LANES"] == lanes
+
+
+def test_no_images_make_no_dispatch() -> None:
+    assert dispatches(average(normal((0, 3, 5, 5)), [2])) == ()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (([2, 2], [0, 1]), "stride"),
+        (([2, 2, 2],), "kernel_size must have 1 or 2"),
+        (([],), "kernel_size must have 1 or 2"),
+        (([3, 3], [], [2, 2]), "more than half"),
+        (([7, 3],), "does not fit"),
+        (([2, 2], [2, 2], [0, 0], False, True, 0), "divisor_override"),
+    ],
+)
+def test_wrong_arguments(args: tuple[Any, ...], message: str) -> None:
+    case = replace(average(normal((1, 2, 5, 5)), *args), expect=lambda *a: np.zeros((1, 2, 2, 2)))
+    with pytest.raises(GraphError, match=message) as raised:
+        dispatches(case)
+    assert AVERAGE in str(raised.value)
+
+
+def test_wrong_tensors() -> None:
+    flat = replace(average(normal((5, 5)), [2]), expect=lambda *a: np.zeros((2, 2)))
+    with pytest.raises(GraphError, match=r"\(C, H, W\)"):
+        dispatches(flat)
+    truth = np.ones((1, 4, 4), bool)
+    with pytest.raises(GraphError, match="bool cannot be pooled"):
+        dispatches(replace(maximum(truth, [2]), expect=lambda *a: truth[..., ::2, ::2]))
+    floats = replace(with_indices(normal((1, 4, 4)), [2]), outs=("float32", "float32"))
+    with pytest.raises(UnsupportedError, match="indices of float32"):
+        dispatches(floats)
