@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -43,16 +44,10 @@ def run(harness: Harness, code: str, data: bytes, **arguments: Any) -> Any:
     """`data` is the program's bytes in the page."""
     return python(
         harness,
-        "data = base64.b64decode(encoded)\n" + _dedented(code),
+        "data = base64.b64decode(encoded)\n" + dedent(code),
         encoded=encode_bytes(data),
         **arguments,
     )
-
-
-def _dedented(code: str) -> str:
-    from textwrap import dedent
-
-    return dedent(code)
 
 
 # Prepack
@@ -418,7 +413,7 @@ def test_a_kernel_that_does_not_compile_is_a_shader_error(harness: Harness) -> N
 # Losing the device
 
 
-def test_a_lost_device_is_told_and_replaced(fresh_harness: Harness) -> None:
+def test_a_lost_device_is_told_and_replaced(harness: Harness) -> None:
     code = """
     x = np.ones((2, 3), np.float32)
     program = await webpte.load(data)
@@ -435,20 +430,22 @@ def test_a_lost_device_is_told_and_replaced(fresh_harness: Harness) -> None:
         (y,) = await again.forward(x)
     return [causes, y]
     """
-    causes, result = run(fresh_harness, code, add_weights())
+    causes, result = run(harness, code, add_weights())
     assert [cause[0] for cause in causes] == ["DeviceLostError"] * 2
     assert all("load the program again" in cause[1] for cause in causes)
     np.testing.assert_array_equal(result, np.broadcast_to(1 + W, (2, 3)))
 
 
-def test_a_device_lost_while_a_call_runs(fresh_harness: Harness) -> None:
+def test_a_device_lost_while_a_call_runs(harness: Harness) -> None:
     code = """
+    from webpte.gpu.webgpu import WebGPUDevice
+    device = await WebGPUDevice.create()
     x = np.ones((2, 3), np.float32)
-    program = await webpte.load(data)
+    program = await webpte.load(data, device=device)
     await program.forward(x)
     running = asyncio.ensure_future(program.forward(x))
     await asyncio.sleep(0)
-    (await shared_device()).destroy()
+    device.destroy()
     try:
         await running
         cause = "it was done already"
@@ -459,7 +456,7 @@ def test_a_device_lost_while_a_call_runs(fresh_harness: Harness) -> None:
         (y,) = await again.forward(x)
     return [cause, y]
     """
-    cause, result = run(fresh_harness, code, add_weights())
+    cause, result = run(harness, code, add_weights())
     assert cause in ("DeviceLostError", "it was done already")
     np.testing.assert_array_equal(result, np.broadcast_to(1 + W, (2, 3)))
 
@@ -506,17 +503,24 @@ def test_an_address_that_is_not_there(harness: Harness) -> None:
     harness.log.console_errors.clear()
 
 
-def test_progress_tells_every_stage(fresh_harness: Harness) -> None:
+def test_progress_tells_every_stage(harness: Harness) -> None:
+    """On a device of its own, for which no kernel was compiled yet."""
     code = """
     import js
-    url = js.URL.createObjectURL(js.Blob.new([to_js(data)]))
+    from pyodide.ffi import to_js
+    from webpte.gpu.webgpu import WebGPUDevice
+    device = await WebGPUDevice.create()
+    url = str(js.URL.createObjectURL(js.Blob.new([to_js(data)])))
     events = []
-    async with await webpte.load(str(url), progress=lambda *event: events.append(event)) as program:
+    def note(*event):
+        events.append(event)
+    async with await webpte.load(url, device=device, progress=note) as program:
         laps = program.stats.load_ms
+    device.destroy()
     return [events, laps]
     """
     data = add_weights(dims=(64, 3))
-    events, laps = run(fresh_harness, "from pyodide.ffi import to_js\n" + _dedented(code), data)
+    events, laps = run(harness, code, data)
     stages = [event[0] for event in events]
     assert list(dict.fromkeys(stages))[:2] == ["fetch", "read"]
     assert set(stages) == {"fetch", "read", "compile", "constants"}
@@ -525,7 +529,7 @@ def test_progress_tells_every_stage(fresh_harness: Harness) -> None:
         assert done == sorted(done)
         assert done[-1] == next(event[2] for event in reversed(events) if event[0] == stage)
     assert events[stages.index("fetch")][2] == len(data)
-    assert {"fetch", "read", "device", "build"} <= laps.keys()
+    assert {"fetch", "read", "build"} <= laps.keys()
 
 
 def test_the_device_says_what_it_is(harness: Harness) -> None:

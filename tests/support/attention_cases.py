@@ -142,9 +142,10 @@ class CacheCase:
             ahead = np.arange(count)[None] > position + np.arange(q.shape[1])[:, None]
             hidden = hidden | ahead
         scale = 1 / math.sqrt(self.size) if self.scale is None else self.scale
-        by_head = [x.swapaxes(1, 2) for x in (q, keys[:, :count], values[:, :count])]
+        q, k, v = (x.swapaxes(1, 2) for x in (q, keys[:, :count], values[:, :count]))
         hidden = hidden | np.isneginf(added)
-        return softmax_attention(*by_head, scale, hidden, np.where(hidden, 0, added)).swapaxes(1, 2)
+        result = softmax_attention(q, k, v, scale, hidden, np.where(hidden, 0, added))
+        return result.swapaxes(1, 2)
 
     def program(self) -> bytes:
         g = GraphWriter()
@@ -174,7 +175,8 @@ class CacheCase:
         out = g.tensor((self.batch, tokens, self.heads, self.size))
         scale = g.null()
         if self.scale is not None:
-            scale = g.int(int(self.scale)) if self.scale == int(self.scale) else g.double(self.scale)
+            whole = self.scale == int(self.scale)
+            scale = g.int(int(self.scale)) if whole else g.double(self.scale)
         rest = (mask, g.int(0), g.bool_(self.causal), scale)
         if self.writes:
             g.op(self.op, q, *fresh, *caches, position, g.int(1), *rest, out)

@@ -21,15 +21,20 @@ def spread_out(x: Array, steps: list[int]) -> Array:
     """With zeros between the elements of the last dims."""
     sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], steps, strict=True)]
     out = np.zeros((*x.shape[:2], *sizes))
-    out[(..., *(slice(None, None, step) for step in steps))] = x
+    out[every(steps)] = x
     return out
+
+
+def every(steps: list[int], more: int = 0) -> tuple[Any, ...]:
+    """An index: every so many elements of some dims, and all of `more` dims behind them."""
+    return (..., *(slice(None, None, step) for step in steps), *(slice(None),) * more)
 
 
 def correlate(x: Array, weight: Array, stride: list[int]) -> Array:
     """(B, C, ..) by (O, C, ..), every window in turn."""
     axes = tuple(range(2, x.ndim))
     windows = np.lib.stride_tricks.sliding_window_view(x, weight.shape[2:], axes)
-    windows = windows[(..., *(slice(None, None, s) for s in stride), *(slice(None),) * len(axes))]
+    windows = windows[every(stride, len(axes))]
     taps = range(-len(axes), 0)
     summed = np.tensordot(windows, weight, ([1, *taps], [1, *(i + weight.ndim for i in taps)]))
     return np.moveaxis(summed, -1, 1)
@@ -66,7 +71,7 @@ def expect(
         if transposed:
             reach = [k - 1 - p for k, p in zip(taps.shape[2:], padding, strict=True)]
             behind = [r + e for r, e in zip(reach, extra, strict=True)]
-            flipped = np.flip(taps, range(2, taps.ndim)).swapaxes(0, 1)
+            flipped = np.flip(taps, tuple(range(2, taps.ndim))).swapaxes(0, 1)
             parts.append(
                 correlate(pad(spread_out(part, stride), reach, behind), flipped, [1] * rank)
             )

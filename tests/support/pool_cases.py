@@ -31,7 +31,9 @@ def sizes_of(
 
 
 def both(numbers: Pairs | None, default: Pairs) -> Pairs:
-    return list((numbers or default) * 2)[:2] if len(numbers or default) == 1 else numbers or default
+    return (
+        list((numbers or default) * 2)[:2] if len(numbers or default) == 1 else numbers or default
+    )
 
 
 def expect_average(
@@ -68,7 +70,9 @@ def expect_maximum(
 ) -> tuple[Array, Array]:
     kernel = both(kernel, kernel)
     stride, padding, dilation = both(stride, kernel), both(padding, [0]), both(dilation, [1])
-    values = np.zeros((*x.shape[:-2], *sizes_of(x, kernel, stride, padding, dilation, ceil)), x.dtype)
+    values = np.zeros(
+        (*x.shape[:-2], *sizes_of(x, kernel, stride, padding, dilation, ceil)), x.dtype
+    )
     places = np.zeros(values.shape, np.int32)
     for at in np.ndindex(*values.shape):
         best: Any = None
@@ -144,7 +148,9 @@ POOL_CASES = [
     average(normal((1, 2, 40, 30)), [38, 29], [1, 1], [2, 3], False, False, label="64 lanes"),
     average(digits((1, 2, 6, 6), "int32") * 9, [3, 2], [2, 2], [1, 0]),
     average(normal((2, 2, 9, 8)), [3], [2], [1], live=((normal((1, 2, 4, 3), 2),),)),
-    average(normal((2, 2, 9, 8)), [3], live=((normal((0, 2, 9, 8), 2),), (normal((2, 2, 3, 3), 3),))),
+    average(
+        normal((2, 2, 9, 8)), [3], live=((normal((0, 2, 9, 8), 2),), (normal((2, 2, 3, 3), 3),))
+    ),
     with_indices(digits((1, 4, 12, 10)), [3, 2], [1, 2], [1, 1], [2, 3], False),
     with_indices(digits((1, 4, 12, 10)), [2, 3], [3, 2], [1, 1], [4, 2], True),
     with_indices(strange(), [3, 3], [2, 2], [1, 1], label="NaN and infinities, no batch"),

@@ -6,9 +6,10 @@
 ({
     // The adapter, asked for twice: the first answer in a fresh browser can be null.
     async requestAdapter() {
-        if (!globalThis.navigator?.gpu) return null;
+        if (!globalThis.navigator?.gpu) return undefined;
         const options = { powerPreference: "high-performance" };
-        return (await navigator.gpu.requestAdapter(options)) ?? (await navigator.gpu.requestAdapter(options));
+        const ask = () => navigator.gpu.requestAdapter(options);
+        return (await ask()) ?? (await ask()) ?? undefined; // undefined is Python's None, null is not
     },
 
     describeAdapter(adapter) {
@@ -391,13 +392,13 @@
                     const copies = gpuInputs ? JSON.parse(gpuInputs) : [];
                     if (plan.proven) {
                         const staging = submit(plan, payload, copies, read);
-                        return read ? collect(plan, staging) : null;
+                        return read ? collect(plan, staging) : undefined;
                     }
                     let staging = null;
                     return scoped(() => { staging = submit(plan, payload, copies, read); }).then(
                         () => {
                             plan.proven = true;
-                            return read ? collect(plan, staging) : null;
+                            return read ? collect(plan, staging) : undefined;
                         },
                         (error) => {
                             staging?.destroy();

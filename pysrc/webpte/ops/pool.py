@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webpte.errors import GraphError, UnsupportedError
+from webpte.errors import GraphError
 from webpte.ops.args import Args
 from webpte.ops.elementwise import INT32_MIN, quad_count, quad_grid
 from webpte.ops.records import Dispatch, Scratch, pack
@@ -84,6 +84,9 @@ def read_call(args: Args, dilated: bool) -> Pool:
     x = args.tensor("self")
     if x.rank not in (3, 4):
         raise GraphError(f"{args.call}: takes (C, H, W) or (B, C, H, W), not {list(x.dims)}")
+    out = args.outs[0]
+    if x.dtype.stored != out.dtype.stored or x.dtype.name == "bool":
+        raise GraphError(f"{args.call}: {x.dtype.name} cannot be pooled to {out.dtype.name}")
     kernel = pair(args, "kernel_size", None)
     stride = pair(args, "stride", kernel)
     padding = pair(args, "padding", (0, 0))
@@ -103,6 +106,9 @@ def average_shape(args: Args) -> tuple[Dims]:
 
 def maximum_shape(args: Args) -> tuple[Dims]:
     pool = read_call(args, dilated=True)
+    for indices in args.outs[1:]:
+        if indices.dtype.stored != "int32":
+            raise GraphError(f"{args.call}: indices are int32 or int64, not {indices.dtype.name}")
     return ((*pool.outer, *pool.out_size),)
 
 
@@ -125,8 +131,6 @@ def lower_pool(
     x, out = args.tensor("self"), args.outs[0]
     if out.numel == 0:
         return []
-    if x.dtype.stored != out.dtype.stored or x.dtype.name == "bool":
-        raise GraphError(f"{args.call}: {x.dtype.name} cannot be pooled to {out.dtype.name}")
     floats = x.dtype.is_float
     lanes = next(lanes for taps, lanes in LANES if math.prod(pool.kernel) < taps)
     quads = quad_count(out.numel)
@@ -163,8 +167,6 @@ def lower_average(args: Args) -> list[Dispatch]:
 def lower_maximum(args: Args) -> list[Dispatch]:
     pool, outs = read_call(args, dilated=True), args.outs
     with_indices = len(outs) == 2
-    if with_indices and outs[1].dtype.stored != "int32":
-        raise UnsupportedError(f"{args.call}: indices of {outs[1].dtype.name}; int32 and int64 are")
     # Without indices the shader still declares a place for them.
     extra = outs[1].id if with_indices else Scratch("pool_indices", 16)
     return lower_pool(

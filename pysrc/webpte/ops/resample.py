@@ -44,6 +44,24 @@ def resized_shape(args: Args) -> tuple[Dims]:
     return ((*x.dims[:2], *sizes),)
 
 
+def same_type(args: Args, x: TensorArg, out: TensorArg) -> None:
+    if x.dtype.stored != out.dtype.stored:
+        raise GraphError(f"{args.call}: {x.dtype.name} cannot be resized to {out.dtype.name}")
+
+
+def only_floats(args: Args, *tensors: TensorArg) -> None:
+    for tensor in tensors:
+        if not tensor.dtype.is_float:
+            raise UnsupportedError(
+                f"{args.call}: interpolates floats only, not {tensor.dtype.name}"
+            )
+
+
+def linear_shape(args: Args) -> tuple[Dims]:
+    only_floats(args, args.tensor("self"), args.out)
+    return resized_shape(args)
+
+
 def scales(args: Args, align_corners: bool = False) -> tuple[float, float]:
     """From outputs to inputs, for height and width."""
     x, out = args.tensor("self"), args.out
@@ -90,7 +108,6 @@ def lower_nearest(args: Args) -> list[Dispatch]:
 
 def lower_linear(args: Args) -> list[Dispatch]:
     x, out, align = args.tensor("self"), args.out, args.flag("align_corners")
-    only_floats(args, x, out)
     if out.numel == 0:
         return []
     quads, sizes = quad_count(out.numel), (*x.dims[2:], *out.dims[2:])
@@ -103,19 +120,6 @@ def lower_linear(args: Args) -> list[Dispatch]:
             overrides=(("ALIGN_CORNERS", align),),
         )
     ]
-
-
-def same_type(args: Args, x: TensorArg, out: TensorArg) -> None:
-    if x.dtype.stored != out.dtype.stored:
-        raise GraphError(f"{args.call}: {x.dtype.name} cannot be resized to {out.dtype.name}")
-
-
-def only_floats(args: Args, *tensors: TensorArg) -> None:
-    for tensor in tensors:
-        if not tensor.dtype.is_float:
-            raise UnsupportedError(
-                f"{args.call}: interpolates floats only, not {tensor.dtype.name}"
-            )
 
 
 def run_nearest(args: Args) -> Array:
@@ -144,6 +148,8 @@ def run_linear(args: Args) -> Array:
 
 def grid_shape(args: Args) -> tuple[Dims]:
     x, grid = args.tensor("input"), args.tensor("grid")
+    only_floats(args, x, grid, args.out)
+    grid_options(args)
     fits = x.rank == grid.rank == 4 and x.dims[0] == grid.dims[0] and grid.dims[3] == 2
     if not fits or min(x.dims[2:]) < 1:
         raise GraphError(
@@ -171,7 +177,6 @@ def grid_options(args: Args) -> tuple[int, int, bool]:
 def lower_grid(args: Args) -> list[Dispatch]:
     x, grid, out = args.tensor("input"), args.tensor("grid"), args.out
     mode, padding, align = grid_options(args)
-    only_floats(args, x, grid, out)
     if out.numel == 0:
         return []
     places, blocks = out.dims[2] * out.dims[3], ceil_div(x.dims[1], GRID_BLOCK)
@@ -254,7 +259,7 @@ register(
 register(
     "aten.upsample_bilinear2d.vec",
     "self: tensor, output_size: ints?, align_corners: bool, scale_factors: floats? -> tensor",
-    shape=resized_shape,
+    shape=linear_shape,
     lower=lower_linear,
     reference=run_linear,
 )

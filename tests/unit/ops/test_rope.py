@@ -85,7 +85,9 @@ def test_a_position_outside_of_the_tables_is_refused_and_harmless(position: int)
     wait(run())
 
 
-def graph_of(op: str, *shapes: tuple[int, ...], dtype: str = "float32") -> tuple[GraphWriter, list[Array]]:
+def graph_of(
+    op: str, *shapes: tuple[int, ...], dtype: str = "float32"
+) -> tuple[GraphWriter, list[Array]]:
     g = GraphWriter()
     tensors = [g.tensor(shape, dtype) for shape in shapes]
     g.inputs(*tensors)

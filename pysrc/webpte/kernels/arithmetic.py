@@ -1,0 +1,232 @@
+"""Element-wise kernels of two and more operands, with broadcasting: arithmetic, comparisons, logic.
+
+A row names the function, the kind of type that it computes in, and the overloads: of two tensors,
+and of a tensor and a Python number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from webpte.errors import ExecutionError
+from webpte.kernels.promotion import (
+    DT,
+    Operand,
+    convert,
+    float_type,
+    promote,
+    result_type,
+    working_type,
+)
+from webpte.kernels.registry import register
+from webpte.ops.binary import np_floor_quotient, np_power, np_trunc_quotient
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Binary:
+    """One row. `computed` is "common" (the operands' common type), "fraction" (a float one),
+    "question" (the common type, with a bool as the result) or "truth" (as bools)."""
+
+    name: str
+    function: Callable[[Array, Array], Array]
+    computed: str = "common"
+    overloads: tuple[str, ...] = ("out",)
+    other: str = "other"
+
+
+def operate(row: Binary, x: Operand, y: Operand) -> Array:
+    if row.computed == "truth":
+        return row.function(convert(x, np.dtype(np.bool_)), convert(y, np.dtype(np.bool_)))
+    dtype = result_type(x, y)
+    if row.computed == "fraction":
+        dtype = float_type(dtype)
+    result = row.function(convert(x, working_type(dtype)), convert(y, working_type(dtype)))
+    return result if row.computed == "question" else result.astype(dtype, copy=False)
+
+
+def whole(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """A division: where it is one of integers, there is nothing to say about one by 0."""
+
+    def checked(x: Array, y: Array) -> Array:
+        if y.dtype.kind in "iu" and x.size and not y.all():
+            raise ExecutionError("a division of integers by 0")
+        return function(x, y)
+
+    return checked
+
+
+def power(x: Array, y: Array) -> Array:
+    return np_power(x, y) if x.dtype.kind in "fi" else np.power(x, y)
+
+
+TENSOR, SCALAR = "Tensor_out", "Scalar_out"
+DIVIDE = Binary("div", np.divide, "fraction", ("out", SCALAR))
+POWER = Binary("pow", power)
+QUOTIENTS = {
+    None: DIVIDE,
+    "floor": Binary("floor", whole(np_floor_quotient)),
+    "trunc": Binary("trunc", whole(np_trunc_quotient)),
+}
+
+BINARY = (
+    DIVIDE,
+    Binary("mul", np.multiply, overloads=("out", SCALAR)),
+    Binary("maximum", np.maximum),
+    Binary("minimum", np.minimum),
+    Binary("max", np.maximum),
+    Binary("min", np.minimum),
+    Binary("fmax", np.fmax),
+    Binary("fmin", np.fmin),
+    Binary("atan2", np.arctan2, "fraction"),
+    Binary("copysign", np.copysign, "fraction"),
+    Binary("hypot", np.hypot, "fraction"),
+    Binary("logaddexp", np.logaddexp, "fraction"),
+    Binary("remainder", whole(np.remainder), overloads=(TENSOR, SCALAR)),
+    Binary("fmod", whole(np.fmod), overloads=(TENSOR, SCALAR)),
+    Binary("floor_divide", whole(np_floor_quotient), overloads=("out", SCALAR)),
+    Binary("logical_and", np.logical_and, "truth"),
+    Binary("logical_or", np.logical_or, "truth"),
+    Binary("logical_xor", np.logical_xor, "truth"),
+    Binary("bitwise_and", np.bitwise_and, overloads=(TENSOR, SCALAR)),
+    Binary("bitwise_or", np.bitwise_or, overloads=(TENSOR, SCALAR)),
+    Binary("bitwise_xor", np.bitwise_xor, overloads=(TENSOR, SCALAR)),
+    Binary("bitwise_left_shift", np.left_shift, overloads=(TENSOR, "Tensor_Scalar_out")),
+    Binary("bitwise_right_shift", np.right_shift, overloads=(TENSOR, "Tensor_Scalar_out")),
+    Binary("eq", np.equal, "question", (TENSOR, SCALAR)),
+    Binary("ne", np.not_equal, "question", (TENSOR, SCALAR)),
+    Binary("lt", np.less, "question", (TENSOR, SCALAR)),
+    Binary("le", np.less_equal, "question", (TENSOR, SCALAR)),
+    Binary("gt", np.greater, "question", (TENSOR, SCALAR)),
+    Binary("ge", np.greater_equal, "question", (TENSOR, SCALAR)),
+)
+
+
+# Arithmetic with a third operand
+
+
+def add(x: Operand, y: Operand, alpha: float) -> Array:
+    dtype = result_type(x, y)
+    if isinstance(alpha, float) and dtype.kind != "f":
+        raise ExecutionError(f"alpha {alpha} for a result of {dtype}")
+    working = working_type(dtype)
+    scaled = convert(y, working)
+    if alpha != 1:
+        scaled = scaled * convert(alpha, working)
+    return (convert(x, working) + scaled).astype(dtype, copy=False)
+
+
+def subtract(x: Operand, y: Operand, alpha: float) -> Array:
+    if result_type(x, y).kind == "b":
+        raise ExecutionError("bools cannot be subtracted")
+    return add(x, y, -alpha)
+
+
+def divide_rounded(x: Array, y: Operand, rounding_mode: str | None) -> Array:
+    if rounding_mode not in QUOTIENTS:
+        raise ExecutionError(f"rounding_mode={rounding_mode!r}; known are floor and trunc")
+    return operate(QUOTIENTS[rounding_mode], x, y)
+
+
+def power_of(x: Operand, exponent: Operand) -> Array:
+    negative = isinstance(exponent, int) and exponent < 0
+    if negative and result_type(x).kind in "iub":
+        raise ExecutionError(f"integers to the power of {exponent}")
+    return operate(POWER, x, exponent)
+
+
+# One of several operands
+
+
+def bounded(x: Array, low: Operand | None, high: Operand | None) -> Array:
+    """The upper bound wins. Numbers beyond the range of integers bound nothing."""
+    dtype = result_type(x, low, high)
+    result = convert(x, dtype)
+    if low is not None:
+        result = np.maximum(result, bound(low, dtype))
+    return result if high is None else np.minimum(result, bound(high, dtype))
+
+
+def bound(value: Operand, dtype: DT) -> Array:
+    if isinstance(value, int) and dtype.kind in "iu":
+        value = int(np.clip(value, np.iinfo(dtype).min, np.iinfo(dtype).max))
+    return convert(value, dtype)
+
+
+def choose(condition: Array, x: Array, y: Array) -> Array:
+    dtype = result_type(x, y)
+    return np.where(condition.astype(np.bool_), convert(x, dtype), convert(y, dtype))
+
+
+def masked_fill(x: Array, mask: Array, value: Operand) -> Array:
+    if promote(x.dtype, result_type(value)).kind != x.dtype.kind:
+        raise ExecutionError(f"a value of {result_type(value)} for a tensor of {x.dtype}")
+    return np.where(mask, convert(value, x.dtype), x)
+
+
+# Sums of products
+
+
+def in_common(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function of arrays and numbers, all in their common type."""
+
+    def run(*operands: Operand) -> Array:
+        dtype = result_type(*operands)
+        working = working_type(dtype)
+        result = function(*(convert(operand, working) for operand in operands))
+        return result.astype(dtype, copy=False)
+
+    return run
+
+
+def interpolate(start: Array, end: Array, weight: Array) -> Array:
+    return np.where(
+        np.abs(weight) < 0.5,
+        start + weight * (end - start),
+        end - (end - start) * (1 - weight),
+    )
+
+
+def add_product(x: Array, a: Array, b: Array, value: Array) -> Array:
+    return x + value * a * b
+
+
+def add_quotient(x: Array, a: Array, b: Array, value: Array) -> Array:
+    if x.dtype.kind != "f":
+        raise ExecutionError(f"a quotient of {x.dtype}")
+    return x + value * a / b
+
+
+def of_row(row: Binary) -> Callable[..., Array]:
+    return lambda x, y: operate(row, x, y)
+
+
+for _row in BINARY:
+    for _overload in _row.overloads:
+        register(f"aten::{_row.name}.{_overload}", f"self, {_row.other}", of_row(_row))
+
+for _overload in ("out", SCALAR):
+    register(f"aten::add.{_overload}", "self, other, alpha", add)
+    register(f"aten::sub.{_overload}", "self, other, alpha", subtract)
+for _overload in (TENSOR, SCALAR):
+    register(
+        f"aten::rsub.{_overload}", "self, other, alpha", lambda x, y, alpha: subtract(y, x, alpha)
+    )
+for _overload in ("out_mode", "Scalar_mode_out"):
+    register(f"aten::div.{_overload}", "self, other, rounding_mode", divide_rounded)
+for _overload in ("Tensor_Tensor_out", "Tensor_Scalar_out", SCALAR):
+    register(f"aten::pow.{_overload}", "self, exponent", power_of)
+for _overload in ("out", TENSOR):
+    register(f"aten::clamp.{_overload}", "self, min, max", bounded)
+    register(f"aten::clamp_min.{_overload}", "self, min", lambda x, low: bounded(x, low, None))
+    register(f"aten::clamp_max.{_overload}", "self, max", lambda x, high: bounded(x, None, high))
+for _overload in (TENSOR, SCALAR):
+    register(f"aten::masked_fill.{_overload}", "self, mask, value", masked_fill)
+    register(f"aten::lerp.{_overload}", "self, end, weight", in_common(interpolate))
+register("aten::where.self_out", "condition, self, other", choose)
+register("aten::addcmul.out", "self, tensor1, tensor2, value", in_common(add_product))
+register("aten::addcdiv.out", "self, tensor1, tensor2, value", in_common(add_quotient))

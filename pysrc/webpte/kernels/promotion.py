@@ -1,0 +1,68 @@
+"""PyTorch's rules for mixed element types: which type a kernel computes in.
+
+Tensors with dims decide first, then those of rank 0, then Python numbers: the later only count
+where they are of a higher kind (bool, integer, float). So float32 times 2.5 stays float32 and
+int64 times 2.5 becomes float32, PyTorch's default type, where NumPy would give float64.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+DT = np.dtype[Any]
+Operand = Array | bool | int | float
+
+DEFAULT_FLOAT = np.dtype(np.float32)
+
+
+def promote(a: DT, b: DT) -> DT:
+    """The type where two tensors meet."""
+    if (a.kind == "f") != (b.kind == "f"):
+        return a if a.kind == "f" else b
+    return np.promote_types(a, b)
+
+
+def _combine(higher: DT | None, lower: DT | None) -> DT | None:
+    if higher is None or lower is None:
+        return lower if higher is None else higher
+    if higher.kind == "f":
+        return higher
+    return promote(higher, lower) if higher.kind == "b" or lower.kind == "f" else higher
+
+
+def _number_type(number: float) -> DT:
+    if isinstance(number, bool):
+        return np.dtype(np.bool_)
+    return np.dtype(np.int64) if isinstance(number, int) else DEFAULT_FLOAT
+
+
+def result_type(*operands: Operand | None) -> DT:
+    """The type that arrays and Python numbers are computed in; None does not count."""
+    groups: tuple[list[DT], list[DT], list[DT]] = ([], [], [])
+    for operand in operands:
+        if isinstance(operand, np.ndarray):
+            groups[0 if operand.ndim else 1].append(operand.dtype)
+        elif operand is not None:
+            groups[2].append(_number_type(operand))
+    with_dims, rank0, numbers = (reduce(promote, group) if group else None for group in groups)
+    found = _combine(with_dims, _combine(rank0, numbers))
+    return DEFAULT_FLOAT if found is None else found
+
+
+def float_type(dtype: DT) -> DT:
+    """Where integers go in a function that yields fractions."""
+    return dtype if dtype.kind == "f" else DEFAULT_FLOAT
+
+
+def working_type(dtype: DT) -> DT:
+    """Half floats are computed in float32 and rounded once, at the end."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
+def convert(operand: Operand, dtype: DT) -> Array:
+    """An array or number in the given type."""
+    return np.asarray(operand).astype(dtype, copy=False)

@@ -1,0 +1,50 @@
+"""Convolutions, pooling and resampling on WebGPU against their references."""
+
+from __future__ import annotations
+
+from textwrap import indent
+
+import pytest
+
+from support.conv_cases import CONV_CASES, conv
+from support.pool_cases import POOL_CASES, average, digits, with_indices
+from support.resample_cases import RESAMPLE_CASES, linear, nearest, sampled
+from support.row_cases import COMPARE, as_json, normal
+from webpte_host.browser import Harness
+
+TABLES = {"conv": CONV_CASES, "pool": POOL_CASES, "resample": RESAMPLE_CASES}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_kernels(harness: Harness, table: str) -> None:
+    assert harness.python(COMPARE, cases=as_json(TABLES[table]), timeout=900) == []
+
+
+# More than 9 workgroups each, for a limit of 9.
+FOLDED = [
+    conv((2, 3, 40, 40), (40, 3, 3, 3)),
+    conv((1, 8, 44, 44), (20, 8, 1, 1)),
+    conv((1, 300, 6, 6), (70, 300, 3, 3)),
+    conv((2, 20, 14, 14), (20, 1, 3, 3), groups=20),
+    conv((1, 3, 20, 20), (3, 40, 2, 2), stride=[2], transposed=True),
+    average(normal((4, 10, 16, 16)), [2, 2]),
+    average(normal((1, 20, 20, 20)), [8, 8]),
+    with_indices(digits((4, 10, 16, 16)), [3, 3], [1, 1]),
+    nearest(normal((2, 3, 16, 16)), [24, 24], None),
+    linear(normal((2, 3, 16, 16)), [30, 30], False, None),
+    sampled(normal((2, 17, 8, 8)), normal((2, 20, 20, 2), 2), 0, 0, False),
+]
+
+LIMITED = """
+import webpte.ops.records
+limit, webpte.ops.records.MAX_WORKGROUPS = webpte.ops.records.MAX_WORKGROUPS, 9
+try:
+    return await compare(cases)
+finally:
+    webpte.ops.records.MAX_WORKGROUPS = limit
+"""
+
+
+def test_folded_grids(harness: Harness) -> None:
+    compare = f"async def compare(cases):\n{indent(COMPARE, '    ')}"
+    assert harness.python(compare + LIMITED, cases=as_json(FOLDED), timeout=600) == []
