@@ -21,6 +21,8 @@ const VALUES = ${VALUES}u; // values staged at once: VALUES * SLICE <= STAGE
 
 override SLICES: u32;
 
+alias Result = array<vec4<f32>, COLUMNS * 4u>; // [column][row]
+
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;
@@ -112,6 +114,65 @@ fn stage_values(job: Job, column: u32, first: u32, end: u32, local: u32) {
     }
 }
 
+// Of 32 keys with the rows of the workgroup: 4 keys of this invocation, each with its 4 rows.
+fn find_logits(job: Job, first: u32, end: u32, local: u32) -> array<vec4<f32>, 4> {
+    let lane = local % LANES;
+    let line = local / LANES * 4u;
+    var logits = array<vec4<f32>, 4>();
+    for (var depth = 0u; depth * 4u < HEAD; depth += DEPTH) {
+        workgroupBarrier();
+        stage_queries(job, depth, local);
+        stage_keys(job, depth, first, end, local);
+        workgroupBarrier();
+        for (var d = 0u; d < DEPTH; d++) {
+            let q0 = stage[swizzled(line, d)];
+            let q1 = stage[swizzled(line + 1u, d)];
+            let q2 = stage[swizzled(line + 2u, d)];
+            let q3 = stage[swizzled(line + 3u, d)];
+            for (var i = 0u; i < 4u; i++) {
+                let key = stage[KEY_STAGE + swizzled(lane + LANES * i, d)];
+                logits[i] = vec4<f32>(
+                    dot_onto(logits[i].x, q0, key),
+                    dot_onto(logits[i].y, q1, key),
+                    dot_onto(logits[i].z, q2, key),
+                    dot_onto(logits[i].w, q3, key),
+                );
+            }
+        }
+    }
+    return logits;
+}
+
+// The values of 32 keys, by their weights, onto the result.
+fn add_values(job: Job, column: u32, first: u32, end: u32, local: u32, result: ptr<function, Result>) {
+    let lane = local % LANES;
+    let strip = local / LANES;
+    for (var part = 0u; part < KEYS; part += VALUES) {
+        workgroupBarrier();
+        stage_values(job, column, first + part, end, local);
+        workgroupBarrier();
+        for (var i = 0u; i < VALUES; i++) {
+            let key = part + i;
+            let weight = weights[key * STRIPS + (strip ^ (key % STRIPS))];
+            for (var c = 0u; c < COLUMNS; c++) {
+                let value = stage[i * SLICE + c * LANES + lane];
+                (*result)[c * 4u] = fma(vec4<f32>(weight.x), value, (*result)[c * 4u]);
+                (*result)[c * 4u + 1u] = fma(vec4<f32>(weight.y), value, (*result)[c * 4u + 1u]);
+                (*result)[c * 4u + 2u] = fma(vec4<f32>(weight.z), value, (*result)[c * 4u + 2u]);
+                (*result)[c * 4u + 3u] = fma(vec4<f32>(weight.w), value, (*result)[c * 4u + 3u]);
+            }
+        }
+    }
+}
+
+fn store(start: u32, element: u32, value: vec4<f32>) {
+    for (var i = 0u; i < 4u; i++) {
+        if (element + i < VALUE_HEAD) {
+            output[start + element + i] = value[i];
+        }
+    }
+}
+
 @compute @workgroup_size(LANES * STRIPS)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -123,6 +184,7 @@ fn main(
         return;
     }
     let job = job_of(index / SLICES);
+    let rows = params.tokens * GROUP;
     let column = index % SLICES * SLICE;
     let lane = local % LANES;
     let strip = local / LANES;
@@ -132,7 +194,7 @@ fn main(
 
     var keys = live_keys();
     if (CAUSAL) {
-        let last = min((job.tile + 1u) * ROWS, params.tokens * GROUP) - 1u;
+        let last = min((job.tile + 1u) * ROWS, rows) - 1u;
         keys = min(keys, u32(position.x) + last / GROUP + 1u);
     }
     let share = share_of(job.split, keys, KEYS, KEYS);
@@ -140,30 +202,9 @@ fn main(
 
     var maximum = vec4<f32>(FLOOR);
     var sum = vec4<f32>();
-    var result = array<vec4<f32>, COLUMNS * 4u>(); // [column][row]
+    var result = Result();
     for (var first = share.x; first < end; first += KEYS) {
-        var logits = array<vec4<f32>, 4>(); // [key](row)
-        for (var depth = 0u; depth * 4u < HEAD; depth += DEPTH) {
-            workgroupBarrier();
-            stage_queries(job, depth, local);
-            stage_keys(job, depth, first, end, local);
-            workgroupBarrier();
-            for (var d = 0u; d < DEPTH; d++) {
-                let q0 = stage[swizzled(strip * 4u, d)];
-                let q1 = stage[swizzled(strip * 4u + 1u, d)];
-                let q2 = stage[swizzled(strip * 4u + 2u, d)];
-                let q3 = stage[swizzled(strip * 4u + 3u, d)];
-                for (var i = 0u; i < 4u; i++) {
-                    let key = stage[KEY_STAGE + swizzled(lane + LANES * i, d)];
-                    logits[i] = vec4<f32>(
-                        dot_onto(logits[i].x, q0, key),
-                        dot_onto(logits[i].y, q1, key),
-                        dot_onto(logits[i].z, q2, key),
-                        dot_onto(logits[i].w, q3, key),
-                    );
-                }
-            }
-        }
+        var logits = find_logits(job, first, end, local);
         var highest = maximum;
         for (var i = 0u; i < 4u; i++) {
             let key = first + lane + LANES * i;
@@ -195,22 +236,7 @@ fn main(
                 result[c * 4u + r] *= correction[r];
             }
         }
-        for (var part = 0u; part < KEYS; part += VALUES) {
-            workgroupBarrier();
-            stage_values(job, column, first + part, end, local);
-            workgroupBarrier();
-            for (var i = 0u; i < VALUES; i++) {
-                let key = part + i;
-                let weight = weights[key * STRIPS + (strip ^ (key % STRIPS))];
-                for (var c = 0u; c < COLUMNS; c++) {
-                    let value = stage[i * SLICE + c * LANES + lane];
-                    result[c * 4u] = fma(vec4<f32>(weight.x), value, result[c * 4u]);
-                    result[c * 4u + 1u] = fma(vec4<f32>(weight.y), value, result[c * 4u + 1u]);
-                    result[c * 4u + 2u] = fma(vec4<f32>(weight.z), value, result[c * 4u + 2u]);
-                    result[c * 4u + 3u] = fma(vec4<f32>(weight.w), value, result[c * 4u + 3u]);
-                }
-            }
-        }
+        add_values(job, column, first, end, local, &result);
     }
 
     workgroupBarrier();
@@ -221,27 +247,23 @@ fn main(
         sum += stage[i * STRIPS + strip];
     }
     // A row that sees no key is zero.
-    let factor = select(1.0 / sum, vec4<f32>(), sum == vec4<f32>());
-    for (var r = 0u; r < 4u; r++) {
-        if (row[r] >= params.tokens * GROUP) {
-            continue;
-        }
-        var start = job.batch * params.output.x + head[r] * params.output.y + token[r] * params.output.z;
-        var scale = factor[r];
-        if (params.splits > 1u) {
-            let heads = params.key_heads * GROUP;
-            let line = (job.batch * params.tokens + token[r]) * heads + head[r];
-            start = (line * params.splits + job.split) * VALUE_HEAD;
-            scale = 1.0;
-            if (lane == 0u && column == 0u) {
-                stats[line * params.splits + job.split] = vec2<f32>(maximum[r], sum[r]);
+    var factor = select(1.0 / sum, vec4<f32>(), sum == vec4<f32>());
+    var start = job.batch * params.output.x + head * params.output.y + token * params.output.z;
+    if (params.splits > 1u) {
+        let line = ((job.batch * params.tokens + token) * params.key_heads * GROUP + head) * params.splits + job.split;
+        factor = vec4<f32>(1.0);
+        start = line * VALUE_HEAD;
+        for (var r = 0u; r < 4u; r++) {
+            if (lane == 0u && column == 0u && row[r] < rows) {
+                stats[line[r]] = vec2<f32>(maximum[r], sum[r]);
             }
         }
-        for (var c = 0u; c < COLUMNS; c++) {
-            let element = (column + c * LANES + lane) * 4u;
-            let value = scale * result[c * 4u + r];
-            for (var e = 0u; e < min(4u, VALUE_HEAD - min(element, VALUE_HEAD)); e++) {
-                output[start + element + e] = value[e];
+    }
+    for (var c = 0u; c < COLUMNS; c++) {
+        let element = (column + c * LANES + lane) * 4u;
+        for (var r = 0u; r < 4u; r++) {
+            if (row[r] < rows) {
+                store(start[r], element, factor[r] * result[c * 4u + r]);
             }
         }
     }

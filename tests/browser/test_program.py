@@ -66,38 +66,43 @@ def test_the_sum_is_the_sum(harness: Harness, prepack: bool) -> None:
     np.testing.assert_array_equal(result, x + W)
 
 
-def test_execute_follows_load_with_no_wait_in_between(harness: Harness) -> None:
-    """The first call is submitted in the same turn of the event loop in which `load` returned."""
+# Notes the calls that write, run and wait, in order, until `restore` is called.
+SPY = """
+(() => {
+    const log = [], undo = [];
+    const watched = [
+        [GPUQueue.prototype, "writeBuffer"], [GPUQueue.prototype, "submit"],
+        [GPUQueue.prototype, "onSubmittedWorkDone"], [GPUBuffer.prototype, "mapAsync"],
+    ];
+    for (const [target, name] of watched) {
+        const original = target[name];
+        target[name] = function (...args) { log.push(name); return original.apply(this, args); };
+        undo.push(() => { target[name] = original; });
+    }
+    return { log, restore() { for (const step of undo) step(); } };
+})()
+"""
+
+
+def test_the_first_call_does_not_wait_for_the_constants(harness: Harness) -> None:
+    """The queue keeps the order: nothing asks whether the GPU is done before the first submit."""
     code = """
-    turns = 0
-    def tick():
-        nonlocal turns
-        turns += 1
-        loop.call_soon(tick)
-    loop = asyncio.get_running_loop()
-    device = await shared_device()
-    program = await webpte.load(data)
-    loop.call_soon(tick)
-    before = device.interop_calls
-    running = program.forward(np.zeros((2, 3), np.float32))
-    running.send(None)  # up to the point where it waits for the GPU
-    submitted = device.interop_calls - before
-    seen = turns
-    async def rest():
-        try:
-            await asyncio.sleep(0)
-            running.close()
-        except RuntimeError:
-            pass
-    await rest()
-    (y,) = await program.forward(np.zeros((2, 3), np.float32))
-    program.close()
-    return [submitted >= 1, seen, y]
+    from pyodide.code import run_js
+    spy = run_js(script)
+    try:
+        async with await webpte.load(data) as program:
+            loaded = list(spy.log)
+            (y,) = await program.forward(np.zeros((2, 3), np.float32))
+            return [loaded, list(spy.log), y]
+    finally:
+        spy.restore()
     """
-    submitted, turns, result = run(harness, code, add_weights())
-    assert submitted
-    assert turns == 0
+    loaded, called, result = run(harness, code, add_weights(), script=SPY)
     np.testing.assert_array_equal(result, np.broadcast_to(W, (2, 3)))
+    assert set(loaded) == {"writeBuffer"}, "constants and params are written, and nothing else"
+    first = called.index("submit")
+    assert set(called[:first]) == {"writeBuffer"}
+    assert called[first:] == ["submit", "mapAsync"]
 
 
 @pytest.mark.usefixtures("flat_counts")

@@ -40,10 +40,10 @@ class Product:
         return self.batches * self.m * self.n == 0
 
     def with_bias(self, bias: TensorArg | None) -> Product:
-        """Adds one number per column."""
+        """Adds one number per column, or one for all of them."""
         if bias is None:
             return self
-        return replace(self, addend=bias.id, addend_strides=(0, 1), beta=1)
+        return replace(self, addend=bias.id, addend_strides=(0, int(bias.numel > 1)), beta=1)
 
     def params(self, m_parts: int, n_parts: int, k_parts: int = 1, k_part: int = 0) -> bytes:
         """`Product` of wgsl/lib/product.wgsl."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
-from webpte.ops.elementwise import quad_count, quad_grid
+from webpte.ops.elementwise import clamp_int32, quad_count, quad_grid
 from webpte.ops.records import Binding, Dispatch, ceil_div, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims, collapse, contiguous_strides, normalize_dim, numel
@@ -34,7 +34,7 @@ INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
 
 @dataclass(frozen=True)
 class Blocks:
-    """Which elements share a scale: those of one block. `whole` is for scales that are numbers."""
+    """Which elements share a scale: those of one block."""
 
     size: Dims
     padded: bool = False  # the exporter may have made the scales a multiple of four
@@ -223,7 +223,7 @@ def dispatch(
             f"2I2f2i8x{len(axes)}I",
             *(quads, len(parameters.sizes)),
             *parameters.numbers,
-            *(bounds or (0, 0)),
+            *map(clamp_int32, bounds or (0, 0)),
             *axes,
         ),
         grid=quad_grid(quads),

@@ -1,12 +1,179 @@
+"""Products of plain matrices: references, which kernel takes what, and what is refused."""
+
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
-from support.graphs import wait
-from support.matmul_cases import MATMUL_CASES
-from support.row_cases import RowCase
+from support.graphs import run_once, wait
+from support.live_cases import LiveCase, family_ops, lowered
+from support.matmul_cases import ADDMM, BMM, GRADIENT, LINEAR, MATMUL_CASES, MM
+from support.row_cases import RowCase, normal, write_given
+from support.pte_writer import GraphWriter
+from webpte.errors import GraphError, UnsupportedError
+from webpte.ops.products import MAX_SLICED_ROWS, TILINGS, Product, split_k
+from webpte.ops.records import Dispatch, Scratch
 
 
 @pytest.mark.parametrize("case", MATMUL_CASES, ids=str)
 def test_reference(case: RowCase) -> None:
     wait(case.run_reference())
+
+
+def test_every_op_of_the_family_has_cases() -> None:
+    assert family_ops("matmul") == {case.op for case in MATMUL_CASES}
+
+
+X = np.array([[1.5, -2, 3], [0.25, 4, -1]], np.float32)
+W = np.array([[1, 2, -1], [0.5, -0.25, 4]], np.float32)
+NAN = np.array(np.nan, np.float32)
+INT = np.array([[2**20, 3]], np.int32), np.array([[2**12], [5]], np.int32)
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "wanted"),
+    [
+        (LINEAR, (X, W, np.array([10, -20], np.float32)), [[4.5, -6.75], [19.25, -24.875]]),
+        (
+            ADDMM,
+            (np.array([[1], [2]], np.float32), X, W.T.copy(), 2, 3),
+            [[-14.5, 41.75], [31.75, -10.625]],
+        ),
+        (ADDMM, (NAN, X, W.T.copy(), 0, 1), [[-5.5, 13.25], [9.25, -4.875]]),
+        (MM, INT, [[15]]),
+    ],
+)
+def test_answers_of_pytorch(op: str, args: tuple[Any, ...], wanted: list[list[float]]) -> None:
+    g = GraphWriter()
+    ids = [write_given(g, arg) for arg in args]
+    inputs = [i for i, arg in zip(ids, args, strict=True) if isinstance(arg, np.ndarray)]
+    out = g.tensor(np.shape(wanted), "int32" if args is INT else "float32")
+    g.outputs(g.op(op, *ids, out))
+    g.inputs(*inputs)
+    arrays = [arg for arg in args if isinstance(arg, np.ndarray)]
+    (result,) = wait(run_once(g, *arrays))
+    assert result.tolist() == wanted
+
+
+# Lowering
+
+
+def mm_dispatches(m: int, n: int, k: int) -> tuple[Dispatch, ...]:
+    arrays = np.zeros((m, k), np.float32), np.zeros((k, n), np.float32)
+    case = LiveCase(MM, [arrays], lambda a, b: np.zeros((m, n)), exact=False)
+    return lowered(case)[0].dispatches()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kernels"),
+    [
+        ((1, 100, 100), ["matmul_vector"]),
+        ((MAX_SLICED_ROWS, 100, 100), ["matmul_vector"]),
+        ((MAX_SLICED_ROWS + 1, 100, 100), ["matmul"]),
+        ((500, 1, 100), ["matmul_vector"]),
+        ((100, 100, 1000), ["matmul", "matmul_sum"]),
+        ((0, 100, 100), []),
+        ((100, 0, 100), []),
+    ],
+)
+def test_the_kernel_follows_the_sizes(sizes: tuple[int, int, int], kernels: list[str]) -> None:
+    assert [dispatch.kernel for dispatch in mm_dispatches(*sizes)] == kernels
+
+
+def test_one_column_is_one_row() -> None:
+    (dispatch,) = mm_dispatches(500, 1, 100)
+    m, n, k = np.frombuffer(dispatch.params, np.uint32)[:3]
+    assert (m, n, k) == (1, 500, 100)
+    assert dict(dispatch.overrides)["B_K_FIRST"]
+
+
+@pytest.mark.parametrize("tiling", TILINGS)
+def test_tiles_cover_the_matrix(tiling: Any) -> None:
+    product = Product(5 * tiling.rows + 1, 3 * tiling.columns - 1, 64, batches=2)
+    assert tiling.tiles(product) == 6 * 3 * 2
+
+
+@pytest.mark.parametrize("k", [0, 1, 16, 255, 256, 300, 8192, 100_003])
+def test_parts_along_k_cover_it(k: int) -> None:
+    parts, length = split_k(Product(40, 40, k), TILINGS[-1])
+    assert parts >= 1
+    assert parts * length >= k > (parts - 1) * length or k == 0
+    assert parts == 1 or length % 16 == 0
+
+
+def test_parts_of_changing_sizes_share_memory() -> None:
+    sizes = {
+        binding.nbytes
+        for m in range(50, 60)
+        for binding in mm_dispatches(m, 100, 1000)[0].bindings
+        if isinstance(binding, Scratch)
+    }
+    assert len(sizes) == 1
+
+
+def test_more_tiles_than_a_dim_of_the_grid_holds() -> None:
+    (dispatch,) = mm_dispatches(17, 32 * 70_000, 1)
+    x, y, z = dispatch.grid
+    assert x <= 65_535
+    assert x * y >= 70_000
+    assert z == 1
+
+
+# Errors
+
+
+def refused(op: str, *args: Any, out: str = "float32") -> LiveCase:
+    return LiveCase(op, [args], lambda *_: np.zeros((2, 3)), out=out, exact=False)
+
+
+@pytest.mark.parametrize(
+    ("case", "error", "message"),
+    [
+        (refused(MM, normal((2, 3)), normal((4, 3))), GraphError, "cannot be multiplied"),
+        (refused(MM, normal((2,)), normal((2, 3))), GraphError, "cannot be multiplied"),
+        (refused(BMM, normal((2, 3)), normal((3, 3))), GraphError, "cannot be multiplied"),
+        (
+            refused(BMM, normal((2, 3, 3)), normal((1, 3, 3))),
+            GraphError,
+            "cannot be multiplied",
+        ),
+        (refused(LINEAR, normal((2, 3)), normal((3, 4)), None), GraphError, "cannot be multiplied"),
+        (
+            refused(LINEAR, normal((2, 3)), normal((3, 3)), normal((2,))),
+            GraphError,
+            r"bias \[2\] for \[3\] columns",
+        ),
+        (
+            refused(ADDMM, normal((3, 3)), normal((2, 3)), normal((3, 3)), 1, 1),
+            GraphError,
+            "do not broadcast",
+        ),
+        (
+            refused(ADDMM, normal((4, 2, 3)), normal((2, 3)), normal((3, 3)), 1, 1),
+            GraphError,
+            "does not broadcast",
+        ),
+        (refused(GRADIENT, normal((4, 2)), normal((5, 3))), GraphError, "cannot be multiplied"),
+        (
+            refused(MM, np.zeros((2, 3), np.int8), np.zeros((3, 3), np.int8), out="int8"),
+            UnsupportedError,
+            "all floats or all int32",
+        ),
+        (
+            refused(
+                ADDMM,
+                *(np.zeros(shape, np.int32) for shape in ((3,), (2, 3), (3, 3))),
+                0.5,
+                1,
+                out="int32",
+            ),
+            GraphError,
+            "scaled by integers",
+        ),
+    ],
+)
+def test_refuses(case: LiveCase, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        lowered(case)

@@ -1,0 +1,28 @@
+// From sums of products of int8 values to int8 values.
+//
+// A kernel that uses this file (and lib/quads.wgsl) has a uniform `scaling: Scaling`.
+
+struct Scaling {
+    x_scale: f32,
+    x_zero: i32,
+    inverse: f32, // of the output's scale
+    zero: f32, // of the output
+    least: f32, // 0 after a relu, otherwise as low as a float gets
+    nothing: u32, // 0, but a compiler cannot know
+    row_bytes: u32, // from one output channel's weights to the next one's
+    tap_bytes: u32, // of convolutions: from one tap's weights to the next one's
+    scales: u32, // of weights: channels count through them again and again
+}
+
+// Sums of (x - zero) * weight as floats. The product must be rounded before the bias is added, not
+// fused with it: then every GPU finds the same integers.
+fn scaled(sums: vec4<i32>, scale: vec4<f32>, bias: vec4<f32>) -> vec4<f32> {
+    let product = vec4<f32>(sums) * (scaling.x_scale * scale);
+    let rounded = bitcast<vec4<f32>>(bitcast<vec4<u32>>(product) | vec4<u32>(scaling.nothing));
+    return max(rounded + bias, vec4<f32>(scaling.least));
+}
+
+fn requantized(x: vec4<f32>) -> u32 {
+    let value = round(x * scaling.inverse) + scaling.zero;
+    return word_of(vec4<u32>(vec4<i32>(clamp(value, vec4<f32>(-128.0), vec4<f32>(127.0)))));
+}
