@@ -160,6 +160,11 @@ class Graph:
     def tensors(self) -> Iterator[Tensor]:
         return (value for value in self.values if isinstance(value, Tensor))
 
+    def used_symints(self) -> list[int]:
+        """The SymInts that some call reads or yields, in the order of their ids."""
+        used = {i for call in self.calls for i in self.expand(call.args)} | set(self.inputs)
+        return sorted(i for i in used if self.is_symint(i))
+
     def op_counts(self) -> dict[str, int]:
         """How often each operator is called, most frequent first."""
         return dict(Counter(call.name for call in self.calls).most_common())

@@ -51,9 +51,7 @@ def addmm(
     )
 
 
-def linear(
-    shape: tuple[int, ...], n: int, bias: int | None, *live: tuple[int, ...]
-) -> RowCase:
+def linear(shape: tuple[int, ...], n: int, bias: int | None, *live: tuple[int, ...]) -> RowCase:
     """`live` are further shapes of x."""
     weight, added = normal((n, shape[-1]), 2), None if bias is None else normal((bias,), 3)
     fixed = (weight,) if added is None else (weight, added)
@@ -147,7 +145,11 @@ MATMUL_CASES = [
     linear((2, 0, 4), 3, 3),
     linear((3, 0), 4, 4),
     linear((2, 20, 36), 40, 40, (1, 1, 36), (2, 9, 36), (2, 19, 36), (1, 0, 36)),
-    RowCase(LINEAR, (normal((4, 5)), normal((5,), 2), None), lambda x, w, b: product(x, w[:, None])[:, 0]),
+    RowCase(
+        LINEAR,
+        (normal((4, 5)), normal((5,), 2), None),
+        lambda x, w, b: product(x, w[:, None])[:, 0],
+    ),
     gradient((6,), 5, 7),
     gradient((3, 9), 34, 35),
     gradient((1,), 3, 2),

@@ -111,6 +111,10 @@ def scalar_cases() -> list[Case]:
         expect = each(bounded(low, high))
         cases += [unary("clamp", x, expect, low, high)]
     cases += [
+        unary("clamp", x, np.asarray, -1e300, 1e300, label="beyond float32"),
+        unary("aten.lt.Scalar", x, lambda v: v < INF, 1e300, out="bool"),
+    ]
+    cases += [
         unary("hardtanh", x, each(bounded(-1, 1))),
         unary("hardtanh", x, each(bounded(0, 2)), 0, 2.0),
         unary("hardtanh", x, each(bounded(-1, 1)), None, None),

@@ -26,7 +26,7 @@ ORDER = (
     *("webpte", "suite", "bench"),
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.
-BROWSER_ONLY = {"webpte.gpu.webgpu", "webpte.gpu.blob"}
+BROWSER_ONLY = {"webpte.gpu.webgpu", "webpte.gpu.files"}
 MAY_IMPORT_LATE = {"webpte.runtime.open", "webpte.runtime.program"}
 JAVASCRIPT = {"js", "pyodide", "pyodide_js", "pyscript"}
 

@@ -1,6 +1,5 @@
 // The operands and the results of linear layers of int8: x [m, k] times the transpose of weights
-// [n, k]. Goes with lib/bytes.wgsl and
-// lib/int8.wgsl.
+// [n, k]. Goes with lib/bytes.wgsl and lib/int8.wgsl.
 //
 // Bindings: `x`, `weight`, `scales`, `bias`, `output`, and params with m, n and k.
 

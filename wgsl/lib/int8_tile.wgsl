@@ -1,5 +1,5 @@
-// One tile of a product of two matrices of int8, by 256 invocations. Goes with
-// lib/bytes.wgsl and lib/int8.wgsl.
+// One tile of a product of two matrices of int8, by 256 invocations. Goes with lib/bytes.wgsl and
+// lib/int8.wgsl.
 //
 // Each invocation makes 4 x 4 sums; k counts words of four products. A small tile does not need all
 // 256, so they form slices that add up different parts of the sum; the slices meet in workgroup

@@ -25,34 +25,61 @@
         });
     },
 
-    // A file by URL into a Blob, chunk by chunk: the browser keeps large Blobs out of the heap.
-    async fetchBlob(url, progress) {
-        const response = await fetch(url);
-        if (!response.ok) throw new Error(`the server answered ${response.status} ${response.statusText}`);
-        const total = Number(response.headers.get("Content-Length") ?? 0);
-        const chunks = [];
-        let done = 0;
-        for (const reader = response.body.getReader(); ;) {
-            const { value, done: ended } = await reader.read();
-            if (ended) break;
-            chunks.push(value);
-            done += value.byteLength;
-            progress?.("fetch", done, Math.max(total, done));
+    // A file by URL. Where the server answers ranges, only the parts that are read are fetched;
+    // otherwise the whole of it is collected into a Blob, which the browser keeps out of the heap.
+    async openUrl(url, progress) {
+        const head = await fetch(url, { headers: { Range: "bytes=0-65535" } });
+        if (head.status === 416) return this.blobFile(new Blob([])); // the range of an empty file
+        if (!head.ok) throw new Error(`the server answered ${head.status} ${head.statusText}`);
+        const size = Number(/\/(\d+)$/.exec(head.headers.get("Content-Range") ?? "")?.[1] ?? NaN);
+        if (head.status === 206 && Number.isSafeInteger(size)) {
+            return rangeFile(url, size, await head.arrayBuffer());
         }
-        return new Blob(chunks);
+        const response = head.status === 206 ? await fetch(url) : head;
+        if (!response.ok) throw new Error(`the server answered ${response.status} ${response.statusText}`);
+        return this.blobFile(await collect(response));
+
+        async function collect(response) {
+            const total = Number(response.headers.get("Content-Length") ?? 0);
+            const chunks = [];
+            let done = 0;
+            for (const reader = response.body.getReader(); ;) {
+                const { value, done: ended } = await reader.read();
+                if (ended) return new Blob(chunks);
+                chunks.push(value);
+                done += value.byteLength;
+                progress?.("fetch", done, Math.max(total, done));
+            }
+        }
+
+        function rangeFile(url, size, head) {
+            return {
+                size,
+                async read(offset, length) {
+                    if (offset + length <= head.byteLength) return head.slice(offset, offset + length);
+                    const range = `bytes=${offset}-${offset + length - 1}`;
+                    const response = await fetch(url, { headers: { Range: range } });
+                    const bytes = await response.arrayBuffer();
+                    if (response.status !== 206 || bytes.byteLength !== length) {
+                        throw new Error(`the server answered ${response.status} with ${bytes.byteLength} bytes to ${range}`);
+                    }
+                    return bytes;
+                },
+            };
+        }
     },
 
-    blobOf(bytes) {
+    blobFile(blob) {
+        return { size: blob.size, read: (offset, length) => blob.slice(offset, offset + length).arrayBuffer() };
+    },
+
+    bytesFile(bytes) {
         const view = bytes.getBuffer("u8");
         try {
-            return new Blob([view.data]); // a copy: the Python object may go away
+            return this.blobFile(new Blob([view.data])); // a copy: the Python object may go away
         } finally {
             view.release();
         }
-    },
-
-    async readBlob(blob, offset, length) {
-        return new Uint8Array(await blob.slice(offset, offset + length).arrayBuffer());
     },
 
     async createEngine(adapter, features) {
@@ -346,18 +373,29 @@
                     }
                 },
 
-                // Reads one part ahead of the one it writes; never holds more than two.
-                async transfer(blob, transfers, total, progress) {
+                // Reads ahead of the part that it writes, but never holds more than a few.
+                async transfer(file, transfers, total, progress) {
                     const parts = JSON.parse(transfers).flatMap((transfer) => [...partsOf(transfer)]);
-                    const read = (part) => part && blob.slice(part.from, part.from + part.length).arrayBuffer();
+                    const reading = [];
+                    let started = 0;
+                    let held = 0;
+                    const readAhead = () => {
+                        while (started < parts.length && (held < 3 * CHUNK || !reading.length) && reading.length < 16) {
+                            const { from, length } = parts[started++];
+                            held += length;
+                            const read = file.read(from, length);
+                            read.catch(() => {}); // it is awaited below, perhaps after another one failed
+                            reading.push(read);
+                        }
+                    };
                     let done = 0;
-                    let next = read(parts[0]);
-                    for (let i = 0; i < parts.length; i++) {
-                        const bytes = await next;
-                        next = read(parts[i + 1]);
+                    for (const part of parts) {
+                        readAhead();
+                        const bytes = await reading.shift();
+                        held -= part.length;
                         check();
-                        writePart(parts[i], bytes);
-                        progress?.("constants", done += parts[i].length, total);
+                        writePart(part, bytes);
+                        progress?.("constants", done += part.length, total);
                     }
                 },
 

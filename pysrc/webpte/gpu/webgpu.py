@@ -25,7 +25,6 @@ from webpte.errors import (
     ShaderError,
     WebpteError,
 )
-from webpte.gpu.blob import BlobSource
 from webpte.gpu.device import (
     DeviceInfo,
     GpuCopy,
@@ -34,6 +33,7 @@ from webpte.gpu.device import (
     Progress,
     Transfer,
 )
+from webpte.gpu.files import JsFile
 
 # Asked for where the adapter has them.
 _FEATURES = ("shader-f16", "timestamp-query", "subgroups")
@@ -153,20 +153,20 @@ class WebGPUDevice:
     async def transfer(
         self, transfers: Sequence[Transfer], progress: Progress | None = None
     ) -> None:
-        by_blob: dict[BlobSource, list[Transfer]] = {}
+        by_file: dict[JsFile, list[Transfer]] = {}
         for transfer in transfers:
             source = transfer.region.source
-            if not isinstance(source, BlobSource):
-                raise DeviceError(f"{source.name}: constants come from Blobs in the browser")
-            by_blob.setdefault(source, []).append(transfer)
-        for source, part in by_blob.items():
+            if not isinstance(source, JsFile):
+                raise DeviceError(f"{source.name}: constants come from files in the browser")
+            by_file.setdefault(source, []).append(transfer)
+        for source, part in by_file.items():
             # In file order, so that the file is read through once.
             ordered = sorted(part, key=lambda transfer: transfer.region.offset)
             described = [[t.buffer, t.region.offset, t.region.size, t.convert] for t in ordered]
             total = sum(t.region.size for t in ordered)
             self.interop_calls += 1
             with _translated(f"{source.name}: moving constants"), _proxied(progress) as proxy:
-                await self._engine.transfer(source.blob, json.dumps(described), total, proxy)
+                await self._engine.transfer(source.file, json.dumps(described), total, proxy)
 
     async def create_plan(self, commands: PlanCommands) -> int:
         self.interop_calls += 1

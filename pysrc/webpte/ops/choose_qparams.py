@@ -208,14 +208,16 @@ def lower_choose(op: Choose, args: Args) -> list[Dispatch]:
     blocks = blocks_of(args, x, choice.block)
     if blocks.count == 0:
         return []
-    dispatches, source, parts = [], x.id, blocks.parts
-    if parts > 1:
-        memory = Scratch("choose_qparams parts", 8 << (blocks.count * parts - 1).bit_length())
-        dispatches.append(range_dispatch(blocks, x.id, memory))
-        extremes = ((2 * parts, 1),)
-        blocks = Blocks(blocks.count, 2 * parts, extremes, ((blocks.count, 2 * parts),), False)
-        return [*dispatches, choose_dispatch(args, choice, blocks, memory)]
-    return [choose_dispatch(args, choice, blocks, source)]
+    if blocks.parts == 1:
+        return [choose_dispatch(args, choice, blocks, x.id)]
+    # The extremes of a block are those of its parts' extremes, two of each part.
+    length = 2 * blocks.parts
+    memory = Scratch("choose_qparams parts", 4 * power_of_two(blocks.count * length))
+    merged = Blocks(blocks.count, length, ((length, 1),), ((blocks.count, length),), False)
+    return [
+        range_dispatch(blocks, x.id, memory),
+        choose_dispatch(args, choice, merged, memory),
+    ]
 
 
 def range_dispatch(blocks: Blocks, source: Binding, memory: Scratch) -> Dispatch:
@@ -233,8 +235,7 @@ def choose_dispatch(args: Args, choice: Choice, blocks: Blocks, source: Binding)
     return Dispatch(
         kernel="choose_qparams",
         bindings=(source, scale.id, zero.id),
-        params=blocks.params()
-        + pack("4f", choice.low, choice.high, choice.epsilon, choice.middle),
+        params=blocks.params() + pack("4f", choice.low, choice.high, choice.epsilon, choice.middle),
         grid=blocks.layout.grid(blocks.count),
         types=(("ZERO", zero.dtype.wgsl),),
         overrides=(*blocks.overrides, ("MAPPING", choice.mapping)),
@@ -244,7 +245,9 @@ def choose_dispatch(args: Args, choice: Choice, blocks: Blocks, source: Binding)
 def run_choose(op: Choose, args: Args) -> list[Array]:
     """In float32, as torch computes it: a wider type could round zeros to another side."""
     choice, x = checked_choice(op, args), args.array("x").astype(np.float32)
-    pairs = [n for dim, size in zip(x.shape, choice.block, strict=True) for n in (dim // size, size)]
+    pairs = [
+        n for dim, size in zip(x.shape, choice.block, strict=True) for n in (dim // size, size)
+    ]
     split, inside = x.reshape(pairs), tuple(range(1, 2 * x.ndim, 2))
     lowest = np.minimum(split.min(axis=inside), np.float32(0))
     highest = np.maximum(split.max(axis=inside), np.float32(0))

@@ -203,7 +203,7 @@ def lower_tiled(args: Args, call: Int8Convolution) -> list[Dispatch]:
     conv, out = call.conv, args.out
     # Outputs of a phase are no neighbours, and a plane that is not whole words shares its last one
     # with the next: such results are floats first.
-    whole = not conv.transposed and math.prod(conv.out_size) % 4 == 0
+    whole = conv.phases == (1, 1) and math.prod(conv.out_size) % 4 == 0
     memory = floats_memory(out.numel)
     target: Binding = out.id if whole else memory
     packed = [] if conv.is_pointwise else [lower_pack(args, conv)]

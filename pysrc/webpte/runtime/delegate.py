@@ -9,7 +9,6 @@ from time import perf_counter
 import numpy as np
 
 from webpte.errors import ClosedError, ExecutionError, UnsupportedOpError
-from webpte.format.vulkan import SymIntValue
 from webpte.gpu.device import Device, GpuCopy, Progress, Transfer
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
@@ -56,7 +55,7 @@ class GpuDelegate:
         self._device = device
         self._live = LiveState(graph)
         self._planner = Planner(graph, self._live, ops, storage)
-        self._symints = [i for i, v in enumerate(graph.values) if isinstance(v, SymIntValue)]
+        self._symints = graph.used_symints()
         self._symint_sources = symint_sources(graph, ops)
         self._memory = DelegateMemory(device, storage, self._symints)
         self._factory = PlanFactory(
@@ -189,7 +188,7 @@ class GpuDelegate:
                     copies += self._gpu_copy(value, value_id)
                 elif value_id in first:
                     first.fill(value_id, np.asarray(value), f"input {index}")
-            first.fill_symints(self._live.symint(value_id) for value_id in self._symints)
+            first.fill_symints([self._live.symint(value_id) for value_id in self._symints])
             prepared = perf_counter()
             for segment in plan.segments[:-1]:
                 await self._run_host_step(segment, copies)

@@ -93,9 +93,8 @@ class Payload:
         """Put an array in its place; integers must fit into what the GPU stores."""
         self._views[value_id][...] = narrow_to_storage(array, self._dtypes[value_id], what)
 
-    def fill_symints(self, values: Iterable[int]) -> None:
-        for index, value in enumerate(values):
-            self._symints[index, 0] = value
+    def fill_symints(self, values: Sequence[int]) -> None:
+        self._symints[:, 0] = values
 
 
 class _Layout:

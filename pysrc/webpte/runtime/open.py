@@ -16,7 +16,7 @@ IN_BROWSER = sys.platform == "emscripten"
 async def open_source(
     source: Any, *, name: str | None = None, progress: Progress | None = None
 ) -> ByteSource:
-    """In the browser everything becomes a Blob, so that constants can go straight to the GPU."""
+    """In the browser all become JavaScript objects: constants go from there to the GPU."""
     if isinstance(source, Path):
         if not IN_BROWSER:
             return FileSource(source)
@@ -26,17 +26,16 @@ async def open_source(
     if isinstance(source, str):
         if not IN_BROWSER:
             return FileSource(Path(source))
-        from webpte.gpu.blob import fetch_blob
+        from webpte.gpu.files import open_url
         from webpte.gpu.webgpu import load_engine_module
 
-        return await fetch_blob(load_engine_module(), source, progress)
+        return await open_url(load_engine_module(), source, progress)
     if IN_BROWSER and hasattr(source, "arrayBuffer") and hasattr(source, "slice"):
-        from webpte.gpu.blob import BlobSource
+        from webpte.gpu.files import JsFile
         from webpte.gpu.webgpu import load_engine_module
 
-        return BlobSource(
-            load_engine_module(), source, str(name or getattr(source, "name", "blob"))
-        )
+        file = load_engine_module().blobFile(source)
+        return JsFile(file, str(name or getattr(source, "name", "blob")))
     raise SourceError(
         f"cannot open a {type(source).__name__}: give bytes, a path, "
         "or in the browser a URL or a Blob"
@@ -46,11 +45,10 @@ async def open_source(
 def _open_bytes(data: bytes | bytearray | memoryview, name: str) -> ByteSource:
     if not IN_BROWSER:
         return BytesSource(data, name)
-    from webpte.gpu.blob import BlobSource
+    from webpte.gpu.files import JsFile
     from webpte.gpu.webgpu import load_engine_module
 
-    module = load_engine_module()
-    return BlobSource(module, module.blobOf(data), name)
+    return JsFile(load_engine_module().bytesFile(data), name)
 
 
 def _read_file(path: Path) -> bytes:

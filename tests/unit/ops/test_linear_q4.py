@@ -112,7 +112,7 @@ def refused(op: str, *args: Any) -> LiveCase:
 
 
 PACKED, SCALES = packed_weights(3, 16), positive((2, 4))
-ROWS = normal((2,)), np.zeros(2, np.int8)
+ROWS = normal((3,)), np.zeros(3, np.int8)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ ROWS = normal((2,)), np.zeros(2, np.int8)
         (refused(QCS4W, normal((2, 16)), PACKED, positive((2,))), GraphError, "2 scales for 3"),
         (refused(INT8, normal((2, 16)), PACKED.view(np.int8), SCALES), GraphError, "do not fit"),
         (
-            refused(DQ8CA, normal((3, 16)), *ROWS, PACKED, SCALES, SCALES, 8, None),
+            refused(DQ8CA, normal((2, 16)), *ROWS, PACKED, SCALES, SCALES, 8, None),
             GraphError,
-            "2 scales and 2 zeros for 3 rows",
+            "3 scales and 3 zeros for 2 rows",
         ),
         (refused(BACKWARD, normal((2, 4)), PACKED, SCALES, 8), GraphError, "do not give"),
         (refused(REQUANT, normal((2, 17)), SCALES, 8), GraphError, "do not cover"),

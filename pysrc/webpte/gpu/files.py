@@ -1,4 +1,8 @@
-"""Files in the browser: a Blob, read in parts, so that weights never enter the Python heap."""
+"""Files in the browser, read in parts, so that weights never enter the Python heap.
+
+A file is a Blob, or a URL whose server answers range requests: then nothing but the parts that are
+being read is in memory. What a server without ranges sends is collected into a Blob first.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,13 @@ from webpte.gpu.device import Progress
 from webpte.source import check_range
 
 
-class BlobSource:
-    """A JS Blob or File."""
+class JsFile:
+    """A file object of engine.js: `file.size`, and `file.read` with a promise of bytes."""
 
-    def __init__(self, module: Any, blob: Any, name: str) -> None:
-        self._module = module
-        self.blob = blob
+    def __init__(self, file: Any, name: str) -> None:
+        self.file = file
         self.name = name
-        self._size = int(blob.size)
+        self._size = int(file.size)
 
     @property
     def size(self) -> int:
@@ -27,21 +30,21 @@ class BlobSource:
     async def read(self, offset: int, length: int) -> bytes:
         check_range(self, offset, length)
         try:
-            return bytes((await self._module.readBlob(self.blob, offset, length)).to_bytes())
+            return bytes((await self.file.read(offset, length)).to_bytes())
         except JsException as error:
             raise SourceError(f"{self.name}: {error.message}") from error
 
 
-async def fetch_blob(module: Any, url: str, progress: Progress | None) -> BlobSource:
-    """Download a file; the progress stage is "fetch"."""
+async def open_url(module: Any, url: str, progress: Progress | None) -> JsFile:
+    """A file by its address; the progress stage of a whole download is "fetch"."""
     try:
-        blob = await module.fetchBlob(url, progress)
+        file = await module.openUrl(url, progress)
     except JsException as error:
         raise SourceError(
             f"{url}: {error.message}; is the address right, and does its server allow "
             "this page to read it (CORS)?"
         ) from error
-    return BlobSource(module, blob, _file_name(url))
+    return JsFile(file, _file_name(url))
 
 
 def _file_name(url: str) -> str:
