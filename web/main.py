@@ -7,7 +7,6 @@ is `events.js`: it sends what people do as messages and shows what comes back.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import js
 from polyscript import xworker  # PyScript calls xworker.onmessage, so the name must stay global
@@ -18,8 +17,8 @@ from page.app import App
 from page.browser import Progress, Source
 from webpte.errors import NoWebGPUError, SourceError
 from webpte.gpu.webgpu import find_adapter
-from webpte.runtime.open import open_source
 
+_PARTIAL = 206
 _LINK_SECONDS = 60  # how long a download link stays good
 
 
@@ -43,12 +42,26 @@ class WorkerBrowser:
         return Source(file.name, int(file.size), file)
 
     async def fetch(self, url: str, progress: Progress) -> Source:
+        """webpte reads an address in parts if its server can; else the file is fetched whole."""
         try:
-            address = js.URL.new(url, self.base).href
+            address: str = js.URL.new(url, self.base).href
+            asked = to_js({"Range": "bytes=0-0"}, dict_converter=js.Object.fromEntries)
+            response = await js.fetch(address, headers=asked)
+            _, _, size = (response.headers.get("Content-Range") or "").rpartition("/")
+            if response.status == _PARTIAL and not size.isdigit():
+                response = await js.fetch(address)  # another origin need not show that header
         except JsException as error:
-            raise SourceError(f"{url} is not an address") from error
-        opened: Any = await open_source(address, progress=progress)
-        return Source(opened.name, opened.size, opened.blob)
+            raise SourceError(
+                f"{url}: {error.message}; is the address right, and does its server allow this "
+                "page to read it (CORS)?"
+            ) from error
+        name = address.partition("?")[0].rpartition("/")[2] or address
+        if response.status == _PARTIAL:
+            return Source(name, int(size), address)
+        if not response.ok:
+            raise SourceError(f"{url}: the server answered {response.status} {response.statusText}")
+        blob = await _collect(response, progress)
+        return Source(name, int(blob.size), blob)
 
     async def read(self, file: JsProxy) -> bytes:
         return bytes((await file.arrayBuffer()).to_bytes())
@@ -57,6 +70,18 @@ class WorkerBrowser:
         url: str = js.URL.createObjectURL(js.Blob.new([to_js(data)]))
         asyncio.get_event_loop().call_later(_LINK_SECONDS, js.URL.revokeObjectURL, url)
         return url
+
+
+async def _collect(response: JsProxy, progress: Progress) -> JsProxy:
+    """A download as a Blob: its bytes never enter Python's memory."""
+    total = int(response.headers.get("Content-Length") or 0)
+    parts, done = js.Array.new(), 0
+    reader = response.body.getReader()
+    while not (step := await reader.read()).done:
+        parts.push(step.value)
+        done += step.value.byteLength
+        progress("fetch", done, max(total, done))
+    return js.Blob.new(parts)
 
 
 browser = WorkerBrowser()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
@@ -11,10 +9,7 @@ import webpte
 from support.graphs import wait
 from support.page import Outcome, Run, run_all
 from support.rope_cases import HALVES, INTERLEAVED, PAIRS, ROPE, TOLERANCE, ComplexCase, RopeCase
-from webpte_host.browser import Harness
-
-if TYPE_CHECKING:
-    from conftest import SharedHarness
+from webpte_host.browser import Harness, SharedHarness
 
 CASES: list[RopeCase | ComplexCase] = [*ROPE, *INTERLEAVED]
 

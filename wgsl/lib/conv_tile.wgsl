@@ -31,23 +31,42 @@ fn column_quad(thread: u32) -> u32 {
     return thread % COLUMN_QUADS;
 }
 
+// What one invocation loads for a step. No arrays and no loops over them: not every compiler keeps
+// those in registers.
 struct Fetched {
-    weights: array<vec4<f32>, WEIGHT_LOADS>,
-    columns: array<vec4<f32>, COLUMN_LOADS>,
+    weights0: vec4<f32>,
+    weights1: vec4<f32>,
+    columns0: vec4<f32>,
+    columns1: vec4<f32>,
 }
 
 fn fetch(member: u32, k: u32) -> Fetched {
     var fetched: Fetched;
-    for (var i = 0u; i < WEIGHT_LOADS; i++) {
-        let at = member + i * SLICE_THREADS;
-        if (at < WEIGHT_QUADS) {
-            fetched.weights[i] = load_weights(k + at / ROW_QUADS, at % ROW_QUADS);
-        }
+    if (member < WEIGHT_QUADS) {
+        fetched.weights0 = load_weights(k + member / ROW_QUADS, member % ROW_QUADS);
     }
-    for (var i = 0u; i < COLUMN_LOADS; i++) {
-        fetched.columns[i] = load_columns(k + (member + i * SLICE_THREADS) / COLUMN_QUADS);
+    if (WEIGHT_LOADS > 1u) {
+        let at = member + SLICE_THREADS;
+        fetched.weights1 = load_weights(k + at / ROW_QUADS, at % ROW_QUADS);
+    }
+    fetched.columns0 = load_columns(k + member / COLUMN_QUADS);
+    if (COLUMN_LOADS > 1u) {
+        fetched.columns1 = load_columns(k + (member + SLICE_THREADS) / COLUMN_QUADS);
     }
     return fetched;
+}
+
+fn keep(fetched: Fetched, member: u32, weights_at: u32, columns_at: u32) {
+    if (member < WEIGHT_QUADS) {
+        quads[weights_at + member] = fetched.weights0;
+    }
+    if (WEIGHT_LOADS > 1u) {
+        quads[weights_at + member + SLICE_THREADS] = fetched.weights1;
+    }
+    quads[columns_at + member] = fetched.columns0;
+    if (COLUMN_LOADS > 1u) {
+        quads[columns_at + member + SLICE_THREADS] = fetched.columns1;
+    }
 }
 
 // The sum over k_begin <= k < k_end; loads beyond k_end give 0.
@@ -63,24 +82,38 @@ fn multiply(thread: u32, k_begin: u32, k_end: u32) {
 
     var next = fetch(member, k_begin + slice * STEP);
     for (var k = k_begin; k < k_end; k += SLICES * STEP) {
-        for (var i = 0u; i < WEIGHT_LOADS; i++) {
-            let at = member + i * SLICE_THREADS;
-            if (at < WEIGHT_QUADS) {
-                quads[weights_at + at] = next.weights[i];
-            }
-        }
-        for (var i = 0u; i < COLUMN_LOADS; i++) {
-            quads[columns_at + member + i * SLICE_THREADS] = next.columns[i];
-        }
+        keep(next, member, weights_at, columns_at);
         workgroupBarrier();
         next = fetch(member, k + (SLICES + slice) * STEP);
-        for (var i = 0u; i < STEP; i++) {
-            let weights = quads[weights_at + i * ROW_QUADS + member / COLUMN_QUADS];
-            let columns = quads[columns_at + i * COLUMN_QUADS + column_quad(thread)];
-            row0 = fma(vec4<f32>(weights.x), columns, row0);
-            row1 = fma(vec4<f32>(weights.y), columns, row1);
-            row2 = fma(vec4<f32>(weights.z), columns, row2);
-            row3 = fma(vec4<f32>(weights.w), columns, row3);
+        var a = weights_at + member / COLUMN_QUADS;
+        var b = columns_at + column_quad(thread);
+        for (var i = 0u; i < STEP; i += 4u) {
+            let a0 = quads[a];
+            let b0 = quads[b];
+            let a1 = quads[a + ROW_QUADS];
+            let b1 = quads[b + COLUMN_QUADS];
+            let a2 = quads[a + 2u * ROW_QUADS];
+            let b2 = quads[b + 2u * COLUMN_QUADS];
+            let a3 = quads[a + 3u * ROW_QUADS];
+            let b3 = quads[b + 3u * COLUMN_QUADS];
+            row0 = fma(vec4<f32>(a0.x), b0, row0);
+            row1 = fma(vec4<f32>(a0.y), b0, row1);
+            row2 = fma(vec4<f32>(a0.z), b0, row2);
+            row3 = fma(vec4<f32>(a0.w), b0, row3);
+            row0 = fma(vec4<f32>(a1.x), b1, row0);
+            row1 = fma(vec4<f32>(a1.y), b1, row1);
+            row2 = fma(vec4<f32>(a1.z), b1, row2);
+            row3 = fma(vec4<f32>(a1.w), b1, row3);
+            row0 = fma(vec4<f32>(a2.x), b2, row0);
+            row1 = fma(vec4<f32>(a2.y), b2, row1);
+            row2 = fma(vec4<f32>(a2.z), b2, row2);
+            row3 = fma(vec4<f32>(a2.w), b2, row3);
+            row0 = fma(vec4<f32>(a3.x), b3, row0);
+            row1 = fma(vec4<f32>(a3.y), b3, row1);
+            row2 = fma(vec4<f32>(a3.z), b3, row2);
+            row3 = fma(vec4<f32>(a3.w), b3, row3);
+            a += 4u * ROW_QUADS;
+            b += 4u * COLUMN_QUADS;
         }
         workgroupBarrier();
     }

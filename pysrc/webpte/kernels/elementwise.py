@@ -59,7 +59,7 @@ SAME_TYPE: dict[str, Callable[[Array], Array]] = {
     "neg": np.negative,
     "relu": lambda x: np.maximum(x, 0),
     "round": np.round,
-    "sign": np.sign,
+    "sign": lambda x: x if x.dtype.kind == "b" else (x > 0) * x.dtype.type(1) - (x < 0),
     "square": np.square,
     "trunc": np.trunc,
 }

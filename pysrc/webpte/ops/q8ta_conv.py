@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from webpte.errors import GraphError, UnsupportedError
+from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.conv import (
     Convolution,
@@ -133,7 +133,7 @@ def read_call(kind: Kind, args: Args) -> Int8Convolution:
     x, groups, kernel = args.tensor("x"), args.integer("groups"), spatial(args, "kernel_size", 2)
     check_int8(args, x, args.tensor("weight"))
     if x.rank != 4:
-        raise UnsupportedError(f"{args.call}: an input of rank {x.rank}; it has 4 dims here")
+        raise GraphError(f"{args.call}: an input of rank {x.rank}; it has 4 dims")
     if groups < 1 or x.dims[1] % groups or x.dims[1] == 0:
         raise GraphError(f"{args.call}: {x.dims[1]} channels in {groups} groups")
     channels, row_bytes, tap_bytes = weight_layout(kind, args, kernel, groups)
@@ -152,12 +152,12 @@ def read_call(kind: Kind, args: Args) -> Int8Convolution:
     )
     extra = spatial(args, "output_padding", 2) if kind.transposed else Pair(0, 0)
     conv = replace(conv, out_size=out_size(args, conv, extra))
-    check_terms(args, conv.in_channels * math.prod(kernel))
     scales = count_scales(kind, args, channels, groups)
     return Int8Convolution(conv, read_scaling(args, True), row_bytes, tap_bytes, scales)
 
 
 def conv_shape(kind: Kind, args: Args) -> tuple[Dims]:
+    check_int8(args, args.out)
     conv = read_call(kind, args).conv
     return ((conv.batch, conv.groups * conv.out_channels, *conv.out_size),)
 
@@ -166,8 +166,8 @@ def conv_shape(kind: Kind, args: Args) -> tuple[Dims]:
 
 
 def lower_conv(kind: Kind, args: Args) -> list[Dispatch]:
-    check_int8(args, args.out)
     call = read_call(kind, args)
+    check_terms(args, call.conv.in_channels * math.prod(call.conv.kernel))
     if args.out.numel == 0:
         return []
     if runs_directly(kind, call.conv):
@@ -268,7 +268,6 @@ def overrides(args: Args, conv: Convolution) -> tuple[tuple[str, float], ...]:
 
 def run_conv(kind: Kind, args: Args) -> Array:
     """float64 holds every sum exactly, so the float convolution's own taps do."""
-    check_int8(args, args.out)
     call = read_call(kind, args)
     conv, bias, weight = call.conv, args.optional_array("bias"), args.array("weight")
     channels, taps = conv.groups * conv.out_channels, math.prod(conv.kernel)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webpte.errors import GraphError, UnsupportedError
+from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.int8 import (
     check_int8,
@@ -103,25 +103,22 @@ def read_call(args: Args) -> Linear:
         )
     check_per_channel(args, "scales", scales, weight.dims[0])
     check_per_channel(args, "bias", bias, weight.dims[0])
-    check_terms(args, x.dims[-1])
     return Linear(x, weight, scales, bias)
 
 
-def linear_shape(args: Args) -> tuple[Dims]:
+def linear_shape(args: Args, quantized: bool) -> tuple[Dims]:
     linear = read_call(args)
-    return ((*linear.x.dims[:-1], linear.n),)
-
-
-def check_out(args: Args, quantized: bool) -> None:
+    read_scaling(args, quantized)
     if quantized:
         check_int8(args, args.out)
     elif not args.out.dtype.is_float:
-        raise UnsupportedError(f"{args.call}: makes floats, not {args.out.dtype.name}")
+        raise GraphError(f"{args.call}: makes floats, not {args.out.dtype.name}")
+    return ((*linear.x.dims[:-1], linear.n),)
 
 
 def lower_linear(args: Args, quantized: bool) -> list[Dispatch]:
-    check_out(args, quantized)
     linear, scaling, out = read_call(args), read_scaling(args, quantized), args.out
+    check_terms(args, linear.k)
     if out.numel == 0:
         return []
     # Bytes are written as whole words; where rows are not, floats become bytes in a second step.
@@ -157,7 +154,6 @@ def product_dispatch(linear: Linear, bindings: tuple[Binding, ...], whole: bool)
 
 
 def run_linear(args: Args, quantized: bool) -> Array:
-    check_out(args, quantized)
     linear, scaling = read_call(args), read_scaling(args, quantized)
     bias = args.optional_array("bias")
     # float64 holds every sum exactly, and its products are fast.
@@ -172,7 +168,7 @@ for _name, _signature in OPS.items():
     register(
         _name,
         _signature,
-        shape=linear_shape,
+        shape=lambda args, quantized=_quantized: linear_shape(args, quantized),  # type: ignore[misc]
         lower=lambda args, quantized=_quantized: lower_linear(args, quantized),  # type: ignore[misc]
         reference=lambda args, quantized=_quantized: run_linear(args, quantized),  # type: ignore[misc]
     )

@@ -158,8 +158,24 @@ def inverse_of(args: Args, scale: float) -> float:
     return float(np.float32(1 / scale))
 
 
-def same_shape(args: Args) -> tuple[Dims]:
-    return (args.tensor("x").dims,)
+def quantize_shape(op: Granularity, args: Args) -> tuple[Dims]:
+    """That of x, after a look at everything else."""
+    x = args.tensor("x")
+    check_types(args, x, args.out)
+    bounds_of(args)
+    if op.tensors:
+        scale_tensors(op, args)
+    else:
+        inverse_of(args, args.number("scale"))
+    return (x.dims,)
+
+
+def dequantize_shape(op: Granularity, args: Args) -> tuple[Dims]:
+    x = args.tensor("x")
+    check_types(args, args.out, x)
+    if op.tensors:
+        scale_tensors(op, args)
+    return (x.dims,)
 
 
 # Lowering
@@ -250,26 +266,23 @@ def requantize_dispatch(source: Binding, out: TensorArg, inverse: float, zero: i
 
 def lower_quantize(op: Granularity, args: Args) -> list[Dispatch]:
     x, out = args.tensor("x"), args.out
-    check_types(args, x, out)
-    bounds = bounds_of(args)
+    if out.numel == 0:
+        return []
     if op.tensors:
         parameters = tensor_parameters(op, args)
     else:
         parameters = Parameters(inverse_of(args, args.number("scale")), args.integer("zero"))
-    if out.numel == 0:
-        return []
-    return [dispatch(x.id, x.dtype.wgsl, out, parameters, bounds, op.zero_first)]
+    return [dispatch(x.id, x.dtype.wgsl, out, parameters, bounds_of(args), op.zero_first)]
 
 
 def lower_dequantize(op: Granularity, args: Args) -> list[Dispatch]:
     x, out = args.tensor("x"), args.out
-    check_types(args, out, x)
+    if out.numel == 0:
+        return []
     if op.tensors:
         parameters = tensor_parameters(op, args)
     else:
         parameters = Parameters(args.number("scale"), args.integer("zero"))
-    if out.numel == 0:
-        return []
     return [dispatch(x.id, x.dtype.wgsl, out, parameters, None)]
 
 
@@ -280,10 +293,10 @@ def np_quantize(
     x: Array, inverse: Array | float, zero: Array | float, bounds: tuple[int, int],
     zero_first: bool = False,
 ) -> Array:
-    product = x.astype(np.float32) * np.float32(inverse)
     offset = np.asarray(zero, np.float32)
-    value = np.round(product + offset) if zero_first else np.round(product) + offset
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
+        product = x.astype(np.float32) * np.float32(inverse)
+        value = np.round(product + offset) if zero_first else np.round(product) + offset
         return np.clip(value.astype(np.float64), *bounds).astype(np.int64)
 
 
@@ -310,7 +323,6 @@ def split_arrays(op: Granularity, args: Args) -> tuple[Array, Array, Array]:
 
 
 def run_quantize(op: Granularity, args: Args) -> Array:
-    check_types(args, args.tensor("x"), args.out)
     bounds = bounds_of(args)
     if op.tensors:
         x, scale, zero = split_arrays(op, args)
@@ -323,7 +335,6 @@ def run_quantize(op: Granularity, args: Args) -> Array:
 
 
 def run_dequantize(op: Granularity, args: Args) -> Array:
-    check_types(args, args.out, args.tensor("x"))
     if op.tensors:
         return np_dequantize(*split_arrays(op, args)).reshape(args.out.dims)
     return np_dequantize(args.array("x"), args.number("scale"), args.integer("zero"))
@@ -333,14 +344,14 @@ for _op in GRANULARITIES:
     register(
         _op.op("quantize"),
         f"x: tensor, {_op.arguments}, {_op.bounds} -> tensor",
-        shape=same_shape,
+        shape=lambda args, op=_op: quantize_shape(op, args),  # type: ignore[misc]
         lower=lambda args, op=_op: lower_quantize(op, args),  # type: ignore[misc]
         reference=lambda args, op=_op: run_quantize(op, args),  # type: ignore[misc]
     )
     register(
         _op.op("dequantize"),
         f"x: tensor, {_op.arguments}, {_op.bounds}, out_dtype: any = None -> tensor",
-        shape=same_shape,
+        shape=lambda args, op=_op: dequantize_shape(op, args),  # type: ignore[misc]
         lower=lambda args, op=_op: lower_dequantize(op, args),  # type: ignore[misc]
         reference=lambda args, op=_op: run_dequantize(op, args),  # type: ignore[misc]
     )

@@ -94,28 +94,31 @@ class GpuDelegate:
         if strict and (refused := self.host_ops):
             raise UnsupportedOpError("strict=True, and no kernel takes these", refused)
         await self._memory.allocate()
-        # The GPU process compiles while this one reads the file.
-        dispatches = self._planner.dispatches()
-        compiling = asyncio.ensure_future(self._factory.compile(dispatches, progress))
-        try:
-            await self._device.transfer(
-                [
-                    Transfer(
-                        region=t.constant.region.head(t.target.file_bytes),
-                        buffer=self._memory.buffer_of(t.target.id),
-                        convert=_conversion(t.target),
-                    )
-                    for t in self._transfers
-                    if t.target.file_bytes
-                ],
-                progress,
-            )
-        finally:
-            await compiling
+        # The GPU process compiles while this one reads the file. Both end before either's error
+        # is raised: what is still under way cannot be given back.
+        results = await asyncio.gather(
+            self._factory.compile(self._planner.dispatches(), progress),
+            self._device.transfer(self._constant_transfers(), progress),
+            return_exceptions=True,
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
         self.transfers = len(self._transfers)
         if not self._planner.unsettled:
             inputs = (self._graph.value(i) for i in self._graph.inputs)
             await self._switch(tuple((v.dims, False) for v in inputs if isinstance(v, Tensor)))
+
+    def _constant_transfers(self) -> list[Transfer]:
+        return [
+            Transfer(
+                region=transfer.constant.region.head(transfer.target.file_bytes),
+                buffer=self._memory.buffer_of(transfer.target.id),
+                convert=_conversion(transfer.target),
+            )
+            for transfer in self._transfers
+            if transfer.target.file_bytes
+        ]
 
     async def _switch(self, signature: Signature) -> DevicePlan:
         """The plan for the live shapes: one made before, or a new one."""

@@ -1,0 +1,178 @@
+"""Loading: files that cannot run, sources, progress and counters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import webpte
+from support.graphs import chain, load, wait
+from support.pte_writer import GraphWriter, MethodWriter, write_pte
+from support.recorded import DEVICES, RELU, device_of, ones
+from webpte import errors
+from webpte.gpu.recording import RecordingDevice
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_unsupported_ops_are_reported_all_at_once(device: str) -> None:
+    g = GraphWriter()
+    value = x = g.tensor((4,))
+    for name in ("aten.nope.default", "et.hmm", RELU, "aten.nope.default"):
+        value = g.op(name, value, g.tensor((4,)))
+    g.inputs(x)
+    g.outputs(value)
+    m = MethodWriter.of(g)
+    z = m.tensor((4,))
+    m.kernel("made::up.out", m.output(0), z, z)
+    m.outputs(z)
+
+    async def run() -> None:
+        used = device_of(device)
+        with pytest.raises(errors.UnsupportedOpError) as caught:
+            await webpte.load(write_pte(m), device=used, name="odd.pte")
+        assert caught.value.ops == {"aten.nope.default": 2, "et.hmm": 1, "made::up.out": 1}
+        assert str(caught.value) == (
+            "odd.pte: 3 operators not supported by this version of webpte: "
+            "aten.nope.default ×2, et.hmm ×1, made::up.out ×1"
+        )
+        if device == "recording":
+            assert used.log == []
+        info = (await webpte.inspect(write_pte(m)))["forward"]
+        assert info.unsupported == caught.value.ops
+        assert info.kernels_outside == {"made::up.out": 1}
+        assert info.ops == {"aten.nope.default": 2, "et.hmm": 1, RELU: 1}
+
+    wait(run())
+
+
+def test_a_foreign_delegate_names_its_backend_and_the_way_out() -> None:
+    data = write_pte(chain(1), delegate_id="XnnpackBackend")
+
+    async def run() -> None:
+        with pytest.raises(errors.ForeignDelegateError) as caught:
+            await webpte.load(data, device="numpy")
+        assert "method 'forward' has a delegate compiled for 'XnnpackBackend'" in str(caught.value)
+        assert "VulkanPartitioner" in str(caught.value)
+        assert (await webpte.inspect(data))["forward"].ops == {}
+
+    wait(run())
+
+
+@pytest.mark.parametrize("broken", [b"", b"not a program", bytes(100), b"\x00" * 4 + b"ET12"])
+def test_bytes_that_are_no_program(broken: bytes) -> None:
+    async def run() -> None:
+        device = RecordingDevice()
+        for action in (webpte.load(broken, device=device), webpte.inspect(broken)):
+            with pytest.raises(errors.FormatError, match=r"\(at byte \d+\)$"):
+                await action
+        assert device.log == []
+
+    wait(run())
+
+
+def test_an_unknown_device() -> None:
+    async def run() -> None:
+        with pytest.raises(errors.DeviceError, match="no device is called 'cuda'; there are"):
+            await load(chain(1), device="cuda")
+
+    wait(run())
+
+
+def test_webgpu_needs_a_browser() -> None:
+    async def run() -> None:
+        with pytest.raises(errors.DeviceError, match=r"needs a browser.*device='numpy'"):
+            await load(chain(1), device="webgpu")
+
+    wait(run())
+
+
+# Sources
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_load_from_memory(kind: Any) -> None:
+    async def run() -> None:
+        program = await webpte.load(kind(write_pte(chain(1))), device="numpy")
+        assert program.name == "bytes"
+        (result,) = await program.forward(-ones(4))
+        assert result.tolist() == [0] * 4
+
+    wait(run())
+
+
+@pytest.mark.parametrize("kind", [Path, str])
+def test_load_from_a_file(tmp_path: Path, kind: Any) -> None:
+    (tmp_path / "tiny.pte").write_bytes(write_pte(chain(1)))
+
+    async def run() -> None:
+        program = await webpte.load(kind(tmp_path / "tiny.pte"), device="numpy")
+        assert program.name == "tiny.pte"
+        assert (await webpte.inspect(kind(tmp_path / "tiny.pte")))["forward"].ops == {RELU: 1}
+
+    wait(run())
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    async def run() -> None:
+        with pytest.raises(errors.SourceError, match=r"none\.pte: No such file"):
+            await webpte.load(tmp_path / "none.pte", device="numpy")
+
+    wait(run())
+
+
+@pytest.mark.parametrize("source", [None, 5, [b"x"], object()])
+def test_a_source_of_the_wrong_type(source: Any) -> None:
+    async def run() -> None:
+        with pytest.raises(errors.SourceError, match=f"cannot open a {type(source).__name__}"):
+            await webpte.load(source, device="numpy")
+
+    wait(run())
+
+
+def test_progress_and_times() -> None:
+    async def run() -> None:
+        calls: list[tuple[str, int, int]] = []
+        program = await load(chain(1), progress=lambda *call: calls.append(call))
+        assert ("read", 1, 1) in calls
+        assert {"fetch", "read", "build"} <= program.stats.load_ms.keys()
+        assert all(ms >= 0 for ms in program.stats.load_ms.values())
+
+    wait(run())
+
+
+def test_stats() -> None:
+    async def run() -> None:
+        device = RecordingDevice()
+        program = await load(chain(7), device=device)
+        await program.forward(ones(4))
+        stats = program.stats
+        assert stats.dispatches == 7
+        assert stats.pipelines == 1
+        assert stats.buffers == len(device.buffers)
+        assert stats.buffer_bytes == sum(device.buffers.values())
+        assert stats.executions == 1
+        assert stats.interop_calls == device.interop_calls
+        assert program.device_info.kind == "recording"
+        numpy = await load(chain(7))
+        assert (numpy.stats.buffers, numpy.stats.interop_calls) == (0, 0)
+        assert numpy.device_info.kind == "numpy"
+
+    wait(run())
+
+
+def test_two_programs_on_one_device() -> None:
+    async def run() -> None:
+        device = RecordingDevice()
+        first = await load(chain(2), device=device)
+        buffers = set(device.buffers)
+        second = await load(chain(3), device=device)
+        assert len(device.pipelines) == 1
+        second.close()
+        assert set(device.buffers) == buffers
+        await first.forward(ones(4))
+        first.close()
+        assert device.buffers == {}
+
+    wait(run())
