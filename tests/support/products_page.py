@@ -14,17 +14,14 @@ from webpte.ops import products, records
 async def compare(cases):
 {indent(COMPARE, "    ")}
 
-old = products.choose_tiling, products.split_k, records.MAX_WORKGROUPS
+old = products.choose_tiling, records.MAX_WORKGROUPS
 if tiling is not None:
-    products.choose_tiling = lambda product: products.TILINGS[tiling]
-    products.split_k = lambda product, tiling: (
-        (max(1, -(-product.k // k_part)), k_part) if k_part else (1, product.k)
-    )
-records.MAX_WORKGROUPS = max_workgroups or old[2]
+    products.choose_tiling = lambda product: (products.TILINGS[tiling], k_parts)
+records.MAX_WORKGROUPS = max_workgroups or old[1]
 try:
     return await compare(cases)
 finally:
-    products.choose_tiling, products.split_k, records.MAX_WORKGROUPS = old
+    products.choose_tiling, records.MAX_WORKGROUPS = old
 """
 
 
@@ -33,18 +30,18 @@ def differences(
     cases: list[RowCase],
     *,
     tiling: int | None = None,
-    k_part: int = 0,
+    k_parts: int = 1,
     max_workgroups: int = 0,
 ) -> Any:
     """Where WebGPU and the references disagree.
 
-    `tiling` is an index of TILINGS, `k_part` then the length of each part along k.
+    `tiling` is an index of TILINGS, `k_parts` the parts along k to aim at.
     """
     return harness.python(
         _FORCED,
         cases=as_json(cases),
         tiling=tiling,
-        k_part=k_part,
+        k_parts=k_parts,
         max_workgroups=max_workgroups,
         timeout=600,
     )

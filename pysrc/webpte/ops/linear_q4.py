@@ -13,13 +13,22 @@ its width up to a multiple of 4 bytes, the scales' and the bias's to a multiple 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
-from webpte.ops.products import Kernel, Product, is_sliced, slice_dispatch, tile_dispatches
+from webpte.ops.products import (
+    ROWS_AT_ONCE,
+    Kernel,
+    Product,
+    Slicing,
+    choose_slicing,
+    is_sliced,
+    slice_dispatches,
+    tile_dispatches,
+)
 from webpte.ops.records import Dispatch, ceil_div, fold_grid, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims, numel
@@ -63,6 +72,11 @@ class Quantized:
         """Whether a row is whole units of 16 bytes, and each of them shares a scale."""
         per_unit = 16 if self.format == BYTES else 32
         return self.row_bytes % 16 == 0 and self.group % per_unit == 0
+
+    @property
+    def steps(self) -> int:
+        """Of the kernel for few rows of x, along one row of W."""
+        return self.row_bytes // 16 if self.wide else ceil_div(self.inner, 4)
 
     @property
     def params(self) -> bytes:
@@ -119,9 +133,8 @@ LINEARS = (
 BACKWARD = "d_out: tensor, weight: tensor, scales: tensor, group_size: int -> tensor"
 REQUANT = "latent: tensor, scales: tensor, group_size: int -> tensor"
 
-# (lanes, threads) of wgsl/lib/slices.wgsl. Units of 16 bytes hold up to 32 values, so neighbours
-# along k are far apart in x: a few lanes that read the same x make up for that.
-WIDE_SLICES, NARROW_SLICES = (4, 256), (1, 128)
+# Where the rows of W are so many that they alone keep a GPU busy.
+MANY_ROWS = 32768
 
 
 def check_types(args: Args, floats: tuple[TensorArg | None, ...], weight: TensorArg) -> None:
@@ -213,15 +226,23 @@ def lower_linear(op: Linear, args: Args) -> list[Dispatch]:
     kernel = kernel_of(x, weights, rows)
     if not is_sliced(product):
         return tile_dispatches(kernel, product, args.out.id)
-    sliced = Kernel(
-        "linear_q4_vector",
-        kernel.operands,
-        kernel.types,
-        (*kernel.overrides, ("WIDE", weights.wide)),
-        kernel.params,
+    sliced = replace(
+        kernel, name="linear_q4_vector", overrides=(*kernel.overrides, ("WIDE", weights.wide))
     )
-    slices = WIDE_SLICES if weights.wide else NARROW_SLICES
-    return slice_dispatch(sliced, product, args.out.id, *slices)
+    return slice_dispatches(sliced, product, args.out.id, slicing_of(weights, product))
+
+
+def slicing_of(weights: Quantized, product: Product) -> Slicing:
+    """A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x: lanes that
+    read the same x make up for that, unless it takes all threads to get enough reads on their way.
+    """
+    if not weights.wide:
+        return choose_slicing(weights.steps, 128, 128)
+    if product.n >= MANY_ROWS:
+        return choose_slicing(weights.steps, 64, 16)
+    if product.m > ROWS_AT_ONCE[-1]:
+        return choose_slicing(weights.steps, 128, 32)
+    return choose_slicing(weights.steps, 256 if weights.steps >= 128 else 128, 128)
 
 
 def kernel_of(
@@ -296,13 +317,7 @@ def backward_weights(args: Args) -> Quantized:
 def lower_backward(args: Args) -> list[Dispatch]:
     weights, d_out = backward_weights(args), args.tensor("d_out")
     kernel = kernel_of(d_out, weights)
-    backward = Kernel(
-        kernel.name,
-        kernel.operands,
-        kernel.types,
-        (*kernel.overrides, ("BACKWARD", True)),
-        kernel.params,
-    )
+    backward = replace(kernel, overrides=(*kernel.overrides, ("BACKWARD", True)))
     product = Product(numel(d_out.dims[:-1]), weights.inner, weights.rows)
     return tile_dispatches(backward, product, args.out.id)
 

@@ -18,8 +18,15 @@ import numpy as np
 
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
-from webpte.ops.products import Kernel, Product, is_sliced, slice_dispatch, tile_dispatches
-from webpte.ops.records import Dispatch
+from webpte.ops.products import (
+    Kernel,
+    Product,
+    choose_slicing,
+    is_sliced,
+    slice_dispatches,
+    tile_dispatches,
+)
+from webpte.ops.records import Dispatch, ceil_div
 from webpte.ops.registry import register
 from webpte.shapes import Dims, broadcast, broadcast_strides, numel
 
@@ -158,9 +165,9 @@ MATMUL = (
     ),
 )
 
-# (lanes, threads) of wgsl/lib/slices.wgsl: neighbours along k read neighbouring memory where B is
-# [n, k], neighbours along n where it is [k, n].
-SLICES = {True: (1, 128), False: (16, 128)}
+# Threads per workgroup, and slices along k at most, for few rows. Where B is [k, n], neighbours
+# along n read neighbouring memory: two lanes read 32 bytes, the least that memory gives.
+THREADS, MOST_SLICES = {True: 128, False: 256}, 128
 
 
 def computed_type(args: Args, operands: Operands) -> str:
@@ -216,7 +223,8 @@ def lower_matmul(op: Matmul, args: Args) -> list[Dispatch]:
         ),
     )
     if sliced:
-        return slice_dispatch(kernel, product, args.out.id, *SLICES[operands.b_k_first])
+        slicing = choose_slicing(ceil_div(product.k, 4), THREADS[operands.b_k_first], MOST_SLICES)
+        return slice_dispatches(kernel, product, args.out.id, slicing)
     return tile_dispatches(kernel, product, args.out.id)
 
 

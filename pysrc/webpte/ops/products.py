@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from webpte.ops.args import TensorArg
 from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
+from webpte.ops.rows import power_of_two
 
 K_STEP = 16  # of wgsl/lib/tiles.wgsl
 SUM_WORKGROUP = 64  # of wgsl/lib/grid.wgsl
@@ -47,11 +48,10 @@ class Product:
 
     def params(self, m_parts: int, n_parts: int, k_parts: int = 1, k_part: int = 0) -> bytes:
         """`Product` of wgsl/lib/product.wgsl."""
-        scalar = self.type[0]
         return pack(
-            f"10I2{scalar}",
+            f"10I2{self.type[0]}",
             *(self.m, self.n, self.k, self.batches),
-            *(m_parts, n_parts, k_parts, k_part or self.k),
+            *(m_parts, n_parts, k_parts, k_part),
             *self.addend_strides,
             *(self.alpha, self.beta),
         )
@@ -70,12 +70,13 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Tiling:
-    """The constants of wgsl/lib/tiles.wgsl."""
+    """The constants of wgsl/lib/tiles.wgsl, and how fast such tiles are where there are enough."""
 
     threads_m: int
     threads_n: int
     row_quads: int
     column_quads: int
+    speed: float  # operations per microsecond, in millions
 
     @property
     def rows(self) -> int:
@@ -84,6 +85,10 @@ class Tiling:
     @property
     def columns(self) -> int:
         return 4 * self.threads_n * self.column_quads
+
+    @property
+    def threads(self) -> int:
+        return self.threads_m * self.threads_n
 
     def tiles(self, product: Product) -> int:
         m_parts, n_parts = ceil_div(product.m, self.rows), ceil_div(product.n, self.columns)
@@ -99,34 +104,47 @@ class Tiling:
         )
 
 
-# Largest first: the larger, the fewer reads per multiplication.
-TILINGS = (Tiling(16, 16, 2, 2), Tiling(8, 8, 2, 2), Tiling(8, 8, 1, 1))
-# A large GPU has some hundred cores, and each wants more than one workgroup.
-ENOUGH_TILES = 256
-MIN_K_PART = 128  # below that, a part's own costs show
+# Larger tiles read less per multiplication, smaller ones are more: a GPU has many cores to fill.
+TILINGS = (Tiling(16, 16, 2, 2, 34.0), Tiling(8, 8, 2, 2, 30.0), Tiling(8, 8, 1, 1, 20.0))
+
+# What `cost` reckons with, measured on a GPU of 132 cores; for others, the order matters.
+CORES, BUSY_THREADS = 132, 65536
+BYTES_PER_MICROSECOND, DISPATCH_MICROSECONDS = 3e6, 3.0
+MIN_K_PART, MAX_K_PARTS = 128, 64
 
 
-def choose_tiling(product: Product) -> Tiling:
-    for tiling in TILINGS:
-        if tiling.tiles(product) >= ENOUGH_TILES:
-            return tiling
-    return TILINGS[-1]
+def cost(product: Product, tiling: Tiling, k_parts: int) -> float:
+    """About how many microseconds it takes."""
+    workgroups = tiling.tiles(product) * k_parts
+    busy = min(1.0, workgroups / CORES, (workgroups * tiling.threads / BUSY_THREADS) ** 0.5)
+    operations = 2 * tiling.tiles(product) * tiling.rows * tiling.columns * product.k
+    time = operations / (tiling.speed * 1e6) / busy
+    if k_parts == 1:
+        return time
+    moved = (2 * k_parts + 1) * 4 * product.batches * product.m * product.n
+    return time + DISPATCH_MICROSECONDS + moved / BYTES_PER_MICROSECOND
 
 
-def split_k(product: Product, tiling: Tiling) -> tuple[int, int]:
-    """Parts along k, and the length of each."""
-    wanted = ENOUGH_TILES // max(tiling.tiles(product), 1)
-    parts = max(1, min(wanted, product.k // MIN_K_PART))
-    length = K_STEP * ceil_div(ceil_div(product.k, parts), K_STEP)
-    return (ceil_div(product.k, length), length) if length else (1, 0)
+def choose_tiling(product: Product) -> tuple[Tiling, int]:
+    """The tiling that takes least time, and into how many parts to cut k."""
+    most = max(1, min(MAX_K_PARTS, product.k // MIN_K_PART))
+    parts = [1 << i for i in range(most.bit_length())]
+    choices = [(tiling, k_parts) for tiling in TILINGS for k_parts in parts]
+    return min(choices, key=lambda choice: cost(product, *choice))
+
+
+def part_length(k: int, parts: int) -> int:
+    """Whole steps of the kernel, except for the last part."""
+    return max(K_STEP, K_STEP * ceil_div(ceil_div(k, parts), K_STEP))
 
 
 def tile_dispatches(kernel: Kernel, product: Product, out: int) -> list[Dispatch]:
     """The product in tiles, and where it was cut along k, the sum of the parts."""
     if product.empty:
         return []
-    tiling = choose_tiling(product)
-    k_parts, k_part = split_k(product, tiling)
+    tiling, wanted = choose_tiling(product)
+    k_part = part_length(product.k, wanted)
+    k_parts = max(1, ceil_div(product.k, k_part))
     m_parts, n_parts = ceil_div(product.m, tiling.rows), ceil_div(product.n, tiling.columns)
     plain = replace(product, addend=None, addend_strides=(0, 0), alpha=1, beta=0)
     first = plain if k_parts > 1 else product
@@ -149,7 +167,7 @@ def tile_dispatches(kernel: Kernel, product: Product, out: int) -> list[Dispatch
 def parts_memory(product: Product, k_parts: int) -> Scratch:
     """Sizes are powers of two, so that changing shapes share a few buffers."""
     elements = k_parts * product.batches * product.m * product.n
-    return Scratch("matmul parts", 4 << (elements - 1).bit_length())
+    return Scratch("matmul parts", 4 * power_of_two(elements))
 
 
 def sum_dispatch(product: Product, k_parts: int, parts: Binding, out: int) -> Dispatch:
@@ -172,25 +190,39 @@ def is_sliced(product: Product) -> bool:
     return product.m <= MAX_SLICED_ROWS
 
 
-def slice_dispatch(
-    kernel: Kernel, product: Product, out: int, lanes: int, threads: int
+@dataclass(frozen=True)
+class Slicing:
+    """The constants of wgsl/lib/slices.wgsl: `lanes` invocations side by side, 4 columns each."""
+
+    lanes: int
+    threads: int
+
+
+def choose_slicing(steps: int, threads: int, most: int) -> Slicing:
+    """As many slices along k as there are steps (`most` at most), and lanes for the other threads."""
+    slices = min(power_of_two(steps), most)
+    return Slicing(threads // slices, threads)
+
+
+def slice_dispatches(
+    kernel: Kernel, product: Product, out: int, slicing: Slicing
 ) -> list[Dispatch]:
-    """A product of few rows; `lanes` invocations side by side have four columns each."""
+    """A product of few rows."""
     if product.empty:
         return []
     rows = next((rows for rows in ROWS_AT_ONCE if rows >= product.m), ROWS_AT_ONCE[-1])
-    m_parts, n_parts = ceil_div(product.m, rows), ceil_div(product.n, 4 * lanes)
+    m_parts, n_parts = ceil_div(product.m, rows), ceil_div(product.n, 4 * slicing.lanes)
     return [
         Dispatch(
             kernel=kernel.name,
             bindings=(*kernel.operands, product.addend, out),
-            params=product.params(m_parts, n_parts) + kernel.params,
+            params=product.params(m_parts, n_parts, k_part=product.k) + kernel.params,
             grid=fold_grid(m_parts * n_parts * product.batches),
             types=(
                 *kernel.types,
-                ("LANES", str(lanes)),
+                ("LANES", str(slicing.lanes)),
                 ("ROWS", str(rows)),
-                ("THREADS", str(threads)),
+                ("THREADS", str(slicing.threads)),
                 ("TYPE", product.type),
             ),
             overrides=kernel.overrides,

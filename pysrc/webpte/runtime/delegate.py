@@ -96,14 +96,13 @@ class GpuDelegate:
         await self._memory.allocate()
         # The GPU process compiles while this one reads the file. Both end before either's error
         # is raised: what is still under way cannot be given back.
-        results = await asyncio.gather(
-            self._factory.compile(self._planner.dispatches(), progress),
-            self._device.transfer(self._constant_transfers(), progress),
-            return_exceptions=True,
-        )
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        dispatches = self._planner.dispatches()
+        compiling = asyncio.ensure_future(self._factory.compile(dispatches, progress))
+        try:
+            await self._device.transfer(self._constant_transfers(), progress)
+        finally:
+            await asyncio.gather(compiling, return_exceptions=True)
+        compiling.result()
         self.transfers = len(self._transfers)
         if not self._planner.unsettled:
             inputs = (self._graph.value(i) for i in self._graph.inputs)

@@ -163,9 +163,14 @@ class PlanFactory:
         self.pipelines: set[PipelineSpec] = set()
 
     def key(self, signature: Signature) -> PlanKey:
-        """Equal keys mean equal commands, equal results' shapes and equal checks."""
-        outputs = tuple(self._live.cur_dims(i) for i in self._graph.outputs)
-        return signature, self._planner.work(), outputs, self._planner.symint_bounds()
+        """Equal keys mean equal commands, equal shapes of what is read back, and equal checks."""
+        work = self._planner.work()
+        crossing = list(self._graph.outputs)
+        for item in work:
+            if isinstance(item, Step):
+                crossing += self._planner.reads(item) + self._planner.writes(item)
+        dims = tuple(self._live.cur_dims(i) for i in crossing)
+        return signature, work, dims, self._planner.symint_bounds()
 
     async def compile(
         self, records: Sequence[Dispatch], progress: Progress | None = None

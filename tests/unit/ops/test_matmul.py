@@ -18,9 +18,12 @@ from webpte.ops.products import (
     TILINGS,
     Kernel,
     Product,
+    Slicing,
     Tiling,
-    slice_dispatch,
-    split_k,
+    choose_slicing,
+    choose_tiling,
+    part_length,
+    slice_dispatches,
     tile_dispatches,
 )
 from webpte.ops.records import Dispatch, Scratch
@@ -105,11 +108,43 @@ def test_tiles_cover_the_matrix(tiling: Tiling) -> None:
 
 
 @pytest.mark.parametrize("k", [0, 1, 16, 255, 256, 300, 8192, 100_003])
-def test_parts_along_k_cover_it(k: int) -> None:
-    parts, length = split_k(Product(40, 40, k), TILINGS[-1])
-    assert parts >= 1
-    assert parts * length >= k > (parts - 1) * length or k == 0
-    assert parts == 1 or length % 16 == 0
+@pytest.mark.parametrize("parts", [1, 2, 8, 64])
+def test_parts_along_k_cover_it(k: int, parts: int) -> None:
+    length = part_length(k, parts)
+    assert length > 0
+    assert length % 16 == 0
+    assert parts * length >= k
+    assert length - 16 < max(1, -(-k // parts))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows", "parts"),
+    [
+        ((2048, 2048, 2048), 128, 1),
+        ((2048, 8192, 2048), 128, 1),
+        ((512, 2048, 2048), 128, 4),
+        ((128, 2048, 8192), 128, 16),
+        ((32, 2048, 2048), 32, 16),
+        ((20, 20, 64), 32, 1),
+    ],
+)
+def test_tiles_fill_a_large_gpu(sizes: tuple[int, int, int], rows: int, parts: int) -> None:
+    tiling, k_parts = choose_tiling(Product(*sizes))
+    assert (tiling.rows, k_parts) == (rows, parts)
+
+
+@pytest.mark.parametrize(
+    ("steps", "threads", "most", "lanes"),
+    [
+        (1, 128, 128, 128),
+        (3, 128, 128, 32),
+        (16, 128, 128, 8),
+        (500, 128, 128, 1),
+        (500, 64, 16, 4),
+    ],
+)
+def test_slices(steps: int, threads: int, most: int, lanes: int) -> None:
+    assert choose_slicing(steps, threads, most) == Slicing(lanes, threads)
 
 
 def test_parts_of_changing_sizes_share_memory() -> None:
@@ -126,7 +161,7 @@ def test_more_tiles_than_a_dim_of_the_grid_holds() -> None:
     kernel = Kernel("matmul", (0, 1))
     for product in (Product(20, 20, 4, batches=70_000), Product(1, 1, 4, batches=70_000)):
         tiled = tile_dispatches(kernel, product, 2)[0]
-        sliced = slice_dispatch(kernel, product, 2, lanes=1, threads=64)[0]
+        sliced = slice_dispatches(kernel, product, 2, Slicing(1, 64))[0]
         for x, y, z in (tiled.grid, sliced.grid):
             assert x <= 65_535
             assert x * y >= 70_000
