@@ -199,7 +199,7 @@ class Slicing:
 
 
 def choose_slicing(steps: int, threads: int, most: int) -> Slicing:
-    """As many slices along k as there are steps (`most` at most), and lanes for the other threads."""
+    """As many slices along k as it has steps, `most` at most; lanes for the other threads."""
     slices = min(power_of_two(steps), most)
     return Slicing(threads // slices, threads)
 

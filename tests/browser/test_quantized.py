@@ -1,0 +1,49 @@
+"""Quantization and int8 kernels on WebGPU against their references: every byte."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.live_page import check_kernels
+from support.q8ta_cases import EXACT, Q8TA_CASES, add
+from support.q8ta_conv_cases import CONV, DEPTHWISE, POINTWISE, Q8TA_CONV_CASES, TRANSPOSED, conv
+from support.q8ta_linear_cases import FLOAT, LINEAR, Q8TA_LINEAR_CASES, linear
+from support.quantize_cases import BY_NUMBERS, QUANTIZE_CASES, TOKEN, both, scales, zeros
+from webpte_host.browser import Harness
+
+TABLES = {
+    "quantize": QUANTIZE_CASES,
+    "q8ta": Q8TA_CASES,
+    "q8ta_linear": Q8TA_LINEAR_CASES,
+    "q8ta_conv": Q8TA_CONV_CASES,
+}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_kernels(harness: Harness, table: str) -> None:
+    check_kernels(harness, TABLES[table])
+
+
+def test_large_tiles(harness: Harness) -> None:
+    cases = [
+        linear(FLOAT, (70, 133), 67),
+        linear(LINEAR, (130, 20), 68, activation="relu"),
+        conv(CONV, (2, 5, 9, 8), 67, padding=(1, 1)),
+        conv(POINTWISE, (1, 70, 9, 8), 66, (1, 1)),
+        conv(TRANSPOSED, (1, 6, 9, 9), 65, (3, 3), stride=(2, 2)),
+    ]
+    check_kernels(harness, cases, full=1)
+
+
+def test_folded_grids(harness: Harness) -> None:
+    """10 to 40 workgroups each, for a limit of 9."""
+    cases = [
+        *both(BY_NUMBERS, (3000,), 0.05, 3),
+        *both(TOKEN, (300, 10), scales(300, 1), zeros(300, 1)),
+        add((3000,), (3000,), *EXACT),
+        linear(LINEAR, (1, 16), 43),
+        linear(LINEAR, (130, 16), 131),
+        conv(CONV, (2, 3, 20, 20), 20, padding=(1, 1)),
+        conv(DEPTHWISE, (2, 10, 12, 12), 10, groups=10, padding=(1, 1)),
+    ]
+    check_kernels(harness, cases, max_workgroups=9)
