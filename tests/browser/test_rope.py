@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import webpte
-from support.graphs import wait
 from support.page import Outcome, Run, run_all
+from support.reading import run as finish
 from support.rope_cases import HALVES, INTERLEAVED, PAIRS, ROPE, TOLERANCE, ComplexCase, RopeCase
 from webpte_host.browser import Harness, SharedHarness
 
@@ -30,7 +30,7 @@ def test_kernel(index: int, outcomes: list[Outcome]) -> None:
         program = await webpte.load(case.program(), device="numpy")
         return [await program.forward(*case.inputs(i)) for i in range(len(case.steps))]
 
-    for step, reference in enumerate(wait(references())):
+    for step, reference in enumerate(finish(references())):
         results = outcome.outputs[step]
         case.check(step, results)
         for result, wanted in zip(results, reference, strict=True):

@@ -106,6 +106,9 @@ def binary() -> Iterator[KernelCase]:
     for name in "bitwise_left_shift bitwise_right_shift".split():
         yield KernelCase(f"aten::{name}.Tensor_out", whole, ("int64",))
         yield KernelCase(f"aten::{name}.Tensor_Scalar_out", (ints(5), 2), ("int64",))
+    for name in ("__lshift__", "__rshift__"):
+        yield KernelCase(f"aten::{name}.Tensor_out", whole, ("int64",))
+        yield KernelCase(f"aten::{name}.Scalar_out", (ints(5), 2), ("int64",))
 
 
 def scalars() -> Iterator[KernelCase]:

@@ -1,5 +1,22 @@
 // Functions that WGSL lacks, or specifies too loosely to trust: as accurate as float32 allows.
 
+// use lib/nan.wgsl
+
+// What a built-in function makes of a NaN is open; here a NaN stays one.
+fn keep_nan(x: vec4<f32>, result: vec4<f32>) -> vec4<f32> { return select(result, x, is_nan_vec4f(x)); }
+
+fn nan_of(x: vec4<f32>) -> vec4<f32> { return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) | vec4<u32>(0x7fc00000u)); }
+
+fn infinity_of(x: vec4<f32>) -> vec4<f32> {
+    return bitcast<vec4<f32>>((bitcast<vec4<u32>>(x) & vec4<u32>()) | vec4<u32>(0x7f800000u));
+}
+
+// The built-in logarithm of what is not positive is open, too.
+fn log10(x: vec4<f32>) -> vec4<f32> {
+    let result = select(log(x) * 0.4342944819, -infinity_of(x), x == vec4<f32>());
+    return select(result, nan_of(x), (x < vec4<f32>()) | is_nan_vec4f(x));
+}
+
 // Abramowitz and Stegun 7.1.26: absolute error below 1.5e-7.
 fn erf(x: vec4<f32>) -> vec4<f32> {
     let t = 1.0 / (1.0 + 0.3275911 * abs(x));
@@ -10,7 +27,7 @@ fn erf(x: vec4<f32>) -> vec4<f32> {
 // exp(-|x|) cannot overflow, which 1 / (1 + exp(-x)) does for large negative x.
 fn sigmoid(x: vec4<f32>) -> vec4<f32> {
     let e = exp(-abs(x));
-    return select(vec4<f32>(1.0), e, x < vec4<f32>()) / (1.0 + e);
+    return keep_nan(x, select(vec4<f32>(1.0), e, x < vec4<f32>()) / (1.0 + e));
 }
 
 // Near 0 the quotient cancels, so a series takes over; the built-in is NaN for large x on some GPUs.
@@ -22,13 +39,15 @@ fn stable_tanh(x: vec4<f32>) -> vec4<f32> {
     return select(quotient, series, abs(x) < vec4<f32>(0.25));
 }
 
-// WGSL promises sine and cosine only to 2^-11 and only near 0. The quadrant is taken off in three
-// steps (pi/2 split so that each product is exact for |x| up to some 10^5), the rest is a polynomial.
+// WGSL promises sine and cosine only to 2^-11 and only near 0. The quadrant is taken off in four
+// steps: pi/2 is split into parts of 8 bits, so that each product is exact for |x| up to 10^5 also
+// where fma rounds twice. The rest is a polynomial.
 fn sine_of_quadrant(x: vec4<f32>, quarter_turns: vec4<i32>) -> vec4<f32> {
     let n = round(x * 0.63661977);
-    var r = fma(n, vec4<f32>(-1.5707855), x);
-    r = fma(n, vec4<f32>(-1.0804273e-5), r);
-    r = fma(n, vec4<f32>(-6.0770999e-11), r);
+    var r = x - n * 1.5703125;
+    r -= n * 0.0004825592041015625;
+    r -= n * 1.26659870147705078125e-6;
+    r -= n * 9.9209350900e-10;
     let s = r * r;
     let sine = r * (1.0 + s * (-0.16666667 + s * (8.3333333e-3 + s * (-1.9841270e-4 + s * 2.7557319e-6))));
     let cosine = 1.0 + s * (-0.5 + s * (4.1666667e-2 + s * (-1.3888889e-3 + s * (2.4801587e-5 + s * -2.7557319e-7))));
@@ -41,16 +60,17 @@ fn precise_sin(x: vec4<f32>) -> vec4<f32> { return sine_of_quadrant(x, vec4<i32>
 fn precise_cos(x: vec4<f32>) -> vec4<f32> { return sine_of_quadrant(x, vec4<i32>(1)); }
 
 // pow of a negative base is undefined in WGSL: the sign follows from an integral exponent, and
-// any other exponent gives NaN, made by a division that no compiler can fold.
+// any other exponent gives NaN. So do NaNs, but for the exponent 0; 0 has a pole.
 fn real_pow(base: vec4<f32>, exponent: vec4<f32>) -> vec4<f32> {
     let magnitude = pow(abs(base), exponent);
     let whole = trunc(exponent) == exponent;
     let odd = whole & (abs(exponent - 2.0 * trunc(exponent * 0.5)) == vec4<f32>(1.0));
-    let negative = base < vec4<f32>();
-    let with_sign = select(magnitude, -magnitude, negative & odd);
-    let zero = min(abs(base), vec4<f32>());
-    let defined = select(with_sign, zero / zero, negative & !whole);
-    return select(defined, vec4<f32>(1.0), exponent == vec4<f32>());
+    let pole = (base == vec4<f32>()) & (exponent < vec4<f32>());
+    let size = select(magnitude, infinity_of(base), pole);
+    let negative = (bitcast<vec4<u32>>(base) & vec4<u32>(0x80000000u)) != vec4<u32>();
+    let with_sign = select(size, -size, negative & odd);
+    let open = ((base < vec4<f32>()) & !whole) | is_nan_vec4f(base) | is_nan_vec4f(exponent);
+    return select(select(with_sign, nan_of(base), open), vec4<f32>(1.0), exponent == vec4<f32>());
 }
 
 // Integer powers wrap; a negative exponent leaves only 1, -1 and 0.
@@ -68,10 +88,21 @@ fn integer_pow(base: vec4<i32>, exponent: vec4<i32>) -> vec4<i32> {
     return select(result, reciprocal, exponent < vec4<i32>());
 }
 
+// a - q * b with the rounding error of the product taken off (Dekker), as fma may round twice.
+fn exact_remainder(a: vec4<f32>, q: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
+    let q_high = 4097.0 * q - (4097.0 * q - q);
+    let b_high = 4097.0 * b - (4097.0 * b - b);
+    let q_low = q - q_high;
+    let b_low = b - b_high;
+    let product = q * b;
+    let error = ((q_high * b_high - product) + q_high * b_low + q_low * b_high) + q_low * b_low;
+    return (a - product) - error;
+}
+
 // torch rounds the exact quotient down: a / b may have been rounded up to a whole number.
 fn floor_quotient(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
     let quotient = floor(a / b);
-    let remainder = fma(-quotient, b, a);
+    let remainder = exact_remainder(a, quotient, b);
     let too_large = (remainder != vec4<f32>()) & ((remainder < vec4<f32>()) != (b < vec4<f32>()));
     return select(quotient, quotient - 1.0, too_large);
 }

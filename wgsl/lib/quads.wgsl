@@ -26,7 +26,8 @@ fn word_of(bytes: vec4<u32>) -> u32 {
 // load_<stored>_as_<computed>
 fn load_f32_as_f32(quad: quad_f32) -> vec4<f32> { return quad; }
 fn load_f32_as_i32(quad: quad_f32) -> vec4<i32> { return vec4<i32>(quad); }
-fn load_f32_as_bool(quad: quad_f32) -> vec4<bool> { return quad != vec4<f32>(); }
+// By its bits: NaN and numbers too small for some GPUs are true, too.
+fn load_f32_as_bool(quad: quad_f32) -> vec4<bool> { return (bitcast<vec4<u32>>(quad) & vec4<u32>(0x7fffffffu)) != vec4<u32>(); }
 fn load_i32_as_f32(quad: quad_i32) -> vec4<f32> { return vec4<f32>(quad); }
 fn load_i32_as_i32(quad: quad_i32) -> vec4<i32> { return quad; }
 fn load_i32_as_bool(quad: quad_i32) -> vec4<bool> { return quad != vec4<i32>(); }
@@ -43,7 +44,7 @@ fn load_i8_as_bool(quad: quad_i8) -> vec4<bool> { return bytes_of(quad) != vec4<
 // store_<computed>_as_<stored>; floats lose their fraction, integers wrap, as in torch
 fn store_f32_as_f32(value: vec4<f32>) -> quad_f32 { return value; }
 fn store_f32_as_i32(value: vec4<f32>) -> quad_i32 { return vec4<i32>(value); }
-fn store_f32_as_bool(value: vec4<f32>) -> quad_bool { return store_bool_as_bool(value != vec4<f32>()); }
+fn store_f32_as_bool(value: vec4<f32>) -> quad_bool { return store_bool_as_bool(load_f32_as_bool(value)); }
 fn store_f32_as_u8(value: vec4<f32>) -> quad_u8 { return store_i32_as_u8(vec4<i32>(value)); }
 fn store_f32_as_i8(value: vec4<f32>) -> quad_i8 { return store_i32_as_i8(vec4<i32>(value)); }
 fn store_i32_as_f32(value: vec4<i32>) -> quad_f32 { return vec4<f32>(value); }

@@ -266,7 +266,8 @@
                     await staging.mapAsync(GPUMapMode.READ);
                 } catch (error) {
                     staging.destroy();
-                    await Promise.resolve(); // lets device.lost settle first
+                    // The loss of the device is told a moment after what it broke.
+                    await Promise.race([device.lost, new Promise((resolve) => setTimeout(resolve, 100))]);
                     check();
                     throw error;
                 }

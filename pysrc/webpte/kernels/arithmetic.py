@@ -97,6 +97,8 @@ BINARY = (
     Binary("bitwise_xor", np.bitwise_xor, overloads=(TENSOR, SCALAR)),
     Binary("bitwise_left_shift", np.left_shift, overloads=(TENSOR, "Tensor_Scalar_out")),
     Binary("bitwise_right_shift", np.right_shift, overloads=(TENSOR, "Tensor_Scalar_out")),
+    Binary("__lshift__", np.left_shift, overloads=(TENSOR, SCALAR)),
+    Binary("__rshift__", np.right_shift, overloads=(TENSOR, SCALAR)),
     Binary("eq", np.equal, "question", (TENSOR, SCALAR)),
     Binary("ne", np.not_equal, "question", (TENSOR, SCALAR)),
     Binary("lt", np.less, "question", (TENSOR, SCALAR)),

@@ -259,13 +259,19 @@ class Args:
             return value
         raise self._wrong(parameter, value_id)
 
-    def string(self, name: str) -> str:
+    def optional_string(self, name: str) -> str | None:
         parameter, value_id, value = self._value(name, "str")
         if isinstance(value, StringValue):
             return value.value
-        if isinstance(value, str):
+        if value is None or isinstance(value, str):
             return value
         raise self._wrong(parameter, value_id)
+
+    def string(self, name: str) -> str:
+        string = self.optional_string(name)
+        if string is None:
+            raise GraphError(f"{self.call}: argument {name!r} must be a string, not null")
+        return string
 
     def optional_integers(self, name: str) -> list[int] | None:
         parameter, value_id, value = self._value(name, "ints")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webpte.errors import UnsupportedError
+from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import common_type, pack_axes, quad_count, quad_grid
 from webpte.ops.records import Dispatch, pack
@@ -34,7 +34,7 @@ class Binary:
     """
 
     name: str
-    formula: str
+    formula: str | None  # for floats; None: not defined for them
     numpy: Callable[[Array, Array], Array]
     integer: str | None = None
     computed: str = "out"
@@ -76,15 +76,15 @@ BINARY = (
     Binary("aten.div.Tensor", "x / y", np_divide),
     Binary(
         "aten.minimum.default",
-        "select(select(y, x, x < y), x, x != x)",  # a NaN on either side wins
+        "select(select(y, x, x < y), x, is_nan_vec4f(x))",  # a NaN on either side wins
         np.minimum,
         integer="min(x, y)",
     ),
     Binary("aten.pow.Tensor_Tensor", "real_pow(x, y)", np_power, integer="integer_pow(x, y)"),
     Binary("aten.logical_and.default", "x & y", np.logical_and, computed="bool", integer="x & y"),
     Binary("aten.logical_or.default", "x | y", np.logical_or, computed="bool", integer="x | y"),
-    Binary("aten.bitwise_and.Tensor", "x", np.bitwise_and, integer="x & y"),
-    Binary("aten.bitwise_or.Tensor", "x", np.bitwise_or, integer="x | y"),
+    Binary("aten.bitwise_and.Tensor", None, np.bitwise_and, integer="x & y"),
+    Binary("aten.bitwise_or.Tensor", None, np.bitwise_or, integer="x | y"),
     *(
         Binary(
             f"aten.{name}.Tensor",
@@ -109,7 +109,8 @@ ADDITIVE = {
     "aten.sub.Tensor": ("x - y * alpha", np.subtract),
 }
 
-QUOTIENTS = {
+QUOTIENTS: dict[str | None, Binary] = {
+    None: Binary("true", "x / y", np_divide),
     "floor": Binary(
         "floor",
         "floor_quotient(x, y)",
@@ -147,7 +148,8 @@ def lower_binary(op: Binary, args: Args, alpha: float = 1) -> list[Dispatch]:
     if scalar == "i32":
         alpha = args.integer("alpha") if alpha != 1 else 1
     formula = op.formula if compute == "f32" else op.integer
-    assert formula is not None
+    if formula is None:
+        raise GraphError(f"{args.call}: is not defined for {x.dtype.name} and {y.dtype.name}")
     modes = reading_mode(x, out.dims), reading_mode(y, out.dims)
     strides = [broadcast_strides(operand.dims, out.dims) for operand in (x, y)]
     # Without a strided operand the axes are not read; zeros keep equal blocks equal.
@@ -191,7 +193,7 @@ def run_binary(op: Binary, args: Args) -> Array:
 
 
 def quotient(args: Args) -> Binary:
-    mode = args.string("mode")
+    mode = args.optional_string("mode")
     if mode not in QUOTIENTS:
         raise UnsupportedError(f"{args.call}: mode={mode!r}; known are floor and trunc")
     return QUOTIENTS[mode]
@@ -223,7 +225,7 @@ for _name, (_formula, _function) in ADDITIVE.items():
 
 register(
     "aten.div.Tensor_mode",
-    "self: tensor, other: tensor, mode: str -> tensor",
+    "self: tensor, other: tensor, mode: str? -> tensor",
     shape=broadcast_shape,
     lower=lambda args: lower_binary(quotient(args), args),
     reference=lambda args: run_binary(quotient(args), args),

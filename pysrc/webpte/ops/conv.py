@@ -2,28 +2,38 @@
 
     input (B, C, L) or (B, C, H, W)
     weight (O, C / groups, *kernel); transposed (C, O / groups, *kernel)
-    out (B, O, *sizes), with sizes as in `out_size`
+    out (B, O, *sizes), with sizes as in `conv_geometry.out_size`
 
-`conv_with_clamp` bounds the result. One spatial dim is a height of 1. Four kernels: a product of
-matrices in tiles (`conv`), the same for one tap (`conv_pointwise`), a direct one for depthwise and
-other narrow groups (`conv_direct`), and the sum of parts (`conv_sum`), for outputs too few to fill
-a GPU: several workgroups share one long sum then.
+`conv_with_clamp` bounds the result. Four kernels: a product of matrices in tiles (`conv`), the same
+for one tap (`conv_pointwise`), a direct one for depthwise and other narrow groups (`conv_direct`),
+and the sum of parts (`conv_sum`), for outputs too few to fill a GPU: several workgroups share one
+long sum then.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from webpte.errors import GraphError, UnsupportedError
-from webpte.ops.args import Args, TensorArg
+from webpte.ops.args import Args
+from webpte.ops.conv_geometry import Convolution, Pair, out_size, read_call, spatial
 from webpte.ops.elementwise import WORKGROUP_SIZE, quad_count, quad_grid
 from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims
+
+# What other kinds of convolutions use, too.
+__all__ = [
+    "Convolution",
+    "Pair",
+    "add_taps",
+    "add_transposed",
+    "out_size",
+    "pack_params",
+    "spatial",
+]
 
 Array = np.ndarray
 Bounds = tuple[float, float]
@@ -38,13 +48,6 @@ OPS = {
         f"{CONVOLUTION}, output_min: number? = None, output_max: number? = None -> tensor"
     ),
 }
-
-
-class Pair(NamedTuple):
-    """One number per spatial dim."""
-
-    h: int
-    w: int
 
 
 @dataclass(frozen=True)
@@ -65,145 +68,15 @@ LARGE, SMALL, FLAT = Tile(64, 64, 16), Tile(32, 32, 16), Tile(16, 64, 8)
 
 # Enough workgroups to keep a large GPU busy (some 130 cores, two each).
 FULL = 256
-# A split that adds fewer steps than this is not worth the second dispatch.
-MIN_SPLIT_STEPS = 6
+# A part of a sum with fewer steps than this is not worth the second dispatch.
+MIN_SPLIT_STEPS = 2
 MAX_SPLITS = 16
-# From here on a tile has enough rows; narrower groups go to the direct kernel if they have little
-# to add up, or so many outputs that they need no help with it.
+# Narrower groups than the first leave a tile mostly empty: they go to the direct kernel, unless
+# they have more than the second to add up, where even such a tile is faster.
 MIN_TILE_CHANNELS = 8
 SHORT_SUM = 64
-MANY_INVOCATIONS = 8192
 RUN = 4  # outputs per invocation and channel of the direct kernel
 MAX_WINDOW = 32  # inputs that the direct kernel keeps in registers
-
-
-@dataclass(frozen=True)
-class Convolution:
-    """A checked call; channels are those of one group."""
-
-    batch: int
-    groups: int
-    in_channels: int
-    out_channels: int
-    in_size: Pair
-    out_size: Pair
-    kernel: Pair
-    stride: Pair
-    padding: Pair
-    dilation: Pair
-    transposed: bool
-
-    @property
-    def phases(self) -> Pair:
-        """Into how many plain convolutions a transposed one falls: see wgsl/lib/conv.wgsl."""
-        if not self.transposed:
-            return Pair(1, 1)
-        return Pair(*map(min, self.stride, self.out_size))
-
-    @property
-    def tap_step(self) -> Pair:
-        return Pair(*(s // math.gcd(s, d) for s, d in zip(self.stride, self.dilation, strict=True)))
-
-    @property
-    def phase_size(self) -> Pair:
-        """The outputs of the largest phase."""
-        return Pair(*map(ceil_div, self.out_size, self.phases))
-
-    @property
-    def phase_taps(self) -> int:
-        """The most taps that a phase can have."""
-        steps = self.tap_step if self.transposed else Pair(1, 1)
-        return math.prod(map(ceil_div, self.kernel, steps))
-
-    @property
-    def is_pointwise(self) -> bool:
-        """Whether it is a product of two plain matrices whose rows are whole quads."""
-        return (
-            self.kernel == self.stride == (1, 1)
-            and self.padding == (0, 0)
-            and self.in_size == self.out_size
-            and math.prod(self.in_size) % 4 == 0
-        )
-
-
-def spatial(args: Args, name: str, rank: int) -> Pair:
-    """An argument with one entry per spatial dim, or one for all."""
-    items = args.integers(name)
-    if len(items) == 1:
-        items = items * rank
-    if len(items) != rank:
-        raise GraphError(f"{args.call}: {name} {items} does not fit {rank} spatial dims")
-    low = 0 if name.endswith("padding") else 1
-    if min(items) < low:
-        raise GraphError(f"{args.call}: {name} {items} is below {low}")
-    if rank == 2:
-        return Pair(*items)
-    return Pair(low, items[0])  # a height of 1 has stride 1, dilation 1 and padding 0
-
-
-def out_size(args: Args, conv: Convolution, extra: Pair) -> Pair:
-    """The spatial dims of the output; `extra` is the output padding."""
-    sizes = []
-    for axis in range(2):
-        size, stride, padding = conv.in_size[axis], conv.stride[axis], conv.padding[axis]
-        reach = conv.dilation[axis] * (conv.kernel[axis] - 1)
-        if not conv.transposed:
-            room = size + 2 * padding - reach - 1
-            sizes.append(room // stride + 1 if room >= 0 else 0)
-        elif extra[axis] >= max(stride, conv.dilation[axis]):
-            raise GraphError(
-                f"{args.call}: output_padding {extra[axis]} must be below stride or dilation"
-            )
-        else:
-            sizes.append((size - 1) * stride - 2 * padding + reach + extra[axis] + 1)
-    if min(sizes) < 1:
-        raise GraphError(
-            f"{args.call}: a kernel of {list(conv.kernel)} does not fit an input of "
-            f"{list(conv.in_size)} (padding {list(conv.padding)}, dilation {list(conv.dilation)})"
-        )
-    return Pair(*sizes)
-
-
-def read_call(args: Args) -> Convolution:
-    x, weight, bias = args.tensor("input"), args.tensor("weight"), args.optional_tensor("bias")
-    if x.rank not in (3, 4):
-        raise UnsupportedError(
-            f"{args.call}: an input of rank {x.rank}; convolutions have 1 or 2 spatial dims here"
-        )
-    if not all(t is None or t.dtype.is_float for t in (x, weight, bias, args.out)):
-        raise UnsupportedError(f"{args.call}: {x.dtype.name} {weight.dtype.name}; only floats are")
-    if weight.rank != x.rank:
-        raise GraphError(
-            f"{args.call}: weight {list(weight.dims)} does not fit an input {list(x.dims)}"
-        )
-    rank, groups, transposed = x.rank - 2, args.integer("groups"), args.flag("transposed")
-    out_channels = weight.dims[1] if transposed else weight.dims[0] // max(groups, 1)
-    in_channels = weight.dims[0] // max(groups, 1) if transposed else weight.dims[1]
-    if groups < 1 or weight.dims[0] % groups or in_channels * groups != x.dims[1]:
-        raise GraphError(
-            f"{args.call}: weight {list(weight.dims)} in {groups} groups does not fit "
-            f"an input {list(x.dims)}"
-        )
-    if bias is not None and bias.dims != (out_channels * groups,):
-        raise GraphError(
-            f"{args.call}: bias {list(bias.dims)} for {out_channels * groups} channels"
-        )
-    flat = (1,) * (2 - rank)
-    conv = Convolution(
-        batch=x.dims[0],
-        groups=groups,
-        in_channels=in_channels,
-        out_channels=out_channels,
-        in_size=Pair(*flat, *x.dims[2:]),
-        out_size=Pair(0, 0),
-        kernel=Pair(*flat, *weight.dims[2:]),
-        stride=spatial(args, "stride", rank),
-        padding=spatial(args, "padding", rank),
-        dilation=spatial(args, "dilation", rank),
-        transposed=transposed,
-    )
-    extra = spatial(args, "output_padding", rank)
-    return Convolution(**{**vars(conv), "out_size": out_size(args, conv, extra)})
 
 
 def conv_shape(args: Args) -> tuple[Dims]:
@@ -244,10 +117,8 @@ def direct_invocations(conv: Convolution) -> int:
 
 
 def runs_directly(conv: Convolution) -> bool:
-    return conv.out_channels < MIN_TILE_CHANNELS and (
-        conv.in_channels * conv.phase_taps <= SHORT_SUM
-        or direct_invocations(conv) >= MANY_INVOCATIONS
-    )
+    terms = conv.in_channels * conv.phase_taps
+    return conv.out_channels < MIN_TILE_CHANNELS and terms <= SHORT_SUM
 
 
 def lower_direct(args: Args, conv: Convolution, bounds: Bounds) -> Dispatch:
@@ -331,7 +202,7 @@ def lower_sum(
 
 
 def inputs(args: Args) -> tuple[Binding, Binding, Binding]:
-    bias: TensorArg | None = args.optional_tensor("bias")
+    bias = args.optional_tensor("bias")
     return args.tensor("input").id, args.tensor("weight").id, None if bias is None else bias.id
 
 

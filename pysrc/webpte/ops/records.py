@@ -15,6 +15,8 @@ from webpte.errors import GraphError
 # WebGPU's guaranteed maxComputeWorkgroupsPerDimension; no browser offers more.
 MAX_WORKGROUPS = 65535
 
+MAX_FLOAT32 = 3.4028235677973366e38  # from here on a double rounds to an infinite float32
+
 Grid = tuple[int, int, int]
 
 
@@ -73,8 +75,18 @@ Record = Dispatch | SymIntBound
 
 
 def pack(layout: str, *values: float) -> bytes:
-    """A uniform block. `layout` is in `struct`'s letters, matching the shader's Params."""
-    return struct.pack("<" + layout, *values)
+    """A uniform block. `layout` is in `struct`'s letters, matching the shader's Params.
+
+    A double beyond float32's range becomes an infinity, as a cast makes it: exporters write the
+    largest double for "no bound".
+    """
+    narrowed = (
+        math.copysign(math.inf, value)
+        if isinstance(value, float) and abs(value) >= MAX_FLOAT32
+        else value
+        for value in values
+    )
+    return struct.pack("<" + layout, *narrowed)
 
 
 def fold_grid(workgroups: int) -> Grid:

@@ -17,7 +17,15 @@ import numpy as np
 from webpte.dtypes import DType
 from webpte.errors import UnsupportedError
 from webpte.ops.args import Args
-from webpte.ops.elementwise import clamp_int32, common_type, fits_int32, quad_count, quad_grid
+from webpte.ops.elementwise import (
+    INT32_MAX,
+    INT32_MIN,
+    clamp_int32,
+    common_type,
+    fits_int32,
+    quad_count,
+    quad_grid,
+)
 from webpte.ops.records import Dispatch, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims
@@ -99,13 +107,13 @@ UNARY = (
     Unary("aten.neg.default", "-x", np.negative, integer="-x"),
     Unary("aten.round.default", "round(x)", np.round, integer="x"),
     Unary("aten.relu.default", RELU, lambda x: np.maximum(x, 0), integer=RELU),
-    Unary("aten.exp.default", "exp(x)", np.exp),
+    Unary("aten.exp.default", "keep_nan(x, exp(x))", np.exp),
     Unary("aten.sqrt.default", "sqrt(x)", np.sqrt),
     Unary("aten.rsqrt.default", "inverseSqrt(x)", lambda x: 1 / np.sqrt(x)),
     Unary("aten.sin.default", "precise_sin(x)", np.sin),
     Unary("aten.cos.default", "precise_cos(x)", np.cos),
     Unary("aten.tanh.default", "stable_tanh(x)", np.tanh),
-    Unary("aten.log10.default", "log(x) * 0.4342944819", np.log10),
+    Unary("aten.log10.default", "log10(x)", np.log10),
     Unary("aten.sigmoid.default", "sigmoid(x)", np_sigmoid),
     Unary(
         "aten.hardswish.default",
@@ -155,7 +163,8 @@ UNARY = (
     *(
         Unary(
             f"aten.{name}.Scalar",
-            f"x {operator} Vec(a)",
+            # A NaN is unequal to everything, but `!=` may be false for it.
+            f"x {operator} Vec(a)" if operator != "!=" else "!(x == Vec(a))",
             function,
             integer=f"x {operator} Vec(a)",
             signature="self: tensor, other: number -> tensor",
@@ -195,6 +204,9 @@ CASTS = {
 }
 
 
+COMPARISONS = {op.name: op.numpy for op in UNARY if op.result == "bool"}
+
+
 def same_shape(args: Args) -> tuple[Dims]:
     return (args.tensor("self").dims,)
 
@@ -203,14 +215,29 @@ def computed_type(op: Unary, source: DType, out: DType, scalars: Scalars) -> str
     """bool, i32 or f32: the narrowest in which the result is exact."""
     if op.computed == "bool" or (op.computed == "bool for bool" and source.name == "bool"):
         return "bool"
-    whole = all(fits_int32(scalar) or math.isinf(scalar) for scalar in scalars)
+    # Bounds beyond int32 bound nothing; anything else has to fit.
+    whole = all(fits_int32(scalar) or op.integer == INTEGER_CLAMP for scalar in scalars)
     if op.integer is not None and whole and not source.is_float and not out.is_float:
         return "i32"
     return "f32"
 
 
+def beyond_int32(op: Unary, source: DType, scalars: Scalars) -> tuple[str, int] | None:
+    """Integers compared with what no int32 equals: a formula with the same answer for all."""
+    if source.is_float or op.name not in COMPARISONS:
+        return None
+    (scalar,) = scalars
+    if scalar > INT32_MAX:
+        return ("x <= Vec(a)" if COMPARISONS[op.name](0, 1) else "x > Vec(a)"), INT32_MAX
+    if scalar < INT32_MIN:
+        return ("x >= Vec(a)" if COMPARISONS[op.name](1, 0) else "x < Vec(a)"), INT32_MIN
+    return None
+
+
 def lower_unary(op: Unary, args: Args) -> list[Dispatch]:
     scalars = op.scalars(args)
+    if (same := beyond_int32(op, args.tensor("self").dtype, scalars)) is not None:
+        return dispatch(args, same[0], "i32", "bool", (same[1],))
     compute = computed_type(op, args.tensor("self").dtype, args.out.dtype, scalars)
     formula = op.integer if compute == "i32" else op.formula
     assert formula is not None
