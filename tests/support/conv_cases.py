@@ -187,6 +187,7 @@ TRANSPOSED_DIRECT = [
     conv((1, 6, 7), (6, 2, 5), stride=[4], dilation=[3], extra=[2], groups=3, transposed=True),
     conv((1, 2, 2, 2), (2, 2, 1, 1), stride=[3], extra=[2], transposed=True, bias=False),
     conv((1, 4, 3, 3), (4, 6, 3, 3), transposed=True, clamp=(None, None)),
+    conv((1, 4, 3, 3), (4, 5, 3, 3), transposed=True, clamp=(-1e300, 1e300)),
 ]
 LIVE = [
     conv((3, 4, 12, 10), (18, 4, 3, 3), padding=[1], live=((1, 4, 5, 3), (2, 4, 7, 10))),

@@ -1,4 +1,4 @@
-"""Calls of the portable kernels. What PyTorch gives for them is in tests/data/kernels/expected.json.
+"""Calls of the portable kernels; what PyTorch gives for them is in data/kernels/expected.json.
 
 Numbers follow from their position, so that the table and the stored results cannot drift apart
 unnoticed. `out` are the element types of the outputs.
@@ -6,15 +6,12 @@ unnoticed. `out` are the element types of the outputs.
 
 from __future__ import annotations
 
-
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray
-
-FLOAT, LONG, BYTE, CHAR = 6, 4, 0, 1  # as files number element types
 
 
 @dataclass(frozen=True)

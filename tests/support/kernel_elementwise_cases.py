@@ -20,14 +20,14 @@ def unary() -> Iterator[KernelCase]:
     names = "asinh atan cos cosh erf erfc exp exp2 expm1 sigmoid silu sin sinh tan tanh hardsigmoid"
     for name in (*names.split(), "hardswish", "mish", *domains):
         yield KernelCase(f"aten::{name}.out", (domains.get(name, reals(2, 3)),))
-    for name in "abs ceil floor frac neg relu round sign square trunc".split():
+    for name in ["abs", "ceil", "floor", "frac", "neg", "relu", "round", "sign", "square", "trunc"]:
         yield KernelCase(f"aten::{name}.out", (SPECIAL,))
-    for name in "abs neg relu sign square".split():
+    for name in ["abs", "neg", "relu", "sign", "square"]:
         yield KernelCase(f"aten::{name}.out", (ints(5),), ("int64",), "int64")
-    for name in "isinf isnan isneginf isposinf logical_not signbit".split():
+    for name in ["isinf", "isnan", "isneginf", "isposinf", "logical_not", "signbit"]:
         yield KernelCase(f"aten::{name}.out", (SPECIAL,), ("bool",))
         yield KernelCase(f"aten::{name}.out", (ints(5, low=-1, high=2),), ("bool",), "int64")
-    for name in "exp sigmoid reciprocal sqrt".split():
+    for name in ["exp", "sigmoid", "reciprocal", "sqrt"]:
         yield KernelCase(f"aten::{name}.out", (ints(4, low=1, high=5),), name="int64")
     yield KernelCase("aten::exp.out", (bools(4),), name="bool")
     yield KernelCase("aten::exp.out", (reals(5, dtype="float16"),), ("float16",), "half")
@@ -68,13 +68,14 @@ def binary() -> Iterator[KernelCase]:
         "int32 float64 of rank 0": (ints(4, dtype="int32"), np.array(0.3)),
         "empty": (reals(0, 3), reals(3)),
     }
-    common = dict(
-        zip(
-            pairs,
-            "float32 int64 float32 int16 float16 int32 float32 float64 float32".split(),
-            strict=True,
-        )
-    )
+    common = {
+        **dict.fromkeys(pairs, "float32"),
+        "int64": "int64",
+        "int8 uint8": "int16",
+        "half": "float16",
+        "int32 int64 of rank 0": "int32",
+        "int32 float64 of rank 0": "float64",
+    }
     for name in ("mul.out", "maximum.out", "remainder.Tensor_out", "fmod.Tensor_out"):
         for case, pair in pairs.items():
             yield KernelCase(f"aten::{name}", pair, (common[case],), case)
@@ -87,23 +88,24 @@ def binary() -> Iterator[KernelCase]:
             yield KernelCase("aten::div.out_mode", (*pair, mode), (common[case],), f"{case} {mode}")
         yield KernelCase("aten::floor_divide.out", pair, (common[case],), case)
     floats, whole = pairs[""], pairs["int64"]
-    for name in "minimum max min fmax fmin atan2 copysign hypot logaddexp".split():
+    chosen = ("minimum", "max", "min", "fmax", "fmin")
+    for name in (*chosen, "atan2", "copysign", "hypot", "logaddexp"):
         yield KernelCase(f"aten::{name}.out", floats)
     special = (SPECIAL, np.flip(SPECIAL))
-    for name in "maximum minimum fmax fmin atan2 copysign".split():
+    for name in ["maximum", "minimum", "fmax", "fmin", "atan2", "copysign"]:
         yield KernelCase(f"aten::{name}.out", special, name="special")
-    for name in "eq ne lt le gt ge".split():
+    for name in ["eq", "ne", "lt", "le", "gt", "ge"]:
         special = (SPECIAL, np.zeros(10, "float32"))
         yield KernelCase(f"aten::{name}.Tensor_out", special, ("bool",), "special")
         yield KernelCase(f"aten::{name}.Scalar_out", (ints(9), 3), ("bool",))
         yield KernelCase(f"aten::{name}.Scalar_out", (ints(9), 2.5), ("bool",), "float")
-    for name in "logical_and logical_or logical_xor".split():
+    for name in ["logical_and", "logical_or", "logical_xor"]:
         yield KernelCase(f"aten::{name}.out", (SPECIAL, bools(10)), ("bool",))
-    for name in "bitwise_and bitwise_or bitwise_xor".split():
+    for name in ["bitwise_and", "bitwise_or", "bitwise_xor"]:
         yield KernelCase(f"aten::{name}.Tensor_out", whole, ("int64",))
         yield KernelCase(f"aten::{name}.Tensor_out", (bools(6), ~bools(6)), ("bool",), "bool")
         yield KernelCase(f"aten::{name}.Scalar_out", (ints(5, dtype="int32"), 6), ("int32",))
-    for name in "bitwise_left_shift bitwise_right_shift".split():
+    for name in ["bitwise_left_shift", "bitwise_right_shift"]:
         yield KernelCase(f"aten::{name}.Tensor_out", whole, ("int64",))
         yield KernelCase(f"aten::{name}.Tensor_Scalar_out", (ints(5), 2), ("int64",))
     for name in ("__lshift__", "__rshift__"):
@@ -151,7 +153,9 @@ def scalars() -> Iterator[KernelCase]:
     )
     yield KernelCase("aten::masked_fill.Scalar_out", (reals(2, 3), bools(3), -INF))
     yield KernelCase("aten::masked_fill.Scalar_out", (ints(4), bools(4), 9), ("int64",), "int")
-    yield KernelCase("aten::masked_fill.Tensor_out", (reals(2, 3), bools(3), np.full((), 2, "float32")))
+    yield KernelCase(
+        "aten::masked_fill.Tensor_out", (reals(2, 3), bools(3), np.full((), 2, "float32"))
+    )
     yield KernelCase("aten::lerp.Scalar_out", (reals(5), units(5), 0.75))
     yield KernelCase("aten::lerp.Tensor_out", (reals(5), units(5), positives(5)))
     yield KernelCase("aten::addcmul.out", (reals(2, 3), units(3), positives(2, 1), 0.5))

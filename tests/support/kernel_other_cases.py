@@ -27,9 +27,7 @@ def quantized() -> Iterator[KernelCase]:
     yield KernelCase(f"{D}dequantize_per_tensor.out", (numbers, 0.03, 2, *full, None))
     yield KernelCase(f"{D}dequantize_per_tensor.Tensor_out", (numbers, scale, zero, *full, None))
     yield KernelCase(f"{D}quantize_per_channel.out", (x, scales, zeros, 1, *full), ("int8",))
-    yield KernelCase(
-        f"{D}dequantize_per_channel.out", (numbers, scales, zeros, -1, *full, None)
-    )
+    yield KernelCase(f"{D}dequantize_per_channel.out", (numbers, scales, zeros, -1, *full, None))
     yield KernelCase(
         f"{D}dequantize_per_channel.out", (numbers, scales[:3], None, 0, *full, None), name="zeros"
     )
@@ -48,12 +46,15 @@ def quantized() -> Iterator[KernelCase]:
     )
 
 
-
 def tables() -> Iterator[KernelCase]:
     indices = np.array([[2, 0], [1, 2]])
     row_scales, group_scales = positives(3), positives(3, 2)
     row_zeros, group_zeros = reals(3), reals(3, 2)
-    for kind, per_byte, low, high in (("byte", 1, -128, 127), ("4bit", 2, -8, 7), ("2bit", 4, -2, 1)):
+    for kind, per_byte, low, high in (
+        ("byte", 1, -128, 127),
+        ("4bit", 2, -8, 7),
+        ("2bit", 4, -2, 1),
+    ):
         packed = ints(3, 8 // per_byte, low=0, high=256, dtype="uint8")
         if per_byte == 1:
             packed = packed.view("int8")
@@ -83,9 +84,10 @@ def layouts() -> Iterator[KernelCase]:
 
 def sizes() -> Iterator[KernelCase]:
     number = ("number",)
-    for name in "add sub mul floordiv truediv mod eq gt lt ge le sym_max sym_min".split():
+    arithmetic = ("add", "sub", "mul", "floordiv", "truediv", "mod", "sym_max", "sym_min")
+    for name in (*arithmetic, "eq", "gt", "lt", "ge", "le"):
         yield KernelCase(f"executorch_prim::{name}.Scalar", (7, 3), number)
-    for name in "neg ceil round trunc sym_float sym_int".split():
+    for name in ["neg", "ceil", "round", "trunc", "sym_float", "sym_int"]:
         yield KernelCase(f"executorch_prim::{name}.Scalar", (2.5,), number)
     yield KernelCase("executorch_prim::sym_not.Scalar", (True,), number)
     yield KernelCase("executorch_prim::sym_ite.Scalar", (False, 3, 4), number)

@@ -175,17 +175,19 @@ def indexing() -> Iterator[KernelCase]:
     yield KernelCase("aten::masked_scatter.out", (x, bools(4), units(6)))
     yield KernelCase("aten::nonzero.out", (bools(3, 4),), ("int64",))
     yield KernelCase("aten::nonzero.out", (RANK0,), ("int64",), "rank 0")
-    yield KernelCase(
-        "aten::repeat_interleave.Tensor_out", (np.array([2, 0, 3]), None), ("int64",)
-    )
+    yield KernelCase("aten::repeat_interleave.Tensor_out", (np.array([2, 0, 3]), None), ("int64",))
     numbers = odd(3, NAN, -1, INF, 2, -INF)
     for name, descending in (("", False), ("down", True)):
         yield KernelCase("aten::sort.values", (x, 1, descending), WITH_PLACES, name)
         yield KernelCase(
-            "aten::sort.values_stable", (ints(8, low=0, high=3), True, 0, descending),
-            ("int64", "int64"), name,
+            "aten::sort.values_stable",
+            (ints(8, low=0, high=3), True, 0, descending),
+            ("int64", "int64"),
+            name,
         )
-        yield KernelCase("aten::argsort.stable_out", (numbers, True, 0, descending), ("int64",), name)
+        yield KernelCase(
+            "aten::argsort.stable_out", (numbers, True, 0, descending), ("int64",), name
+        )
     yield KernelCase("aten::topk.values", (x, 2, 0, True, True), WITH_PLACES)
     yield KernelCase("aten::topk.values", (x, 3, -1, False, True), WITH_PLACES, "smallest")
     yield KernelCase("aten::topk.values", (numbers, 2, 0, True, True), WITH_PLACES, "nan")

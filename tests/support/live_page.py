@@ -69,5 +69,5 @@ def check_kernels(
         max_workgroups=max_workgroups,
         timeout=900,
     )
-    assert wrong == []
+    assert not wrong, "\n".join(map(str, wrong))
     assert compared == sum(len(case.steps) * case.outputs for case in cases)

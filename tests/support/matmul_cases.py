@@ -47,7 +47,7 @@ def addmm(
         ADDMM,
         (normal(shape, 3), normal((m, k)), normal((k, n), 2), beta, alpha),
         lambda self, x, y, *_: (b * self if b else 0) + a * product(x, y),
-        **options(k),
+        **options(k * 16),
     )
 
 

@@ -40,7 +40,8 @@ def arange(out: OutSpec, start: float, end: float, step: float) -> Array:
     else:
         count = math.ceil((end - start) / step)
     kind = np.float64 if dtype.kind == "f" else np.int64
-    return (start + np.arange(count, dtype=kind) * step).astype(dtype)
+    places: Array = np.arange(count, dtype=kind)
+    return (start + places * step).astype(dtype)
 
 
 def linspace(out: OutSpec, start: float, end: float, steps: int) -> Array:

@@ -6,6 +6,7 @@ A negative index counts from the end; one that is out of range is an error.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ SAME_AS_OP = {
 # Indices of several dims
 
 
-def key_of(indices: Sequence[Array | None]) -> tuple[Array | slice, ...]:
+def key_of(indices: Sequence[Array | None]) -> Any:
     """None stands for a whole dim; bytes are masks, as they were before PyTorch had bools."""
     return tuple(
         slice(None)
@@ -61,12 +62,12 @@ def index_put(
 # Indices along one dim
 
 
-def grid_of(x: Array, dim: int, places: Array) -> tuple[Array, ...]:
+def grid_of(x: Array, dim: int, places: Array) -> Any:
     """The key of `x` that means `places` along `dim` and their own position elsewhere."""
     axis = normalize_dim(dim, x.ndim)
     if places.ndim != x.ndim:
         raise ExecutionError(f"indices {list(places.shape)} for a tensor {list(x.shape)}")
-    grid = list(np.indices(places.shape, sparse=True))
+    grid: list[Array] = list(np.indices(places.shape, sparse=True))
     grid[axis] = places
     return tuple(grid)
 
@@ -87,7 +88,7 @@ def scatter_add(x: Array, dim: int, places: Array, source: Array) -> Array:
     return result.reshape(x.shape)
 
 
-def along(x: Array, dim: int, places: Array) -> tuple[slice | Array, ...]:
+def along(x: Array, dim: int, places: Array) -> Any:
     return (slice(None),) * normalize_dim(dim, x.ndim) + (places.reshape(-1),)
 
 
@@ -179,7 +180,7 @@ register("aten::scatter_add.out", "self, dim, index, src", scatter_add)
 register("aten::index_add.out", "self, dim, index, source, alpha", index_add)
 register("aten::index_copy.out", "self, dim, index, source", index_copy)
 register("aten::index_fill.int_Scalar_out", "self, dim, index, value", index_fill)
-register("aten::take.out", "self, index", lambda x, places: np.take(x, places))
+register("aten::take.out", "self, index", np.take)
 
 register("aten::masked_select.out", "self, mask", masked_select)
 register("aten::masked_scatter.out", "self, mask, source", masked_scatter)
@@ -200,6 +201,4 @@ register(
     lambda x, stable, dim, descending: sort(x, dim, descending)[1],
 )
 
-register(
-    "aten::bucketize.Tensor_out", "self, boundaries, out_int32, right", bucketize, typed=True
-)
+register("aten::bucketize.Tensor_out", "self, boundaries, out_int32, right", bucketize, typed=True)

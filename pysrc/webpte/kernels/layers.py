@@ -128,10 +128,10 @@ def distance(difference: Array, p: float) -> Array:
     """The p-norm along the last dim."""
     size = np.abs(difference)
     if p == 0:
-        return np.sum(size != 0, axis=-1, dtype=np.float64)
+        return np.asarray(np.sum(size != 0, axis=-1, dtype=np.float64))
     if math.isinf(p):
-        return np.max(size, axis=-1, initial=0)
-    return np.sum(size**p, axis=-1) ** (1 / p)
+        return np.asarray(np.max(size, axis=-1, initial=0))
+    return np.asarray(np.sum(size**p, axis=-1) ** (1 / p))
 
 
 def pairwise(x1: Array, x2: Array, p: float, compute_mode: int | None) -> Array:

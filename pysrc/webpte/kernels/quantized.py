@@ -54,9 +54,7 @@ def to_integers(
     out: OutSpec, x: Array, scale: Array, zero: Array, quant_min: int, quant_max: int
 ) -> Array:
     """In float32, as PyTorch computes it: a wider type could round to another side."""
-    inverse = (1.0 / scale.astype(np.float64)).astype(np.float32)
-    if scale.dtype == np.float32:
-        inverse = np.float32(1) / scale
+    inverse = (1 / scale).astype(np.float32)
     numbers = np.round(x.astype(np.float32) * inverse).astype(np.float64) + zero
     return np.clip(numbers, quant_min, quant_max).astype(out.dtype.numpy)
 
@@ -182,7 +180,9 @@ def embedding(
     dtype: int | None = None,
 ) -> Array:
     rows, places = np.unique(indices, return_inverse=True)
-    table = grouped(unpack(weight[rows], bits), scales[rows], None if zeros is None else zeros[rows])
+    table = grouped(
+        unpack(weight[rows], bits), scales[rows], None if zeros is None else zeros[rows]
+    )
     return table[places.reshape(indices.shape)].astype(out.dtype.numpy)
 
 

@@ -42,7 +42,7 @@ def pad_border(mode: str, x: Array, padding: Sequence[int]) -> Array:
     if 0 in inner:
         raise ExecutionError(f"{list(x.shape)} has no elements to make a border of")
     widths = [(0, 0)] * (x.ndim - len(pairs)) + pairs
-    return np.pad(x, widths, mode=mode)  # type: ignore[call-overload, no-any-return]
+    return np.pad(x, widths, mode=mode)  # type: ignore[call-overload]
 
 
 # Other sizes
