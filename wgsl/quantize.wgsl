@@ -66,9 +66,10 @@ fn quantized(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<i32> {
     } else {
         value = round(value) + zero;
     }
-    // Twice: what is out of the range of i32 cannot be converted, and not every bound is a float.
-    let near = clamp(value, vec4<f32>(f32(params.low)), vec4<f32>(f32(params.high)));
-    return clamp(vec4<i32>(near), vec4<i32>(params.low), vec4<i32>(params.high));
+    // The conversion ends at the largest float below 2^31.
+    let near = clamp(value, vec4<f32>(-2147483648.0), vec4<f32>(2147483520.0));
+    let whole = select(vec4<i32>(near), vec4<i32>(0x7fffffff), value > vec4<f32>(2147483520.0));
+    return clamp(whole, vec4<i32>(params.low), vec4<i32>(params.high));
 }
 
 fn dequantized(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<f32> {
