@@ -3,7 +3,8 @@
 // A workgroup takes a tile of 64 rows and walks its keys 32 at a time, with a running maximum and
 // sum of each row. An invocation has 4 rows times 4 keys of the logits, and the same 4 rows times
 // COLUMNS quads of the output. Values wider than 256 elements are cut into slices, one to a
-// workgroup. Tiles are staged with their quads swizzled, so that neighbours meet in no memory bank.
+// workgroup. Staged lines are a quad longer than what they hold, so that neighbouring lanes meet in
+// no memory bank.
 
 // use lib/quads.wgsl
 // use lib/attention.wgsl
@@ -13,8 +14,10 @@ const KEYS = 32u;
 const LANES = 8u; // invocations that share their 4 rows
 const STRIPS = 16u; // of 4 rows
 const DEPTH = 4u; // quads of the head staged at once
-const KEY_STAGE = ROWS * DEPTH;
-const STAGE = (ROWS + KEYS) * DEPTH;
+const LINE = DEPTH + 1u;
+const KEY_STAGE = ROWS * LINE;
+const STAGE = (ROWS + KEYS) * LINE;
+const WEIGHT_LINE = STRIPS + 1u;
 const COLUMNS = ${COLUMNS}u;
 const SLICE = COLUMNS * LANES; // quads of the output
 const VALUES = ${VALUES}u; // values staged at once: VALUES * SLICE <= STAGE
@@ -33,7 +36,7 @@ alias Result = array<vec4<f32>, COLUMNS * 4u>; // [column][row]
 @group(0) @binding(7) var<uniform> params: Params;
 
 var<workgroup> stage: array<vec4<f32>, STAGE>;
-var<workgroup> weights: array<vec4<f32>, KEYS * STRIPS>; // [key][strip of rows]
+var<workgroup> weights: array<vec4<f32>, KEYS * WEIGHT_LINE>; // [key][strip](row)
 
 // Quads of a head, filled with zeros past its end; a head that is no multiple of 4 has no quads of
 // its own and is gathered.
@@ -73,13 +76,9 @@ fn v_quad(row: u32, quad: u32) -> vec4<f32> {
     return result;
 }
 
-fn swizzled(line: u32, quad: u32) -> u32 {
-    return line * DEPTH + (quad ^ ((line >> 1u) & 3u));
-}
-
 // Rows behind the last one and keys behind the end are zeros.
 fn stage_queries(job: Job, depth: u32, local: u32) {
-    for (var i = local; i < KEY_STAGE; i += LANES * STRIPS) {
+    for (var i = local; i < ROWS * DEPTH; i += LANES * STRIPS) {
         let row = job.tile * ROWS + i / DEPTH;
         let quad = depth + i % DEPTH;
         var value = vec4<f32>();
@@ -88,7 +87,7 @@ fn stage_queries(job: Job, depth: u32, local: u32) {
             let start = job.batch * params.q.x + head * params.q.y + row / GROUP * params.q.z;
             value = params.scale * q_quad(start, quad);
         }
-        stage[swizzled(i / DEPTH, i % DEPTH)] = value;
+        stage[i / DEPTH * LINE + i % DEPTH] = value;
     }
 }
 
@@ -99,7 +98,7 @@ fn stage_keys(job: Job, depth: u32, first: u32, end: u32, local: u32) {
     if (key < end && quad * 4u < HEAD) {
         value = k_quad(job.batch * params.k.x + job.key_head * params.k.y + key * params.k.z, quad);
     }
-    stage[KEY_STAGE + swizzled(local / DEPTH, local % DEPTH)] = value;
+    stage[KEY_STAGE + local / DEPTH * LINE + local % DEPTH] = value;
 }
 
 fn stage_values(job: Job, column: u32, first: u32, end: u32, local: u32) {
@@ -117,7 +116,7 @@ fn stage_values(job: Job, column: u32, first: u32, end: u32, local: u32) {
 // Of 32 keys with the rows of the workgroup: 4 keys of this invocation, each with its 4 rows.
 fn find_logits(job: Job, first: u32, end: u32, local: u32) -> array<vec4<f32>, 4> {
     let lane = local % LANES;
-    let line = local / LANES * 4u;
+    let line = local / LANES * 4u * LINE;
     var logits = array<vec4<f32>, 4>();
     for (var depth = 0u; depth * 4u < HEAD; depth += DEPTH) {
         workgroupBarrier();
@@ -125,12 +124,12 @@ fn find_logits(job: Job, first: u32, end: u32, local: u32) -> array<vec4<f32>, 4
         stage_keys(job, depth, first, end, local);
         workgroupBarrier();
         for (var d = 0u; d < DEPTH; d++) {
-            let q0 = stage[swizzled(line, d)];
-            let q1 = stage[swizzled(line + 1u, d)];
-            let q2 = stage[swizzled(line + 2u, d)];
-            let q3 = stage[swizzled(line + 3u, d)];
+            let q0 = stage[line + d];
+            let q1 = stage[line + LINE + d];
+            let q2 = stage[line + 2u * LINE + d];
+            let q3 = stage[line + 3u * LINE + d];
             for (var i = 0u; i < 4u; i++) {
-                let key = stage[KEY_STAGE + swizzled(lane + LANES * i, d)];
+                let key = stage[KEY_STAGE + (lane + LANES * i) * LINE + d];
                 logits[i] = vec4<f32>(
                     dot_onto(logits[i].x, q0, key),
                     dot_onto(logits[i].y, q1, key),
@@ -152,8 +151,7 @@ fn add_values(job: Job, column: u32, first: u32, end: u32, local: u32, result: p
         stage_values(job, column, first + part, end, local);
         workgroupBarrier();
         for (var i = 0u; i < VALUES; i++) {
-            let key = part + i;
-            let weight = weights[key * STRIPS + (strip ^ (key % STRIPS))];
+            let weight = weights[(part + i) * WEIGHT_LINE + strip];
             for (var c = 0u; c < COLUMNS; c++) {
                 let value = stage[i * SLICE + c * LANES + lane];
                 (*result)[c * 4u] = fma(vec4<f32>(weight.x), value, (*result)[c * 4u]);
@@ -223,13 +221,12 @@ fn main(
         maximum = highest;
         sum *= correction;
         for (var i = 0u; i < 4u; i++) {
-            let key = lane + LANES * i;
             var weight = vec4<f32>();
             for (var r = 0u; r < 4u; r++) {
                 weight[r] = weight_of(logits[i][r], highest[r]);
             }
             sum += weight;
-            weights[key * STRIPS + (strip ^ (key % STRIPS))] = weight;
+            weights[(lane + LANES * i) * WEIGHT_LINE + strip] = weight;
         }
         for (var c = 0u; c < COLUMNS; c++) {
             for (var r = 0u; r < 4u; r++) {

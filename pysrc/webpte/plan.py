@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,6 +55,41 @@ def resolve_ops(graph: Graph) -> dict[int, OpDef]:
         for call in graph.calls
         if call.name != PREPACK and (op := lookup(call.name)) is not None
     }
+
+
+def check_arity(graph: Graph) -> None:
+    """Every call must give as many arguments as its op takes; everything else relies on it."""
+    live = LiveState(graph)
+    for index, op in resolve_ops(graph).items():
+        op.bind(graph.calls[index], graph, live)
+
+
+@contextmanager
+def naming(call: Call) -> Iterator[None]:
+    """Errors in here name the call, and one that is not ours becomes a GraphError.
+
+    Shape functions, lowerings and references check what they rely on in valid files. What a broken
+    file makes Python or NumPy raise in them says as much about the graph as our own errors do.
+    """
+    try:
+        yield
+    except WebpteError as error:
+        if str(call) in str(error):
+            raise
+        raise type(error)(f"{call}: {error}") from error
+    except Exception as error:
+        raise GraphError(f"{call}: {type(error).__name__}: {error}") from error
+
+
+def resize_outputs(op: OpDef, args: Args, live: LiveState) -> bool:
+    """Give the outputs of a call their live dims; returns whether any changed."""
+    shapes = [tuple(dims) for dims in op.shape(args)]
+    outs = args.outs if shapes else []
+    if len(shapes) != len(outs):
+        raise GraphError(f"gives {len(shapes)} tensors, but the file has {len(outs)} for them")
+    for out, dims in zip(outs, shapes, strict=True):
+        live.set_cur_dims(out.id, dims)
+    return any(out.dims != dims for out, dims in zip(outs, shapes, strict=True))
 
 
 @dataclass(frozen=True)
@@ -124,6 +160,7 @@ def check_defined(graph: Graph) -> None:
     for value_id in graph.outputs:
         if value_id not in defined:
             raise GraphError(f"output value {value_id} is never written")
+        graph.tensor(value_id)
 
 
 def check_distinct(graph: Graph, call: Call, outputs: set[int]) -> None:
@@ -274,20 +311,12 @@ class Planner:
         ]
 
     def _lower(self, step: Step) -> None:
-        try:
+        with naming(step.call):
             args = step.op.bind(step.call, self._graph, self._live)
-            shapes = step.op.shape(args)
-            if shapes:
-                for out, dims in zip(args.outs, shapes, strict=True):
-                    self.changed |= out.dims != tuple(dims)
-                    self._live.set_cur_dims(out.id, tuple(dims))
+            self.changed |= resize_outputs(step.op, args, self._live)
             if step.op.scalar is not None:
                 args.set_symint_out(step.op.scalar(args))
             records, host = self._lowered(step, args)
-        except WebpteError as error:
-            if str(step.call) in str(error):
-                raise
-            raise type(error)(f"{step.call}: {error}") from error
         if (records, host) != (step.records, step.host):
             self._set(step, records, host)
             self.changed = True

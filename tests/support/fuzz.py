@@ -55,9 +55,7 @@ def symints(edit: Edit = None) -> GraphWriter:
     g.op("sym_size.int", x, g.int(0), rows)
     g.op("floordiv", rows, g.int(2), half)
     g.op("add", half, pos, end)
-    part = g.op(
-        "aten.slice_copy.Tensor", x, g.int(0), g.null(), end, g.int(1), g.tensor((8, 3))
-    )
+    part = g.op("aten.slice_copy.Tensor", x, g.int(0), g.null(), end, g.int(1), g.tensor((8, 3)))
     sizes = g.value_list([end, g.int(3)])
     out = g.op("aten.view_copy.default", part, sizes, g.tensor((8, 3)))
     full = g.op("aten.full.default", sizes, g.double(1.5), g.tensor((8, 3)))
@@ -75,9 +73,7 @@ def value_lists(edit: Edit = None) -> GraphWriter:
     parts = g.value_list([g.tensor((4, 2)), g.tensor((4, 3))])
     g.op("aten.split_with_sizes_copy.default", x, g.int_list([2, 3]), g.int(1), parts)
     first, second = parts - 2, parts - 1
-    joined = g.op(
-        "aten.cat.default", g.value_list([second, first, x]), g.int(1), g.tensor((4, 10))
-    )
+    joined = g.op("aten.cat.default", g.value_list([second, first, x]), g.int(1), g.tensor((4, 10)))
     picked = g.op("aten.index.Tensor", joined, g.value_list([g.null(), at]), g.tensor((4, 2)))
     turned = g.op("aten.permute_copy.default", picked, g.int_list([1, 0]), g.tensor((2, 4)))
     doubled = g.op("aten.repeat.default", turned, g.int_list([2, 1]), g.tensor((4, 4)))
@@ -107,7 +103,9 @@ def constants(edit: Edit = None) -> GraphWriter:
     out = g.op("aten.linear.default", flat, weight, g.null(), g.tensor((1, 4)))
     scale = g.tensor((4,), constant=np.full(4, 2, np.float32))
     norms = g.value_list([g.tensor((1, 4)), g.tensor((1, 1)), g.tensor((1, 1))])
-    g.op("aten.native_layer_norm.default", out, g.int_list([4]), scale, scale, g.double(1e-5), norms)
+    g.op(
+        "aten.native_layer_norm.default", out, g.int_list([4]), scale, scale, g.double(1e-5), norms
+    )
     g.inputs(x)
     g.outputs(norms - 3)
     return g

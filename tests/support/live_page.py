@@ -31,6 +31,12 @@ def same(a, b, rtol):
         return a.tobytes() == b.tobytes()
     return bool(np.allclose(a, b, rtol=rtol, atol=rtol))
 
+def differences(a, b):
+    if a.shape != b.shape:
+        return a.shape, b.shape
+    at = np.flatnonzero(a.ravel() != b.ravel())[:9]
+    return at, a.ravel()[at], b.ravel()[at]
+
 async def compare():
     wrong, compared = [], 0
     for case in cases:
@@ -40,8 +46,7 @@ async def compare():
                 for a, b in zip(gpu, reference, strict=True):
                     compared += 1
                     if not same(a, b, case["rtol"]):
-                        at = np.flatnonzero(a.ravel() != b.ravel())[:9] if a.shape == b.shape else []
-                        wrong.append([case["name"], step, [*at], a.ravel()[at], b.ravel()[at]])
+                        wrong.append([case["name"], step, *differences(a, b)])
         except Exception as error:
             wrong.append([case["name"], repr(error)])
     return [compared, wrong]

@@ -20,7 +20,15 @@ def requantized(value: float, scale: float, zero: int) -> int:
 
 
 def added(
-    x: Array, y: Array, xs: float, xz: int, ys: float, yz: int, scale: float, zero: int, alpha: float
+    x: Array,
+    y: Array,
+    xs: float,
+    xz: int,
+    ys: float,
+    yz: int,
+    scale: float,
+    zero: int,
+    alpha: float,
 ) -> Array:
     shape = np.broadcast_shapes(x.shape, y.shape)
     left, right = np.broadcast_to(x, shape), np.broadcast_to(y, shape)
@@ -49,9 +57,7 @@ def shuffled(x: Array, xs: float, xz: int, inverse: float, zero: int, r: int) ->
     return each((*lead, channels // (r * r), height * r, width * r), np.int8, one)
 
 
-def add(
-    left: Sequence[int], right: Sequence[int], *numbers: float, label: str = ""
-) -> LiveCase:
+def add(left: Sequence[int], right: Sequence[int], *numbers: float, label: str = "") -> LiveCase:
     args = (integers(left), integers(right)[..., ::-1] if right else integers(right), *numbers)
     return LiveCase(ADD, [args], added, label=label, exact=False)
 

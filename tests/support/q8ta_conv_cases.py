@@ -10,7 +10,7 @@ import numpy as np
 from support.cases import Array
 from support.live_cases import Const, LiveCase, each
 from support.q8ta_cases import requantized
-from support.q8ta_linear_cases import WRONG_SUMS, per_channel
+from support.q8ta_linear_cases import WRONG_SUMS, per_channel, steps_of
 from support.quantize_cases import integers
 
 CONV, POINTWISE, DEPTHWISE, TRANSPOSED = (
@@ -66,8 +66,17 @@ def convolved(
 
 def expected(op: str) -> Any:
     def expect(
-        x: Array, x_scale: float, x_zero: int, weight: Array, _: Array, scales: Array,
-        out_scale: float, out_zero: int, bias: Array | None, kernel: list[int], *rest: Any,
+        x: Array,
+        x_scale: float,
+        x_zero: int,
+        weight: Array,
+        _: Array,
+        scales: Array,
+        out_scale: float,
+        out_zero: int,
+        bias: Array | None,
+        kernel: list[int],
+        *rest: Any,
     ) -> Array:
         *geometry, groups, activation = rest
         if op != TRANSPOSED:
@@ -78,7 +87,9 @@ def expected(op: str) -> Any:
             scale = scales[o] if o < len(scales) else scales[o % (sums.shape[1] // groups)]
             value = int(sums[b, o, h, w]) * x_scale * float(scale)
             value += 0.0 if bias is None else float(bias[o])
-            return requantized(max(value, 0) if activation == "relu" else value, out_scale, out_zero)
+            return requantized(
+                max(value, 0) if activation == "relu" else value, out_scale, out_zero
+            )
 
         return each(sums.shape, np.int8, one)
 
@@ -87,7 +98,7 @@ def expected(op: str) -> Any:
 
 def conv(
     op: str,
-    shapes: Sequence[int] | list[tuple[int, ...]],
+    shapes: tuple[int, ...] | Sequence[tuple[int, ...]],
     outs: int,
     kernel: tuple[int, int] = (3, 3),
     *,
@@ -103,7 +114,7 @@ def conv(
     scales: int | None = None,
 ) -> LiveCase:
     """`shapes` of x, one or one per step; rows of weights are whole words, as exporters write."""
-    steps = shapes if isinstance(shapes, list) else [tuple(shapes)]
+    steps = steps_of(shapes)
     terms = steps[0][1] // groups * kernel[0] * kernel[1]
     row_bytes = row_bytes or -(-terms // 4) * 4
     dims = (*kernel, outs) if op == DEPTHWISE else (outs, row_bytes)
@@ -124,7 +135,7 @@ def conv(
     return LiveCase(op, given, expected(op), exact=False)
 
 
-SAME = {"padding": (1, 1)}
+SAME: dict[str, Any] = {"padding": (1, 1)}
 
 GENERAL = [
     conv(CONV, (1, 8, 6, 6), 8, **SAME),

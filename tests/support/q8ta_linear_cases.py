@@ -23,9 +23,7 @@ def per_channel(count: int, low: float = 0.001, high: float = 0.02) -> Array:
     return np.random.default_rng(count + 31).uniform(low, high, count).astype(np.float32)
 
 
-def value_at(
-    x: Array, zero: int, x_scale: float, weight: Array, scale: Any, bias: Any
-) -> float:
+def value_at(x: Array, zero: int, x_scale: float, weight: Array, scale: Any, bias: Any) -> float:
     """Of one row of x and one row of weights, which may end in padding."""
     terms = zip(x.tolist(), weight.tolist(), strict=False)
     total = sum((a - zero) * w for a, w in terms)
@@ -67,9 +65,14 @@ def int8_linear(
     return each(v.shape, np.int8, lambda *at: requantized(v[at], out_scale, out_zero))
 
 
+def steps_of(shapes: tuple[int, ...] | Sequence[tuple[int, ...]]) -> list[Any]:
+    """One shape, or a list of them."""
+    return list(shapes) if isinstance(shapes, list) else [shapes]
+
+
 def linear(
     op: str,
-    shapes: Sequence[int] | list[tuple[int, ...]],
+    shapes: tuple[int, ...] | Sequence[tuple[int, ...]],
     n: int,
     *,
     zero: int = -5,
@@ -79,7 +82,7 @@ def linear(
     padded: bool = False,
 ) -> LiveCase:
     """`shapes` of x, one or one per step."""
-    steps = shapes if isinstance(shapes, list) else [tuple(shapes)]
+    steps = steps_of(shapes)
     k = steps[0][-1]
     count = -(-n // 4) * 4 if padded else n
     weight = integers((n, row_bytes or k))
@@ -111,6 +114,12 @@ SIZES = (
     ((18, 130), 70),
 )
 
+VARIANTS: tuple[dict[str, Any], ...] = (
+    {"activation": "relu"},
+    {"bias": False, "zero": 127},
+    {"padded": True, "zero": -128},
+)
+
 Q8TA_LINEAR_CASES = [
     *(linear(op, shape, n) for op in (FLOAT, LINEAR) for shape, n in SIZES),
     linear(GEMV, (1, 16), 8),
@@ -118,11 +127,7 @@ Q8TA_LINEAR_CASES = [
     *(
         linear(LINEAR, shape, n, **options)
         for shape, n in (((1, 24), 8), ((9, 24), 6))
-        for options in (
-            {"activation": "relu"},
-            {"bias": False, "zero": 127},
-            {"padded": True, "zero": -128},
-        )
+        for options in VARIANTS
     ),
     linear(FLOAT, (9, 5), 6, row_bytes=8, padded=True),
     linear(LINEAR, (2, 6), 8, row_bytes=8),

@@ -179,9 +179,7 @@ PER_CHANNEL = [
     *both(CHANNEL, (5, 4), scales(1), zeros(1), 1),
     *both(CHANNEL, (3, 5), scales(5), zeros(5, dtype="int8"), 1, kept=INT32),
     *both(CHANNEL, (3, 0, 5), scales(3), zeros(3), 0),
-    dequantize(
-        CHANNEL, [(integers((n, 3)), scales(n), zeros(n), 0, -128, 127) for n in (9, 4, 1)]
-    ),
+    dequantize(CHANNEL, [(integers((n, 3)), scales(n), zeros(n), 0, -128, 127) for n in (9, 4, 1)]),
 ]
 
 PER_TOKEN = [

@@ -27,8 +27,9 @@ const ROW_LOADS = (STEP_ROW_QUADS + SLICE_THREADS - 1u) / SLICE_THREADS;
 const COLUMN_LOADS = STEP * COLUMN_QUADS / SLICE_THREADS;
 const TILE_QUADS = TILE_ROWS * COLUMN_QUADS;
 
-// Per slice the rows (k, row quad) and behind them the columns (k, column quad); later the sums.
-var<workgroup> quads: array<vec4<u32>, max(SLICES * SLICE_QUADS, select(0u, SLICES * TILE_QUADS, SLICES > 1u))>;
+// Per slice the rows (k, row quad) and behind them the columns (k, column quad); later the sums of
+// all slices but the first.
+var<workgroup> quads: array<vec4<u32>, max(SLICES * SLICE_QUADS, (SLICES - 1u) * TILE_QUADS)>;
 // What x's zero is multiplied with: of each row or column of weights.
 var<workgroup> weight_sums: array<atomic<i32>, max(TILE_ROWS, TILE_COLUMNS)>;
 
@@ -89,6 +90,14 @@ fn finish_row(thread: u32, row: u32, sums: vec4<i32>) {
     finish(row, sums - scaling.x_zero * weights);
 }
 
+fn sum_of_slices(at: u32) -> vec4<i32> {
+    var sum = vec4<i32>();
+    for (var slice = 1u; slice < SLICES; slice++) {
+        sum += bitcast<vec4<i32>>(quads[(slice - 1u) * TILE_QUADS + at]);
+    }
+    return sum;
+}
+
 // The sums over k_begin <= k < k_end.
 fn multiply(thread: u32, k_begin: u32, k_end: u32) {
     let slice = thread / SLICE_THREADS;
@@ -127,26 +136,21 @@ fn multiply(thread: u32, k_begin: u32, k_end: u32) {
     }
     add_weights(thread, weights);
 
+    // The first slice adds what the others found.
     let row = member / COLUMN_QUADS * 4u;
-    if (SLICES == 1u) {
-        workgroupBarrier();
-        finish_row(thread, row, row0);
-        finish_row(thread, row + 1u, row1);
-        finish_row(thread, row + 2u, row2);
-        finish_row(thread, row + 3u, row3);
-        return;
+    let at = row * COLUMN_QUADS + column_quad(thread);
+    if (slice > 0u) {
+        let part = (slice - 1u) * TILE_QUADS + at;
+        quads[part] = bitcast<vec4<u32>>(row0);
+        quads[part + COLUMN_QUADS] = bitcast<vec4<u32>>(row1);
+        quads[part + 2u * COLUMN_QUADS] = bitcast<vec4<u32>>(row2);
+        quads[part + 3u * COLUMN_QUADS] = bitcast<vec4<u32>>(row3);
     }
-    let at = slice * TILE_QUADS + row * COLUMN_QUADS + column_quad(thread);
-    quads[at] = bitcast<vec4<u32>>(row0);
-    quads[at + COLUMN_QUADS] = bitcast<vec4<u32>>(row1);
-    quads[at + 2u * COLUMN_QUADS] = bitcast<vec4<u32>>(row2);
-    quads[at + 3u * COLUMN_QUADS] = bitcast<vec4<u32>>(row3);
     workgroupBarrier();
-    for (var i = thread; i < TILE_QUADS; i += THREADS) {
-        var sum = quads[i];
-        for (var other = 1u; other < SLICES; other++) {
-            sum += quads[other * TILE_QUADS + i];
-        }
-        finish_row(thread, i / COLUMN_QUADS, bitcast<vec4<i32>>(sum));
+    if (slice == 0u) {
+        finish_row(thread, row, row0 + sum_of_slices(at));
+        finish_row(thread, row + 1u, row1 + sum_of_slices(at + COLUMN_QUADS));
+        finish_row(thread, row + 2u, row2 + sum_of_slices(at + 2u * COLUMN_QUADS));
+        finish_row(thread, row + 3u, row3 + sum_of_slices(at + 3u * COLUMN_QUADS));
     }
 }

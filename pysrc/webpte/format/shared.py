@@ -80,7 +80,8 @@ def check_extent(table: Table, slot: int, name: str, sizes: tuple[int, ...], ite
     """Refuse a rank or a byte size that no real tensor has."""
     if len(sizes) > MAX_RANK:
         raise table.error(slot, name, f"rank {len(sizes)} is over {MAX_RANK}")
-    if byte_size(sizes, itemsize) >= MAX_TENSOR_BYTES:
+    # NumPy multiplies the other dims of an empty tensor, too.
+    if byte_size(tuple(filter(None, sizes)), itemsize) >= MAX_TENSOR_BYTES:
         raise table.error(slot, name, "the tensor would have 2**53 bytes or more")
 
 

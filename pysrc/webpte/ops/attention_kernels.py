@@ -28,7 +28,7 @@ Strides = tuple[int, int, int]  # of a batch, a head, a token; elements are neig
 Position = SymIntUniform | bytes
 
 # Of the shaders.
-TILE_ROWS, LANES, STAGE, TILE_KEYS, MAX_COLUMNS = 64, 8, 384, 32, 8
+TILE_ROWS, LANES, STAGE, TILE_KEYS, MAX_COLUMNS = 64, 8, 480, 32, 8
 SPLIT_SIZE, SPLIT_KEYS, SPLIT_ROWS, MAX_SPLIT_HEAD, MAX_SPLITS = 256, 64, 8, 256, 64
 NO_MASK, ADDED, BOOLEAN = range(3)
 

@@ -10,6 +10,7 @@ adds up their parts. Few rows: wgsl/lib/slices.wgsl, which reads B once and as f
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from webpte.ops.args import TensorArg
 from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
@@ -39,6 +40,11 @@ class Product:
     @property
     def empty(self) -> bool:
         return self.batches * self.m * self.n == 0
+
+    @property
+    def plain(self) -> Product:
+        """The sums alone, with nothing added."""
+        return Product(self.m, self.n, self.k, self.batches, type=self.type)
 
     def with_bias(self, bias: TensorArg | None) -> Product:
         """Adds one number per column, or one for all of them."""
@@ -125,6 +131,7 @@ def cost(product: Product, tiling: Tiling, k_parts: int) -> float:
     return time + DISPATCH_MICROSECONDS + moved / BYTES_PER_MICROSECOND
 
 
+@lru_cache(256)  # a model has few sizes, in many layers
 def choose_tiling(product: Product) -> tuple[Tiling, int]:
     """The tiling that takes least time, and into how many parts to cut k."""
     most = max(1, min(MAX_K_PARTS, product.k // MIN_K_PART))
@@ -142,12 +149,11 @@ def tile_dispatches(kernel: Kernel, product: Product, out: int) -> list[Dispatch
     """The product in tiles, and where it was cut along k, the sum of the parts."""
     if product.empty:
         return []
-    tiling, wanted = choose_tiling(product)
+    tiling, wanted = choose_tiling(product.plain)
     k_part = part_length(product.k, wanted)
     k_parts = max(1, ceil_div(product.k, k_part))
     m_parts, n_parts = ceil_div(product.m, tiling.rows), ceil_div(product.n, tiling.columns)
-    plain = replace(product, addend=None, addend_strides=(0, 0), alpha=1, beta=0)
-    first = plain if k_parts > 1 else product
+    first = product.plain if k_parts > 1 else product
     target = parts_memory(product, k_parts) if k_parts > 1 else out
     dispatches = [
         Dispatch(

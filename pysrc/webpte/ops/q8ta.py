@@ -1,8 +1,8 @@
 """Element-wise ops from int8 to int8: floats in between, out = requantize(f((x - zero) * scale)).
 
-    q8ta_add             a + alpha * b, with NumPy's broadcasting
-    q8ta_relu            max(x, 0)
-    q8ta_pixel_shuffle   [.., C r r, H, W] -> [.., C, H r, W r]; it gets the inverse of its scale
+q8ta_add             a + alpha * b, with NumPy's broadcasting
+q8ta_relu            max(x, 0)
+q8ta_pixel_shuffle   [.., C r r, H, W] -> [.., C, H r, W r]; it gets the inverse of its scale
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def lower(
 
 
 def floats(args: Args, name: str) -> Array:
-    return np_dequantize(args.array(name), args.number(f"{name}_scale"), args.integer(f"{name}_zero"))
+    return np_dequantize(
+        args.array(name), args.number(f"{name}_scale"), args.integer(f"{name}_zero")
+    )
 
 
 # Addition
@@ -109,7 +111,9 @@ def lower_add(args: Args) -> list[Dispatch]:
         for name in ("x", "y")
     ]
     inverse = inverse_of(args, args.number("out_scale"))
-    return lower(args, "alone(x) + alone(params.alpha * y)", operands, inverse, args.number("alpha"))
+    return lower(
+        args, "alone(x) + alone(params.alpha * y)", operands, inverse, args.number("alpha")
+    )
 
 
 def run_add(args: Args) -> Array:
@@ -178,12 +182,8 @@ def run_shuffle(args: Args) -> Array:
     return np_requantize(moved.reshape(shuffle_shape(args)[0]), inverse, zero)
 
 
-register(
-    "et_vk.q8ta_add.default", ADD, shape=add_shape, lower=lower_add, reference=run_add
-)
-register(
-    "et_vk.q8ta_relu.default", RELU, shape=relu_shape, lower=lower_relu, reference=run_relu
-)
+register("et_vk.q8ta_add.default", ADD, shape=add_shape, lower=lower_add, reference=run_add)
+register("et_vk.q8ta_relu.default", RELU, shape=relu_shape, lower=lower_relu, reference=run_relu)
 register(
     "et_vk.q8ta_pixel_shuffle.default",
     PIXEL_SHUFFLE,

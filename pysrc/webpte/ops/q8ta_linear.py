@@ -31,9 +31,7 @@ from webpte.shapes import Dims, numel
 
 Array = np.ndarray
 
-INPUTS = (
-    "x: tensor, x_scale: number, x_zero: int, weight: tensor, sums: any, scales: tensor"
-)
+INPUTS = "x: tensor, x_scale: number, x_zero: int, weight: tensor, sums: any, scales: tensor"
 FLOAT = f"{INPUTS}, bias: tensor? = None -> tensor"
 INT8 = (
     f"{INPUTS}, out_scale: number, out_zero: int, bias: tensor? = None, activation: str = 'none' "

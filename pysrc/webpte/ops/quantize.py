@@ -88,9 +88,7 @@ def affine_blocks(args: Args) -> Blocks:
 
 
 GRANULARITIES = (
-    Granularity(
-        "per_tensor", "default", "scale: number, zero: int", one_block, tensors=False
-    ),
+    Granularity("per_tensor", "default", "scale: number, zero: int", one_block, tensors=False),
     Granularity("per_tensor", "tensor", "scale: tensor, zero: tensor?", one_block),
     Granularity(
         "per_channel", "default", "scale: tensor, zero: tensor?, axis: int", channel_blocks
@@ -124,11 +122,11 @@ def scale_tensors(op: Granularity, args: Args) -> tuple[TensorArg, TensorArg | N
     """Scales and zeros, as many as there are blocks."""
     dims, blocks = args.tensor("x").dims, op.blocks(args)
     scale, zero = args.tensor("scale"), args.optional_tensor("zero")
-    if zero is not None and zero.numel == 0 and numel(dims) > 0:
-        zero = None
-    count = numel([ceil_div(dim, max(size, 1)) for dim, size in zip(dims, blocks.size, strict=True)])
     if numel(dims) == 0:
-        return scale, zero
+        return scale, None
+    if zero is not None and zero.numel == 0:
+        zero = None
+    count = numel([dim // size for dim, size in zip(dims, blocks.size, strict=True)])
     enough = {count, 4 * ceil_div(count, 4)} if blocks.padded else {count}
     for tensor in (scale, *([zero] if zero else [])):
         if tensor.numel not in enough:
@@ -225,12 +223,18 @@ def tensor_parameters(op: Granularity, args: Args) -> Parameters:
 
 
 def dispatch(
-    source: Binding, source_type: str, out: TensorArg, parameters: Parameters,
-    bounds: tuple[int, int] | None, zero_first: bool = False,
+    source: Binding,
+    source_type: str,
+    out: TensorArg,
+    parameters: Parameters,
+    bounds: tuple[int, int] | None,
+    zero_first: bool = False,
 ) -> Dispatch:
     """One kernel over all quads; bounds where integers are made."""
     quads = quad_count(out.numel)
-    axes = [n for axis in zip(parameters.sizes, parameters.steps, strict=True) for n in (*axis, 0, 0)]
+    axes = [
+        n for axis in zip(parameters.sizes, parameters.steps, strict=True) for n in (*axis, 0, 0)
+    ]
     axes += [0] * (4 * MAX_AXES - len(axes))
     return Dispatch(
         kernel="quantize",
@@ -290,7 +294,10 @@ def lower_dequantize(op: Granularity, args: Args) -> list[Dispatch]:
 
 
 def np_quantize(
-    x: Array, inverse: Array | float, zero: Array | float, bounds: tuple[int, int],
+    x: Array,
+    inverse: Array | float,
+    zero: Array | float,
+    bounds: tuple[int, int],
     zero_first: bool = False,
 ) -> Array:
     offset = np.asarray(zero, np.float32)
@@ -313,7 +320,7 @@ def split_arrays(op: Granularity, args: Args) -> tuple[Array, Array, Array]:
     x, size = args.array("x"), op.blocks(args).size
     scale, zero = scale_tensors(op, args)
     if x.size == 0:
-        return x, np.float32(1), np.float32(0)
+        return x, np.ones((), np.float32), np.zeros((), np.float32)
     counts = [dim // block for dim, block in zip(x.shape, size, strict=True)]
     split = [n for pair in zip(counts, size, strict=True) for n in pair]
     spread = [n for count in counts for n in (count, 1)]

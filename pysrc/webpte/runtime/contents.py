@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from webpte.dtypes import dtype_of_program
-from webpte.errors import FormatError, SourceError
+from webpte.errors import FormatError, GraphError, SourceError
 from webpte.format import pte
 from webpte.format.program import (
     BackendDelegate,
@@ -83,7 +83,7 @@ async def _read_graph(
 
 def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodInfo:
     instructions = [instruction for chain in plan.chains for instruction in chain]
-    called = [graphs[i.delegate_index] for i in instructions if isinstance(i, DelegateCall)]
+    called = [_called_graph(plan, graphs, i) for i in instructions if isinstance(i, DelegateCall)]
     ops: Counter[str] = Counter()
     unsupported: Counter[str] = Counter()
     for graph in called:
@@ -104,6 +104,18 @@ def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodIn
         constants=_describe_constants([graph for graph in graphs if graph is not None]),
         is_constant=not instructions,
     )
+
+
+def _called_graph(
+    plan: ExecutionPlan, graphs: tuple[Graph | None, ...], call: DelegateCall
+) -> Graph | None:
+    graph = graphs[call.delegate_index]
+    if graph is not None and len(call.args) != len(graph.inputs) + len(graph.outputs):
+        raise GraphError(
+            f"method {plan.name!r}: delegate {call.delegate_index} has {len(graph.inputs)} inputs "
+            f"and {len(graph.outputs)} outputs, but is called with {len(call.args)} values"
+        )
+    return graph
 
 
 def _describe_value(plan: ExecutionPlan, name: str, index: int) -> TensorInfo | ScalarInfo:

@@ -16,6 +16,7 @@ from webpte.passes import merge_duplicate_calls
 from webpte.plan import (
     Planner,
     Step,
+    check_arity,
     check_bounds,
     check_defined,
     constant_transfers,
@@ -46,6 +47,7 @@ class GpuDelegate:
     """Made by `create`; `execute` may be called again and again, also concurrently."""
 
     def __init__(self, graph: Graph, device: Device, library: ShaderLibrary) -> None:
+        check_arity(graph)
         self._transfers = constant_transfers(graph)
         graph = merge_duplicate_calls(graph)
         check_defined(graph)

@@ -34,6 +34,7 @@ from webpte.format.program import (
 from webpte.kernels import OutSpec, fit_output, lookup_kernel
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.delegate import GpuDelegate
+from webpte.runtime.device_plan import GpuTensor
 from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
 
 # Instructions per call: a loop that never ends must not hang the page.
@@ -171,6 +172,9 @@ class Method:
     def _delegate_value(self, values: dict[int, Any], index: int) -> Any:
         if isinstance(values[index], TensorMeta):
             raise ExecutionError(f"value {index} is read before anything wrote it")
+        if not isinstance(values[index], np.ndarray | GpuTensor | int):
+            kind = type(values[index]).__name__
+            raise ExecutionError(f"value {index} is a {kind}; delegates take tensors and ints")
         return values[index]
 
     def _call_kernel(self, call: KernelCall, values: dict[int, Any]) -> None:
@@ -183,6 +187,11 @@ class Method:
             targets: Sequence[int] = call.args[:1]
         else:
             targets = call.args[kernel.arguments : kernel.arguments + kernel.outputs]
+        if kernel.list_output:
+            (listed,) = (self._plan.values[index] for index in targets)
+            if not isinstance(listed, TensorList):
+                raise ExecutionError(f"its output is a {type(listed).__name__}, not a list")
+            targets = listed.items
         outs = [self._out_spec(index) for index in targets]
         with np.errstate(all="ignore"):
             results = kernel.run(arguments, [out for out in outs if out is not None])
@@ -279,4 +288,9 @@ class Method:
             return value
         if isinstance(value, TensorMeta):
             raise ExecutionError(f"method {self.info.name!r}: nothing computed {info.name}")
-        return np.array(value, dtype=DTYPES[info.dtype].numpy)  # a copy: state stays ours
+        if not isinstance(value, np.ndarray | np.generic):
+            raise ExecutionError(
+                f"method {self.info.name!r}: {info.name} is a {type(value).__name__}, not a tensor"
+            )
+        with np.errstate(all="ignore"):
+            return np.array(value, dtype=DTYPES[info.dtype].numpy)  # a copy: state stays ours

@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Sequence
 
 import numpy as np
 
 from webpte.dtypes import convert_exactly
-from webpte.errors import ExecutionError, GraphError, UnsupportedError, WebpteError
+from webpte.errors import ExecutionError, GraphError, OutOfMemoryError, UnsupportedError
 from webpte.graph import Call, Graph, Tensor
 from webpte.live import LiveState
 from webpte.ops import OpDef
 from webpte.ops.records import SymIntBound
 from webpte.plan import (
+    check_arity,
     check_bounds,
     check_defined,
     constant_transfers,
+    naming,
     read_symint,
+    resize_outputs,
     resolve_ops,
     symint_sources,
 )
+from webpte.shapes import numel
+
+
+def _machine_memory() -> int:
+    """Bytes of memory, as far as Python can tell and address them."""
+    if sys.maxsize < 1 << 32 or not hasattr(os, "sysconf"):
+        return min(sys.maxsize, 1 << 36)
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+# What the arrays of one execution may take: the machine would fail on more, and not with an error.
+MEMORY_LIMIT = _machine_memory()
 
 
 class NumpyDelegate:
     """Walks the calls in order; tensors are arrays in their declared dtype."""
 
     def __init__(self, graph: Graph, constants: dict[int, np.ndarray]) -> None:
+        check_arity(graph)
         check_defined(graph)
         self._graph = graph
         self._ops = resolve_ops(graph)
@@ -57,14 +75,9 @@ class NumpyDelegate:
         live = LiveState(self._graph)
         arrays = dict(self._constants)
         self._set_inputs(inputs, live, arrays)
+        room = MEMORY_LIMIT - sum(array.nbytes for array in arrays.values())
         for index, op in sorted(self._ops.items()):
-            call = self._graph.calls[index]
-            try:
-                run_reference(op, call, self._graph, live, arrays)
-            except WebpteError as error:
-                if str(call) in str(error):
-                    raise
-                raise type(error)(f"{call}: {error}") from error
+            room -= run_reference(op, self._graph.calls[index], self._graph, live, arrays, room)
         self.executions += 1
         return [arrays[i].copy() for i in self._graph.outputs]
 
@@ -85,24 +98,42 @@ class NumpyDelegate:
 
 
 def run_reference(
-    op: OpDef, call: Call, graph: Graph, live: LiveState, arrays: dict[int, np.ndarray]
-) -> None:
-    """Run one call on arrays by value id; its outputs are added to them."""
-    args = op.bind(call, graph, live, arrays)
-    if op.scalar is not None:
-        args.set_symint_out(op.scalar(args))
-        return
-    for out, dims in zip(args.outs, op.shape(args), strict=True):
-        live.set_cur_dims(out.id, tuple(dims))
-    with contextlib.suppress(UnsupportedError):
-        # Lowering is pure: it is run for its checks of arguments and ranges.
-        check_bounds([r for r in op.lower(args) if isinstance(r, SymIntBound)], live)
-    with np.errstate(all="ignore"):
-        results = op.reference(args)
-    if isinstance(results, np.ndarray | np.generic):
-        results = [np.asarray(results)]
-    for out, result in zip(args.outs, results, strict=True):
-        arrays[out.id] = _checked(str(call), result, graph.tensor(out.id), live.cur_dims(out.id))
+    op: OpDef,
+    call: Call,
+    graph: Graph,
+    live: LiveState,
+    arrays: dict[int, np.ndarray],
+    room: int | None = None,
+) -> int:
+    """Run one call on arrays by value id; its outputs are added to them.
+
+    Returns the bytes of the outputs. More than `room` (by default the memory limit) are refused
+    before anything is computed.
+    """
+    with naming(call):
+        args = op.bind(call, graph, live, arrays)
+        if op.scalar is not None:
+            args.set_symint_out(op.scalar(args))
+            return 0
+        resize_outputs(op, args, live)
+        room = MEMORY_LIMIT if room is None else room
+        nbytes = sum(numel(out.dims) * out.dtype.itemsize for out in args.outs)
+        if nbytes > room:
+            raise OutOfMemoryError(
+                f"{nbytes:,} bytes of outputs, but {max(room, 0):,} are left of "
+                f"{MEMORY_LIMIT:,} for the arrays of one run"
+            )
+        with contextlib.suppress(UnsupportedError):
+            # Lowering is pure: it is run for its checks of arguments and ranges.
+            check_bounds([r for r in op.lower(args) if isinstance(r, SymIntBound)], live)
+        with np.errstate(all="ignore"):
+            results = op.reference(args)
+            if isinstance(results, np.ndarray | np.generic):
+                results = [np.asarray(results)]
+            for out, result in zip(args.outs, results, strict=True):
+                dims = live.cur_dims(out.id)
+                arrays[out.id] = _checked(str(call), result, graph.tensor(out.id), dims)
+    return nbytes
 
 
 def _checked(where: str, result: np.ndarray, tensor: Tensor, dims: tuple[int, ...]) -> np.ndarray:

@@ -113,9 +113,7 @@ X, Q = reals((4, 6)), integers((4, 6))
 
 
 def refused(verb: str, kind: str, *args: Any, out: str = "int8", like: Array = X) -> LiveCase:
-    return LiveCase(
-        name_of(verb, kind), [args], lambda *_: np.zeros(like.shape), out, exact=False
-    )
+    return LiveCase(name_of(verb, kind), [args], lambda *_: np.zeros(like.shape), out, exact=False)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,155 @@
+"""Broken and hostile programs, loaded and run: a result or one of our errors, in bounded work.
+
+Each change is made to a program that works. Most files are refused where they are read; those that
+are not must be refused, or run, by whatever is behind: graphs, plans, references, kernels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import resource
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import webpte
+from support.fuzz import FILES, WRITTEN, changed_bytes, changed_tree
+from support.graphs import wait
+from support.pte_writer import GraphWriter, write_pte
+from webpte import errors
+from webpte.gpu.recording import RecordingDevice
+from webpte.runtime import method, numpy_delegate
+from webpte.runtime.info import MethodInfo, TensorInfo
+from webpte.shapes import numel
+
+READ = 950  # changes of each file that are read; every fourth of them is run as well
+RUN_EVERY = 4
+MAX_INPUT = 1_000_000  # elements; a method that takes more is loaded, but not run
+DEVICE_BYTES = 1 << 24
+HOST_BYTES = 1 << 26
+SECONDS = 20  # for one file; it is 0.005 on an idle machine
+
+
+class TooLong(BaseException):
+    """Not an Exception: nothing on the way may turn it into one of our errors."""
+
+
+@pytest.fixture
+def bounded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Small limits, an address space that a wild allocation does not fit into, and an alarm."""
+    monkeypatch.setattr(method, "MAX_INSTRUCTIONS", 1000)
+    monkeypatch.setattr(numpy_delegate, "MEMORY_LIMIT", HOST_BYTES)
+    old = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as file:
+        in_use = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + (1 << 30), old[1]))
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        raise TooLong
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, handler)
+    resource.setrlimit(resource.RLIMIT_AS, old)
+
+
+def inputs_of(info: MethodInfo) -> list[Any] | None:
+    """Ones for every input; None where they would be too many."""
+    tensors = [value for value in info.inputs if isinstance(value, TensorInfo)]
+    if sum(numel(tensor.shape) for tensor in tensors) > MAX_INPUT:
+        return None
+    return [
+        np.ones(value.shape, value.dtype) if isinstance(value, TensorInfo) else value.value
+        for value in info.inputs
+    ]
+
+
+async def load_and_run(data: bytes, device: Any) -> None:
+    async with await webpte.load(data, device=device) as program:
+        for name, info in program.methods.items():
+            inputs = inputs_of(info)
+            for _ in range(2 if inputs is not None else 0):
+                await program.run(name, *inputs or ())
+
+
+def check(data: bytes, *, run: bool) -> bool:
+    """Whether the file was good; fails for any error that is not ours."""
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    if not run:
+        return _outcome(webpte.inspect(data))
+    recording = RecordingDevice(memory_limit=DEVICE_BYTES)
+    good = [_outcome(load_and_run(data, device)) for device in ("numpy", recording)]
+    assert recording.buffers == {}, "what was allocated is given back"
+    assert recording.plans == {}
+    return all(good)
+
+
+def _outcome(work: Any) -> bool:
+    cause: BaseException | None = None
+    try:
+        wait(work)
+    except webpte.WebpteError as error:
+        cause = error
+    good = cause is None
+    while cause is not None:
+        if isinstance(cause, MemoryError):
+            raise cause
+        cause = cause.__cause__
+    return good
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_programs_run_before_they_are_broken(name: str) -> None:
+    wait(load_and_run(FILES[name], "numpy"))
+    wait(load_and_run(FILES[name], RecordingDevice()))
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.usefixtures("bounded")
+def test_changes_of_bytes(name: str) -> None:
+    rng = random.Random(name)
+    for at in range(READ):
+        check(changed_bytes(FILES[name], rng), run=at % RUN_EVERY == 0)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.usefixtures("bounded")
+def test_changes_of_what_the_file_says(name: str) -> None:
+    rng = random.Random(name)
+    good = sum(check(changed_tree(name, rng), run=True) for _ in range(READ // RUN_EVERY))
+    assert 10 < good < READ // RUN_EVERY - 10
+
+
+def big_full(rows: int) -> GraphWriter:
+    """Returns rows x 1 MiB of zeros, from nothing."""
+    g = GraphWriter()
+    g.outputs(g.op("aten.zeros.default", g.int_list([rows, 1 << 18]), g.tensor((rows, 1 << 18))))
+    return g
+
+
+def test_arrays_over_the_limit_are_an_error_before_they_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(numpy_delegate, "MEMORY_LIMIT", 8 << 20)
+
+    async def run(rows: int) -> int:
+        async with await webpte.load(write_pte(big_full(rows)), device="numpy") as program:
+            (result,) = await program.forward()
+            return int(result.nbytes)
+
+    assert asyncio.run(run(8)) == 8 << 20
+    with pytest.raises(errors.ExecutionError, match="9,437,184 bytes of outputs, but 8,388,608"):
+        asyncio.run(run(9))
+
+
+def test_an_array_that_no_machine_has_room_for() -> None:
+    """Without any limit set: the machine's own memory is one."""
+    with pytest.raises(errors.ExecutionError, match="are left of") as caught:
+        wait(load_and_run(write_pte(big_full(1 << 30)), "numpy"))
+    assert isinstance(caught.value.__cause__, errors.OutOfMemoryError)
