@@ -164,5 +164,5 @@ fn main(
     let words = channel_words() * h.taps * w.taps;
     high_k = words;
     find_pixels(job.column * TILE_COLUMNS + column_quad(thread) * 4u, pixels);
-    multiply(thread, 0u, words);
+    multiply(thread, words);
 }

@@ -53,5 +53,5 @@ fn main(
     }
     first_row = index % params.m_tiles * TILE_ROWS;
     own_column = index / params.m_tiles * TILE_COLUMNS + column_quad(thread) * 4u;
-    multiply(thread, 0u, words_in_row());
+    multiply(thread, words_in_row());
 }

@@ -20,7 +20,7 @@ WebpteError
 │   └── InputError              wrong number, rank, dtype or size of an input
 ├── DeviceError                 the GPU, or the way to it
 │   ├── NoWebGPUError           this browser or interpreter offers no adapter
-│   ├── DeviceLostError         the device went away; the program must be loaded again
+│   ├── DeviceLostError         the device went away; `recover` the program, or load it again
 │   ├── OutOfMemoryError        an allocation failed or is over a limit; has the sizes
 │   └── ShaderError             a kernel did not compile: a bug in webpte
 ├── SourceError                 the file could not be fetched or read
@@ -125,7 +125,7 @@ class NoWebGPUError(DeviceError):
 
 
 class DeviceLostError(DeviceError):
-    """The device went away; load the program again."""
+    """The device went away; `Program.recover` rebuilds the program on a new one."""
 
 
 class OutOfMemoryError(DeviceError):

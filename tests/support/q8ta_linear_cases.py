@@ -110,6 +110,7 @@ SIZES = (
     ((4, 33), 7),
     ((5, 16), 8),
     ((7, 3), 5),
+    ((21, 3), 5),
     ((33, 20), 36),
     ((18, 130), 70),
 )
@@ -126,10 +127,10 @@ Q8TA_LINEAR_CASES = [
     linear(GEMV, (6, 9), 5, bias=False),
     *(
         linear(LINEAR, shape, n, **options)
-        for shape, n in (((1, 24), 8), ((9, 24), 6))
+        for shape, n in (((1, 24), 8), ((19, 24), 6))
         for options in VARIANTS
     ),
-    linear(FLOAT, (9, 5), 6, row_bytes=8, padded=True),
+    linear(FLOAT, (17, 5), 6, row_bytes=8, padded=True),
     linear(LINEAR, (2, 6), 8, row_bytes=8),
     linear(LINEAR, (5,), 6),
     linear(LINEAR, (2, 3, 8), 4),

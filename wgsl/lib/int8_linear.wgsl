@@ -5,7 +5,6 @@
 
 override X_ALIGNED: bool; // rows start at words
 override WEIGHT_ALIGNED: bool;
-override HAS_BIAS: bool;
 override BYTES: bool; // the output is int8, and its rows are whole words; otherwise it is f32
 
 fn words_in_row() -> u32 {
@@ -50,9 +49,8 @@ fn write_columns(row: u32, column: u32, sums: vec4<i32>) {
     var offset = vec4<f32>();
     for (var i = 0u; i < min(4u, params.n - column); i++) {
         scale[i] = scales[column + i];
-        if (HAS_BIAS) {
-            offset[i] = bias[column + i];
-        }
+        // Without a bias there is a short buffer of zeros.
+        offset[i] = bias[min(column + i, arrayLength(&bias) - 1u)];
     }
     let values = scaled(sums, scale, offset);
     let at = row * params.n + column;

@@ -98,8 +98,8 @@ fn sum_of_slices(at: u32) -> vec4<i32> {
     return sum;
 }
 
-// The sums over k_begin <= k < k_end.
-fn multiply(thread: u32, k_begin: u32, k_end: u32) {
+// The sums over `words` of k.
+fn multiply(thread: u32, words: u32) {
     let slice = thread / SLICE_THREADS;
     let member = thread % SLICE_THREADS;
     let rows_at = slice * SLICE_QUADS;
@@ -110,8 +110,8 @@ fn multiply(thread: u32, k_begin: u32, k_end: u32) {
     var row2 = vec4<i32>();
     var row3 = vec4<i32>();
 
-    var next = fetch(member, k_begin + slice * STEP);
-    for (var k = k_begin; k < k_end; k += SLICES * STEP) {
+    var next = fetch(member, slice * STEP);
+    for (var k = 0u; k < words; k += SLICES * STEP) {
         weights += weights_of(next);
         for (var i = 0u; i < ROW_LOADS; i++) {
             let at = member + i * SLICE_THREADS;

@@ -124,6 +124,11 @@ class Device(Protocol):
         """Calls that crossed to JavaScript so far."""
         ...
 
+    @property
+    def lost(self) -> bool:
+        """Whether the GPU went away: then everything on it is gone, and every call fails."""
+        ...
+
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         """Zeroed buffers; all of them or, with OutOfMemoryError, none."""
         ...

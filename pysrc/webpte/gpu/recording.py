@@ -16,6 +16,9 @@ from webpte.gpu.device import (
     Transfer,
 )
 
+# Of each transfer this much is kept to look at; constants can be larger than the memory.
+MAX_KEPT = 1 << 20
+
 
 class RecordingDevice:
     """`log` has one (name, detail) entry per call, in order; outputs are zeros."""
@@ -23,11 +26,12 @@ class RecordingDevice:
     def __init__(self, memory_limit: int | None = None) -> None:
         self.info = DeviceInfo(kind="recording")
         self.interop_calls = 0
+        self.lost = False
         self.log: list[tuple[str, object]] = []
         self.buffers: dict[int, int] = {}  # id to bytes
         self.pipelines: dict[PipelineSpec, int] = {}
         self.plans: dict[int, PlanCommands] = {}
-        self.contents: dict[int, bytes] = {}  # what transfers and writes put into buffers
+        self.contents: dict[int, bytes] = {}  # the first MAX_KEPT bytes of each transfer
         self._memory_limit = memory_limit
         self._next_id = 1
 
@@ -71,7 +75,8 @@ class RecordingDevice:
     ) -> None:
         self._record("transfer", tuple(transfers))
         for transfer in transfers:
-            self.contents[transfer.buffer] = await transfer.region.read(0, transfer.region.size)
+            kept = min(transfer.region.size, MAX_KEPT)
+            self.contents[transfer.buffer] = await transfer.region.read(0, kept)
 
     async def create_plan(self, commands: PlanCommands) -> int:
         self._record("create_plan", commands)

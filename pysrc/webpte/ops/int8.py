@@ -96,6 +96,11 @@ def check_terms(args: Args, terms: int) -> None:
         )
 
 
+def types_of(**constants: int) -> tuple[tuple[str, str], ...]:
+    """Numbers that replace `${NAME}`s."""
+    return tuple((name, str(value)) for name, value in constants.items())
+
+
 @dataclass(frozen=True)
 class Tile:
     """Constants of wgsl/lib/int8_tile.wgsl."""
@@ -106,11 +111,7 @@ class Tile:
 
     @property
     def types(self) -> tuple[tuple[str, str], ...]:
-        return (
-            ("STEP", str(self.step)),
-            ("TILE_COLUMNS", str(self.columns)),
-            ("TILE_ROWS", str(self.rows)),
-        )
+        return types_of(STEP=self.step, TILE_COLUMNS=self.columns, TILE_ROWS=self.rows)
 
     def count(self, rows: int, columns: int) -> tuple[int, int]:
         return ceil_div(rows, self.rows), ceil_div(columns, self.columns)

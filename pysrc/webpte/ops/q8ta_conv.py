@@ -40,6 +40,7 @@ from webpte.ops.int8 import (
     choose_tile,
     floats_memory,
     read_scaling,
+    types_of,
 )
 from webpte.ops.quantize import requantize_dispatch
 from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
@@ -193,8 +194,8 @@ def lower_direct(args: Args, call: Int8Convolution) -> Dispatch:
         bindings=(args.tensor("x").id, *weights(args), args.out.id, call.uniform),
         params=pack_params(conv, (0, 0), 1, 1),
         grid=quad_grid(words),
-        types=tuple((name, str(size)) for name, size in zip(names, sizes, strict=True)),
-        overrides=overrides(args, conv),
+        types=types_of(**dict(zip(names, sizes, strict=True))),
+        overrides=(("TRANSPOSED", conv.transposed),),
     )
 
 
@@ -241,11 +242,11 @@ def lower_product(args: Args, call: Int8Convolution, source: Binding, target: Bi
         grid=fold_grid(rows * columns * copies),
         types=tile.types,
         overrides=(
-            *overrides(args, conv),
             ("FLOATS", target != args.out.id),
             ("KERNEL_H", conv.kernel.h),
             ("KERNEL_W", conv.kernel.w),
             ("PLANES", source == args.tensor("x").id),
+            ("TRANSPOSED", conv.transposed),
             ("WEIGHT_ALIGNED", conv.in_channels % 4 == 0 and call.row_bytes % 4 == 0),
         ),
     )
@@ -254,13 +255,6 @@ def lower_product(args: Args, call: Int8Convolution, source: Binding, target: Bi
 def weights(args: Args) -> tuple[Binding, Binding, Binding]:
     bias: TensorArg | None = args.optional_tensor("bias")
     return args.tensor("weight").id, args.tensor("scales").id, None if bias is None else bias.id
-
-
-def overrides(args: Args, conv: Convolution) -> tuple[tuple[str, float], ...]:
-    return (
-        ("HAS_BIAS", args.optional_tensor("bias") is not None),
-        ("TRANSPOSED", conv.transposed),
-    )
 
 
 # NumPy

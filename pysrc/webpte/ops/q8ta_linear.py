@@ -23,6 +23,7 @@ from webpte.ops.int8 import (
     choose_tile,
     floats_memory,
     read_scaling,
+    types_of,
 )
 from webpte.ops.quantize import requantize_dispatch
 from webpte.ops.records import Binding, Dispatch, ceil_div, fold_grid, pack
@@ -43,8 +44,9 @@ OPS = {
     "et_vk.q8ta_linear_gemv.default": INT8,
 }
 
-# Rows that the kernel for few of them takes at once; with more, tiles read the weights less often.
+# Rows that the kernel for few of them takes at once, and up to how many rows it beats tiles.
 ROWS_AT_ONCE = (1, 2, 4)
+FEW_ROWS = 16
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,6 @@ class Linear:
     @property
     def overrides(self) -> tuple[tuple[str, float], ...]:
         return (
-            ("HAS_BIAS", self.bias is not None),
             ("WEIGHT_ALIGNED", self.k % 4 == 0 and self.row_bytes % 4 == 0),
             ("X_ALIGNED", self.k % 4 == 0),
         )
@@ -132,22 +133,21 @@ def lower_linear(args: Args, quantized: bool) -> list[Dispatch]:
 
 
 def product_dispatch(linear: Linear, bindings: tuple[Binding, ...], whole: bool) -> Dispatch:
-    overrides = (("BYTES", whole), *linear.overrides)
-    if linear.m <= ROWS_AT_ONCE[-1]:
-        rows = next(rows for rows in ROWS_AT_ONCE if rows >= linear.m)
+    if linear.m <= FEW_ROWS:
+        rows = next((rows for rows in ROWS_AT_ONCE if rows >= linear.m), ROWS_AT_ONCE[-1])
         parts = ceil_div(linear.m, rows), ceil_div(linear.n, 4)
-        kernel, types = "q8ta_linear_vector", (("ROWS", str(rows)),)
+        kernel, types = "q8ta_linear_vector", types_of(ROWS=rows)
     else:
         tile = choose_tile(linear.m, linear.n)
         parts = tile.count(linear.m, linear.n)
-        kernel, types = "q8ta_linear", tile.types  # type: ignore[assignment]
+        kernel, types = "q8ta_linear", tile.types
     return Dispatch(
         kernel=kernel,
         bindings=bindings,
         params=pack("5I", linear.m, linear.n, linear.k, *parts),
         grid=fold_grid(parts[0] * parts[1]),
         types=types,
-        overrides=overrides,
+        overrides=(("BYTES", whole), *linear.overrides),
     )
 
 

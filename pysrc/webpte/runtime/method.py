@@ -31,11 +31,12 @@ from webpte.format.program import (
     TensorList,
     TensorMeta,
 )
-from webpte.kernels import OutSpec, fit_output, lookup_kernel
+from webpte.kernels import Kernel, OutSpec, fit_output, lookup_kernel
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.device_plan import GpuTensor
 from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
+from webpte.runtime.values import Values, sharing
 
 # Instructions per call: a loop that never ends must not hang the page.
 MAX_INSTRUCTIONS = 1_000_000
@@ -83,7 +84,7 @@ class Method:
             value = self._plan.values[index]
             if isinstance(value, TensorList | OptionalTensorList):
                 needed.update(value.items)
-        return needed
+        return needed | sharing(self._plan, needed)
 
     @property
     def only_delegate(self) -> Delegate | None:
@@ -95,20 +96,23 @@ class Method:
         return self._delegates[calls[0].delegate_index] if whole else None
 
     async def run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        values: dict[int, Any] = dict(enumerate(self._plan.values)) | self._state
-        values |= dict(zip(self._plan.inputs, self.check_inputs(inputs), strict=True))
+        values = Values(self._plan, self._state)
+        for index, value in zip(self._plan.inputs, self.check_inputs(inputs), strict=True):
+            values.store(index, value)
         if len(self._instructions) == 1:
             await self._run_chain(self._instructions, values)
         else:
             async with self._lock:
                 for chain in self._plan.chains:
                     await self._run_chain(chain, values)
-        return tuple(
-            self._finish(info, values[index])
+        outputs = tuple(
+            self._finish(info, values, index)
             for info, index in zip(self.info.outputs, self._plan.outputs, strict=True)
         )
+        values.keep_state()
+        return outputs
 
-    async def _run_chain(self, chain: Sequence[Instruction], values: dict[int, Any]) -> None:
+    async def _run_chain(self, chain: Sequence[Instruction], values: Values) -> None:
         position = 0
         for _ in range(MAX_INSTRUCTIONS):
             if position >= len(chain):
@@ -124,8 +128,9 @@ class Method:
             except InputError:
                 raise
             except Exception as error:
-                step = f"method {self.info.name!r}, {self._describe(instruction)}"
-                raise ExecutionError(f"{step}: {error}") from error
+                step = self._describe(instruction)
+                message = str(error).removeprefix(f"{step}: ")  # kernels say their name
+                raise ExecutionError(f"method {self.info.name!r}, {step}: {message}") from error
         raise ExecutionError(
             f"method {self.info.name!r}: {MAX_INSTRUCTIONS} instructions without an end"
         )
@@ -137,17 +142,17 @@ class Method:
             return self._plan.operators[instruction.op_index].full_name
         return type(instruction).__name__
 
-    async def _run_instruction(self, instruction: Instruction, values: dict[int, Any]) -> None:
+    async def _run_instruction(self, instruction: Instruction, values: Values) -> None:
         if isinstance(instruction, DelegateCall):
             await self._call_delegate(instruction, values)
         elif isinstance(instruction, KernelCall):
             self._call_kernel(instruction, values)
         elif isinstance(instruction, MoveCall):
-            self._store(values, instruction.move_to, values[instruction.move_from])
+            values.store(instruction.move_to, values[instruction.move_from])
         elif isinstance(instruction, FreeCall):
-            values[instruction.value_index] = self._plan.values[instruction.value_index]
+            values.free(instruction.value_index)
 
-    def _condition(self, jump: JumpFalseCall, values: dict[int, Any]) -> bool:
+    def _condition(self, jump: JumpFalseCall, values: Values) -> bool:
         value = self._host_value(values, jump.cond_value_index)
         if isinstance(value, np.ndarray) and value.size == 1:
             return bool(value.reshape(-1)[0])
@@ -155,7 +160,7 @@ class Method:
             return value
         raise ExecutionError("the condition of a jump is neither a bool nor one element")
 
-    async def _call_delegate(self, call: DelegateCall, values: dict[int, Any]) -> None:
+    async def _call_delegate(self, call: DelegateCall, values: Values) -> None:
         delegate = self._delegates[call.delegate_index]
         taken = delegate.input_count  # args: the delegate's inputs, then its outputs
         inputs = [self._delegate_value(values, index) for index in call.args[:taken]]
@@ -167,37 +172,43 @@ class Method:
         else:
             results = await delegate.execute(inputs)
         for index, result in zip(outputs, results, strict=True):
-            self._store(values, index, result)
+            values.store(index, result)
 
-    def _delegate_value(self, values: dict[int, Any], index: int) -> Any:
-        if isinstance(values[index], TensorMeta):
-            raise ExecutionError(f"value {index} is read before anything wrote it")
-        if not isinstance(values[index], np.ndarray | GpuTensor | int):
-            kind = type(values[index]).__name__
+    def _delegate_value(self, values: Values, index: int) -> Any:
+        value = values[index]
+        if not isinstance(value, np.ndarray | GpuTensor | int):
+            kind = type(value).__name__
             raise ExecutionError(f"value {index} is a {kind}; delegates take tensors and ints")
-        return values[index]
+        return value
 
-    def _call_kernel(self, call: KernelCall, values: dict[int, Any]) -> None:
+    def _call_kernel(self, call: KernelCall, values: Values) -> None:
         name = self._plan.operators[call.op_index].full_name
         kernel = lookup_kernel(name)
         assert kernel is not None, "unsupported kernels are refused at load"
         started = perf_counter()
-        arguments = [self._host_value(values, index) for index in call.args[: kernel.arguments]]
-        if kernel.in_place:
-            targets: Sequence[int] = call.args[:1]
-        else:
-            targets = call.args[kernel.arguments : kernel.arguments + kernel.outputs]
-        if kernel.list_output:
-            (listed,) = (self._plan.values[index] for index in targets)
-            if not isinstance(listed, TensorList):
-                raise ExecutionError(f"its output is a {type(listed).__name__}, not a list")
-            targets = listed.items
+        targets = self._targets(kernel, call)
+        unwritten = kernel.in_place and not values.is_written(targets[0])
+        arguments = [
+            None if unwritten and index == targets[0] else self._host_value(values, index)
+            for index in call.args[: kernel.arguments]
+        ]
         outs = [self._out_spec(index) for index in targets]
-        with np.errstate(all="ignore"):
-            results = kernel.run(arguments, [out for out in outs if out is not None])
+        results = kernel.run(arguments, [out for out in outs if out is not None])
         for index, out, result in zip(targets, outs, results, strict=True):
-            self._store(values, index, result if out is None else fit_output(name, result, out))
+            values.store(index, result if out is None else fit_output(name, result, out))
         self.kernel_ms[name] = self.kernel_ms.get(name, 0.0) + (perf_counter() - started) * 1000
+
+    def _targets(self, kernel: Kernel, call: KernelCall) -> Sequence[int]:
+        """The values that a call writes."""
+        if kernel.in_place:
+            return call.args[:1]
+        targets = call.args[kernel.arguments : kernel.arguments + kernel.outputs]
+        if not kernel.list_output:
+            return targets
+        listed = self._plan.values[targets[0]]
+        if not isinstance(listed, TensorList):
+            raise ExecutionError(f"its output is a {type(listed).__name__}, not a list")
+        return listed.items
 
     def _out_spec(self, index: int) -> OutSpec | None:
         """What a tensor output must look like; None for an output that is a number."""
@@ -207,17 +218,9 @@ class Method:
         dtype = dtype_of_program(value.scalar_type, f"value {index}")
         return OutSpec(dtype, value.sizes, value.dynamism != Dynamism.STATIC)
 
-    def _store(self, values: dict[int, Any], index: int, result: Any) -> None:
-        """Set a value; a mutable buffer keeps it for the next call."""
-        if index in self._state:
-            self._state[index] = result
-        values[index] = result
-
-    def _host_value(self, values: dict[int, Any], index: int) -> Any:
+    def _host_value(self, values: Values, index: int) -> Any:
         """A value as kernels take it: lists of indices become lists of what they point at."""
         value = values[index]
-        if isinstance(value, TensorMeta):
-            raise ExecutionError(f"value {index} is read before anything wrote it")
         if isinstance(value, IntListRef | TensorList):
             return [self._host_value(values, item) for item in value.items]
         if isinstance(value, OptionalTensorList):
@@ -283,11 +286,15 @@ class Method:
             )
         return value.item() if isinstance(value, np.generic) else value
 
-    def _finish(self, info: TensorInfo | ScalarInfo, value: Any) -> Any:
+    def _finish(self, info: TensorInfo | ScalarInfo, values: Values, index: int) -> Any:
+        try:
+            value = values[index]
+        except ExecutionError as error:
+            raise ExecutionError(
+                f"method {self.info.name!r}: nothing computed {info.name}"
+            ) from error
         if isinstance(info, ScalarInfo):
             return value
-        if isinstance(value, TensorMeta):
-            raise ExecutionError(f"method {self.info.name!r}: nothing computed {info.name}")
         if not isinstance(value, np.ndarray | np.generic):
             raise ExecutionError(
                 f"method {self.info.name!r}: {info.name} is a {type(value).__name__}, not a tensor"

@@ -15,6 +15,7 @@ from webpte.dtypes import DTYPES
 from webpte.errors import (
     ClosedError,
     DeviceError,
+    DeviceLostError,
     ExecutionError,
     ForeignDelegateError,
     InputError,
@@ -69,13 +70,8 @@ async def load(
     if device_or_name == "webgpu":
         device_or_name = await shared_device()
         clock.lap("device")
-    program = Program(contents, device_or_name, clock, strict)
-    try:
-        await program._build(progress)
-    except BaseException:
-        program.close()
-        raise
-    clock.lap("build")
+    program = Program(contents, device_or_name, clock, strict, shared=device == "webgpu")
+    await program._build(progress)
     return program
 
 
@@ -128,11 +124,19 @@ class Program:
     """A loaded program. Close it, or use `async with`, to free its GPU memory."""
 
     def __init__(
-        self, contents: Contents, device: str | Device, clock: _Clock, strict: bool = False
+        self,
+        contents: Contents,
+        device: str | Device,
+        clock: _Clock,
+        strict: bool = False,
+        shared: bool = False,
     ) -> None:
+        """`shared` says that `device` is the default one, not one that the caller gave."""
         self._contents = contents
         self._strict = strict
         self._device = device
+        self._shared = shared
+        self._recovery = asyncio.Lock()
         self._clock = clock
         self._delegates: list[Delegate] = []
         self._delegates_of: dict[str, list[Delegate]] = {}
@@ -143,6 +147,15 @@ class Program:
         self.name = contents.source.name
 
     async def _build(self, progress: Progress | None) -> None:
+        """Everything on the device; closes the program if any of it fails."""
+        try:
+            await self._build_methods(progress)
+        except BaseException:
+            self.close()
+            raise
+        self._clock.lap("build")
+
+    async def _build_methods(self, progress: Progress | None) -> None:
         for name, contents in self._contents.methods.items():
             delegates = [await self._build_delegate(graph, progress) for graph in _graphs(contents)]
             self._delegates_of[name] = delegates
@@ -209,11 +222,11 @@ class Program:
 
     async def _argmax_head(self, info: TensorInfo) -> GpuDelegate:
         """A graph of one op that takes a method's output; made on first use."""
-        if info not in self._heads:
-            assert not isinstance(self._device, str)
-            graph = argmax_graph(info)
-            self._heads[info] = await GpuDelegate.create(graph, self._device, self._library)
-        return self._heads[info]
+        heads, device = self._heads, self._device
+        if info not in heads:
+            assert not isinstance(device, str)
+            heads[info] = await GpuDelegate.create(argmax_graph(info), device, self._library)
+        return heads[info]
 
     def _method(self, name: str) -> Method:
         if self._closed:
@@ -273,9 +286,53 @@ class Program:
     def device_info(self) -> DeviceInfo:
         return DeviceInfo(kind="numpy") if isinstance(self._device, str) else self._device.info
 
+    async def recover(
+        self, device: Device | None = None, *, progress: Progress | None = None
+    ) -> None:
+        """Build the program anew, as it was loaded; for after a DeviceLostError.
+
+        The file is read again from where it was opened. State that runs have changed (caches,
+        mutable buffers) starts over. A program whose device is still there can be rebuilt as well.
+        If this fails, the program stays as it was, and it can be tried again.
+
+        device    what to build on; by default a new shared device, or the device given to `load`
+        progress  as in `load`; stages: compile, constants
+        """
+        async with self._recovery:
+            clock = _Clock()
+            target = await self._recovery_device(device)
+            clock.lap("device")
+            shared = self._shared and device is None
+            fresh = Program(self._contents, target, clock, self._strict, shared)
+            await fresh._build(progress)
+            if self._closed:
+                fresh.close()
+                raise ClosedError(f"{self.name} was closed while it was being rebuilt")
+            self._free()
+            self._device, self._shared, self._clock = target, shared, clock
+            self._delegates, self._delegates_of = fresh._delegates, fresh._delegates_of
+            self._methods, self._heads = fresh._methods, fresh._heads
+
+    async def _recovery_device(self, device: Device | None) -> str | Device:
+        if self._closed:
+            raise ClosedError(f"{self.name} was closed; load it again")
+        if device is not None:
+            return device
+        if self._shared:
+            return await shared_device()
+        if not isinstance(self._device, str) and self._device.lost:
+            raise DeviceLostError(
+                f"the device that {self.name} was loaded on is lost; make another, "
+                "and call recover(device)"
+            )
+        return self._device
+
     def close(self) -> None:
         """Free every GPU buffer. The program cannot run afterwards."""
         self._closed = True
+        self._free()
+
+    def _free(self) -> None:
         for delegate in (*self._delegates, *self._heads.values()):
             if isinstance(delegate, GpuDelegate):
                 delegate.close()

@@ -8,8 +8,9 @@ import numpy as np
 
 from webpte.dtypes import dtype_of_program
 from webpte.errors import ConstantError
-from webpte.format.program import DataLocation, ExecutionPlan, TensorMeta
+from webpte.format.program import DataLocation, Dynamism, ExecutionPlan, KernelCall, TensorMeta
 from webpte.format.program import Program as FileProgram
+from webpte.kernels import lookup_kernel
 from webpte.source import ByteSource, Region
 
 
@@ -24,7 +25,27 @@ async def read_state(
         region = _region(plan, index, value, program, source, named)
         if region is not None:
             state[index] = _decode(await region.read(0, value.nbytes), value, plan.name)
-    return state
+    return state | _empty_buffers(plan, state)
+
+
+def _empty_buffers(plan: ExecutionPlan, known: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+    """Mutable buffers whose initial bytes the exporter left out: they start as zeros.
+
+    Only the call that writes one back tells them from other planned tensors.
+    """
+    changed, computed = set[int](), {*plan.inputs, *known}
+    for call in (i for chain in plan.chains for i in chain if isinstance(i, KernelCall)):
+        kernel = lookup_kernel(plan.operators[call.op_index].full_name)
+        if kernel is not None and kernel.in_place:
+            changed.add(call.args[0])
+        elif kernel is not None:
+            computed.update(call.args[kernel.arguments :])
+    buffers = {index: plan.values[index] for index in sorted(changed - computed)}
+    return {
+        index: np.zeros(value.sizes, dtype_of_program(value.scalar_type, plan.name).numpy)
+        for index, value in buffers.items()
+        if isinstance(value, TensorMeta) and value.dynamism == Dynamism.STATIC
+    }
 
 
 def _region(
@@ -58,4 +79,4 @@ def _decode(data: bytes, tensor: TensorMeta, method: str) -> np.ndarray:
     stored = [tensor.sizes[dim] for dim in tensor.dim_order]
     inverse = np.argsort(tensor.dim_order)
     array = np.frombuffer(bytearray(data), dtype).reshape(stored).transpose(inverse)
-    return np.ascontiguousarray(array)
+    return np.ascontiguousarray(array).reshape(tensor.sizes)  # NumPy makes rank 0 rank 1

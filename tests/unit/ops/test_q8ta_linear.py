@@ -55,11 +55,11 @@ def kernels(case: LiveCase) -> list[str]:
 @pytest.mark.parametrize(
     ("case", "wanted"),
     [
-        (linear(LINEAR, (4, 8), 8), ["q8ta_linear_vector"]),
-        (linear(GEMV, (5, 8), 8), ["q8ta_linear"]),
+        (linear(LINEAR, (16, 8), 8), ["q8ta_linear_vector"]),
+        (linear(GEMV, (17, 8), 8), ["q8ta_linear"]),
         (linear(LINEAR, (1, 8), 6), ["q8ta_linear_vector", "quantize"]),
-        (linear(LINEAR, (9, 8), 6), ["q8ta_linear", "quantize"]),
-        (linear(FLOAT, (9, 8), 6), ["q8ta_linear"]),
+        (linear(LINEAR, (17, 8), 6), ["q8ta_linear", "quantize"]),
+        (linear(FLOAT, (17, 8), 6), ["q8ta_linear"]),
         (linear(LINEAR, (0, 8), 4), []),
     ],
     ids=str,

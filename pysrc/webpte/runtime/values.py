@@ -1,0 +1,88 @@
+"""The live values of one call of a method: arrays, numbers, and tensors that stayed on the GPU.
+
+The exporter leaves out a view whose tensor shares planned memory with its source: nothing writes
+such a value. It is read as what was written last to the same place, in its own shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from webpte.dtypes import dtype_of_program
+from webpte.errors import ExecutionError
+from webpte.format.program import Allocation, ExecutionPlan, TensorMeta
+from webpte.runtime.device_plan import GpuTensor
+from webpte.shapes import Dims, numel
+
+
+class Values:
+    """Value index to live value. `state` outlives the call, and changes only when it succeeds."""
+
+    def __init__(self, plan: ExecutionPlan, state: dict[int, np.ndarray]) -> None:
+        self._plan = plan
+        self._state = state
+        self._written: dict[int, Any] = {}
+        self._latest: dict[Allocation, int] = {}  # which value was written last to a place
+        for index, array in state.items():
+            self.store(index, array)
+
+    def store(self, index: int, value: Any) -> None:
+        self._written[index] = value
+        place = _place(self._plan, index)
+        if place is not None:
+            self._latest[place] = index
+
+    def keep_state(self) -> None:
+        """The call is over: what it wrote to mutable buffers is what the next one starts with."""
+        for index in self._state:
+            self._state[index] = self._written.get(index, self._state[index])
+
+    def free(self, index: int) -> None:
+        self._written.pop(index, None)
+
+    def __getitem__(self, index: int) -> Any:
+        value = self._written.get(index, self._plan.values[index])
+        if not isinstance(value, TensorMeta):
+            return value
+        viewed = self._view(index, value)
+        if viewed is None:
+            raise ExecutionError(f"value {index} is read before anything wrote it")
+        return viewed
+
+    def is_written(self, index: int) -> bool:
+        value = self._plan.values[index]
+        return not isinstance(value, TensorMeta) or index in self._written
+
+    def _view(self, index: int, tensor: TensorMeta) -> Any:
+        if numel(tensor.sizes) == 0:
+            return np.empty(tensor.sizes, dtype_of_program(tensor.scalar_type, "").numpy)
+        place = _place(self._plan, index)
+        source = self._written.get(self._latest.get(place, -1)) if place else None
+        if isinstance(source, GpuTensor) and _fits(source, tensor):
+            return replace(source, shape=tensor.sizes)
+        if isinstance(source, np.ndarray) and _fits(source, tensor):
+            return source.reshape(tensor.sizes)
+        return None
+
+
+def _fits(source: np.ndarray | GpuTensor, view: TensorMeta) -> bool:
+    dtype = source.dtype.name
+    shape: Dims = source.shape
+    return (
+        numel(shape) == numel(view.sizes) and dtype == dtype_of_program(view.scalar_type, "").name
+    )
+
+
+def _place(plan: ExecutionPlan, index: int) -> Allocation | None:
+    value = plan.values[index]
+    return value.allocation if isinstance(value, TensorMeta) else None
+
+
+def sharing(plan: ExecutionPlan, indices: Iterable[int]) -> set[int]:
+    """The values that share planned memory with any of these: what a view may be read from."""
+    places = {_place(plan, index) for index in indices} - {None}
+    return {index for index in range(len(plan.values)) if _place(plan, index) in places}
