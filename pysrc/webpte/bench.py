@@ -47,7 +47,7 @@ async def bench_llm(
             generator.reset()
             await generator.feed(tokens, GREEDY, None)
 
-        measured = await _measure(program, fill, 4, 1)
+        measured = await _measure(program, fill, 8, 4)
         measured["tokens_per_second"] = length / measured["ms"] * 1000
         figures[f"prefill_{length}"] = measured | await _kernels(program, generator.method)
         measured = await _measure(

@@ -26,6 +26,7 @@ from webpte.errors import (
     PrepackSourceError,
     ResizeError,
     UnsupportedError,
+    UnsupportedOpError,
     WebpteError,
 )
 from webpte.format.vulkan import SymIntValue
@@ -49,7 +50,9 @@ def unsupported_ops(graph: Graph) -> dict[str, int]:
 
 
 def resolve_ops(graph: Graph) -> dict[int, OpDef]:
-    """Call index to definition, for a graph without unsupported ops; prepack is not an op here."""
+    """Call index to definition; prepack is not an op here."""
+    if missing := unsupported_ops(graph):
+        raise UnsupportedOpError("a delegate", missing)
     return {
         call.index: op
         for call in graph.calls

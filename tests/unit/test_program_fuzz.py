@@ -11,6 +11,7 @@ import random
 import resource
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -45,9 +46,10 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(method, "MAX_INSTRUCTIONS", 1000)
     monkeypatch.setattr(numpy_delegate, "MEMORY_LIMIT", HOST_BYTES)
     old = resource.getrlimit(resource.RLIMIT_AS)
-    with open("/proc/self/statm") as file:
-        in_use = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (in_use + (1 << 30), old[1]))
+    pages = Path("/proc/self/statm")
+    if pages.exists():  # only Linux tells what is in use
+        in_use = int(pages.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + (1 << 30), old[1]))
 
     def ring(_number: int, _frame: FrameType | None) -> None:
         raise TooLong

@@ -314,9 +314,26 @@
                 }
             }
 
-            function writePart(part, bytes) {
-                let data = converters[part.convert]?.of(bytes) ?? new Uint8Array(bytes);
-                data = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+            // Neighbours in the file are read together: requests cost more than the bytes between.
+            function windowsOf(parts) {
+                const windows = [];
+                for (const part of parts) {
+                    const last = windows.at(-1);
+                    const end = part.from + part.length;
+                    if (last && end - last.from <= CHUNK && part.from - (last.from + last.length) <= 65536) {
+                        last.length = Math.max(last.length, end - last.from);
+                        last.parts.push(part);
+                    } else {
+                        windows.push({ from: part.from, length: part.length, parts: [part] });
+                    }
+                }
+                return windows;
+            }
+
+            function writePart(part, bytes, offset) {
+                const converter = converters[part.convert];
+                let data = new Uint8Array(bytes, offset, part.length);
+                if (converter) data = new Uint8Array(converter.of(data.slice().buffer).buffer);
                 const whole = data.byteLength & ~3;
                 const buffer = buffers.get(part.bufferId);
                 if (whole) device.queue.writeBuffer(buffer, part.target, data, 0, whole);
@@ -374,29 +391,27 @@
                     }
                 },
 
-                // Reads ahead of the part that it writes, but never holds more than a few.
+                // Reads ahead of what it writes, but never holds more than a few chunks.
                 async transfer(file, transfers, total, progress) {
                     const parts = JSON.parse(transfers).flatMap((transfer) => [...partsOf(transfer)]);
+                    const windows = windowsOf(parts);
                     const reading = [];
                     let started = 0;
-                    let held = 0;
-                    const readAhead = () => {
-                        while (started < parts.length && (held < 3 * CHUNK || !reading.length) && reading.length < 16) {
-                            const { from, length } = parts[started++];
-                            held += length;
+                    let done = 0;
+                    for (const window of windows) {
+                        while (started < windows.length && reading.length < 3) {
+                            const { from, length } = windows[started++];
                             const read = file.read(from, length);
                             read.catch(() => {}); // it is awaited below, perhaps after another one failed
                             reading.push(read);
                         }
-                    };
-                    let done = 0;
-                    for (const part of parts) {
-                        readAhead();
                         const bytes = await reading.shift();
-                        held -= part.length;
                         check();
-                        writePart(part, bytes);
-                        progress?.("constants", done += part.length, total);
+                        for (const part of window.parts) {
+                            writePart(part, bytes, part.from - window.from);
+                            done += part.length;
+                        }
+                        progress?.("constants", done, total);
                     }
                 },
 

@@ -176,3 +176,56 @@ def test_two_programs_on_one_device() -> None:
         assert device.buffers == {}
 
     wait(run())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_unsupported_ops_of_a_delegate_that_nothing_calls(device: str) -> None:
+    g = GraphWriter()
+    x = g.tensor((4,))
+    g.inputs(x)
+    g.outputs(g.op("aten.nope.default", x, g.tensor((4,))))
+    m = MethodWriter.of(g)
+    m.instructions.clear()
+
+    async def run() -> None:
+        used = device_of(device)
+        with pytest.raises(errors.UnsupportedOpError, match="a delegate: 1 operator not supported"):
+            await webpte.load(write_pte(m), device=used)
+        if device == "recording":
+            assert used.log == []
+
+    wait(run())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_delegate_called_with_the_wrong_number_of_values(device: str, count: int) -> None:
+    m = MethodWriter()
+    x, y = m.tensor((4,)), m.tensor((4,))
+    m.inputs(x)
+    m.delegate(chain(1), [x, y, y][:count])
+    m.outputs(y)
+    with pytest.raises(errors.GraphError, match=f"1 inputs and 1 outputs, but .* {count} values"):
+        wait(webpte.load(write_pte(m), device=device_of(device)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_graph_that_returns_a_number(device: str) -> None:
+    g = GraphWriter()
+    x, rows = g.tensor((4,)), g.symint(4)
+    g.op("sym_size.int", x, g.int(0), rows)
+    g.inputs(x)
+    g.outputs(rows)
+    with pytest.raises(errors.ValueKindError, match="is a SymInt, not a tensor"):
+        wait(webpte.load(write_pte(g), device=device_of(device)))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_op_with_too_few_arguments_to_be_planned(device: str) -> None:
+    """The cache, which it changes in place, is not even there."""
+    g = GraphWriter()
+    x = g.tensor((4,))
+    g.inputs(x)
+    g.outputs(g.op("llama.update_cache.default", g.tensor((4,))))
+    with pytest.raises(errors.GraphError, match=r"takes 3 arguments and an output, but .* 1 ids"):
+        wait(webpte.load(write_pte(g), device=device_of(device)))
