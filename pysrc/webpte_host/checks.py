@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -34,13 +35,15 @@ def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
     pytest = [str(python), "-m", "pytest"]
     if arguments:
         return [("pytest", [*pytest, *arguments])]
+    parallel = ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "loadfile", "-q"]
     return [
         ("ruff check", [str(python), "-m", "ruff", "check", "."]),
         ("ruff format", [str(python), "-m", "ruff", "format", "--check", "."]),
         ("mypy", [str(python), "-m", "mypy"]),
-        # Two runs, so that the quick one reports early.
-        ("unit tests", [*pytest, "tests/unit"]),
-        ("browser tests", [*pytest, "tests/browser"]),
+        # Two runs, so that the quick one reports early. A file stays in one process, which has
+        # one browser for all its tests.
+        ("unit tests", [*pytest, *parallel, "tests/unit"]),
+        ("browser tests", [*pytest, *parallel, "tests/browser"]),
     ]
 
 

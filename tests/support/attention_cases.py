@@ -352,9 +352,9 @@ CACHED = [
 ]  # fmt: skip
 
 
-def plain(q: Sequence[int], k: Sequence[int], v: Sequence[int] | None = None) -> tuple[
-    tuple[int, ...], tuple[int, ...], tuple[int, ...]
-]:
+def plain(
+    q: Sequence[int], k: Sequence[int], v: Sequence[int] | None = None
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     return tuple(q), tuple(k), tuple(k if v is None else v)
 
 

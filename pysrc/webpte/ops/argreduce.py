@@ -77,9 +77,7 @@ def search(args: Args, rows: Rows, smallest: bool, out: Binding, parts: int = 1)
     return Dispatch(
         kernel="argreduce",
         bindings=(source.id, out),
-        params=pack(
-            "5I", rows.count, rows.length, rows.inner, parts, ceil_div(rows.length, parts)
-        ),
+        params=pack("5I", rows.count, rows.length, rows.inner, parts, ceil_div(rows.length, parts)),
         grid=layout.grid(rows.count * parts),
         types=(
             ("IN", source.dtype.wgsl),

@@ -1,14 +1,14 @@
 """Normalizations: layer, group, batch and root mean square.
 
-    aten.native_layer_norm.default(input, normalized_shape, weight, bias, eps) -> [out, mean, rstd]
-        over the trailing dims named by normalized_shape; mean and rstd have 1 in their place
-    aten.native_group_norm.default(input [N, C, ...], weight, bias, N, C, HxW, group, eps)
-        -> [out, mean, rstd]: over groups of channels; mean and rstd are [N, group]
-    aten._native_batch_norm_legit_no_training.default(input [N, C, ...], weight, bias, mean, var,
-        momentum, eps) -> [out, nothing, nothing]: with the given statistics
-    et_vk.rms_norm.default(input, weight, eps) -> out: over the last dim, around 0
+aten.native_layer_norm.default(input, normalized_shape, weight, bias, eps) -> [out, mean, rstd]
+    over the trailing dims named by normalized_shape; mean and rstd have 1 in their place
+aten.native_group_norm.default(input [N, C, ...], weight, bias, N, C, HxW, group, eps)
+    -> [out, mean, rstd]: over groups of channels; mean and rstd are [N, group]
+aten._native_batch_norm_legit_no_training.default(input [N, C, ...], weight, bias, mean, var,
+    momentum, eps) -> [out, nothing, nothing]: with the given statistics
+et_vk.rms_norm.default(input, weight, eps) -> out: over the last dim, around 0
 
-    out = (x - mean) * rstd * weight + bias,  rstd = 1 / sqrt(variance + eps)
+out = (x - mean) * rstd * weight + bias,  rstd = 1 / sqrt(variance + eps)
 """
 
 from __future__ import annotations
@@ -181,9 +181,7 @@ def lower_batch_norm(args: Args) -> list[Dispatch]:
                 *(source.id, optional_id(weight), optional_id(bias)),
                 *(args.tensor("mean").id, args.tensor("var").id, out.id),
             ),
-            params=pack(
-                "3If", quads, source.dims[1], numel(source.dims[2:]), args.number("eps")
-            ),
+            params=pack("3If", quads, source.dims[1], numel(source.dims[2:]), args.number("eps")),
             grid=quad_grid(quads),
             overrides=affine_overrides(weight, bias),
         )

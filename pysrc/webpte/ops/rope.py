@@ -26,9 +26,7 @@ from webpte.shapes import Dims
 Array = np.ndarray
 
 PAIRS = "xq: tensor, xk: tensor, freqs_cos: tensor, freqs_sin: tensor -> tensors"
-HALVES = (
-    "xq: tensor, xk: tensor, freqs_cos: tensor, freqs_sin: tensor, start_pos: live -> tensors"
-)
+HALVES = "xq: tensor, xk: tensor, freqs_cos: tensor, freqs_sin: tensor, start_pos: live -> tensors"
 COMPLEX = "x: tensor, freqs_cis: tensor -> tensor"
 
 
@@ -51,9 +49,7 @@ def operands(args: Args) -> tuple[TensorArg, TensorArg, TensorArg, TensorArg]:
             "[batch, tokens, heads, head size] with equal tokens"
         )
     if cosines.dims != sines.dims:
-        raise GraphError(
-            f"{args.call}: cosines {list(cosines.dims)}, but sines {list(sines.dims)}"
-        )
+        raise GraphError(f"{args.call}: cosines {list(cosines.dims)}, but sines {list(sines.dims)}")
     return q, k, cosines, sines
 
 

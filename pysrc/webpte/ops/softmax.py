@@ -1,7 +1,7 @@
 """Softmax and its logarithm along one dim.
 
-    aten._softmax.default(self, dim, half_to_float) -> out
-    softmax(x) = exp(x - max(x)) / sum(exp(x - max(x)))
+aten._softmax.default(self, dim, half_to_float) -> out
+softmax(x) = exp(x - max(x)) / sum(exp(x - max(x)))
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Training on the device: a loss with its gradient, and an optimizer step.
 
-    et_vk.fused_ce.default(logits [N, V], labels int [N], n_valid) -> [loss, dlogits [N, V]]
-        loss = sum(logsumexp(logits) - logits[label]) / n_valid over the rows with a label >= 0,
-        dlogits = (softmax(logits) - one_hot(label)) / n_valid there, 0 in the other rows
-    et_vk.adamw_step.default(param, m, v, grad, lr, beta1, beta2, eps, weight_decay,
-        bias_correction1, bias_correction2) -> [param, m, v], updated in place
+et_vk.fused_ce.default(logits [N, V], labels int [N], n_valid) -> [loss, dlogits [N, V]]
+    loss = sum(logsumexp(logits) - logits[label]) / n_valid over the rows with a label >= 0,
+    dlogits = (softmax(logits) - one_hot(label)) / n_valid there, 0 in the other rows
+et_vk.adamw_step.default(param, m, v, grad, lr, beta1, beta2, eps, weight_decay,
+    bias_correction1, bias_correction2) -> [param, m, v], updated in place
 """
 
 from __future__ import annotations

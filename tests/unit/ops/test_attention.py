@@ -385,5 +385,3 @@ def test_caches_start_anew_in_each_loaded_program() -> None:
         assert not np.allclose(other, case.expected[1][0])
 
     wait(run())
-
-
