@@ -140,6 +140,15 @@ class DevicePlan:
         return [label for segment in self.segments for label in segment.labels]
 
 
+def _label(record: Dispatch) -> str:
+    """What people see in a profile: the kernel with its formula, or with what sets it apart."""
+    types = dict(record.types)
+    if "FORMULA" in types:
+        return f"{record.kernel}: {types['FORMULA']}"
+    short = [text for text in types.values() if len(text) <= 12 and " " not in text]
+    return " ".join([record.kernel, *short])
+
+
 class PlanFactory:
     """Makes plans for one delegate."""
 
@@ -184,7 +193,7 @@ class PlanFactory:
                     f"{record.kernel}.wgsl has {len(shader.bindings)} bindings, "
                     f"the record fills {len(record.bindings) + 1}"
                 )
-            label = " ".join([record.kernel, *(text for _, text in record.types)])
+            label = _label(record)
             specs.append(PipelineSpec(label, shader.code, shader.bindings, record.overrides))
         ids = await self._device.create_pipelines(specs, progress) if specs else []
         self.pipelines.update(specs)
