@@ -15,7 +15,7 @@ from webpte_host import chromium
 from webpte_host.errors import HostError
 from webpte_host.server import Site
 
-CALL_SECONDS = 120.0
+CALL_SECONDS = 300.0
 
 
 class PagePythonError(Exception):
