@@ -5,6 +5,7 @@ The small "headless shell" builds have no WebGPU: only the full browser will do.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -98,8 +99,10 @@ def _install_with_apt(display: Display) -> bool:
         return False
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     with display.stage("Chromium from the system's packages") as stage:
-        try:
+        # An update fails for one bad source of many; what the lists have may still do.
+        with contextlib.suppress(HostError):
             run_tool([apt, "update"], "apt-get update", cwd=Path("/"), env=quiet)
+        try:
             command = [apt, "install", "-y", "--no-install-recommends", "chromium"]
             run_tool(command, "apt-get install chromium", cwd=Path("/"), env=quiet)
         except HostError:
