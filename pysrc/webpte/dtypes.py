@@ -14,6 +14,8 @@ import numpy as np
 
 from webpte.errors import UnsupportedError
 
+INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+
 
 @dataclass(frozen=True)
 class DType:

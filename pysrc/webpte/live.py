@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from webpte.dtypes import INT32_MAX, INT32_MIN
 from webpte.errors import ResizeError
 from webpte.format.vulkan import SymIntValue
 from webpte.graph import Graph
 from webpte.shapes import Dims
-
-INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
 @dataclass(frozen=True)

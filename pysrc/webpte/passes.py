@@ -69,16 +69,16 @@ def _content(graph: Graph, value_id: int, replaced: dict[int, int]) -> Hashable:
     value = graph.value(value_id)
     if isinstance(value, ValueListValue):
         return tuple(_content(graph, replaced.get(i, i), replaced) for i in value.items)
-    if isinstance(value, Tensor) or graph.kind(value_id) == "a SymInt":
+    if isinstance(value, Tensor) or graph.is_symint(value_id):
         return ("id", value_id)
     return (type(value).__name__, value)
 
 
 def _same_outputs(graph: Graph, first: int, second: int) -> bool:
-    pairs = list(zip(graph.expand((first,)), graph.expand((second,)), strict=False))
-    return len(list(graph.expand((first,)))) == len(list(graph.expand((second,)))) and all(
-        _output_type(graph.value(a)) == _output_type(graph.value(b)) for a, b in pairs
-    )
+    types = [
+        [_output_type(graph.value(i)) for i in graph.expand((out,))] for out in (first, second)
+    ]
+    return types[0] == types[1]
 
 
 def _output_type(value: Value) -> Hashable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+import webpte
 from support.pte_writer import GraphWriter, write_pte
+from webpte.ops import lookup, registered_names
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Arg: TypeAlias = "bool | int | float | str | list[int] | None"
@@ -91,3 +94,23 @@ def write_arg(g: GraphWriter, arg: Arg) -> int:
         case str():
             return g.string(arg)
     return g.int_list(arg)
+
+
+def check_reference(case: Case) -> None:
+    """The program on NumPy gives what the case expects."""
+
+    async def run() -> None:
+        program = await webpte.load(case.program(), device="numpy")
+        (result,) = await program.forward(*case.inputs)
+        case.check(result)
+
+    asyncio.run(run())
+
+
+def ops_of_family(family: str) -> set[str]:
+    """The operators that a module of `webpte.ops` registers."""
+    return {
+        name
+        for name in registered_names()
+        if (op := lookup(name)) and op.lower.__module__ == f"webpte.ops.{family}"
+    }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,9 @@ def _translated(doing: str) -> Iterator[None]:
         raise kind(message) from error
 
 
+@cache
 def load_engine_module() -> Any:
-    """The functions of engine.js."""
+    """The functions of engine.js, which have no state of their own."""
     code = Path(__file__).with_name("engine.js").read_text(encoding="utf-8")
     return run_js(code)
 

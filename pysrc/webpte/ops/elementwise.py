@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webpte.dtypes import DType
+from webpte.dtypes import INT32_MAX, INT32_MIN, DType
 from webpte.errors import UnsupportedError
 from webpte.ops.args import Args
 from webpte.ops.records import Grid, ceil_div, fold_grid
@@ -12,7 +12,25 @@ QUAD = 4  # elements per invocation: WORKGROUP_SIZE invocations share a workgrou
 WORKGROUP_SIZE = 64  # of wgsl/lib/grid.wgsl
 MAX_AXES = 12  # of wgsl/lib/axes.wgsl
 
-INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
+__all__ = [
+    "INT32_MAX",
+    "INT32_MIN",
+    "MAX_AXES",
+    "QUAD",
+    "WORKGROUP_SIZE",
+    "clamp_int32",
+    "common_type",
+    "fits_int32",
+    "pack_axes",
+    "quad_count",
+    "quad_grid",
+    "same_shape",
+]
+
+
+def same_shape(args: Args) -> tuple[Dims]:
+    """The shape function of ops that keep their input's shape."""
+    return (args.tensor("self").dims,)
 
 
 def quad_count(numel: int) -> int:

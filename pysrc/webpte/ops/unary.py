@@ -25,10 +25,10 @@ from webpte.ops.elementwise import (
     fits_int32,
     quad_count,
     quad_grid,
+    same_shape,
 )
 from webpte.ops.records import Dispatch, pack
 from webpte.ops.registry import register
-from webpte.shapes import Dims
 
 Array = np.ndarray
 Scalars = tuple[float, ...]
@@ -205,10 +205,6 @@ CASTS = {
 
 
 COMPARISONS = {op.name: op.numpy for op in UNARY if op.result == "bool"}
-
-
-def same_shape(args: Args) -> tuple[Dims]:
-    return (args.tensor("self").dims,)
 
 
 def computed_type(op: Unary, source: DType, out: DType, scalars: Scalars) -> str:

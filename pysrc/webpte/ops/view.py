@@ -13,7 +13,7 @@ import numpy as np
 
 from webpte.errors import GraphError
 from webpte.ops.args import Args
-from webpte.ops.elementwise import quad_grid
+from webpte.ops.elementwise import quad_grid, same_shape
 from webpte.ops.records import Dispatch, ceil_div, pack
 from webpte.ops.registry import ShapeFunction, register
 from webpte.shapes import Dims, normalize_dim, numel
@@ -28,10 +28,6 @@ class View:
     name: str
     signature: str
     shape: ShapeFunction
-
-
-def same_shape(args: Args) -> tuple[Dims]:
-    return (args.tensor("self").dims,)
 
 
 def view_shape(args: Args) -> tuple[Dims]:

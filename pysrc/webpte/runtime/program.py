@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -20,7 +21,6 @@ from webpte.errors import (
     ForeignDelegateError,
     InputError,
     UnsupportedOpError,
-    WebpteError,
 )
 from webpte.format.vulkan import BoolValue, IntValue
 from webpte.gpu.device import Device, DeviceInfo, Progress
@@ -52,11 +52,7 @@ async def load(
     strict    refuse to run on the host what has no kernel, instead of doing it and reporting it
     progress  called as progress(stage, done, total); stages: fetch, read, compile, constants
     """
-    if not isinstance(device, str):
-        device_or_name: str | Device = device
-    elif device in ("webgpu", "numpy"):
-        device_or_name = device
-    else:
+    if isinstance(device, str) and device not in ("webgpu", "numpy"):
         raise DeviceError(f"no device is called {device!r}; there are 'webgpu' and 'numpy'")
     clock = _Clock()
     opened = await open_source(source, name=name, progress=progress)
@@ -67,10 +63,11 @@ async def load(
         progress("read", 1, 1)
     clock.lap("read")
     check_supported(contents)
-    if device_or_name == "webgpu":
-        device_or_name = await shared_device()
+    shared = device == "webgpu"
+    if shared:
+        device = await shared_device()
         clock.lap("device")
-    program = Program(contents, device_or_name, clock, strict, shared=device == "webgpu")
+    program = Program(contents, device, clock, strict, shared)
     await program._build(progress)
     return program
 
@@ -105,6 +102,17 @@ def _foreign_message(method: str, backend: str) -> str:
         "import VulkanPartitioner\n"
         "    to_edge_transform_and_lower(exported, partitioner=[VulkanPartitioner()])"
     )
+
+
+@contextmanager
+def _executing(method: str) -> Iterator[None]:
+    """What goes wrong inside becomes an ExecutionError; a wrong input is one already."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise ExecutionError(f"method {method!r}: {error}") from error
 
 
 class _Clock:
@@ -194,18 +202,16 @@ class Program:
         The search runs on the GPU, so a few bytes come back instead of the whole output.
         """
         found = self._method(method)
-        delegate = found.only_delegate
         if len(found.info.outputs) != 1 or not isinstance(found.info.outputs[0], TensorInfo):
             raise InputError(f"method {method!r} does not have exactly one tensor as its output")
+        delegate = found.only_delegate
         if not isinstance(delegate, GpuDelegate):
             (output,) = await found.run(inputs)
             return np.argmax(output, axis=-1)
         head = await self._argmax_head(found.info.outputs[0])
-        try:
+        with _executing(method):
             on_gpu = await delegate.execute_on_gpu(found.check_inputs(inputs))
             (indices,) = await head.execute(on_gpu)
-        except (WebpteError, OverflowError) as error:
-            raise ExecutionError(f"method {method!r}: {error}") from error
         return indices
 
     async def run_unread(self, method: str, *inputs: Any) -> None:
@@ -215,10 +221,8 @@ class Program:
         if not isinstance(delegate, GpuDelegate):
             await found.run(inputs)
             return
-        try:
+        with _executing(method):
             await delegate.execute_on_gpu(found.check_inputs(inputs))
-        except (WebpteError, OverflowError) as error:
-            raise ExecutionError(f"method {method!r}: {error}") from error
 
     async def _argmax_head(self, info: TensorInfo) -> GpuDelegate:
         """A graph of one op that takes a method's output; made on first use."""

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-import webpte
-from support.cases import Case
-from support.graphs import wait
+from support.cases import Case, check_reference, ops_of_family
 from support.view_cases import VIEW_CASES
-from webpte.ops import lookup, registered_names
 
 
 @pytest.mark.parametrize("case", VIEW_CASES, ids=str)
 def test_reference(case: Case) -> None:
-    async def run() -> None:
-        program = await webpte.load(case.program(), device="numpy")
-        (result,) = await program.forward(*case.inputs)
-        case.check(result)
-
-    wait(run())
+    check_reference(case)
 
 
 def test_every_op_of_the_family_has_cases() -> None:
-    family = {
-        name
-        for name in registered_names()
-        if (op := lookup(name)) and op.lower.__module__ == "webpte.ops.view"
-    }
-    assert len(family) >= 5
-    assert family == {case.op for case in VIEW_CASES}
+    assert len(ops_of_family("view")) >= 5
+    assert ops_of_family("view") == {case.op for case in VIEW_CASES}
