@@ -7,7 +7,7 @@
 struct Params {
     units: u32,
     elements: u32,
-    columns: u32, // of a row of the output, in units; in bytes with BYTES
+    columns: u32, // of a row of the output, in units; in parts with PARTS
     first: u32, // column of the first of the inputs
     ends: vec4<u32>, // column behind each input; absent inputs end where the last one does
 }

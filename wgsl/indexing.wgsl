@@ -9,7 +9,7 @@ const MAX_AXES = 16u;
 
 override INDICES: u32; // how many of the tensors of indices there are: 1 to 4
 
-// Sizes and strides of the source are in units; in bytes with BYTES.
+// Sizes and strides of the source are in units; in parts with PARTS.
 struct Params {
     units: u32,
     elements: u32,

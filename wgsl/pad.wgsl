@@ -6,7 +6,7 @@
 
 const MAX_AXES = 16u;
 
-// Sizes are in units along the innermost axis; in bytes with BYTES.
+// Sizes are in units along the innermost axis; in parts with PARTS.
 struct Params {
     units: u32,
     elements: u32,

@@ -7,7 +7,7 @@
 
 const MAX_AXES = 16u;
 
-// Sizes and strides are in units; in bytes with BYTES.
+// Sizes and strides are in units; in parts with PARTS.
 struct Params {
     units: u32,
     elements: u32,

@@ -1,10 +1,12 @@
 // The copies of strided.wgsl whose innermost axis is far apart in the input, while another one is
 // contiguous there: 32 x 32 tiles go through workgroup memory, so that neighbouring invocations
-// both read and write neighbouring words.
+// both read and write neighbouring elements. UNIT is what moves one: u32, or f16.
 //
 // A column counts along the innermost axis of the output, a row along the innermost of the input.
 
 // use lib/start.wgsl
+
+alias Unit = ${UNIT};
 
 const MAX_AXES = 16u;
 const TILE = 32u;
@@ -26,13 +28,13 @@ struct Params {
     axes: array<vec4<i32>, MAX_AXES>, // (size, stride of the input, stride of the output)
 }
 
-@group(0) @binding(0) var<storage, read> input: array<u32>;
-@group(0) @binding(1) var<storage, read_write> output: array<u32>;
+@group(0) @binding(0) var<storage, read> input: array<Unit>;
+@group(0) @binding(1) var<storage, read_write> output: array<Unit>;
 @group(0) @binding(2) var<uniform> start: vec4<i32>;
 @group(0) @binding(3) var<uniform> params: Params;
 
 // One word more per line, or a column of the tile would lie in one memory bank.
-var<workgroup> tile: array<array<u32, TILE + 1u>, TILE>;
+var<workgroup> tile: array<array<Unit, TILE + 1u>, TILE>;
 
 @compute @workgroup_size(TILE, TILE_ROWS)
 fn main(

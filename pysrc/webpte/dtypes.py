@@ -1,8 +1,9 @@
 """Element types: how the files number them, what NumPy calls them, how the GPU holds them.
 
 A tensor has a *declared* dtype (what the file says) and a *stored* one (what its GPU buffer
-holds). They differ where WebGPU has no such type: 64-bit values are stored in 32 bits, half
-floats as float32. `bool`, `int8` and `uint8` are stored as bytes, four to a u32 word.
+holds). They differ where WebGPU has no such type: 64-bit values are stored in 32 bits. Half floats
+are stored as they are where the GPU has them (`NATIVE_HALF`), and as float32 elsewhere. `bool`,
+`int8` and `uint8` are stored as bytes, four to a u32 word.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class DType:
 
     @property
     def wgsl(self) -> str:
-        """The stored type's short name in the shaders: f32, i32, bool, i8 or u8."""
+        """The stored type's short name in the shaders: f32, f16, i32, bool, i8 or u8."""
         return _WGSL_NAMES[self.stored]
 
 
@@ -58,7 +59,16 @@ DTYPES: dict[str, DType] = {
     )
 }
 
-_WGSL_NAMES = {"bool": "bool", "uint8": "u8", "int8": "i8", "int32": "i32", "float32": "f32"}
+NATIVE_HALF = DType("float16", 2, "float16")
+
+_WGSL_NAMES = {
+    "bool": "bool",
+    "uint8": "u8",
+    "int8": "i8",
+    "int32": "i32",
+    "float16": "f16",
+    "float32": "f32",
+}
 
 # VkDataType: how a delegate's graph numbers element types.
 _DELEGATE_CODES = {

@@ -8,6 +8,8 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from support.flat_writer import (
     BYTES_ALIGNMENT,
     Bytes,
@@ -25,6 +27,7 @@ VK_TYPES = ["bool", "uint8", "int8", "int32", "float16", "float32", "float64", "
 NAMED = (1 << 64) - 1
 UNSET = 127
 DEFAULT = 255
+MAX_HALF = 65504.0
 
 
 @dataclass
@@ -44,7 +47,13 @@ class Constant:
 
 
 class GraphWriter:
-    """A Vulkan graph. Every method that makes a value returns its id."""
+    """A Vulkan graph. Every method that makes a value returns its id.
+
+    With `halves` every float32 tensor becomes a float16 one, as with the exporter's `force_fp16`:
+    constants are converted, and the host's tensors stay float32.
+    """
+
+    halves = False
 
     def __init__(
         self,
@@ -82,6 +91,10 @@ class GraphWriter:
         `constant_id` sets the raw number instead: to share a constant, or out of range. `staging`
         is the host's type, "" for unset.
         """
+        if self.halves and dtype == "float32":
+            dtype, staging = "float16", "float32" if constant is None else None
+            if isinstance(constant, np.ndarray):
+                constant = np.clip(constant, -MAX_HALF, MAX_HALF).astype(np.float16)
         if constant is not None:
             constant_id = self.constant(constant, key)
         staging = dtype if staging is None else staging

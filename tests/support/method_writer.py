@@ -95,6 +95,8 @@ class MethodWriter:
         dims, dtype = graph.shapes[value_id]
         host = graph.host_tensors.get(value_id, HostTensor())
         sizes = dims if host.sizes is None else host.sizes
+        if graph.halves and dtype == "float16":
+            dtype = "float32"
         return self.tensor(sizes, host.dtype or dtype, dynamic=host.dynamic)
 
     def tensor(

@@ -1,8 +1,10 @@
 // Four neighbouring elements at once, whatever their type.
 //
 // Every buffer is a multiple of 16 bytes long, so the last quad of a tensor may be read and
-// written whole: what lies behind the last element is never looked at. 4-byte elements make a
-// vec4; bool, i8 and u8 are bytes, four of them in one u32 with the first in the lowest bits.
+// written whole: what lies behind the last element is never looked at. Elements of 2 or 4 bytes
+// make a vec4; bool, i8 and u8 are bytes, four in one u32 with the first in the lowest bits.
+
+// use lib/quads_half.wgsl with f16
 
 alias quad_f32 = vec4<f32>;
 alias quad_i32 = vec4<i32>;

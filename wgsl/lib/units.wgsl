@@ -1,32 +1,34 @@
-// Moving elements whatever their type: 16 bytes at once, 4 bytes, or single bytes.
+// Moving elements whatever their type: 16 bytes at once, 4 bytes, or the parts of a word.
 //
-// UNIT is vec4<u32> or u32, so NaN payloads and -0.0 arrive as they were. With BYTES, elements are
-// single bytes, and an invocation gathers four of them: no two may write to one word.
+// UNIT is vec4<u32> or u32, so NaN payloads and -0.0 arrive as they were. With PARTS of 2 or 4,
+// elements are halves or bytes, and an invocation gathers a word of them: no two may write to one.
 // The kernel has a function `fetch(element: u32) -> Unit`: what belongs at `element` of the output,
-// counted in units; with BYTES counted in bytes, and the byte in the lowest bits.
+// counted in units; with PARTS counted in parts, and the part in the lowest bits.
 
 alias Unit = ${UNIT};
-override BYTES: bool;
+override PARTS: u32;
+override PART_BITS: u32 = 32u / PARTS;
+override PART_MASK: u32 = 0xffffffffu >> (32u - PART_BITS);
 
 fn unit_of(element: u32) -> u32 {
-    return select(element, element / 4u, BYTES);
+    return element / PARTS;
 }
 
 fn part_of(unit: Unit, element: u32) -> Unit {
-    if (BYTES) {
-        return (unit >> Unit(8u * (element % 4u))) & Unit(0xffu);
+    if (PARTS == 1u) {
+        return unit;
     }
-    return unit;
+    return (unit >> Unit(PART_BITS * (element % PARTS))) & Unit(PART_MASK);
 }
 
-// A whole unit of an output that has `elements` bytes (looked at with BYTES only).
+// A whole unit of an output that has `elements` parts (looked at only where PARTS is not 1).
 fn gathered(unit: u32, elements: u32) -> Unit {
-    if (!BYTES) {
+    if (PARTS == 1u) {
         return fetch(unit);
     }
     var word = Unit();
-    for (var lane = 0u; lane < 4u; lane++) {
-        word |= fetch(min(unit * 4u + lane, elements - 1u)) << Unit(8u * lane);
+    for (var lane = 0u; lane < PARTS; lane++) {
+        word |= fetch(min(unit * PARTS + lane, elements - 1u)) << Unit(PART_BITS * lane);
     }
     return word;
 }

@@ -21,14 +21,14 @@ NO_INDEX = pack("4i", 0, 0, 0, 0)  # what is bound where an index is not live
 
 @dataclass(frozen=True)
 class Unit:
-    """What an invocation moves: `elements` neighbours at once, or four bytes one by one.
+    """What an invocation moves: `elements` neighbours at once, or the `parts` of a word one by one.
 
     See wgsl/lib/units.wgsl.
     """
 
     elements: int
     wgsl: str
-    bytes: bool = False
+    parts: int = 1
 
 
 def widest_unit(dtype: DType, divides: Callable[[int], bool]) -> Unit:
@@ -37,7 +37,7 @@ def widest_unit(dtype: DType, divides: Callable[[int], bool]) -> Unit:
         elements = nbytes // dtype.storage.itemsize
         if elements == 1 or divides(elements):
             return Unit(elements, wgsl)
-    return Unit(1, "u32", bytes=True)
+    return Unit(1, "u32", parts=BYTES_PER_WORD // dtype.storage.itemsize)
 
 
 def move(
@@ -47,14 +47,14 @@ def move(
 
     The kernel's params begin with the number of units and of elements.
     """
-    units = ceil_div(numel, BYTES_PER_WORD if unit.bytes else unit.elements)
+    units = ceil_div(numel, unit.elements * unit.parts)
     return Dispatch(
         kernel=kernel,
         bindings=bindings,
         params=pack("2I", units, numel) + params,
         grid=quad_grid(units),
         types=(("UNIT", unit.wgsl),),
-        overrides=(("BYTES", int(unit.bytes)),),
+        overrides=(("PARTS", unit.parts),),
     )
 
 
@@ -102,8 +102,9 @@ def scalar_as(args: Args, value: float, dtype: DType) -> float | int:
 
 
 def scalar_bits(args: Args, value: float, dtype: DType) -> int:
-    """A word filled with the stored bits of a scalar: once, or as four bytes."""
+    """A word filled with the stored bits of a scalar: once, or as two halves or four bytes."""
     exact = scalar_as(args, value, dtype)
-    stored = np.array(exact, np.float32 if dtype.is_float else np.int32)
+    with np.errstate(over="ignore"):
+        stored = np.array(exact, dtype.storage.numpy if dtype.is_float else np.int32)
     nbytes = dtype.storage.itemsize
     return int.from_bytes(stored.tobytes()[:nbytes] * (BYTES_PER_WORD // nbytes), "little")

@@ -234,7 +234,7 @@ def lower_walk(args: Args, walk: Walk, out: TensorArg) -> list[Dispatch]:
         return []
     sizes, (strides,) = collapse(walk.dims, walk.strides)
     row = transposed_axis(sizes, strides)
-    if row is not None and source.dtype.storage.itemsize == 4:
+    if row is not None and source.dtype.storage.itemsize > 1:
         return [lower_transpose(args, walk, row, out)]
     fixed = (walk.base, walk.start.stride, *strides[:-1])
 
@@ -286,6 +286,7 @@ def lower_transpose(args: Args, walk: Walk, row: int, out: TensorArg) -> Dispatc
         bindings=(args.tensor("self").id, out.id, walk.start.index),
         params=params + pack_rows(args, batch),
         grid=fold_grid(tiles),
+        types=(("UNIT", "u32" if out.dtype.storage.itemsize == 4 else "f16"),),
     )
 
 

@@ -32,7 +32,7 @@ def where_shape(args: Args) -> tuple[Dims]:
 def stored_types(args: Args, x: TensorArg, y: TensorArg) -> tuple[str, str, str, str]:
     """How the kernel takes x, y and the output, and in which type they meet."""
     out = args.out.dtype
-    if x.dtype.stored == y.dtype.stored == out.stored and out.is_float:
+    if x.dtype.stored == y.dtype.stored == out.stored == "float32":
         return ("i32",) * 4
     return x.dtype.wgsl, y.dtype.wgsl, out.wgsl, common_type(out)
 

@@ -12,7 +12,7 @@ from webpte.errors import ClosedError, ExecutionError, UnsupportedOpError
 from webpte.gpu.device import Device, GpuCopy, Progress, Transfer
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
-from webpte.passes import merge_duplicate_calls
+from webpte.passes import merge_duplicate_calls, store_halves
 from webpte.plan import (
     Planner,
     Step,
@@ -48,6 +48,8 @@ class GpuDelegate:
 
     def __init__(self, graph: Graph, device: Device, library: ShaderLibrary) -> None:
         check_arity(graph)
+        if "shader-f16" in device.info.features:
+            graph = store_halves(graph)
         self._transfers = constant_transfers(graph)
         graph = merge_duplicate_calls(graph)
         check_defined(graph)
@@ -152,6 +154,10 @@ class GpuDelegate:
     @property
     def input_count(self) -> int:
         return len(self._graph.inputs)
+
+    @property
+    def outputs(self) -> list[Tensor]:
+        return [self._graph.tensor(value_id) for value_id in self._graph.outputs]
 
     async def execute(self, inputs: Sequence[Input]) -> list[np.ndarray]:
         """Run once. After an error the delegate is as it was before the call."""

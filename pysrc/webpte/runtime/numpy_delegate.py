@@ -111,7 +111,8 @@ def run_reference(
     before anything is computed.
     """
     with naming(call):
-        args = op.bind(call, graph, live, arrays)
+        given = {i: _widened(arrays[i]) for i in graph.expand(call.args) if i in arrays}
+        args = op.bind(call, graph, live, given)
         if op.scalar is not None:
             args.set_symint_out(op.scalar(args))
             return 0
@@ -133,7 +134,14 @@ def run_reference(
             for out, result in zip(args.outs, results, strict=True):
                 dims = live.cur_dims(out.id)
                 arrays[out.id] = _checked(str(call), result, graph.tensor(out.id), dims)
+            for name in op.mutates:
+                arrays[args.tensor(name).id][...] = args.array(name)
     return nbytes
+
+
+def _widened(array: np.ndarray) -> np.ndarray:
+    """Half floats as what kernels compute in; NumPy would round every intermediate result."""
+    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def _checked(where: str, result: np.ndarray, tensor: Tensor, dims: tuple[int, ...]) -> np.ndarray:

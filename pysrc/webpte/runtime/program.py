@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.dtypes import DTYPES
+from webpte.dtypes import DTYPES, DType
 from webpte.errors import (
     ClosedError,
     DeviceError,
@@ -33,6 +33,7 @@ from webpte.runtime.numpy_delegate import NumpyDelegate
 from webpte.runtime.open import IN_BROWSER, open_source
 from webpte.runtime.state import read_state
 from webpte.shaders import ShaderLibrary
+from webpte.shapes import Dims
 
 
 async def load(
@@ -149,7 +150,7 @@ class Program:
         self._delegates: list[Delegate] = []
         self._delegates_of: dict[str, list[Delegate]] = {}
         self._methods: dict[str, Method] = {}
-        self._heads: dict[TensorInfo, GpuDelegate] = {}
+        self._heads: dict[tuple[DType, Dims], GpuDelegate] = {}
         self._library = ShaderLibrary()
         self._closed = False
         self.name = contents.source.name
@@ -208,7 +209,7 @@ class Program:
         if not isinstance(delegate, GpuDelegate):
             (output,) = await found.run(inputs)
             return np.argmax(output, axis=-1)
-        head = await self._argmax_head(found.info.outputs[0])
+        head = await self._argmax_head(delegate.outputs[0])
         with _executing(method):
             on_gpu = await delegate.execute_on_gpu(found.check_inputs(inputs))
             (indices,) = await head.execute(on_gpu)
@@ -224,13 +225,13 @@ class Program:
         with _executing(method):
             await delegate.execute_on_gpu(found.check_inputs(inputs))
 
-    async def _argmax_head(self, info: TensorInfo) -> GpuDelegate:
-        """A graph of one op that takes a method's output; made on first use."""
-        heads, device = self._heads, self._device
-        if info not in heads:
+    async def _argmax_head(self, output: Tensor) -> GpuDelegate:
+        """A graph of one op that takes a delegate's output; made on first use."""
+        heads, device, key = self._heads, self._device, (output.dtype, output.dims)
+        if key not in heads:
             assert not isinstance(device, str)
-            heads[info] = await GpuDelegate.create(argmax_graph(info), device, self._library)
-        return heads[info]
+            heads[key] = await GpuDelegate.create(argmax_graph(*key), device, self._library)
+        return heads[key]
 
     def _method(self, name: str) -> Method:
         if self._closed:
@@ -354,14 +355,13 @@ class Program:
         self.close()
 
 
-def argmax_graph(info: TensorInfo) -> Graph:
-    """One call of argmax over the last dim, for an input like `info`."""
-    dtype = DTYPES[info.dtype]
+def argmax_graph(dtype: DType, dims: Dims) -> Graph:
+    """One call of argmax over the last dim, for inputs of up to these dims."""
     values = (
-        Tensor(0, dtype, info.shape, None, None),
+        Tensor(0, dtype, dims, None, None),
         IntValue(-1),
         BoolValue(False),
-        Tensor(3, DTYPES["int32"], info.shape[:-1], None, None),
+        Tensor(3, DTYPES["int32"], dims[:-1], None, None),
     )
     return Graph(values, (Call(0, "aten.argmax.default", (0, 1, 2, 3)),), (0,), (3,))
 

@@ -33,22 +33,22 @@ def test_every_op_of_the_family_has_cases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype", "unit", "by_bytes"),
+    ("shape", "dtype", "unit", "parts"),
     [
-        ((5, 8), "float32", "vec4<u32>", 0),
-        ((5, 3), "float32", "u32", 0),
-        ((5, 16), "uint8", "vec4<u32>", 0),
-        ((5, 4), "uint8", "u32", 0),
-        ((5, 3), "uint8", "u32", 1),
-        ((5,), "float32", "u32", 0),
+        ((5, 8), "float32", "vec4<u32>", 1),
+        ((5, 3), "float32", "u32", 1),
+        ((5, 16), "uint8", "vec4<u32>", 1),
+        ((5, 4), "uint8", "u32", 1),
+        ((5, 3), "uint8", "u32", 4),
+        ((5,), "float32", "u32", 1),
     ],
 )
 def test_moves_as_wide_as_rows_allow(
-    shape: tuple[int, ...], dtype: str, unit: str, by_bytes: int
+    shape: tuple[int, ...], dtype: str, unit: str, parts: int
 ) -> None:
     dispatch = dispatch_of(LiveCase(INDEX, [(random_bits(shape, dtype), [indices(5, 3)])], indexed))
     assert dict(dispatch.types) == {"UNIT": unit}
-    assert dict(dispatch.overrides) == {"BYTES": by_bytes, "INDICES": 1}
+    assert dict(dispatch.overrides) == {"PARTS": parts, "INDICES": 1}
 
 
 @pytest.mark.parametrize("outside", [5, -6, 2**30])

@@ -45,7 +45,7 @@ def test_moves_as_wide_as_borders_allow(
 ) -> None:
     dispatch = dispatch_of(LiveCase(PAD, [(random_bits(shape, dtype), pad, 0)], padded))
     assert dict(dispatch.types) == {"UNIT": unit}
-    assert dict(dispatch.overrides) == {"BYTES": 0}
+    assert dict(dispatch.overrides) == {"PARTS": 1}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,68 @@
+"""Every row of every family's table of cases, as a program and its calls."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from support.cases import Array, Case
+from support.graph_writer import GraphWriter
+from support.row_cases import RowCase
+
+FOLDER = Path(__file__).parent
+OF_PORTABLE_KERNELS = "kernel_"  # those tables have no programs
+
+
+@dataclass(frozen=True)
+class Row:
+    """A case of whatever class. `family` is the table's: attention, binary, ..."""
+
+    family: str
+    case: Any
+
+    def __str__(self) -> str:
+        return f"{self.family}-{self.case}"
+
+    def program(self) -> bytes:
+        written: bytes = self.case.program()
+        return written
+
+    def half_program(self) -> bytes:
+        """As `force_fp16` exports it: half floats inside, float32 at the program's boundary."""
+        GraphWriter.halves = True
+        try:
+            return self.program()
+        finally:
+            GraphWriter.halves = False
+
+    @property
+    def steps(self) -> list[list[Array]]:
+        """The inputs of each call."""
+        if isinstance(self.case, Case):
+            return [list(self.case.inputs)]
+        if isinstance(self.case, RowCase):
+            return [list(step) for step in self.case.steps]
+        return [list(self.case.inputs(index)) for index in range(len(self.case.steps))]
+
+
+def every_row() -> Iterator[Row]:
+    seen: set[int] = set()
+    for path in sorted(FOLDER.glob("*_cases.py")):
+        if path.stem.startswith(OF_PORTABLE_KERNELS):
+            continue
+        for table in vars(importlib.import_module(f"support.{path.stem}")).values():
+            for case in table if isinstance(table, list | tuple) else ():
+                if hasattr(case, "program") and id(case) not in seen:
+                    seen.add(id(case))
+                    yield Row(path.stem.removesuffix("_cases"), case)
+
+
+def rounded_to_half(array: Array) -> Array:
+    """What a half float keeps of it."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float16).astype(np.float32) if array.dtype == np.float32 else array

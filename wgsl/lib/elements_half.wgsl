@@ -1,0 +1,7 @@
+// lib/elements.wgsl for half floats: stored as such, computed as f32.
+
+alias word_f16 = f16;
+
+const per_word_f16 = 1u;
+
+fn pick_f16(word: f16, element: u32) -> f32 { return f32(word); }
