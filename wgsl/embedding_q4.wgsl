@@ -1,9 +1,10 @@
 // Rows of a table of 4-bit numbers: output = (nibble - 8 - zero point) * scale of its group,
 // a quad of the output per invocation. A negative index counts from the end; a row that does not
-// exist is 0.
+// exist is a fault.
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl
+// use lib/faults.wgsl
 
 override HIGH_FIRST: bool; // which half of a byte comes first
 override ZERO_POINTS: bool; // whether there are any
@@ -17,6 +18,7 @@ struct Params {
     rows: i32,
     group_size: u32,
     row_groups: u32, // scales of a row; 0 where one scale is for all
+    fault: u32,
 }
 
 @group(0) @binding(0) var<storage, read> weight: array<u32>;
@@ -24,13 +26,14 @@ struct Params {
 @group(0) @binding(2) var<storage, read> zero_points: array<quad_${ZERO}>;
 @group(0) @binding(3) var<storage, read> indices: array<i32>;
 @group(0) @binding(4) var<storage, read_write> output: array<vec4<f32>>;
-@group(0) @binding(5) var<uniform> params: Params;
+@group(0) @binding(5) var<storage, read_write> faults: array<atomic<u32>>;
+@group(0) @binding(6) var<uniform> params: Params;
 
 // -1 for a row that does not exist.
 fn row_of(element: u32) -> i32 {
-    let index = indices[element / params.width];
-    let row = select(index, index + params.rows, index < 0);
-    return select(-1, row, row >= 0 && row < params.rows);
+    let rows = vec4<i32>(params.rows);
+    let row = from_start(vec4<i32>(indices[element / params.width]), rows);
+    return select(-1, row.x, is_inside(row, rows));
 }
 
 fn dequantized(nibbles: vec4<u32>, row: u32, column: u32) -> vec4<f32> {

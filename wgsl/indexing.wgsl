@@ -1,9 +1,10 @@
 // Elements picked by tensors of indices: gather, index, index_select, embedding.
 // output[i] = source[sum of coordinate * stride + sum of index * its stride], a unit of the output
-// per invocation. A negative index counts from the end; one that is out of range gives 0.
+// per invocation. A negative index counts from the end; one that is out of range is a fault.
 
 // use lib/grid.wgsl
 // use lib/units.wgsl
+// use lib/faults.wgsl
 
 const MAX_AXES = 16u;
 
@@ -14,6 +15,7 @@ struct Params {
     units: u32,
     elements: u32,
     rank: u32,
+    fault: u32,
     sizes: vec4<i32>, // of the indexed dims; 1 for absent ones
     strides: vec4<i32>, // of the indexed dims in the source; 0 for absent ones
     axes: array<vec4<i32>, MAX_AXES>, // (size, stride of the source), outermost first
@@ -26,7 +28,8 @@ struct Params {
 @group(0) @binding(3) var<storage, read> third: array<i32>;
 @group(0) @binding(4) var<storage, read> fourth: array<i32>;
 @group(0) @binding(5) var<storage, read_write> output: array<Unit>;
-@group(0) @binding(6) var<uniform> params: Params;
+@group(0) @binding(6) var<storage, read_write> faults: array<atomic<u32>>;
+@group(0) @binding(7) var<uniform> params: Params;
 
 fn fetch(element: u32) -> Unit {
     var rest = element;
@@ -49,8 +52,8 @@ fn fetch(element: u32) -> Unit {
     if (INDICES > 3u) {
         indices.w = fourth[places.w];
     }
-    indices = select(indices, indices + params.sizes, indices < vec4<i32>());
-    if (any(indices < vec4<i32>()) || any(indices >= params.sizes)) {
+    indices = from_start(indices, params.sizes);
+    if (!is_inside(indices, params.sizes)) {
         return Unit();
     }
     at += dot(indices, params.strides);

@@ -17,7 +17,8 @@ WebpteError
 │       └── PrepackBufferError         the output does not own its buffer
 ├── ResizeError                 a live shape that the graph cannot take
 ├── ExecutionError              what went wrong inside a call; names the step, chains the cause
-│   └── InputError              wrong number, rank, dtype or size of an input
+│   ├── InputError              wrong number, rank, dtype or size of an input
+│   └── IndexRangeError         an element of a tensor of indices is out of range
 ├── DeviceError                 the GPU, or the way to it
 │   ├── NoWebGPUError           this browser or interpreter offers no adapter
 │   ├── DeviceLostError         the device went away; `recover` the program, or load it again
@@ -114,6 +115,10 @@ class ExecutionError(WebpteError):
 
 class InputError(ExecutionError):
     """Wrong number, rank, dtype or size of an input."""
+
+
+class IndexRangeError(ExecutionError):
+    """An element of a tensor of indices is out of range."""
 
 
 class DeviceError(WebpteError):

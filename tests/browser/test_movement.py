@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +13,8 @@ from support.fill_cases import FILL_CASES
 from support.indexing_cases import INDEXING_CASES
 from support.live_cases import LiveCase, random_bits
 from support.pad_cases import PAD_CASES
+from support.page import encode_bytes, python
+from support.pte_writer import GraphWriter, write_pte
 from support.slicing_cases import SLICING_CASES
 from support.strided_cases import STRIDED_CASES
 from support.where_cases import WHERE_CASES
@@ -59,10 +60,6 @@ for case in cases:
 return [compared, wrong]
 """
 
-RUN = f"""{PREPARE}
-return [(await outputs(case, "webgpu"))[0] for case in cases]
-"""
-
 FAMILIES = {
     "strided": STRIDED_CASES,
     "slicing": SLICING_CASES,
@@ -94,29 +91,86 @@ def test_a_large_grid_folds(harness: Harness) -> None:
     compare(harness, [case])
 
 
-OUTSIDE = np.array([1, 5, -6, 2**31 - 1, -(2**31), -5], np.int32)
 TABLE = np.arange(1, 16, dtype=np.float32).reshape(5, 3)
-EXPECTED = [TABLE[1], *[np.zeros(3)] * 4, TABLE[0]]
+PACKED = np.full((5, 2), 0x99, np.uint8)
 
 
+def picking_program(op: str, computed: bool) -> bytes:
+    """Rows of a table of five by up to four indices, which are an input or computed on the GPU."""
+    g = GraphWriter()
+    given, offset = g.tensor((4,), "int32"), g.tensor((1,), "int32")
+    index = given
+    if computed:
+        index = g.op("aten.add.Tensor", given, offset, g.int(1), g.tensor((4,), "int32"))
+    table = g.tensor(TABLE.shape, constant=TABLE)
+    out = g.tensor((4, 3))
+    match op:
+        case "aten.gather.default":
+            columns = g.op(
+                "aten.expand_copy.default",
+                g.op("aten.unsqueeze_copy.default", index, g.int(1), g.tensor((4, 1), "int32")),
+                g.int_list([4, 3]),
+                g.tensor((4, 3), "int32"),
+            )
+            g.op(op, table, g.int(0), columns, out)
+        case "aten.index.Tensor":
+            g.op(op, table, g.value_list([index]), out)
+        case "aten.index_select.default":
+            g.op(op, table, g.int(0), index, out)
+        case "aten.embedding.default":
+            g.op(op, table, index, out)
+        case "et_vk.embedding_q4gsw.default":
+            out = g.tensor((4, 4))
+            packed = g.tensor(PACKED.shape, "uint8", constant=PACKED)
+            scales = g.tensor((5, 1), constant=np.ones((5, 1), np.float32))
+            g.op(op, packed, scales, g.int(4), index, g.bool_(True), out)
+    g.inputs(given, offset)
+    g.outputs(out)
+    return write_pte(g)
+
+
+@pytest.mark.parametrize("computed", [False, True])
 @pytest.mark.parametrize(
-    ("op", "args", "rows"),
+    "op",
     [
-        ("aten.embedding.default", (TABLE, OUTSIDE), EXPECTED),
-        ("aten.index.Tensor", (TABLE, [OUTSIDE]), EXPECTED),
-        ("aten.index_select.default", (TABLE, 0, OUTSIDE), EXPECTED),
-        ("aten.gather.default", (TABLE, 0, np.stack([OUTSIDE] * 3, axis=1)), EXPECTED),
-        (
-            "et_vk.embedding_q4gsw.default",
-            (np.full((5, 2), 0x99, np.uint8), np.ones((5, 1), np.float32), 4, OUTSIDE, True),
-            [[1] * 4, *[[0] * 4] * 4, [1] * 4],
-        ),
+        "aten.gather.default",
+        "aten.index.Tensor",
+        "aten.index_select.default",
+        "aten.embedding.default",
+        "et_vk.embedding_q4gsw.default",
     ],
 )
-def test_indices_out_of_range_give_zero(
-    harness: Harness, op: str, args: tuple[Any, ...], rows: list[Any]
+def test_an_index_out_of_range_is_an_error_and_the_next_call_is_right(
+    harness: Harness, op: str, computed: bool
 ) -> None:
-    wanted = np.array(rows)
-    case = LiveCase(op, [args], lambda *_: wanted, out="float32", exact=False)
-    ((result,),) = harness.python(RUN, cases=[case.as_json()])
-    assert result == wanted.tolist()
+    code = """
+    inside, none = np.array([1, -5, 4, 0], np.int32), np.zeros(1, np.int32)
+    messages = []
+    async with await webpte.load(base64.b64decode(program), strict=True) as loaded:
+        (first,) = await loaded.forward(inside, none)
+        for outside in (5, -6, 2**31 - 1, -(2**31)):
+            index = np.array([0, 1, outside, 2], np.int32)
+            messages.append(await raises(webpte.errors.ExecutionError, loaded.forward(index, none)))
+        (second,) = await loaded.forward(inside, none)
+    return first, second, messages
+    """
+    first, second, messages = python(
+        harness, code, program=encode_bytes(picking_program(op, computed))
+    )
+    rows = [[1.0] * 4] * 4 if "q4gsw" in op else TABLE[[1, -5, 4, 0]].tolist()
+    assert first == second == rows
+    for message in messages:
+        assert f"({op}): an index is out of range, which is -5 to 4" in message
+
+
+def test_an_index_out_of_range_in_a_run_that_is_not_read_is_reported_by_the_next(
+    harness: Harness,
+) -> None:
+    code = """
+    inside, none = np.array([1, -5, 4, 0], np.int32), np.zeros(1, np.int32)
+    async with await webpte.load(base64.b64decode(program)) as loaded:
+        await loaded.run_unread("forward", inside + 1, none)
+        return await raises(webpte.errors.ExecutionError, loaded.forward(inside, none))
+    """
+    program = picking_program("aten.embedding.default", computed=True)
+    assert "out of range" in python(harness, code, program=encode_bytes(program))

@@ -43,7 +43,7 @@ from webpte.format.vulkan import (
 )
 from webpte.graph import Call, Graph, Tensor
 from webpte.live import LiveState
-from webpte.ops.records import SymIntBound, SymIntUniform, pack
+from webpte.ops.records import Faults, SymIntBound, SymIntUniform, pack
 from webpte.shapes import Dims, numel
 
 _PARAMETER = re.compile(r"^(\w+): (\w+)(\?)?(?: = (.+))?$")
@@ -338,6 +338,11 @@ class Args:
         """Exports with static shapes keep some of these ops with a plain int: nothing to set."""
         if self._graph.is_symint(self.call.args[-1]):
             self._live.set_symint(self.call.args[-1], value)
+
+    def faults(self, *indices: tuple[TensorArg, int]) -> Faults:
+        """For kernels that check tensors of indices, each given with the size that it indexes."""
+        sizes = tuple((tensor.id, size) for tensor, size in indices)
+        return Faults(self.call.index + 1, str(self.call), sizes)
 
     # References
 

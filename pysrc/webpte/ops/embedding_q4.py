@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webpte.errors import GraphError, ResizeError
+from webpte.errors import GraphError, IndexRangeError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import quad_count, quad_grid
 from webpte.ops.indexing import check_indices
@@ -111,17 +111,18 @@ def lower_embedding(op: Embedding, args: Args) -> list[Dispatch]:
         return []
     quads, width, row_bytes = quad_count(out.numel), out.dims[-1], weight.dims[1]
     grouped = table.group_size % 4 == 0 or table.row_groups < 2
+    faults = args.faults((indices, weight.dims[0]))
     return [
         Dispatch(
             kernel="embedding_q4",
             bindings=(
                 *(weight.id, scales.id, zero_points.id if zero_points else None),
-                *(indices.id, out.id),
+                *(indices.id, out.id, faults),
             ),
             params=pack(
-                "4Ii2I",
+                "4Ii3I",
                 *(quads, out.numel, width, row_bytes),
-                *(weight.dims[0], table.group_size, table.row_groups),
+                *(weight.dims[0], table.group_size, table.row_groups, faults.number),
             ),
             grid=quad_grid(quads),
             types=(("ZERO", zero_points.dtype.wgsl if zero_points else "f32"),),
@@ -140,7 +141,7 @@ def run_embedding(op: Embedding, args: Args) -> np.ndarray:
     try:
         rows = packed[indices]  # (.., bytes of a row)
     except IndexError as error:
-        raise ResizeError(f"{args.call}: {error}") from error
+        raise IndexRangeError(f"{args.call}: {error}") from error
     halves = [rows >> 4, rows & 15] if table.high_first else [rows & 15, rows >> 4]
     numbers = np.stack(halves, axis=-1).reshape(*indices.shape, 2 * packed.shape[1])
     numbers = numbers[..., :width] - np.float64(8)

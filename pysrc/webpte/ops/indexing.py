@@ -6,8 +6,9 @@
     index.Tensor(self, indices)       self[indices[0], indices[1], ..]; null stands for `:`, and the
                                       tensors broadcast together as in NumPy
 
-A negative index counts from the end. One that is out of range is an error on NumPy; on the GPU,
-where nothing on the host sees the indices, it gives 0 and never reads memory of something else.
+A negative index counts from the end, one that is out of range is an error: found before the run
+where the host has the indices, after it where only the GPU does. It never reads memory of
+something else.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from webpte.errors import GraphError, ResizeError, UnsupportedError
+from webpte.errors import GraphError, IndexRangeError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.movement import check_same_type, move, pack_rows, widest_unit
 from webpte.ops.records import Dispatch, pack
@@ -221,15 +222,16 @@ def lower_indexing(op: Indexing, args: Args) -> list[Dispatch]:
     if sizes:
         rows[-1] = (sizes[-1] // n, strides[-1])
     absent = MAX_INDICES - len(picks.indices)
+    faults = args.faults(*((picked.tensor, picked.size) for picked in picks.indices))
     params = pack(
-        "I4x8i",
-        len(rows),
+        "2I8i",
+        *(len(rows), faults.number),
         *(*(picked.size for picked in picks.indices), *[1] * absent),
         *(*(picked.stride // n for picked in picks.indices), *[0] * absent),
     )
     tables = pack_rows(args, rows) + pack_rows(args, list(zip(*places, strict=True)))
     ids = tuple(picked.tensor.id for picked in picks.indices)
-    bindings = (picks.source.id, *ids, *[None] * absent, out.id)
+    bindings = (picks.source.id, *ids, *[None] * absent, out.id, faults)
     dispatch = move("indexing", bindings, unit, out.numel, params + tables)
     return [replace(dispatch, overrides=(*dispatch.overrides, ("INDICES", len(ids))))]
 
@@ -238,7 +240,7 @@ def run_indexing(op: Indexing, args: Args) -> Array:
     try:
         return op.numpy(args)
     except IndexError as error:
-        raise ResizeError(f"{args.call}: {error}") from error
+        raise IndexRangeError(f"{args.call}: {error}") from error
 
 
 for _op in INDEXING:

@@ -35,9 +35,26 @@ class Scratch:
     nbytes: int
 
 
-# A tensor's value id, a SymInt, a uniform block of its own (bytes), scratch memory, or None for an
-# optional tensor that is absent (a small buffer of zeros is bound).
-Binding = int | SymIntUniform | bytes | Scratch | None
+@dataclass(frozen=True)
+class Faults:
+    """Binds the word in which kernels note that they met an index out of range.
+
+    `number` is what the kernel writes there, see wgsl/lib/faults.wgsl. `indices` are the tensors of
+    indices, each with the size of what it indexes: -size to size - 1 are in range.
+    """
+
+    number: int
+    call: str
+    indices: tuple[tuple[int, int], ...]
+
+    def __str__(self) -> str:
+        ranges = dict.fromkeys(f"{-size} to {size - 1}" for _, size in self.indices)
+        return f"{self.call}: an index is out of range, which is {' and '.join(ranges)}"
+
+
+# A tensor's value id, a SymInt, a uniform block of its own (bytes), scratch memory, the word for
+# faults, or None for an optional tensor that is absent (a small buffer of zeros is bound).
+Binding = int | SymIntUniform | bytes | Scratch | Faults | None
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from time import perf_counter
 
 import numpy as np
 
-from webpte.errors import ClosedError, ExecutionError, UnsupportedOpError
+from webpte.errors import ClosedError, ExecutionError, IndexRangeError, UnsupportedOpError
 from webpte.gpu.device import Device, GpuCopy, Progress, Transfer
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
+from webpte.ops.records import Faults
 from webpte.passes import merge_duplicate_calls, store_halves
 from webpte.plan import (
     Planner,
@@ -172,6 +173,9 @@ class GpuDelegate:
         submitted = perf_counter()
         result = await running
         self.last_ms["wait"] = (perf_counter() - submitted) * 1000
+        if fault := segment.fault_in(result):
+            self._memory.clear_faults()
+            raise IndexRangeError(str(fault))
         return [
             GpuTensor(self._memory.buffer_of(output.tensor.id), output.tensor.dtype, output.dims)
             if kept
@@ -254,12 +258,26 @@ class GpuDelegate:
             if plan is None or self._planner.changed:
                 plan = await self._switch(signature)
             check_bounds(plan.bounds, self._live)
+            self._check_indices(plan.segments[-1].faults, inputs)
         except BaseException:
             self._planner.rollback()
             self._current = before
             raise
         self._forget_plans()
         return plan
+
+    def _check_indices(self, faults: Sequence[Faults], inputs: Sequence[Input]) -> None:
+        """Before anything runs, for tensors of indices that the caller gave as arrays."""
+        arrays = {
+            value_id: value
+            for value_id, value in zip(self._graph.inputs, inputs, strict=True)
+            if isinstance(value, np.ndarray) and value.size
+        }
+        for fault in faults:
+            for value_id, size in fault.indices:
+                array = arrays.get(value_id)
+                if array is not None and (array.min() < -size or array.max() >= size):
+                    raise IndexRangeError(str(fault))
 
     def _set_inputs(self, inputs: Sequence[Input]) -> None:
         by_id = dict(zip(self._graph.inputs, inputs, strict=True))

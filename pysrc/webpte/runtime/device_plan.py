@@ -6,7 +6,7 @@ the op reads comes back, and what it gives goes up with the next segment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,9 +25,9 @@ from webpte.gpu.device import (
 )
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
-from webpte.ops.records import Dispatch, SymIntBound
+from webpte.ops.records import Dispatch, Faults, SymIntBound
 from webpte.plan import Planner, PlannerState, Step
-from webpte.runtime.memory import DelegateMemory
+from webpte.runtime.memory import FAULT_BYTES, DelegateMemory
 from webpte.shaders import ShaderLibrary
 from webpte.shapes import Dims, numel
 from webpte.storage import aligned
@@ -112,13 +112,23 @@ class _Layout:
 
 @dataclass(frozen=True)
 class Segment:
-    """One replay, and the op that runs on the host after it, if there is one."""
+    """One replay, and the op that runs on the host after it, if there is one.
+
+    The last segment has what the kernels of the whole plan check of tensors of indices; the word
+    for faults is then the last thing that comes back.
+    """
 
     handle: int
     payload: Payload
     outputs: tuple[Output, ...]
     labels: tuple[str, ...]
     host: Step | None
+    faults: tuple[Faults, ...]
+
+    def fault_in(self, result: bytes) -> Faults | None:
+        """The call that met an index out of range, if one did."""
+        number = int.from_bytes(result[-FAULT_BYTES:][:4], "little") if self.faults else 0
+        return next((fault for fault in self.faults if fault.number == number), None)
 
 
 # Live dims of each input tensor, and whether it is on the GPU already.
@@ -138,6 +148,12 @@ class DevicePlan:
     @property
     def labels(self) -> list[str]:
         return [label for segment in self.segments for label in segment.labels]
+
+
+def _faults(work: Iterable[Dispatch | Step]) -> Iterator[Faults]:
+    for item in work:
+        bindings = item.bindings if isinstance(item, Dispatch) else ()
+        yield from (binding for binding in bindings if isinstance(binding, Faults))
 
 
 def _label(record: Dispatch) -> str:
@@ -222,7 +238,8 @@ class PlanFactory:
                 uploads = [tensor for tensor in uploads if self._memory.holds(tensor.id)]
                 records, symints = [], 0
             outputs = [self._graph.tensor(i) for i in self._graph.outputs]
-            segments.append(await self._segment(uploads, symints, records, outputs, None))
+            faults = tuple(_faults(work))
+            segments.append(await self._segment(uploads, symints, records, outputs, None, faults))
         except BaseException:
             self._destroy(segments)
             raise
@@ -235,6 +252,7 @@ class PlanFactory:
         records: Sequence[Dispatch],
         reads: Sequence[Tensor],
         host: Step | None,
+        faults: tuple[Faults, ...] = (),
     ) -> Segment:
         compiled = await self.compile(records)
         params = await self._memory.arena.place([record.params for record in records])
@@ -243,16 +261,21 @@ class PlanFactory:
             resources = [await self._memory.resource(binding) for binding in record.bindings]
             dispatches.append(DispatchCommand(pipeline, (*resources, block), record.grid))
         payload = Payload([(t, self._live.cur_dims(t.id)) for t in uploads], symints)
-        outputs, readbacks, result_bytes = self._plan_readbacks(reads)
+        layout = _Layout()
+        outputs, readbacks = self._plan_readbacks(reads, layout)
+        if faults:
+            assert self._memory.fault_buffer is not None
+            offset, nbytes = layout.add(FAULT_BYTES)
+            readbacks.append(Readback(self._memory.fault_buffer, nbytes, offset))
         commands = PlanCommands(
             tuple(self._plan_uploads(uploads, symints, payload)),
             tuple(dispatches),
-            readbacks,
-            result_bytes,
+            tuple(readbacks),
+            layout.nbytes,
         )
         handle = await self._device.create_plan(commands)
         labels = tuple(spec.label for _, spec in compiled)
-        return Segment(handle, payload, outputs, labels, host)
+        return Segment(handle, payload, outputs, labels, host, faults)
 
     def _plan_uploads(
         self, tensors: Sequence[Tensor], symints: int, payload: Payload
@@ -270,9 +293,8 @@ class PlanFactory:
         return uploads
 
     def _plan_readbacks(
-        self, tensors: Sequence[Tensor]
-    ) -> tuple[tuple[Output, ...], tuple[Readback, ...], int]:
-        layout = _Layout()
+        self, tensors: Sequence[Tensor], layout: _Layout
+    ) -> tuple[tuple[Output, ...], list[Readback]]:
         outputs, readbacks = [], []
         for tensor in tensors:
             dims = self._live.cur_dims(tensor.id)
@@ -280,7 +302,7 @@ class PlanFactory:
             outputs.append(Output(tensor, dims, offset))
             if nbytes:
                 readbacks.append(Readback(self._memory.buffer_of(tensor.id), nbytes, offset))
-        return tuple(outputs), tuple(readbacks), layout.nbytes
+        return tuple(outputs), readbacks
 
     def destroy(self, plan: DevicePlan) -> None:
         self._destroy(plan.segments)

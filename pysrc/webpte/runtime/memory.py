@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from webpte.gpu.arena import ParamsArena
 from webpte.gpu.device import UNIFORM_ALIGNMENT, Device, Resource
-from webpte.ops.records import Binding, Scratch, SymIntUniform
+from webpte.ops.records import Binding, Faults, Scratch, SymIntUniform
 from webpte.storage import StoragePlan, aligned
 
 SYMINT_BYTES = 16
+FAULT_BYTES = 16
 
 
 class DelegateMemory:
@@ -24,6 +27,7 @@ class DelegateMemory:
         self._scratch: dict[tuple[str, int], int] = {}
         self._absent: int | None = None
         self.symint_buffer: int | None = None
+        self.fault_buffer: int | None = None
         self.arena = ParamsArena(device)
 
     async def allocate(self) -> None:
@@ -46,7 +50,7 @@ class DelegateMemory:
         return self._slots[self._storage.slot_of[value_id]]
 
     async def resource(self, binding: Binding) -> Resource:
-        """What to bind; scratch memory is allocated on first use."""
+        """What to bind; scratch memory and the word for faults are allocated on first use."""
         if isinstance(binding, int):
             slot = self._storage.slots[self._storage.slot_of[binding]]
             return Resource(self._slots[slot.index], 0, slot.nbytes)
@@ -62,9 +66,18 @@ class DelegateMemory:
             if key not in self._scratch:
                 (self._scratch[key],) = await self._create([key[1]])
             return Resource(self._scratch[key], 0, key[1])
+        if isinstance(binding, Faults):
+            if self.fault_buffer is None:
+                (self.fault_buffer,) = await self._create([FAULT_BYTES])
+            return Resource(self.fault_buffer, 0, FAULT_BYTES)
         if self._absent is None:
             (self._absent,) = await self._create([aligned(0)])
         return Resource(self._absent, 0, aligned(0))
+
+    def clear_faults(self) -> None:
+        """An error was raised for what is in the word; the next run starts without it."""
+        if self.fault_buffer in self._buffers:
+            self._device.write(self.fault_buffer, 0, np.zeros(FAULT_BYTES, np.uint8))
 
     @property
     def buffers(self) -> int:
