@@ -119,14 +119,15 @@ def _lookup(codes: dict[int, str], code: int, where: str) -> DType:
 def convert_exactly(array: np.ndarray, target: np.dtype[Any], what: str) -> np.ndarray:
     """`array` as `target`, for host arrays on their way into a graph.
 
-    Floats may lose precision. An integer that does not fit raises OverflowError, and so does a
-    change of kind that would lose fractions or truth values.
+    Floats may lose precision, or become infinite. An integer that does not fit raises
+    OverflowError, and so does a change of kind that would lose fractions or truth values.
     """
     if array.dtype == target:
         return array
     if not np.can_cast(array.dtype, target, "same_kind"):
         raise OverflowError(f"{what}: an array of {array.dtype} cannot become {target}")
-    converted = array.astype(target)
+    with np.errstate(over="ignore"):
+        converted = array.astype(target)
     if array.dtype.kind in "iu" and target.kind in "iu" and not np.array_equal(converted, array):
         raise OverflowError(f"{what}: {array.dtype} values outside the range of {target}")
     return converted

@@ -23,8 +23,8 @@ MAX_KEPT = 1 << 20
 class RecordingDevice:
     """`log` has one (name, detail) entry per call, in order; outputs are zeros."""
 
-    def __init__(self, memory_limit: int | None = None) -> None:
-        self.info = DeviceInfo(kind="recording")
+    def __init__(self, memory_limit: int | None = None, features: tuple[str, ...] = ()) -> None:
+        self.info = DeviceInfo(kind="recording", features=features)
         self.interop_calls = 0
         self.lost = False
         self.log: list[tuple[str, object]] = []

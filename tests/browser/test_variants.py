@@ -1,0 +1,104 @@
+"""Every kernel in every variant that the families' tables ask for compiles on WebGPU.
+
+A CPU adapter needs about a second for a whole pipeline, and the families' own tests make each one
+and run it; there, this test compiles the shaders alone. A GPU makes all pipelines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+
+import pytest
+
+import webpte
+from support.page import HarnessSource, python
+from support.tables import every_row
+from webpte.gpu.device import PipelineSpec
+from webpte.gpu.recording import RecordingDevice
+from webpte.shaders import shader_folder
+
+PER_CALL = 100
+
+FACTS = """
+info = (await shared_device()).info
+return [info.software, "shader-f16" in info.features]
+"""
+
+SHADERS = """
+from js import navigator
+from pyodide.ffi import to_js
+
+adapter = await navigator.gpu.requestAdapter()
+features = [name for name in ("shader-f16",) if adapter.features.has(name)]
+device = await adapter.requestDevice(requiredFeatures=to_js(features))
+failed = []
+for spec in specs:
+    module = device.createShaderModule(code=spec["code"])
+    for message in (await module.getCompilationInfo()).messages:
+        if message.type == "error":
+            failed.append(f"{spec['label']}, line {message.lineNum}: {message.message}")
+device.destroy()
+return failed
+"""
+
+PIPELINES = """
+from webpte.gpu.device import PipelineSpec
+
+device, failed = await shared_device(), []
+for spec in specs:
+    bindings, overrides = tuple(spec["bindings"]), tuple(map(tuple, spec["overrides"]))
+    try:
+        await device.create_pipelines(
+            [PipelineSpec(spec["label"], spec["code"], bindings, overrides)]
+        )
+    except webpte.WebpteError as error:
+        failed.append(f"{spec['label']}: {error}")
+return failed
+"""
+
+
+async def collect(halves: bool) -> set[PipelineSpec]:
+    """What the tables' rows compile at every size that they run, as they are or as halves."""
+    device = RecordingDevice(features=("shader-f16",) if halves else ())
+    for row in every_row():
+        program = row.half_program() if halves else row.program()
+        async with await webpte.load(program, device=device) as loaded:
+            # Loading has lowered for the largest sizes, which are the first step's.
+            for inputs in row.steps if len(row.steps) > 1 else ():
+                await loaded.forward(*inputs)
+        device.log.clear()
+    return set(device.pipelines)
+
+
+def variants(halves: bool) -> list[PipelineSpec]:
+    with ThreadPoolExecutor(1) as thread:  # this one has Playwright's event loop
+        found = thread.submit(lambda: asyncio.run(collect(halves))).result()
+    return sorted(found, key=lambda spec: (spec.label, spec.code, spec.overrides))
+
+
+@pytest.fixture(scope="module")
+def plain_variants() -> list[PipelineSpec]:
+    return variants(halves=False)
+
+
+def test_every_kernel_has_a_variant(plain_variants: list[PipelineSpec]) -> None:
+    kernels = {path.stem for path in shader_folder().glob("*.wgsl")}
+    assert kernels == {spec.label.partition(" ")[0].partition(":")[0] for spec in plain_variants}
+
+
+def test_every_variant_compiles(
+    plain_variants: list[PipelineSpec], shared_harness: HarnessSource
+) -> None:
+    software, native_halves = python(shared_harness.get(), FACTS)
+    found: Sequence[PipelineSpec] = plain_variants
+    if native_halves:
+        found = [*found, *variants(halves=True)]
+    if software:
+        found = list({spec.code: spec for spec in found}.values())
+    for at in range(0, len(found), PER_CALL):
+        specs = [asdict(spec) for spec in found[at : at + PER_CALL]]
+        code = SHADERS if software else PIPELINES
+        assert python(shared_harness.get(), code, specs=specs) == []
