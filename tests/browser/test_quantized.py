@@ -47,3 +47,13 @@ def test_folded_grids(harness: Harness) -> None:
         conv(DEPTHWISE, (2, 10, 12, 12), 10, groups=10, padding=(1, 1)),
     ]
     check_kernels(harness, cases, max_workgroups=9)
+
+
+def test_browsers_without_a_dot_product_of_bytes(fresh_harness: Harness) -> None:
+    features_left = fresh_harness.python("""
+    from pyodide.code import run_js
+    run_js("Object.defineProperty(GPU.prototype, 'wgslLanguageFeatures', { get: () => new Set() })")
+    return run_js("navigator.gpu.wgslLanguageFeatures.size")
+    """)
+    assert features_left == 0
+    check_kernels(fresh_harness, [linear(LINEAR, (5, 13), 7), conv(CONV, (1, 3, 5, 5), 4)])
