@@ -7,6 +7,7 @@ from textwrap import indent
 
 import pytest
 
+from support.fine_tuning import PYTORCH_LOSSES, FineTuning
 from support.norm_cases import NORM_CASES, batch_norm, group_norm, layer_norm, rms_norm
 from support.reduce_cases import AMIN, ARGMAX, MEAN, REDUCE_CASES, SUM, arg_reduction, reduction
 from support.row_cases import COMPARE, as_json, normal
@@ -87,11 +88,21 @@ return losses
 """
 
 
-def test_a_classifier_learns(harness: Harness) -> None:
-    model, steps = Classifier(), 40
+def train(harness: Harness, model: Classifier | FineTuning, steps: int) -> list[float]:
     data = base64.b64encode(model.program()).decode()
-    losses = harness.python(
+    losses: list[float] = harness.python(
         TRAIN, data=data, x=model.x.tolist(), labels=model.labels.tolist(), steps=steps
     )
+    return losses
+
+
+def test_fine_tuning_follows_pytorch(harness: Harness) -> None:
+    losses = train(harness, FineTuning(), len(PYTORCH_LOSSES))
+    assert losses == pytest.approx(PYTORCH_LOSSES, rel=2e-3, abs=2e-5)
+
+
+def test_a_classifier_learns(harness: Harness) -> None:
+    model, steps = Classifier(), 40
+    losses = train(harness, model, steps)
     assert losses == pytest.approx(model.expected(steps), rel=2e-3, abs=1e-5)
     assert losses[-1] < losses[0] / 5

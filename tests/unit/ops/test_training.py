@@ -7,6 +7,7 @@ import pytest
 
 import webpte
 from support.cases import Array
+from support.fine_tuning import PYTORCH_LOSSES, FineTuning
 from support.graphs import run_once, wait
 from support.pte_writer import GraphWriter, write_pte
 from support.row_cases import RowCase
@@ -146,14 +147,24 @@ def test_wrong_arguments(
         wait(run_once(graph, *arrays))
 
 
-def test_a_classifier_learns() -> None:
-    """Forty steps inside of the program follow the same steps in float64."""
-    model, steps = Classifier(), 40
+def losses_of(model: Classifier | FineTuning, steps: int) -> list[float]:
+    """What the program returns from call to call; it changes its own weights."""
 
     async def run() -> list[float]:
         async with await webpte.load(model.program(), device="numpy") as program:
             return [float((await program.forward(model.x, model.labels))[0]) for _ in range(steps)]
 
-    losses, expected = wait(run()), model.expected(steps)
-    np.testing.assert_allclose(losses, expected, rtol=2e-3, atol=1e-5)
+    return wait(run())
+
+
+def test_a_classifier_learns() -> None:
+    """Forty steps inside of the program follow the same steps in float64."""
+    model, steps = Classifier(), 40
+    expected = model.expected(steps)
+    np.testing.assert_allclose(losses_of(model, steps), expected, rtol=2e-3, atol=1e-5)
     assert expected[-1] < expected[0] / 5
+
+
+def test_fine_tuning_follows_pytorch() -> None:
+    losses = losses_of(FineTuning(), len(PYTORCH_LOSSES))
+    np.testing.assert_allclose(losses, PYTORCH_LOSSES, rtol=2e-3, atol=2e-5)
