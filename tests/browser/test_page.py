@@ -363,3 +363,35 @@ def test_without_webgpu(browser: Browser, site: Site) -> None:
         expect(page.locator("#stats")).to_contain_text("NumPy")
     finally:
         other.close()
+
+
+# In the worker that Python runs in, before it asks for its first device.
+KEEP_DEVICES = """
+const { requestDevice } = GPUAdapter.prototype;
+globalThis.devices = [];
+GPUAdapter.prototype.requestDevice = async function (...args) {
+  const device = await requestDevice.apply(this, args);
+  devices.push(device);
+  return device;
+};
+"""
+
+
+def test_a_lost_gpu_can_be_recovered_from(browser: Browser, site: Site) -> None:
+    page = open_page(browser, site)
+    wait_until_ready(page)
+    (worker,) = page.workers
+    worker.evaluate(f"() => {{ {KEEP_DEVICES} }}")
+    open_sample(page)
+    run(page)
+    worker.evaluate("() => devices[0].destroy()")
+    page.get_by_role("button", name="Run", exact=True).click()
+    error = page.locator("#error")
+    expect(error).to_contain_text("The browser took the GPU away")
+    error.get_by_role("button", name="Rebuild the program").click()
+    expect(status(page)).to_contain_text("The program is rebuilt")
+    expect(error).to_have_text("")
+    run(page)
+    page.get_by_role("button", name="Check against NumPy").click()
+    expect(status(page)).to_contain_text("Every output agrees with NumPy")
+    page.close()

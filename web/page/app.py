@@ -7,13 +7,14 @@ Nothing here imports the browser, so the whole page can be driven in CPython.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
 from page.browser import Browser, Message, Progress, Source, tell
-from page.file_view import file_card
+from page.file_view import Placed, file_card
 from page.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
 from page.input_desk import InputDesk
 from page.input_view import Timing, run_card, timing_strip
@@ -22,7 +23,7 @@ from page.markup import h
 from page.output_desk import OutputDesk
 from page.output_view import Output, stats_strip
 from page.runner import Runner
-from page.status_view import error_view, progress_view
+from page.status_view import causes, error_view, progress_view
 from page.units import ms_text, number_text, shape_text
 from webpte import DeviceInfo, MethodInfo, Program, TensorInfo
 from webpte.errors import DeviceError, DeviceLostError
@@ -42,6 +43,7 @@ class Opened:
     methods: Mapping[str, MethodInfo]
     program: Program | None = None
     constant_values: dict[str, str] = field(default_factory=dict)
+    runs: Counter[str] = field(default_factory=Counter)  # by method
 
 
 class App:
@@ -131,6 +133,21 @@ class App:
     async def on_reload(self, message: Message) -> None:
         if self._opened is not None:
             await self._open(self._opened.source)
+
+    async def on_recover(self, message: Message) -> None:
+        opened = self._opened
+        if opened is not None and opened.program is not None and not self._runner.busy:
+            self._browser.show(html={"error": ""})
+            self._tell("Rebuilding the program", "busy")
+            await self._do(self._recover(opened, opened.program), "rebuilding the program")
+
+    async def _recover(self, opened: Opened, program: Program) -> None:
+        try:
+            await program.recover(progress=self._progress(opened.source.name, self._turn))
+        finally:
+            self._browser.show(html={"progress": ""})
+        opened.runs.clear()
+        self._tell("The program is rebuilt: run it again")
 
     async def on_device(self, message: Message) -> None:
         self._device = str(message["value"])
@@ -290,9 +307,12 @@ class App:
         runner.reset()
         arrays = self._inputs.arrays()
         values = await runner.first(program, method, arrays)
+        opened.runs[method] += 1
         self._ran_with = arrays
         self._outputs.take(opened.methods[method].outputs, values)
         await runner.repeat(program, method, arrays, self._repeats, tick)
+        opened.runs[method] += len(runner.timing.repeats)
+        self._show_file()
         self._tell(runner.summary())
 
     async def on_check(self, message: Message) -> None:
@@ -342,8 +362,11 @@ class App:
         self._browser.show(html={"error": ""})
 
     def _show_error(self, error: Exception, doing: str) -> None:
-        lost = type(error).__name__ == "DeviceLostError"
-        box = error_view(error, doing, can_reload=lost)
+        actions = {}
+        if any(isinstance(cause, DeviceLostError) for cause in causes(error)):
+            loaded = self._opened is not None and self._opened.program is not None
+            actions = {"recover": "Rebuild the program"} if loaded else {"reload": "Open it again"}
+        box = error_view(error, doing, actions)
         self._browser.show(html={"error": box}, reveal="error")
         self._tell(f"{type(error).__name__}: see the message", "bad")
 
@@ -359,18 +382,20 @@ class App:
             self._method,
             limits,
             opened.constant_values,
-            self._placed(opened.program),
+            self._placed(opened),
             folded=self._narrow,
         )
         self._browser.show(html={"file": card})
 
-    def _placed(self, program: Program | None) -> dict[str, str]:
+    def _placed(self, opened: Opened) -> dict[str, Placed]:
         """Operator -> where it runs; the slowest place counts if there are several."""
         rank = {"alias": 0, "gpu": 1, "host": 2}
-        placed: dict[str, str] = {}
-        for row in program.report if program is not None else ():
-            if row.method == self._method and rank[row.where] >= rank[placed.get(row.op, "alias")]:
-                placed[row.op] = row.where
+        runs = max(opened.runs[self._method], 1)
+        placed: dict[str, Placed] = {}
+        for row in opened.program.report if opened.program is not None else ():
+            known = placed.get(row.op, Placed("alias"))
+            if row.method == self._method and rank[row.where] >= rank[known.where]:
+                placed[row.op] = Placed(row.where, row.host_ms / runs)
         return placed
 
     def _show_run(self) -> None:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from page.markup import Html, h
-from page.units import bytes_text, count_text, number_text, plural, shape_text
+from page.units import bytes_text, count_text, ms_text, number_text, plural, shape_text
 from webpte import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
 
 SHOWN_OPS = 14
 SHOWN_CONSTANTS = 6
 _TENSOR_LIMITS = ("maxStorageBufferBindingSize", "maxBufferSize")
 LISTED_CONSTANTS = 200  # rows; a list that is longer than this is not read by anybody
+
+
+class Placed(NamedTuple):
+    """Where an operator runs, and the milliseconds per run that it costs on the CPU."""
+
+    where: str
+    host_ms: float = 0.0
 
 
 def file_card(
@@ -22,7 +30,7 @@ def file_card(
     method: str,
     limits: Mapping[str, int],
     constant_values: Mapping[str, str],
-    placed: Mapping[str, str],
+    placed: Mapping[str, Placed],
     *,
     folded: bool = False,
 ) -> Html:
@@ -119,17 +127,23 @@ def _signature(info: MethodInfo) -> Html:
     )
 
 
-def _operators(info: MethodInfo, placed: Mapping[str, str], folded: bool) -> Html:
+def _operators(info: MethodInfo, placed: Mapping[str, Placed], folded: bool) -> Html:
     everything = {
-        **{name: (count, placed.get(name, "gpu")) for name, count in info.ops.items()},
-        **{name: (count, "host") for name, count in info.kernels_outside.items()},
-        **{name: (count, "missing") for name, count in info.unsupported.items()},
+        name: (count, placed.get(name, Placed(where)))
+        for where, counts in (
+            ("gpu", info.ops),
+            ("host", info.kernels_outside),
+            ("missing", info.unsupported),
+        )
+        for name, count in counts.items()
     }
     # What is missing first, then what the CPU does, then the rest by count.
     order = {"missing": 0, "host": 1}
-    ranked = sorted(everything.items(), key=lambda item: (order.get(item[1][1], 2), -item[1][0]))
+    ranked = sorted(
+        everything.items(), key=lambda item: (order.get(item[1][1].where, 2), -item[1][0])
+    )
     most = max((count for count, _ in everything.values()), default=1)
-    rows = [_operator_row(name, count, where, most) for name, (count, where) in ranked]
+    rows = [_operator_row(name, count, place, most) for name, (count, place) in ranked]
     calls = sum(count for count, _ in everything.values())
     shown = rows if len(rows) <= SHOWN_OPS + 2 else rows[:SHOWN_OPS]
     missing = len(info.unsupported)
@@ -170,8 +184,11 @@ _WHERE = {
 }
 
 
-def _operator_row(name: str, count: int, where: str, most: int) -> Html:
+def _operator_row(name: str, count: int, place: Placed, most: int) -> Html:
+    where = place.where
     tag, title = _WHERE[where]
+    if tag and place.host_ms:
+        tag = f"{tag} {ms_text(place.host_ms)}"
     width = max(1.5, 100 * count / most)
     return h(
         "li",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from page.markup import Html, h
 from page.units import bytes_text, count_text
@@ -26,7 +26,8 @@ _WAYS_OUT = {
     "ForeignDelegateError": "Export again with VulkanPartitioner (or WebGPUPartitioner).",
     "NoWebGPUError": "See the note on top of the page for browsers and flags, or run on NumPy.",
     "DeviceLostError": "The browser took the GPU away: a driver reset, a crash or too much memory. "
-    "Open the file again; close other tabs that use the GPU if it happens again.",
+    "Rebuild the program, or open the file again; close other tabs that use the GPU if it happens "
+    "again.",
     "OutOfMemoryError": "Close other tabs that use the GPU, or export a smaller or quantized "
     "model.",
     "ShaderError": "This is a bug in webpte. The details below say which kernel it is.",
@@ -79,15 +80,24 @@ def _amount(stage: str, done: int, total: int) -> str:
     return f"{count_text(done)} of {count_text(total)}"
 
 
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it was raised for."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
+
+
 def way_out(error: BaseException) -> str:
-    for base in type(error).__mro__:
-        if base.__name__ in _WAYS_OUT:
-            return _WAYS_OUT[base.__name__]
+    for cause in causes(error):
+        for base in type(cause).__mro__:
+            if base.__name__ in _WAYS_OUT:
+                return _WAYS_OUT[base.__name__]
     return ""
 
 
-def error_view(error: BaseException, doing: str, *, can_reload: bool = False) -> Html:
-    """`doing` says what was under way, such as "Opening model.pte"."""
+def error_view(error: BaseException, doing: str, actions: Mapping[str, str] | None = None) -> Html:
+    """`doing` says what was under way, such as "Opening model.pte"; actions: act -> button."""
     told = "".join(traceback.format_exception(error))
     hint = way_out(error)
     return h(
@@ -100,7 +110,7 @@ def error_view(error: BaseException, doing: str, *, can_reload: bool = False) ->
         ),
         h("p", str(error) or "no message", class_="error-message"),
         h("p", hint, class_="error-hint") if hint else None,
-        h("button", "Open it again", type="button", data_act="reload") if can_reload else None,
+        [h("button", label, type="button", data_act=act) for act, label in (actions or {}).items()],
         h("details", h("summary", "Details"), h("pre", told, tabindex="0")),
         class_="error",
     )

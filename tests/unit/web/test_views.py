@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from page.compare import compare
-from page.file_view import constant_text, file_card, short_op
+from page.file_view import Placed, constant_text, file_card, short_op
 from page.gpu_view import adapter_banner, no_gpu_banner
 from page.input_view import Timing, inputs_card, run_card, timing_strip
 from page.inputs import Input, ScalarInput, TensorInput
@@ -14,7 +14,13 @@ from page.kernel_view import KernelTime, kernel_times, kernels_view
 from page.output_view import Output, comparison_view, outputs_card, stats_strip
 from page.status_view import error_view, progress_view, way_out
 from webpte import ConstantInfo, DeviceInfo, MethodInfo, ScalarInfo, Stats, TensorInfo
-from webpte.errors import FormatError, InputError, UnsupportedOpError
+from webpte.errors import (
+    DeviceLostError,
+    ExecutionError,
+    FormatError,
+    InputError,
+    UnsupportedOpError,
+)
 
 NASTY = "<img src=x onerror=alert(1)>\"'&"
 VOID = {"img", "input", "br"}
@@ -281,10 +287,13 @@ def test_long_lists_start_folded_on_a_small_screen() -> None:
 
 def test_where_operators_run() -> None:
     named = {"forward": method(ops={"aten.view_copy.default": 3, "aten.cumsum.default": 1})}
-    placed = {"aten.view_copy.default": "alias", "aten.cumsum.default": "host"}
+    placed = {
+        "aten.view_copy.default": Placed("alias"),
+        "aten.cumsum.default": Placed("host", 1.25),
+    }
     told = check(file_card("m.pte", 1, named, "forward", {}, {}, placed)).text
     assert "view_copyfree3" in told
-    assert "cumsumNumPy1" in told
+    assert "cumsumNumPy 1.25 ms1" in told
 
 
 def test_kernels() -> None:
@@ -320,13 +329,19 @@ def test_errors_show_type_message_hint_and_traceback() -> None:
     for part in ("FormatError", f"bad {NASTY} (at byte 12)", "complete .pte", "Traceback"):
         assert part in checked.text
     assert checked.acts() == {"dismiss"}
-    assert "reload" in check(error_view(ValueError(), "x", can_reload=True)).acts()
+    assert "recover" in check(error_view(ValueError(), "x", {"recover": "Rebuild"})).acts()
 
 
 def test_way_out_follows_the_class() -> None:
     assert "without these operators" in way_out(UnsupportedOpError("m", {"x": 1}))
     assert "signature" in way_out(InputError("x"))
     assert way_out(ValueError("x")) == ""
+
+
+def test_way_out_looks_at_the_cause() -> None:
+    error = ExecutionError("method 'forward'")
+    error.__cause__ = DeviceLostError("gone")
+    assert "took the GPU away" in way_out(error)
 
 
 def test_progress() -> None:
