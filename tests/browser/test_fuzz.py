@@ -1,4 +1,4 @@
-"""Broken programs on WebGPU: a result or one of our errors, and a page and a device that live on."""
+"""Broken programs on WebGPU: a result or one of our errors; the page and the device live on."""
 
 from __future__ import annotations
 
