@@ -6,6 +6,7 @@
 // use lib/rows.wgsl
 
 alias Item = ${ITEM};
+alias Stored = stored_${ITEM};
 
 struct Params {
     rows: u32,
@@ -14,9 +15,9 @@ struct Params {
     eps: f32,
 }
 
-@group(0) @binding(0) var<storage, read> input: array<Item>;
-@group(0) @binding(1) var<storage, read> weight: array<Item>;
-@group(0) @binding(2) var<storage, read_write> output: array<Item>;
+@group(0) @binding(0) var<storage, read> input: array<Stored>;
+@group(0) @binding(1) var<storage, read> weight: array<Stored>;
+@group(0) @binding(2) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(3) var<uniform> params: Params;
 
 @compute @workgroup_size(THREADS)
@@ -30,11 +31,11 @@ fn main(
     let end = select(0u, params.length, place.row < params.rows);
     var squares = Item();
     for (var i = place.lane; i < end; i += LANES) {
-        let x = input[base + i];
+        let x = Item(input[base + i]);
         squares += x * x;
     }
     let scale = inverseSqrt(fold(sum_${ITEM}(squares), place) / params.count + params.eps);
     for (var i = place.lane; i < end; i += LANES) {
-        output[base + i] = input[base + i] * scale * weight[i];
+        output[base + i] = Stored(Item(input[base + i]) * scale * Item(weight[i]));
     }
 }

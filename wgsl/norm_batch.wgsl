@@ -1,7 +1,10 @@
 // Batch normalization with given statistics, one of each per channel:
 // output = (x - mean) / sqrt(variance + eps) * weight + bias, a quad per invocation.
+// FLOAT is how memory holds a number: f32 or f16.
 
 // use lib/grid.wgsl
+
+alias Stored = vec4<${FLOAT}>;
 
 override HAS_WEIGHT: bool;
 override HAS_BIAS: bool;
@@ -13,24 +16,24 @@ struct Params {
     eps: f32,
 }
 
-@group(0) @binding(0) var<storage, read> input: array<vec4f>;
-@group(0) @binding(1) var<storage, read> weight: array<f32>;
-@group(0) @binding(2) var<storage, read> bias: array<f32>;
-@group(0) @binding(3) var<storage, read> means: array<f32>;
-@group(0) @binding(4) var<storage, read> variances: array<f32>;
-@group(0) @binding(5) var<storage, read_write> output: array<vec4f>;
+@group(0) @binding(0) var<storage, read> input: array<Stored>;
+@group(0) @binding(1) var<storage, read> weight: array<${FLOAT}>;
+@group(0) @binding(2) var<storage, read> bias: array<${FLOAT}>;
+@group(0) @binding(3) var<storage, read> means: array<${FLOAT}>;
+@group(0) @binding(4) var<storage, read> variances: array<${FLOAT}>;
+@group(0) @binding(5) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(6) var<uniform> params: Params;
 
 // The factor and the term of one element's channel.
 fn affine(element: u32) -> vec2f {
     let channel = (element / params.inner) % params.channels;
-    var factor = inverseSqrt(variances[channel] + params.eps);
+    var factor = inverseSqrt(f32(variances[channel]) + params.eps);
     if (HAS_WEIGHT) {
-        factor *= weight[channel];
+        factor *= f32(weight[channel]);
     }
-    var term = -means[channel] * factor;
+    var term = -f32(means[channel]) * factor;
     if (HAS_BIAS) {
-        term += bias[channel];
+        term += f32(bias[channel]);
     }
     return vec2f(factor, term);
 }
@@ -51,5 +54,5 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
             terms[lane] = other.y;
         }
     }
-    output[quad] = input[quad] * factors + terms;
+    output[quad] = Stored(vec4f(input[quad]) * factors + terms);
 }

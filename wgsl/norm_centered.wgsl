@@ -10,6 +10,7 @@
 // use lib/rows.wgsl
 
 alias Item = ${ITEM};
+alias Stored = stored_${ITEM};
 
 override CHANNELS: bool;
 override HAS_WEIGHT: bool;
@@ -24,12 +25,12 @@ struct Params {
     channel: u32, // items in a channel
 }
 
-@group(0) @binding(0) var<storage, read> input: array<Item>;
-@group(0) @binding(1) var<storage, read> weight: array<${AFFINE}>;
-@group(0) @binding(2) var<storage, read> bias: array<${AFFINE}>;
-@group(0) @binding(3) var<storage, read_write> output: array<Item>;
-@group(0) @binding(4) var<storage, read_write> means: array<f32>;
-@group(0) @binding(5) var<storage, read_write> rstds: array<f32>;
+@group(0) @binding(0) var<storage, read> input: array<Stored>;
+@group(0) @binding(1) var<storage, read> weight: array<stored_${AFFINE}>;
+@group(0) @binding(2) var<storage, read> bias: array<stored_${AFFINE}>;
+@group(0) @binding(3) var<storage, read_write> output: array<Stored>;
+@group(0) @binding(4) var<storage, read_write> means: array<stored_f32>;
+@group(0) @binding(5) var<storage, read_write> rstds: array<stored_f32>;
 @group(0) @binding(6) var<uniform> params: Params;
 
 fn affine(x: Item, row: u32, i: u32) -> Item {
@@ -39,10 +40,10 @@ fn affine(x: Item, row: u32, i: u32) -> Item {
     }
     var y = x;
     if (HAS_WEIGHT) {
-        y *= Item(weight[at]);
+        y *= Item(${AFFINE}(weight[at]));
     }
     if (HAS_BIAS) {
-        y += Item(bias[at]);
+        y += Item(${AFFINE}(bias[at]));
     }
     return y;
 }
@@ -58,20 +59,20 @@ fn main(
     let end = select(0u, params.length, place.row < params.rows);
     var sum = Item();
     for (var i = place.lane; i < end; i += LANES) {
-        sum += input[base + i];
+        sum += Item(input[base + i]);
     }
     let mean = fold(sum_${ITEM}(sum), place) / params.count;
     var squares = Item();
     for (var i = place.lane; i < end; i += LANES) {
-        let x = input[base + i] - mean;
+        let x = Item(input[base + i]) - mean;
         squares += x * x;
     }
     let rstd = inverseSqrt(fold(sum_${ITEM}(squares), place) / params.count + params.eps);
     for (var i = place.lane; i < end; i += LANES) {
-        output[base + i] = affine((input[base + i] - mean) * rstd, place.row, i);
+        output[base + i] = Stored(affine((Item(input[base + i]) - mean) * rstd, place.row, i));
     }
     if (place.lane == 0u && place.row < params.rows) {
-        means[place.row] = mean;
-        rstds[place.row] = rstd;
+        means[place.row] = stored_f32(mean);
+        rstds[place.row] = stored_f32(rstd);
     }
 }

@@ -1,6 +1,6 @@
 // Reductions over any axes: output[row] = all items of the row, combined.
 //
-// IN is the stored type, ACC the type to combine in, ITEM one element of it or a quad of them.
+// STORED and OUT are the stored types, ACC the type to combine in, ITEM one element of it or a quad.
 // A row may be cut into parts, each with an output of its own, for a second dispatch to combine.
 
 // use lib/quads.wgsl
@@ -26,7 +26,7 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> input: array<${STORED}>;
-@group(0) @binding(1) var<storage, read_write> output: array<${ACC}>;
+@group(0) @binding(1) var<storage, read_write> output: array<${OUT}>;
 @group(0) @binding(2) var<uniform> params: Params;
 
 fn item(i: u32) -> Item { return ${LOAD}; }
@@ -74,6 +74,6 @@ fn main(
     }
     let result = fold(across(total), place);
     if (inside && place.lane == 0u) {
-        output[row * params.parts + part] = finish(result);
+        output[row * params.parts + part] = ${OUT}(finish(result));
     }
 }

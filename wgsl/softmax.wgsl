@@ -9,6 +9,7 @@
 override LOGARITHM: bool;
 
 alias Item = ${ITEM};
+alias Stored = stored_${ITEM};
 
 struct Params {
     rows: u32,
@@ -17,8 +18,8 @@ struct Params {
     nan: f32,
 }
 
-@group(0) @binding(0) var<storage, read> input: array<Item>;
-@group(0) @binding(1) var<storage, read_write> output: array<Item>;
+@group(0) @binding(0) var<storage, read> input: array<Stored>;
+@group(0) @binding(1) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(2) var<uniform> params: Params;
 
 @compute @workgroup_size(THREADS)
@@ -32,7 +33,7 @@ fn main(
     let end = select(0u, params.length, place.row < params.rows);
     var exponentials = NO_EXPONENTIALS;
     for (var i = place.lane; i < end; i += LANES) {
-        let x = input[base + i * params.inner];
+        let x = Item(input[base + i * params.inner]);
         exponentials = with_item(exponentials, x);
     }
     exponentials = fold(exponentials, place);
@@ -41,7 +42,7 @@ fn main(
     let logarithm = select(log(exponentials.y), params.nan, undefined);
     let scale = select(1.0 / exponentials.y, params.nan, undefined);
     for (var i = place.lane; i < end; i += LANES) {
-        let x = input[base + i * params.inner] - maximum;
-        output[base + i * params.inner] = select(exp(x) * scale, x - logarithm, LOGARITHM);
+        let x = Item(input[base + i * params.inner]) - maximum;
+        output[base + i * params.inner] = Stored(select(exp(x) * scale, x - logarithm, LOGARITHM));
     }
 }

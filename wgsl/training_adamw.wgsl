@@ -1,6 +1,8 @@
-// One step of AdamW in place, a quad per invocation.
+// One step of AdamW in place, a quad per invocation. FLOAT is how memory holds a number: f32 or f16.
 
 // use lib/grid.wgsl
+
+alias Stored = vec4<${FLOAT}>;
 
 struct Params {
     quads: u32,
@@ -14,10 +16,10 @@ struct Params {
     eps: f32,
 }
 
-@group(0) @binding(0) var<storage, read_write> parameters: array<vec4f>;
-@group(0) @binding(1) var<storage, read_write> first_moments: array<vec4f>;
-@group(0) @binding(2) var<storage, read_write> second_moments: array<vec4f>;
-@group(0) @binding(3) var<storage, read> gradient: array<vec4f>;
+@group(0) @binding(0) var<storage, read_write> parameters: array<Stored>;
+@group(0) @binding(1) var<storage, read_write> first_moments: array<Stored>;
+@group(0) @binding(2) var<storage, read_write> second_moments: array<Stored>;
+@group(0) @binding(3) var<storage, read> gradient: array<Stored>;
 @group(0) @binding(4) var<uniform> params: Params;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -26,11 +28,11 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     if (quad >= params.quads) {
         return;
     }
-    let g = gradient[quad];
-    let m = params.beta1 * first_moments[quad] + params.rest1 * g;
-    let v = params.beta2 * second_moments[quad] + params.rest2 * g * g;
-    first_moments[quad] = m;
-    second_moments[quad] = v;
+    let g = vec4f(gradient[quad]);
+    let m = params.beta1 * vec4f(first_moments[quad]) + params.rest1 * g;
+    let v = params.beta2 * vec4f(second_moments[quad]) + params.rest2 * g * g;
+    first_moments[quad] = Stored(m);
+    second_moments[quad] = Stored(v);
     let change = params.rate * m / (sqrt(v * params.correction) + params.eps);
-    parameters[quad] = params.keep * parameters[quad] - change;
+    parameters[quad] = Stored(params.keep * vec4f(parameters[quad]) - change);
 }

@@ -7,6 +7,7 @@
 // use lib/rows.wgsl
 
 alias Item = ${ITEM};
+alias Stored = stored_${ITEM};
 
 struct Params {
     rows: u32,
@@ -16,9 +17,9 @@ struct Params {
     nan: f32,
 }
 
-@group(0) @binding(0) var<storage, read> logits: array<Item>;
+@group(0) @binding(0) var<storage, read> logits: array<Stored>;
 @group(0) @binding(1) var<storage, read> labels: array<i32>;
-@group(0) @binding(2) var<storage, read_write> gradient: array<Item>;
+@group(0) @binding(2) var<storage, read_write> gradient: array<Stored>;
 @group(0) @binding(3) var<storage, read_write> losses: array<f32>;
 @group(0) @binding(4) var<uniform> params: Params;
 
@@ -41,7 +42,7 @@ fn main(
     let label = labels[min(place.row, params.rows - 1u)];
     var exponentials = NO_EXPONENTIALS;
     for (var i = place.lane; i < end; i += LANES) {
-        exponentials = with_item(exponentials, logits[base + i]);
+        exponentials = with_item(exponentials, Item(logits[base + i]));
     }
     exponentials = fold(exponentials, place);
     let maximum = exponentials.x;
@@ -50,9 +51,9 @@ fn main(
     let factor = select(params.scale / exponentials.y, params.nan, undefined);
     let counted = label >= 0;
     for (var i = place.lane; i < end; i += LANES) {
-        let x = logits[base + i];
+        let x = Item(logits[base + i]);
         let hot = one_hot_${ITEM}(i, u32(label));
-        gradient[base + i] = select(Item(), exp(x - maximum) * factor - hot * params.scale, counted);
+        gradient[base + i] = Stored(select(Item(), exp(x - maximum) * factor - hot * params.scale, counted));
         // The lane that has the label's logit at hand is the one that knows the loss.
         if (counted && sum_${ITEM}(hot) > 0.0) {
             let logit = sum_${ITEM}(select(Item(), x, hot > Item()));

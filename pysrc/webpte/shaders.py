@@ -15,7 +15,6 @@ from pathlib import Path
 from webpte.errors import ShaderError
 
 _USE = re.compile(r"^// use (\S+)( with f16)?$", re.MULTILINE)
-_HALF = re.compile(r"\bf16\b")
 _NAME = re.compile(r"\$\{(\w+)\}")
 _BINDING = re.compile(
     r"@group\(0\) @binding\((\d+)\) var<(storage, read_write|storage, read|uniform)>"
@@ -48,7 +47,7 @@ class ShaderLibrary:
     def assemble(self, kernel: str, types: tuple[tuple[str, str], ...]) -> Shader:
         """The shader of `kernel` with every `${NAME}` of its text replaced."""
         replacements = dict(types)
-        half = any(_HALF.search(value) for value in replacements.values())
+        half = any("f16" in value for value in replacements.values())
 
         def replace(match: re.Match[str]) -> str:
             try:

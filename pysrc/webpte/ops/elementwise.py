@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from webpte.dtypes import INT32_MAX, INT32_MIN, DType
 from webpte.errors import UnsupportedError
-from webpte.ops.args import Args
+from webpte.ops.args import Args, TensorArg
 from webpte.ops.records import Grid, ceil_div, fold_grid
 from webpte.shapes import Dims, collapse
 
@@ -21,6 +21,7 @@ __all__ = [
     "clamp_int32",
     "common_type",
     "fits_int32",
+    "float_type",
     "pack_axes",
     "quad_count",
     "quad_grid",
@@ -67,3 +68,11 @@ def pack_axes(args: Args, dims: Dims, *strides: Dims) -> tuple[int, list[int]]:
         row = [size, *(step[axis] for step in steps)]
         words += row + [0] * (4 - len(row))
     return len(sizes), words + [0] * (4 * MAX_AXES - len(words))
+
+
+def float_type(args: Args, *tensors: TensorArg | None) -> str:
+    """How the float tensors of a dispatch are stored: all as f32, or all as f16."""
+    stored = {tensor.dtype.wgsl for tensor in tensors if tensor is not None}
+    if not stored <= {"f32"} and not stored <= {"f16"}:
+        raise UnsupportedError(f"{args.call}: its kernel does not mix tensors of {sorted(stored)}")
+    return "f16" if stored == {"f16"} else "f32"

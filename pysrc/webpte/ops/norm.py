@@ -17,7 +17,7 @@ import numpy as np
 
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
-from webpte.ops.elementwise import quad_count, quad_grid
+from webpte.ops.elementwise import float_type, quad_count, quad_grid
 from webpte.ops.records import Dispatch, pack
 from webpte.ops.registry import register
 from webpte.ops.rows import check_floats, contiguous_layout, float_item
@@ -85,7 +85,11 @@ def lower_centered(args: Args, rows: int, groups: int, channel: int | None) -> l
                 *(groups, (channel or elements) // elements),
             ),
             grid=layout.grid(rows),
-            types=(("AFFINE", item if channel is None else "f32"), ("ITEM", item)),
+            types=(
+                ("AFFINE", item if channel is None else "f32"),
+                ("FLOAT", float_type(args, source, weight, bias, *args.outs)),
+                ("ITEM", item),
+            ),
             overrides=(
                 ("CHANNELS", int(channel is not None)),
                 *affine_overrides(weight, bias),
@@ -173,16 +177,18 @@ def lower_batch_norm(args: Args) -> list[Dispatch]:
     if out.numel == 0:
         return []
     weight, bias = args.optional_tensor("weight"), args.optional_tensor("bias")
+    mean, var = args.tensor("mean"), args.tensor("var")
     quads = quad_count(out.numel)
     return [
         Dispatch(
             kernel="norm_batch",
             bindings=(
                 *(source.id, optional_id(weight), optional_id(bias)),
-                *(args.tensor("mean").id, args.tensor("var").id, out.id),
+                *(mean.id, var.id, out.id),
             ),
             params=pack("3If", quads, source.dims[1], numel(source.dims[2:]), args.number("eps")),
             grid=quad_grid(quads),
+            types=(("FLOAT", float_type(args, source, weight, bias, mean, var, out)),),
             overrides=affine_overrides(weight, bias),
         )
     ]
@@ -213,16 +219,16 @@ def lower_rms_norm(args: Args) -> list[Dispatch]:
     source, out = args.tensor("input"), args.out
     if out.numel == 0:
         return []
-    rows, width = numel(source.dims[:-1]), source.dims[-1]
+    weight, rows, width = args.tensor("weight"), numel(source.dims[:-1]), source.dims[-1]
     item, elements = float_item(width)
     layout = contiguous_layout(width // elements)
     return [
         Dispatch(
             kernel="norm",
-            bindings=(source.id, args.tensor("weight").id, out.id),
+            bindings=(source.id, weight.id, out.id),
             params=pack("2I2f", rows, width // elements, width, args.number("eps")),
             grid=layout.grid(rows),
-            types=(("ITEM", item),),
+            types=(("FLOAT", float_type(args, source, weight, out)), ("ITEM", item)),
             overrides=layout.overrides,
         )
     ]

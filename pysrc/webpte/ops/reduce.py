@@ -172,7 +172,7 @@ def rows_walk(rows: int, length: int) -> Walk:
 
 @dataclass(frozen=True)
 class Operand:
-    """What is read: a tensor or scratch memory, and its stored type in the shaders."""
+    """What is read or written: a tensor or scratch memory, and its stored type in the shaders."""
 
     binding: Binding
     stored: str
@@ -187,33 +187,34 @@ def lower_reduction(op: Reduction, args: Args) -> list[Dispatch]:
     walk = Walk(Axes.of(source.dims, kept), Axes.of(source.dims, axes)).by_quads()
     if len(walk.kept.sizes) + len(walk.reduced.sizes) > TABLE_AXES:
         raise UnsupportedError(f"{args.call}: more than {TABLE_AXES} axes that cannot be merged")
-    operand, acc = Operand(source.id, source.dtype.wgsl), common_type(out.dtype)
-    if out.dtype.storage.itemsize == 4:
-        return reduce(op, walk, operand, out.id, acc)
+    operand, result = (Operand(tensor.id, tensor.dtype.wgsl) for tensor in (source, out))
+    acc = common_type(out.dtype)
+    if out.dtype.storage.itemsize > 1:
+        return reduce(op, walk, operand, result, acc)
     # Results that are bytes take a detour: rows are not written four at a time.
     wide = Scratch("reduce wide", 4 * out.numel)
     return [
-        *reduce(op, walk, operand, wide, acc),
+        *reduce(op, walk, operand, Operand(wide, acc), acc),
         narrow(wide, acc, out.id, out.dtype, out.numel),
     ]
 
 
-def reduce(op: Reduction, walk: Walk, source: Operand, out: Binding, acc: str) -> list[Dispatch]:
+def reduce(op: Reduction, walk: Walk, source: Operand, out: Operand, acc: str) -> list[Dispatch]:
     """One dispatch, or two with the parts' results between them. `acc` is f32 or i32."""
     rows, length = walk.kept.count, walk.reduced.count
     parts = walk.layout.parts(rows, length)
     count = length * walk.elements
     if parts == 1:
         return [step(op, walk, source, out, acc, count)]
-    between = Scratch("reduce parts", 4 * rows * parts)
+    between = Operand(Scratch("reduce parts", 4 * rows * parts), acc)
     return [
         step(replace(op, finish="total"), walk, source, between, acc, count, parts),
-        step(op, rows_walk(rows, parts), Operand(between, acc), out, acc, count),
+        step(op, rows_walk(rows, parts), between, out, acc, count),
     ]
 
 
 def step(
-    op: Reduction, walk: Walk, source: Operand, out: Binding, acc: str, count: int, parts: int = 1
+    op: Reduction, walk: Walk, source: Operand, out: Operand, acc: str, count: int, parts: int = 1
 ) -> Dispatch:
     """One dispatch; `count` is the number of elements behind a finished result."""
     rows, length, layout, stored = walk.kept.count, walk.reduced.count, walk.layout, source.stored
@@ -230,7 +231,7 @@ def step(
         across = "x"
     return Dispatch(
         kernel="reduce",
-        bindings=(source.binding, out),
+        bindings=(source.binding, out.binding),
         params=pack(
             f"5If{letter}4x{len(axes)}I",
             *(rows, length, parts, ceil_div(length, parts), len(walk.kept.sizes)),
@@ -245,6 +246,7 @@ def step(
             ("ITEM", item),
             ("LOAD", load),
             ("MERGE", combine.format(type=item)),
+            ("OUT", out.stored),
             ("STORED", memory),
         ),
         overrides=(*layout.overrides, ("REDUCED_AXES", len(walk.reduced.sizes))),
@@ -277,7 +279,8 @@ def narrow(source: Binding, acc: str, out: int, dtype: DType, count: int) -> Dis
 def run_reduction(op: Reduction, args: Args) -> Array:
     x, dtype = args.array("self"), args.out.dtype.numpy
     if (x.dtype.kind == "f") != (dtype.kind == "f"):
-        x = x.astype(dtype)  # torch casts before it reduces
+        # torch casts before it reduces; it does not compute in half floats
+        x = x.astype(np.promote_types(dtype, np.float32) if dtype.kind == "f" else dtype)
     return op.numpy(x, reduced_axes(args)).reshape(reduced_shape(op, args)[0])
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from webpte.ops.args import Args
+from webpte.ops.elementwise import float_type
 from webpte.ops.records import Dispatch, pack
 from webpte.ops.registry import register
 from webpte.ops.rows import Rows, check_floats, float_item, rows_along
@@ -58,7 +59,7 @@ def lower_softmax(logarithm: bool, args: Args) -> list[Dispatch]:
             bindings=(source.id, out.id),
             params=pack("3If", items.count, items.length, items.inner, math.nan),
             grid=items.layout.grid(items.count),
-            types=(("ITEM", item),),
+            types=(("FLOAT", float_type(args, source, out)), ("ITEM", item)),
             overrides=(*items.layout.overrides, ("LOGARITHM", int(logarithm))),
         )
     ]

@@ -15,7 +15,7 @@ import numpy as np
 
 from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
-from webpte.ops.elementwise import quad_count, quad_grid
+from webpte.ops.elementwise import float_type, quad_count, quad_grid
 from webpte.ops.records import Dispatch, Scratch, pack
 from webpte.ops.reduce import SUM, Operand, reduce, rows_walk
 from webpte.ops.registry import register
@@ -47,7 +47,8 @@ def lower_cross_entropy(args: Args) -> list[Dispatch]:
     logits, (loss, gradient) = args.tensor("logits"), args.outs
     rows, columns = logits.dims
     losses = Scratch("cross entropy", 4 * rows)
-    total = reduce(SUM, rows_walk(1, rows), Operand(losses, "f32"), loss.id, "f32")
+    stored = float_type(args, logits, loss, gradient)
+    total = reduce(SUM, rows_walk(1, rows), Operand(losses, "f32"), Operand(loss.id, stored), "f32")
     if rows == 0:
         return total
     item, elements = float_item(columns)
@@ -63,7 +64,7 @@ def lower_cross_entropy(args: Args) -> list[Dispatch]:
                 *(1 / n_valid if n_valid else math.inf, math.nan),
             ),
             grid=layout.grid(rows),
-            types=(("ITEM", item),),
+            types=(("FLOAT", stored), ("ITEM", item)),
             overrides=layout.overrides,
         ),
         *total,
@@ -118,6 +119,7 @@ def lower_adamw(args: Args) -> list[Dispatch]:
             args.number("eps"),
         ),
         grid=quad_grid(quads),
+        types=(("FLOAT", float_type(args, *state, gradient)),),
     )
     # Mostly the outputs are the state itself; a functionalized export gives them other names.
     copies = [

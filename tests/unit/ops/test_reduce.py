@@ -16,6 +16,7 @@ from webpte.errors import WebpteError
 from webpte.ops import lookup, registered_names
 from webpte.ops.records import Dispatch, Scratch
 from webpte.ops.rows import Layout, contiguous_layout, power_of_two, strided_layout
+from webpte.passes import store_halves
 
 
 @pytest.mark.parametrize("case", REDUCE_CASES, ids=str)
@@ -88,6 +89,12 @@ def test_wrong_arguments(
         wait(run_once(call(op, x, out, dtype, *args), x))
 
 
+def test_integers_are_not_rounded_to_halves_first() -> None:
+    x = np.array([[70000, 70000, 1, 2, 3]], np.int32)
+    (result,) = wait(run_once(call(MEAN, x, (1,), "float16", [1], False, None), x))
+    assert result.tolist() == [28000]  # as PyTorch 2.13 gives it
+
+
 def lowered(op: str, shape: tuple[int, ...], out: tuple[int, ...], *args: Arg) -> list[Dispatch]:
     dtype = "int32" if op == ARGMAX else "float32"
     graph = build_graph(call(op, np.zeros(shape, np.float32), out, dtype, *args))
@@ -110,6 +117,15 @@ def test_a_long_row_is_cut_into_parts() -> None:
     assert parts * part >= 128256 > (parts - 1) * part
     assert second.grid == (1, 1, 1)
     assert len(lowered(MEAN, (1000, 1000), (), [0, 1], False, None)) == 2
+
+
+def test_parts_of_sums_are_never_halves() -> None:
+    x = np.zeros((1, 40000), np.float16)
+    planner, _ = make_planner(store_halves(build_graph(call(SUM, x, (1,), "float16", [1], False))))
+    planner.lower_all()
+    parts, total = (dict(dispatch.types) for dispatch in planner.dispatches())
+    assert (parts["STORED"], parts["ACC"], parts["OUT"]) == ("quad_f16", "f32", "f32")
+    assert (total["STORED"], total["ACC"], total["OUT"]) == ("word_f32", "f32", "f16")
 
 
 @pytest.mark.parametrize("shape", [(1, 4096), (1000, 4096), (200, 128256)])
