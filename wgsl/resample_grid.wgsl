@@ -1,6 +1,7 @@
 // Sampling an image at places that a grid names, -1 to 1 from edge to edge.
 //
 // An invocation takes one place and a few channels: the taps of the place are worked out once.
+// FLOAT is how memory holds a number: f32 or f16.
 
 // use lib/grid.wgsl
 // use lib/nan.wgsl
@@ -23,9 +24,9 @@ const BORDER = 1u;
 const REFLECTION = 2u;
 override ALIGN_CORNERS: bool;
 
-@group(0) @binding(0) var<storage, read> input: array<f32>;
-@group(0) @binding(1) var<storage, read> grid: array<vec2<f32>>; // (x, y)
-@group(0) @binding(2) var<storage, read_write> output: array<f32>;
+@group(0) @binding(0) var<storage, read> input: array<${FLOAT}>;
+@group(0) @binding(1) var<storage, read> grid: array<vec2<${FLOAT}>>; // (x, y)
+@group(0) @binding(2) var<storage, read_write> output: array<${FLOAT}>;
 @group(0) @binding(3) var<uniform> params: Params;
 
 // Up to four inputs along one axis; -1 is outside.
@@ -101,7 +102,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     if (image >= params.batch) {
         return;
     }
-    let at = grid[image * params.places + place];
+    let at = vec2<f32>(grid[image * params.places + place]);
     let w = taps_at(at.x, params.in_size.y);
     let h = taps_at(at.y, params.in_size.x);
     for (var channel = block * BLOCK; channel < min((block + 1u) * BLOCK, params.channels); channel++) {
@@ -110,10 +111,11 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         for (var i = 0u; i < h.count; i++) {
             for (var j = 0u; j < w.count; j++) {
                 if (h.place[i] >= 0 && w.place[j] >= 0) {
-                    sum += input[channel_at + u32(h.place[i]) * params.in_size.y + u32(w.place[j])] * h.weight[i] * w.weight[j];
+                    let x = f32(input[channel_at + u32(h.place[i]) * params.in_size.y + u32(w.place[j])]);
+                    sum += x * h.weight[i] * w.weight[j];
                 }
             }
         }
-        output[(image * params.channels + channel) * params.places + place] = sum;
+        output[(image * params.channels + channel) * params.places + place] = ${FLOAT}(sum);
     }
 }

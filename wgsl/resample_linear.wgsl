@@ -1,5 +1,5 @@
 // Resizing height and width by interpolating between the four nearest inputs;
-// a quad of neighbouring outputs per invocation.
+// a quad of neighbouring outputs per invocation. FLOAT is how memory holds a number: f32 or f16.
 
 // use lib/grid.wgsl
 
@@ -12,8 +12,8 @@ struct Params {
 
 override ALIGN_CORNERS: bool;
 
-@group(0) @binding(0) var<storage, read> input: array<f32>;
-@group(0) @binding(1) var<storage, read_write> output: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> input: array<${FLOAT}>;
+@group(0) @binding(1) var<storage, read_write> output: array<vec4<${FLOAT}>>;
 @group(0) @binding(2) var<uniform> params: Params;
 
 // Per output the input before it, the one behind it, and how much of the latter.
@@ -34,7 +34,7 @@ fn between(place: vec4<u32>, dim: u32) -> Between {
 }
 
 fn at_four(at: vec4<u32>) -> vec4<f32> {
-    return vec4<f32>(input[at.x], input[at.y], input[at.z], input[at.w]);
+    return vec4<f32>(vec4<${FLOAT}>(input[at.x], input[at.y], input[at.z], input[at.w]));
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -52,5 +52,5 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     // Weights, not differences: they keep infinities and equal neighbours as they are.
     let above = at_four(upper + w.before) * (1.0 - w.share) + at_four(upper + w.behind) * w.share;
     let below = at_four(lower + w.before) * (1.0 - w.share) + at_four(lower + w.behind) * w.share;
-    output[quad] = above * (1.0 - h.share) + below * h.share;
+    output[quad] = vec4<${FLOAT}>(above * (1.0 - h.share) + below * h.share);
 }

@@ -14,7 +14,8 @@ import numpy as np
 
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
-from webpte.ops.elementwise import quad_count, quad_grid
+from webpte.ops.elementwise import float_type, quad_count, quad_grid
+from webpte.ops.movement import move, widest_unit
 from webpte.ops.records import Dispatch, ceil_div, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims
@@ -91,19 +92,9 @@ def lower_nearest(args: Args) -> list[Dispatch]:
     if out.numel == 0:
         return []
     same_type(args, x, out)
-    bytes_ = out.dtype.storage.itemsize == 1
-    units = ceil_div(out.numel, 4) if bytes_ else out.numel
-    sizes = (*x.dims[2:], *out.dims[2:])
-    return [
-        Dispatch(
-            kernel="resample",
-            bindings=(x.id, out.id),
-            params=pack("6I2f", units, out.numel, *sizes, *nearest_scales(args)),
-            grid=quad_grid(units),
-            types=(("UNIT", "u32"),),
-            overrides=(("BYTES", bytes_),),
-        )
-    ]
+    unit = widest_unit(out.dtype, lambda elements: False)  # neighbours may come from one input
+    params = pack("4I2f", *x.dims[2:], *out.dims[2:], *nearest_scales(args))
+    return [move("resample", (x.id, out.id), unit, out.numel, params)]
 
 
 def lower_linear(args: Args) -> list[Dispatch]:
@@ -117,6 +108,7 @@ def lower_linear(args: Args) -> list[Dispatch]:
             bindings=(x.id, out.id),
             params=pack("I4x4I2f", quads, *sizes, *scales(args, align)),
             grid=quad_grid(quads),
+            types=(("FLOAT", float_type(args, x, out)),),
             overrides=(("ALIGN_CORNERS", align),),
         )
     ]
@@ -186,6 +178,7 @@ def lower_grid(args: Args) -> list[Dispatch]:
             bindings=(x.id, grid.id, out.id),
             params=pack("6I", places, x.dims[0], x.dims[1], blocks, *x.dims[2:]),
             grid=quad_grid(x.dims[0] * blocks * places),
+            types=(("FLOAT", float_type(args, x, grid, out)),),
             overrides=(("ALIGN_CORNERS", align), ("MODE", mode), ("PADDING", padding)),
         )
     ]
