@@ -1,5 +1,6 @@
 // A scale and a zero for each block of a tensor, so that its values fit a range of integers.
 // A workgroup has 4 blocks or more, so that it can write zeros that are bytes as whole words.
+// X, SCALE and ZERO are the stored types.
 
 // use lib/quads.wgsl
 // use lib/extremes.wgsl
@@ -18,8 +19,8 @@ struct Params {
     middle: f32, // zero of symmetric mappings
 }
 
-@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read_write> scales: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> x: array<vec4<${X}>>;
+@group(0) @binding(1) var<storage, read_write> scales: array<vec4<${SCALE}>>;
 @group(0) @binding(2) var<storage, read_write> zeros: array<quad_${ZERO}>;
 @group(0) @binding(3) var<uniform> params: Params;
 
@@ -74,9 +75,9 @@ fn main(
     let first = thread * 4u;
     let quad = (workgroup.x + workgroup.y * workgroups.x) * (ROWS / 4u) + thread;
     if (first < ROWS && quad * 4u < params.blocks.count) {
-        scales[quad] = vec4<f32>(
+        scales[quad] = vec4<${SCALE}>(vec4<f32>(
             block_scales[first], block_scales[first + 1u], block_scales[first + 2u], block_scales[first + 3u]
-        );
+        ));
         zeros[quad] = store_i32_as_${ZERO}(vec4<i32>(
             block_zeros[first], block_zeros[first + 1u], block_zeros[first + 2u], block_zeros[first + 3u]
         ));

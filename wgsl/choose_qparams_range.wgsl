@@ -1,5 +1,5 @@
 // The extremes of the parts of long blocks, side by side: what choose_qparams.wgsl then takes for
-// the blocks themselves.
+// the blocks themselves. X is how memory holds the tensor: as f32 or f16.
 
 // use lib/extremes.wgsl
 
@@ -7,7 +7,7 @@ struct Params {
     blocks: Blocks,
 }
 
-@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> x: array<vec4<${X}>>;
 @group(0) @binding(1) var<storage, read_write> output: array<vec2<f32>>;
 @group(0) @binding(2) var<uniform> params: Params;
 

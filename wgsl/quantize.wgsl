@@ -1,6 +1,6 @@
 // Floats to integers or integers to floats, with a scale and a zero: a quad per invocation.
 //
-// IN, OUT and ZERO are the stored types; OPERATION is quantized or dequantized, RESULT its type.
+// IN, OUT, SCALE and ZERO are the stored types; OPERATION is quantized or dequantized, RESULT its type.
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl
@@ -25,7 +25,7 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> input: array<quad_${IN}>;
-@group(0) @binding(1) var<storage, read> scales: array<f32>;
+@group(0) @binding(1) var<storage, read> scales: array<${SCALE}>;
 @group(0) @binding(2) var<storage, read> zeros: array<word_${ZERO}>;
 @group(0) @binding(3) var<storage, read_write> output: array<quad_${OUT}>;
 @group(0) @binding(4) var<uniform> params: Params;
@@ -87,12 +87,12 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     if (!SCALARS) {
         if (SHARED) {
             let index = index_of(quad * 4u);
-            scale = vec4<f32>(scales[index]);
+            scale = vec4<f32>(f32(scales[index]));
             zero = vec4<f32>(zero_at(index));
         } else {
             for (var lane = 0u; lane < 4u; lane++) {
                 let index = index_of(quad * 4u + lane);
-                scale[lane] = scales[index];
+                scale[lane] = f32(scales[index]);
                 zero[lane] = zero_at(index);
             }
         }

@@ -1,6 +1,6 @@
 // The smallest and the largest value of each block of a tensor, several threads to a block.
 //
-// Binding `x` is an array<vec4<f32>>. A row of lib/rows.wgsl is a part of a block; an item is one
+// Binding `x` is an array<vec4<${X}>>. A row of lib/rows.wgsl is a part of a block; an item is one
 // element, or a quad of them where blocks are whole quads.
 
 // use lib/nan.wgsl
@@ -38,11 +38,11 @@ fn offset_of(index: u32, first: u32, axes: u32) -> u32 {
 
 fn add_item(found: Folded, item: u32) -> Folded {
     if (QUADS) {
-        let quad = x[item];
+        let quad = vec4<f32>(x[item]);
         let pairs = vec4<f32>(combine(quad.xx, quad.yy), combine(quad.zz, quad.ww));
         return combine(found, combine(pairs.xy, pairs.zw));
     }
-    return combine(found, vec2<f32>(x[item / 4u][item % 4u]));
+    return combine(found, vec2<f32>(f32(x[item / 4u][item % 4u])));
 }
 
 // Called by all threads of a workgroup; what threads outside of the tensor get has no meaning.

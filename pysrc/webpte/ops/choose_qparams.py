@@ -141,7 +141,7 @@ CHOOSE = (
 
 def checked_choice(op: Choose, args: Args) -> Choice:
     x, choice = args.tensor("x"), op.choice(args)
-    check_floats(args, x)
+    check_floats(args, x, args.outs[0])
     if choice.high <= choice.low:
         raise GraphError(f"{args.call}: {choice.low} to {choice.high} is not a range of integers")
     if numel(choice.block) == 0:
@@ -209,35 +209,38 @@ def lower_choose(op: Choose, args: Args) -> list[Dispatch]:
     if blocks.count == 0:
         return []
     if blocks.parts == 1:
-        return [choose_dispatch(args, choice, blocks, x.id)]
+        return [choose_dispatch(args, choice, blocks, x.id, x.dtype.wgsl)]
     # The extremes of a block are those of its parts' extremes, two of each part.
     length = 2 * blocks.parts
     memory = Scratch("choose_qparams parts", 4 * power_of_two(blocks.count * length))
     merged = Blocks(blocks.count, length, ((length, 1),), ((blocks.count, length),), False)
     return [
-        range_dispatch(blocks, x.id, memory),
-        choose_dispatch(args, choice, merged, memory),
+        range_dispatch(blocks, x, memory),
+        choose_dispatch(args, choice, merged, memory, "f32"),
     ]
 
 
-def range_dispatch(blocks: Blocks, source: Binding, memory: Scratch) -> Dispatch:
+def range_dispatch(blocks: Blocks, source: TensorArg, memory: Scratch) -> Dispatch:
     return Dispatch(
         kernel="choose_qparams_range",
-        bindings=(source, memory),
+        bindings=(source.id, memory),
         params=blocks.params(blocks.parts),
         grid=blocks.layout.grid(blocks.count * blocks.parts),
+        types=(("X", source.dtype.wgsl),),
         overrides=blocks.overrides,
     )
 
 
-def choose_dispatch(args: Args, choice: Choice, blocks: Blocks, source: Binding) -> Dispatch:
+def choose_dispatch(
+    args: Args, choice: Choice, blocks: Blocks, source: Binding, stored: str
+) -> Dispatch:
     scale, zero = args.outs
     return Dispatch(
         kernel="choose_qparams",
         bindings=(source, scale.id, zero.id),
         params=blocks.params() + pack("4f", choice.low, choice.high, choice.epsilon, choice.middle),
         grid=blocks.layout.grid(blocks.count),
-        types=(("ZERO", zero.dtype.wgsl),),
+        types=(("SCALE", scale.dtype.wgsl), ("X", stored), ("ZERO", zero.dtype.wgsl)),
         overrides=(*blocks.overrides, ("MAPPING", choice.mapping)),
     )
 

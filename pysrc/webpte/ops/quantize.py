@@ -185,6 +185,7 @@ class Parameters:
 
     scale: float | int  # the inverse where integers are made; or a value id
     zero: float | int | None
+    scale_type: str = "f32"
     zero_type: str = "f32"
     sizes: Dims = ()
     steps: Dims = ()
@@ -218,8 +219,15 @@ def tensor_parameters(op: Granularity, args: Args) -> Parameters:
         sizes, merged = (), ()
     if len(sizes) > MAX_AXES:
         raise UnsupportedError(f"{args.call}: {len(sizes)} axes, more than {MAX_AXES}")
-    kind = "f32" if zero is None else zero.dtype.wgsl
-    return Parameters(scale.id, zero.id if zero else None, kind, sizes, merged, tensors=True)
+    return Parameters(
+        scale=scale.id,
+        zero=zero.id if zero else None,
+        scale_type=scale.dtype.wgsl,
+        zero_type=zero.dtype.wgsl if zero else "f32",
+        sizes=sizes,
+        steps=merged,
+        tensors=True,
+    )
 
 
 def dispatch(
@@ -252,6 +260,7 @@ def dispatch(
             ("OPERATION", "quantized" if bounds else "dequantized"),
             ("OUT", out.dtype.wgsl),
             ("RESULT", "i32" if bounds else "f32"),
+            ("SCALE", parameters.scale_type),
             ("ZERO", parameters.zero_type),
         ),
         overrides=(
