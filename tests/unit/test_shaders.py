@@ -32,6 +32,35 @@ def test_bindings_are_read_from_the_text(tmp_path: Path) -> None:
     assert "${" not in shader.code
 
 
+@pytest.mark.parametrize(
+    ("wgsl", "scalar"),
+    [
+        ("f32", "f32"),
+        ("atomic<u32>", "u32"),
+        ("vec4<f16>", "f16"),
+        ("vec2u", "u32"),
+        ("vec4h", "f16"),
+        ("vec3i", "i32"),
+        ("array<vec2<i32>, 4>", "i32"),
+        ("quad_f16", "f16"),
+        ("Item", "f16"),
+    ],
+)
+def test_scalars_are_read_from_the_text(tmp_path: Path, wgsl: str, scalar: str) -> None:
+    aliases = "alias Item = Quad; // four\nalias Quad = quad_f16;\nalias quad_f16 = vec4<f16>;\n"
+    shaders = library(tmp_path, kernel=aliases + BINDINGS)
+    shader = shaders.assemble("kernel", (("TYPE", wgsl),))
+    assert [variable.name for variable in shader.variables] == ["x", "y", "params"]
+    assert [variable.scalar for variable in shader.variables] == ["f32", scalar, ""]
+
+
+@pytest.mark.parametrize("wgsl", ["Params", "bool", "array<vec4<Params>>", "vec5<f32>"])
+def test_storage_that_is_not_numbers(tmp_path: Path, wgsl: str) -> None:
+    shaders = library(tmp_path, kernel=BINDINGS)
+    with pytest.raises(ShaderError, match=rf"kernel\.wgsl: y is array<{wgsl}>; storage holds"):
+        shaders.assemble("kernel", (("TYPE", wgsl),))
+
+
 def test_use_lines_are_replaced_also_inside_of_libraries(tmp_path: Path) -> None:
     shaders = library(
         tmp_path,
@@ -73,12 +102,19 @@ def test_bindings_must_count_up(tmp_path: Path, order: tuple[int, ...]) -> None:
         library(tmp_path, kernel=text).assemble("kernel", ())
 
 
+def test_shaders_are_assembled_once(tmp_path: Path) -> None:
+    shaders = library(tmp_path, kernel=BINDINGS)
+    first = shaders.assemble("kernel", (("TYPE", "i32"),))
+    assert shaders.assemble("kernel", (("TYPE", "i32"),)) is first
+    assert shaders.assemble("kernel", (("TYPE", "u32"),)) != first
+
+
 def test_files_are_read_once(tmp_path: Path) -> None:
-    shaders = library(tmp_path, kernel="// use lib/a.wgsl\n", lib__a="fn a() {}\n")
-    first = shaders.assemble("kernel", ())
+    shaders = library(tmp_path, kernel="// use lib/a.wgsl\n", lib__a="fn a() -> ${T} {}\n")
+    shaders.assemble("kernel", (("T", "f32"),))
     (tmp_path / "lib" / "a.wgsl").unlink()
     (tmp_path / "kernel.wgsl").unlink()
-    assert shaders.assemble("kernel", ()) == first
+    assert "fn a() -> i32 {}" in shaders.assemble("kernel", (("T", "i32"),)).code
 
 
 TYPES = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from webpte.dtypes import DType, narrow_to_storage
-from webpte.errors import GraphError
+from webpte.errors import GraphError, ShaderError
 from webpte.gpu.device import (
     UNIFORM_ALIGNMENT,
     Device,
@@ -28,7 +28,7 @@ from webpte.live import LiveState
 from webpte.ops.records import Dispatch, Faults, SymIntBound
 from webpte.plan import Planner, PlannerState, Step
 from webpte.runtime.memory import FAULT_BYTES, DelegateMemory
-from webpte.shaders import ShaderLibrary
+from webpte.shaders import Shader, ShaderLibrary
 from webpte.shapes import Dims, numel
 from webpte.storage import aligned
 
@@ -165,6 +165,31 @@ def _label(record: Dispatch) -> str:
     return " ".join([record.kernel, *short])
 
 
+# As which numbers a shader may see stored elements. Whatever only moves is seen by its bits.
+SEEN_AS = {
+    "bool": ("u32",),
+    "uint8": ("u32",),
+    "int8": ("u32",),
+    "int32": ("i32", "u32"),
+    "float16": ("f16", "u32"),
+    "float32": ("f32", "i32", "u32"),
+}
+
+
+def check_types(record: Dispatch, shader: Shader, graph: Graph) -> None:
+    """A kernel that sees a tensor as another type would compute with garbage, and not say so."""
+    *variables, _params = shader.variables
+    for index, (binding, variable) in enumerate(zip(record.bindings, variables, strict=True)):
+        if not isinstance(binding, int):
+            continue
+        stored, seen = graph.tensor(binding).dtype.stored, variable.scalar or "a uniform"
+        if seen not in SEEN_AS[stored]:
+            raise ShaderError(
+                f"{record.kernel}.wgsl: binding {index}, {variable.name}, is of {seen}, but value "
+                f"{binding} is stored as {stored}; a bug of webpte, please report it"
+            )
+
+
 class PlanFactory:
     """Makes plans for one delegate."""
 
@@ -209,6 +234,7 @@ class PlanFactory:
                     f"{record.kernel}.wgsl has {len(shader.bindings)} bindings, "
                     f"the record fills {len(record.bindings) + 1}"
                 )
+            check_types(record, shader, self._graph)
             label = _label(record)
             specs.append(PipelineSpec(label, shader.code, shader.bindings, record.overrides))
         ids = await self._device.create_pipelines(specs, progress) if specs else []
