@@ -8,10 +8,10 @@ struct Params {
     product: Product,
 }
 
-@group(0) @binding(0) var<storage, read> a: array<Quad>;
-@group(0) @binding(1) var<storage, read> b: array<Quad>;
-@group(0) @binding(2) var<storage, read> addend: array<Number>;
-@group(0) @binding(3) var<storage, read_write> output: array<Number>;
+@group(0) @binding(0) var<storage, read> a: array<StoredQuad>;
+@group(0) @binding(1) var<storage, read> b: array<StoredQuad>;
+@group(0) @binding(2) var<storage, read> addend: array<Stored>;
+@group(0) @binding(3) var<storage, read_write> output: array<Out>;
 @group(0) @binding(4) var<uniform> params: Params;
 
 @compute @workgroup_size(THREADS)

@@ -9,8 +9,8 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> parts: array<Number>;
-@group(0) @binding(1) var<storage, read> addend: array<Number>;
-@group(0) @binding(2) var<storage, read_write> output: array<Number>;
+@group(0) @binding(1) var<storage, read> addend: array<Stored>;
+@group(0) @binding(2) var<storage, read_write> output: array<Out>;
 @group(0) @binding(3) var<uniform> params: Params;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -27,6 +27,6 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     }
     let row = element / product.n % product.m;
     let column = element % product.n;
-    let added = addend[row * product.addend_row + column * product.addend_column];
-    output[element] = product.alpha * sum + product.beta * added;
+    let added = Number(addend[row * product.addend_row + column * product.addend_column]);
+    output[element] = Out(product.alpha * sum + product.beta * added);
 }

@@ -1,5 +1,5 @@
 // The operands of a product of two plain matrices, as blocks. Bindings `a` and `b` are arrays of
-// Quad; goes with lib/product.wgsl.
+// StoredQuad; goes with lib/product.wgsl.
 //
 // A is [m, k] in memory, or [k, m] where A_K_FIRST is false; B is [n, k], or [k, n] where B_K_FIRST
 // is false. Where the length of a line is a multiple of four, its quads are read whole.
@@ -25,11 +25,11 @@ fn a_run(batch: u32, line: u32, along: u32) -> Quad {
     }
     let at = (batch * extent.x + line) * extent.y + along;
     if (A_ALIGNED) {
-        return a[at / 4u];
+        return Quad(a[at / 4u]);
     }
     var run = Quad();
     for (var i = 0u; i < min(4u, extent.y - along); i++) {
-        run[i] = a[(at + i) / 4u][(at + i) % 4u];
+        run[i] = Number(a[(at + i) / 4u][(at + i) % 4u]);
     }
     return run;
 }
@@ -41,11 +41,11 @@ fn b_run(batch: u32, line: u32, along: u32) -> Quad {
     }
     let at = (batch * extent.x + line) * extent.y + along;
     if (B_ALIGNED) {
-        return b[at / 4u];
+        return Quad(b[at / 4u]);
     }
     var run = Quad();
     for (var i = 0u; i < min(4u, extent.y - along); i++) {
-        run[i] = b[(at + i) / 4u][(at + i) % 4u];
+        run[i] = Number(b[(at + i) / 4u][(at + i) % 4u]);
     }
     return run;
 }

@@ -1,12 +1,15 @@
 // What matrix products share:
 // output[batch, row, column] = alpha * (sum over k of A[row, k] * B[k, column]) + beta * addend.
 //
-// A kernel that uses this file declares `addend` and `output`, arrays of Number, and
+// A kernel that uses this file declares `addend`, an array of Stored, `output`, an array of Out, and
 // `params.product`. With several parts along k it stores plain sums, one matrix per part, and
 // matmul_sum.wgsl adds them up.
 
-alias Number = ${TYPE};
+alias Number = ${TYPE}; // that is computed in
 alias Quad = vec4<Number>;
+alias Stored = ${STORED}; // as tensors are in memory
+alias StoredQuad = vec4<Stored>;
+alias Out = ${OUT}; // Stored; Number for parts of sums
 
 struct Product {
     m: u32,
@@ -62,8 +65,8 @@ fn write_quad(part: Part, row: u32, column: u32, sums: Quad) {
     }
     for (var i = 0u; i < 4u; i++) {
         if (column + i < product.n) {
-            let added = addend[row * product.addend_row + (column + i) * product.addend_column];
-            output[part.output + row * product.n + column + i] = product.alpha * sums[i] + product.beta * added;
+            let added = Number(addend[row * product.addend_row + (column + i) * product.addend_column]);
+            output[part.output + row * product.n + column + i] = Out(product.alpha * sums[i] + product.beta * added);
         }
     }
 }

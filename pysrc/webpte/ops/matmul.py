@@ -18,6 +18,7 @@ import numpy as np
 
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
+from webpte.ops.elementwise import float_type
 from webpte.ops.products import (
     Kernel,
     Product,
@@ -90,7 +91,7 @@ def addmm_operands(args: Args) -> Operands:
         m=dims[0],
         n=dims[1],
         k=a.dims[1],
-        addend=addend.id if beta else None,
+        addend=addend if beta else None,
         addend_strides=(strides[0], strides[1]),
         alpha=alpha,
         beta=beta,
@@ -170,25 +171,28 @@ MATMUL = (
 THREADS, MOST_SLICES = {True: 128, False: 256}, 128
 
 
-def computed_type(args: Args, operands: Operands) -> str:
-    """f32, or i32 where everything is an integer of 32 bits (or narrowed to them)."""
-    stored = {operands.a.dtype.wgsl, operands.b.dtype.wgsl, args.out.dtype.wgsl}
-    if stored not in ({"f32"}, {"i32"}):
+def stored_type(args: Args, operands: Operands) -> str:
+    """f32 or f16, or i32 where everything is an integer of 32 bits (or narrowed to them)."""
+    given = (operands.a, operands.b, operands.product.addend, args.out)
+    tensors = [tensor for tensor in given if tensor is not None]
+    if all(tensor.dtype.is_float for tensor in tensors):
+        return float_type(args, *tensors)
+    if any(tensor.dtype.wgsl != "i32" for tensor in tensors):
         raise UnsupportedError(
             f"{args.call}: multiplies {operands.a.dtype.name} by {operands.b.dtype.name} into "
             f"{args.out.dtype.name}; all floats or all int32 or int64 are supported"
         )
-    return stored.pop()
+    return "i32"
 
 
-def typed(args: Args, product: Product, computed: str) -> Product:
+def typed(args: Args, product: Product, stored: str) -> Product:
     """Scalars in the type that is computed in; a fraction cannot scale integers."""
     alpha, beta = product.alpha, product.beta
-    if computed == "i32":
+    if stored == "i32":
         if int(alpha) != alpha or int(beta) != beta:
             raise GraphError(f"{args.call}: integers are scaled by integers, not {alpha}, {beta}")
         alpha, beta = int(alpha), int(beta)
-    return replace(product, alpha=alpha, beta=beta, type=computed)
+    return replace(product, alpha=alpha, beta=beta, stored=stored)
 
 
 def as_row(operands: Operands) -> Operands:
@@ -208,7 +212,7 @@ def as_row(operands: Operands) -> Operands:
 
 def lower_matmul(op: Matmul, args: Args) -> list[Dispatch]:
     operands = as_row(op.operands(args))
-    product = typed(args, operands.product, computed_type(args, operands))
+    product = typed(args, operands.product, stored_type(args, operands))
     a_line = product.k if operands.a_k_first else product.m
     b_line = product.k if operands.b_k_first else product.n
     sliced = is_sliced(product) and operands.a_k_first

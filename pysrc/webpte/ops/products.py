@@ -31,11 +31,16 @@ class Product:
     n: int
     k: int
     batches: int = 1
-    addend: int | None = None  # value id
+    addend: TensorArg | None = None
     addend_strides: tuple[int, int] = (0, 0)  # of a row and of a column
     alpha: float = 1
     beta: float = 0
-    type: str = "f32"  # that is computed in: f32 or i32
+    stored: str = "f32"  # how the tensors lie in memory: f32, f16 or i32
+
+    @property
+    def type(self) -> str:
+        """That is computed in, and that parts of sums are stored in."""
+        return "i32" if self.stored == "i32" else "f32"
 
     @property
     def empty(self) -> bool:
@@ -44,13 +49,21 @@ class Product:
     @property
     def plain(self) -> Product:
         """The sums alone, with nothing added."""
-        return Product(self.m, self.n, self.k, self.batches, type=self.type)
+        return Product(self.m, self.n, self.k, self.batches, stored=self.stored)
 
     def with_bias(self, bias: TensorArg | None) -> Product:
         """Adds one number per column, or one for all of them."""
         if bias is None:
             return self
-        return replace(self, addend=bias.id, addend_strides=(0, int(bias.numel > 1)), beta=1)
+        return replace(self, addend=bias, addend_strides=(0, int(bias.numel > 1)), beta=1)
+
+    @property
+    def addend_id(self) -> int | None:
+        return None if self.addend is None else self.addend.id
+
+    def types(self, out: str) -> Types:
+        """Of wgsl/lib/product.wgsl, for a dispatch whose output has elements `out`."""
+        return (("OUT", out), ("STORED", self.stored), ("TYPE", self.type))
 
     def params(self, m_parts: int, n_parts: int, k_parts: int = 1, k_part: int = 0) -> bytes:
         """`Product` of wgsl/lib/product.wgsl."""
@@ -155,13 +168,14 @@ def tile_dispatches(kernel: Kernel, product: Product, out: int) -> list[Dispatch
     m_parts, n_parts = ceil_div(product.m, tiling.rows), ceil_div(product.n, tiling.columns)
     first = product.plain if k_parts > 1 else product
     target = parts_memory(product, k_parts) if k_parts > 1 else out
+    written = product.type if k_parts > 1 else product.stored
     dispatches = [
         Dispatch(
             kernel=kernel.name,
-            bindings=(*kernel.operands, first.addend, target),
+            bindings=(*kernel.operands, first.addend_id, target),
             params=first.params(m_parts, n_parts, k_parts, k_part) + kernel.params,
             grid=fold_grid(m_parts * n_parts * k_parts * product.batches),
-            types=(*kernel.types, *tiling.types, ("TYPE", product.type)),
+            types=(*kernel.types, *tiling.types, *product.types(written)),
             overrides=kernel.overrides,
         )
     ]
@@ -180,10 +194,10 @@ def sum_dispatch(product: Product, k_parts: int, parts: Binding, out: int) -> Di
     elements = product.batches * product.m * product.n
     return Dispatch(
         kernel="matmul_sum",
-        bindings=(parts, product.addend, out),
+        bindings=(parts, product.addend_id, out),
         params=product.params(1, 1, k_parts),
         grid=fold_grid(ceil_div(elements, SUM_WORKGROUP)),
-        types=(("TYPE", product.type),),
+        types=product.types(product.stored),
     )
 
 
@@ -221,7 +235,7 @@ def slice_dispatches(
     return [
         Dispatch(
             kernel=kernel.name,
-            bindings=(*kernel.operands, product.addend, out),
+            bindings=(*kernel.operands, product.addend_id, out),
             params=product.params(m_parts, n_parts, k_part=product.k) + kernel.params,
             grid=fold_grid(m_parts * n_parts * product.batches),
             types=(
@@ -229,7 +243,7 @@ def slice_dispatches(
                 ("LANES", str(slicing.lanes)),
                 ("ROWS", str(rows)),
                 ("THREADS", str(slicing.threads)),
-                ("TYPE", product.type),
+                *product.types(product.stored),
             ),
             overrides=kernel.overrides,
         )
