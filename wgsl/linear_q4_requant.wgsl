@@ -3,6 +3,8 @@
 
 // use lib/grid.wgsl
 
+alias Stored = ${FLOAT};
+
 struct Params {
     bytes: u32, // of the output
     row_bytes: u32,
@@ -11,8 +13,8 @@ struct Params {
     scale_stride: u32,
 }
 
-@group(0) @binding(0) var<storage, read> latent: array<f32>;
-@group(0) @binding(1) var<storage, read> scales: array<f32>;
+@group(0) @binding(0) var<storage, read> latent: array<Stored>;
+@group(0) @binding(1) var<storage, read> scales: array<Stored>;
 @group(0) @binding(2) var<storage, read_write> output: array<u32>;
 @group(0) @binding(3) var<uniform> params: Params;
 
@@ -20,11 +22,11 @@ fn code_at(row: u32, k: u32) -> u32 {
     if (k >= params.inner) {
         return 0u;
     }
-    let scale = scales[k / params.group * params.scale_stride + row];
+    let scale = f32(scales[k / params.group * params.scale_stride + row]);
     if (scale == 0.0) {
         return 8u;
     }
-    let value = latent[row * params.inner + k];
+    let value = f32(latent[row * params.inner + k]);
     // The built-in quotient may be off by an ulp or two, which could move a tie.
     let estimate = value / scale;
     let quotient = estimate + fma(-estimate, scale, value) / scale;

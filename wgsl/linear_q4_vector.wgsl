@@ -17,13 +17,13 @@ struct Params {
     scale_stride: u32,
 }
 
-@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> row_scales: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
+@group(0) @binding(1) var<storage, read> row_scales: array<StoredQuad>;
 @group(0) @binding(2) var<storage, read> row_zeros: array<quad_${ZERO}>;
 @group(0) @binding(3) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(4) var<storage, read> scales: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read> addend: array<f32>;
-@group(0) @binding(6) var<storage, read_write> output: array<f32>;
+@group(0) @binding(4) var<storage, read> scales: array<StoredQuad>;
+@group(0) @binding(5) var<storage, read> addend: array<Stored>;
+@group(0) @binding(6) var<storage, read_write> output: array<Out>;
 @group(0) @binding(7) var<uniform> params: Params;
 
 // Four halves of bytes, of four columns each, without a shift: each half stays where it is, below a

@@ -1,13 +1,13 @@
 // The rows of x [m, k] that meet quantized weights. Goes with lib/product.wgsl and lib/quads.wgsl.
 //
-// Bindings: `x`, `row_scales` (arrays of vec4<f32>) and `row_zeros` (quads of ZERO). With QUANTIZED,
+// Bindings: `x`, `row_scales` (arrays of StoredQuad) and `row_zeros` (quads of ZERO). With QUANTIZED,
 // x counts as what is left of it after it was rounded to int8 with a scale and a zero per row.
 
 override X_ALIGNED: bool; // k is a multiple of four
 override QUANTIZED: bool;
 
 fn rounded_to_int8(values: vec4<f32>, row: u32) -> vec4<f32> {
-    let scale = row_scales[row / 4u][row % 4u];
+    let scale = f32(row_scales[row / 4u][row % 4u]);
     let zero = load_${ZERO}_as_f32(row_zeros[row / 4u])[row % 4u];
     // The built-in quotient may be off by an ulp or two, which could move a tie.
     let estimate = 1.0 / scale;
@@ -24,10 +24,10 @@ fn x_quad(row: u32, k: u32) -> vec4<f32> {
     let at = row * length + k;
     var values = vec4<f32>();
     if (X_ALIGNED) {
-        values = x[at / 4u];
+        values = vec4<f32>(x[at / 4u]);
     } else {
         for (var i = 0u; i < min(4u, length - k); i++) {
-            values[i] = x[(at + i) / 4u][(at + i) % 4u];
+            values[i] = f32(x[(at + i) / 4u][(at + i) % 4u]);
         }
     }
     if (QUANTIZED) {

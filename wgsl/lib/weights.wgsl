@@ -1,6 +1,6 @@
 // Quantized weights [rows, inner] as blocks of floats. Goes with lib/product.wgsl.
 //
-// Bindings: `weights` (array<vec4<u32>>: row after row of bytes) and `scales` (array<vec4<f32>>:
+// Bindings: `weights` (array<vec4<u32>>: row after row of bytes) and `scales` (array<StoredQuad>:
 // [groups, rows], a group being `params.group` values of a row). In `params` also: `inner` (values
 // in a row), `row_bytes`, and `scale_stride` (from one group's scales to the next one's).
 
@@ -32,12 +32,12 @@ fn value_of(words: vec4<u32>, i: u32) -> vec4<f32> {
 
 fn scale_at(row: u32, k: u32) -> f32 {
     let at = k / params.group * params.scale_stride + row;
-    return scales[at / 4u][at % 4u];
+    return f32(scales[at / 4u][at % 4u]);
 }
 
 fn scales_of(row: u32, k: u32) -> vec4<f32> {
     if (SCALES_ALIGNED) {
-        return scales[(k / params.group * params.scale_stride + row) / 4u];
+        return vec4<f32>(scales[(k / params.group * params.scale_stride + row) / 4u]);
     }
     return vec4<f32>(scale_at(row, k), scale_at(row + 1u, k), scale_at(row + 2u, k), scale_at(row + 3u, k));
 }

@@ -19,6 +19,7 @@ import numpy as np
 
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
+from webpte.ops.elementwise import float_type
 from webpte.ops.products import (
     ROWS_AT_ONCE,
     Kernel,
@@ -223,6 +224,10 @@ def lower_linear(op: Linear, args: Args) -> list[Dispatch]:
     product = Product(numel(x.dims[:-1]), weights.rows, weights.inner)
     product = product.with_bias(bias_of(op, args, product.n))
     rows = row_params(op, args, product.m)
+    stored = float_type(
+        args, x, weights.scales, product.addend, rows[0] if rows else None, args.out
+    )
+    product = replace(product, stored=stored)
     kernel = kernel_of(x, weights, rows)
     if not is_sliced(product):
         return tile_dispatches(kernel, product, args.out.id)
@@ -318,7 +323,8 @@ def lower_backward(args: Args) -> list[Dispatch]:
     weights, d_out = backward_weights(args), args.tensor("d_out")
     kernel = kernel_of(d_out, weights)
     backward = replace(kernel, overrides=(*kernel.overrides, ("BACKWARD", True)))
-    product = Product(numel(d_out.dims[:-1]), weights.inner, weights.rows)
+    stored = float_type(args, d_out, weights.scales, args.out)
+    product = Product(numel(d_out.dims[:-1]), weights.inner, weights.rows, stored=stored)
     return tile_dispatches(backward, product, args.out.id)
 
 
@@ -356,6 +362,7 @@ def lower_requant(args: Args) -> list[Dispatch]:
                 *(args.integer("group_size"), scales.dims[1]),
             ),
             grid=fold_grid(ceil_div(ceil_div(out.numel, 4), WORKGROUP_SIZE)),
+            types=(("FLOAT", float_type(args, latent, scales)),),
         )
     ]
 
