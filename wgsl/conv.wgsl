@@ -13,10 +13,13 @@ override KERNEL_H: u32;
 override KERNEL_W: u32;
 override SPLIT: bool;
 
-@group(0) @binding(0) var<storage, read> input: array<f32>;
-@group(0) @binding(1) var<storage, read> weight: array<f32>;
-@group(0) @binding(2) var<storage, read> bias: array<f32>;
-@group(0) @binding(3) var<storage, read_write> output: array<f32>;
+alias Stored = ${FLOAT};
+alias Out = ${OUT}; // Stored; f32 for parts of sums
+
+@group(0) @binding(0) var<storage, read> input: array<Stored>;
+@group(0) @binding(1) var<storage, read> weight: array<Stored>;
+@group(0) @binding(2) var<storage, read> bias: array<Stored>;
+@group(0) @binding(3) var<storage, read_write> output: array<Out>;
 @group(0) @binding(4) var<uniform> params: Params;
 
 // What the workgroup makes, and the four pixels of this invocation.
@@ -62,10 +65,10 @@ fn load_columns(k: u32) -> vec4<f32> {
     let inside = (vec4<u32>(h) < vec4<u32>(params.in_size.x)) & (vec4<u32>(w) < vec4<u32>(params.in_size.y));
     let channel = k / (taps_h() * taps_w());
     let at = pixel_at + (channel * params.in_size.x + vec4<u32>(h)) * params.in_size.y + vec4<u32>(w);
-    if (inside.x) { value.x = input[at.x]; }
-    if (inside.y) { value.y = input[at.y]; }
-    if (inside.z) { value.z = input[at.z]; }
-    if (inside.w) { value.w = input[at.w]; }
+    if (inside.x) { value.x = f32(input[at.x]); }
+    if (inside.y) { value.y = f32(input[at.y]); }
+    if (inside.z) { value.z = f32(input[at.z]); }
+    if (inside.w) { value.w = f32(input[at.w]); }
     return value;
 }
 
@@ -87,10 +90,10 @@ fn load_weights(k: u32, quad: u32) -> vec4<f32> {
     }
     let row = first_row + quad * 4u;
     at += row * step;
-    if (row < params.out_channels) { value.x = weight[at]; }
-    if (row + 1u < params.out_channels) { value.y = weight[at + step]; }
-    if (row + 2u < params.out_channels) { value.z = weight[at + 2u * step]; }
-    if (row + 3u < params.out_channels) { value.w = weight[at + 3u * step]; }
+    if (row < params.out_channels) { value.x = f32(weight[at]); }
+    if (row + 1u < params.out_channels) { value.y = f32(weight[at + step]); }
+    if (row + 2u < params.out_channels) { value.z = f32(weight[at + 2u * step]); }
+    if (row + 3u < params.out_channels) { value.w = f32(weight[at + 3u * step]); }
     return value;
 }
 
@@ -106,14 +109,14 @@ fn store(row: u32, value: vec4<f32>) {
         at += split * part_size(params.batch * params.groups * params.out_channels * channel_size);
     } else {
         if (HAS_BIAS) {
-            result += bias[channel];
+            result += f32(bias[channel]);
         }
         result = bounded(result, params.low, params.high);
     }
-    if (pixel_exists.x) { output[at.x] = result.x; }
-    if (pixel_exists.y) { output[at.y] = result.y; }
-    if (pixel_exists.z) { output[at.z] = result.z; }
-    if (pixel_exists.w) { output[at.w] = result.w; }
+    if (pixel_exists.x) { output[at.x] = Out(result.x); }
+    if (pixel_exists.y) { output[at.y] = Out(result.y); }
+    if (pixel_exists.z) { output[at.z] = Out(result.z); }
+    if (pixel_exists.w) { output[at.w] = Out(result.w); }
 }
 
 @compute @workgroup_size(THREADS)

@@ -14,10 +14,12 @@ const WINDOW_TAPS = ${WINDOW_TAPS}u;
 const WINDOW_STRIDE = ${WINDOW_STRIDE}u;
 const WINDOW_DILATION = ${WINDOW_DILATION}u;
 
-@group(0) @binding(0) var<storage, read> input: array<f32>;
-@group(0) @binding(1) var<storage, read> weight: array<f32>;
-@group(0) @binding(2) var<storage, read> bias: array<f32>;
-@group(0) @binding(3) var<storage, read_write> output: array<f32>;
+alias Stored = ${FLOAT};
+
+@group(0) @binding(0) var<storage, read> input: array<Stored>;
+@group(0) @binding(1) var<storage, read> weight: array<Stored>;
+@group(0) @binding(2) var<storage, read> bias: array<Stored>;
+@group(0) @binding(3) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(4) var<uniform> params: Params;
 
 alias Sums = array<vec4<f32>, BLOCK>;
@@ -25,14 +27,14 @@ alias Sums = array<vec4<f32>, BLOCK>;
 // `weights_at` is where the taps of the block's first channel begin, `step` leads to the next one.
 fn add_tap(sums: ptr<function, Sums>, values: vec4<f32>, weights_at: u32, step: u32, channels: u32) {
     for (var i = 0u; i < BLOCK; i++) {
-        let tap = weight[weights_at + min(i, channels - 1u) * step];
+        let tap = f32(weight[weights_at + min(i, channels - 1u) * step]);
         (*sums)[i] = fma(vec4<f32>(tap), values, (*sums)[i]);
     }
 }
 
 fn input_at(row_at: u32, w: i32) -> f32 {
     if (u32(w) < params.in_size.y) {
-        return input[row_at + u32(w)];
+        return f32(input[row_at + u32(w)]);
     }
     return 0.0;
 }
@@ -122,12 +124,12 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         let row_at = ((image * params.groups * params.out_channels + channel) * params.out_size.x + out_h) * params.out_size.y;
         var result = sums[i];
         if (HAS_BIAS) {
-            result += bias[channel];
+            result += f32(bias[channel]);
         }
         result = bounded(result, params.low, params.high);
         for (var j = 0u; j < 4u; j++) {
             if (run * 4u + j < w.outputs) {
-                output[row_at + w.first_output + (run * 4u + j) * w.output_step] = result[j];
+                output[row_at + w.first_output + (run * 4u + j) * w.output_step] = Stored(result[j]);
             }
         }
     }

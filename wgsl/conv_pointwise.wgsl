@@ -7,10 +7,13 @@
 
 override SPLIT: bool;
 
-@group(0) @binding(0) var<storage, read> input: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> weight: array<f32>;
-@group(0) @binding(2) var<storage, read> bias: array<f32>;
-@group(0) @binding(3) var<storage, read_write> output: array<vec4<f32>>;
+alias Stored = ${FLOAT};
+alias Out = ${OUT}; // Stored; f32 for parts of sums
+
+@group(0) @binding(0) var<storage, read> input: array<vec4<Stored>>;
+@group(0) @binding(1) var<storage, read> weight: array<Stored>;
+@group(0) @binding(2) var<storage, read> bias: array<Stored>;
+@group(0) @binding(3) var<storage, read_write> output: array<vec4<Out>>;
 @group(0) @binding(4) var<uniform> params: Params;
 
 // What the workgroup makes, and the quad of pixels of this invocation.
@@ -27,7 +30,7 @@ fn load_columns(k: u32) -> vec4<f32> {
     if (k >= high_k || !quad_exists) {
         return vec4<f32>();
     }
-    return input[quad_in + k * channel_quads];
+    return vec4<f32>(input[quad_in + k * channel_quads]);
 }
 
 fn load_weights(k: u32, quad: u32) -> vec4<f32> {
@@ -42,10 +45,10 @@ fn load_weights(k: u32, quad: u32) -> vec4<f32> {
         step = 1u;
         at = (group * params.in_channels + k) * params.out_channels + row;
     }
-    if (row < params.out_channels) { value.x = weight[at]; }
-    if (row + 1u < params.out_channels) { value.y = weight[at + step]; }
-    if (row + 2u < params.out_channels) { value.z = weight[at + 2u * step]; }
-    if (row + 3u < params.out_channels) { value.w = weight[at + 3u * step]; }
+    if (row < params.out_channels) { value.x = f32(weight[at]); }
+    if (row + 1u < params.out_channels) { value.y = f32(weight[at + step]); }
+    if (row + 2u < params.out_channels) { value.z = f32(weight[at + 2u * step]); }
+    if (row + 3u < params.out_channels) { value.w = f32(weight[at + 3u * step]); }
     return value;
 }
 
@@ -56,14 +59,14 @@ fn store(row: u32, value: vec4<f32>) {
     let channel = group * params.out_channels + first_row + row;
     let at = quad_out + channel * channel_quads;
     if (SPLIT) {
-        output[split * params.batch * params.groups * params.out_channels * channel_quads + at] = value;
+        output[split * params.batch * params.groups * params.out_channels * channel_quads + at] = vec4<Out>(value);
         return;
     }
     var result = value;
     if (HAS_BIAS) {
-        result += bias[channel];
+        result += f32(bias[channel]);
     }
-    output[at] = bounded(result, params.low, params.high);
+    output[at] = vec4<Out>(bounded(result, params.low, params.high));
 }
 
 @compute @workgroup_size(THREADS)

@@ -19,7 +19,7 @@ import numpy as np
 
 from webpte.ops.args import Args
 from webpte.ops.conv_geometry import Convolution, Pair, out_size, read_call, spatial
-from webpte.ops.elementwise import WORKGROUP_SIZE, quad_count, quad_grid
+from webpte.ops.elementwise import WORKGROUP_SIZE, float_type, quad_count, quad_grid
 from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims
@@ -135,6 +135,7 @@ def lower_direct(args: Args, conv: Convolution, bounds: Bounds) -> Dispatch:
         grid=fold_grid(ceil_div(direct_invocations(conv), WORKGROUP_SIZE)),
         types=(
             ("BLOCK", str(block)),
+            ("FLOAT", stored_type(args)),
             *((name, str(size)) for name, size in zip(names, sizes, strict=True)),
         ),
         overrides=overrides(args, conv),
@@ -177,6 +178,8 @@ def lower_tiled(args: Args, conv: Convolution, bounds: Bounds) -> list[Dispatch]
         params=pack_params(conv, bounds, rows, columns, splits, split_terms),
         grid=fold_grid(rows * columns * splits * copies),
         types=(
+            ("FLOAT", stored_type(args)),
+            ("OUT", stored_type(args) if splits == 1 else "f32"),
             ("STEP", str(tile.step)),
             ("TILE_COLUMNS", str(tile.columns)),
             ("TILE_ROWS", str(tile.rows)),
@@ -197,6 +200,7 @@ def lower_sum(
         bindings=(parts, bias, args.out.id),
         params=pack("4I2f", quads, splits, channels, size, *bounds),
         grid=quad_grid(quads),
+        types=(("FLOAT", stored_type(args)),),
         overrides=(("HAS_BIAS", bias is not None),),
     )
 
@@ -204,6 +208,11 @@ def lower_sum(
 def inputs(args: Args) -> tuple[Binding, Binding, Binding]:
     bias = args.optional_tensor("bias")
     return args.tensor("input").id, args.tensor("weight").id, None if bias is None else bias.id
+
+
+def stored_type(args: Args) -> str:
+    given = args.tensor("input"), args.tensor("weight"), args.optional_tensor("bias")
+    return float_type(args, *given, args.out)
 
 
 def overrides(args: Args, conv: Convolution) -> tuple[tuple[str, float], ...]:
