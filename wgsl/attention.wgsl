@@ -24,13 +24,15 @@ const VALUES = ${VALUES}u; // values staged at once: VALUES * SLICE <= STAGE
 
 override SLICES: u32;
 
+alias Stored = ${FLOAT};
+alias Out = ${OUT}; // Stored; f32 for what attention_merge.wgsl adds up
 alias Result = array<vec4<f32>, COLUMNS * 4u>; // [column][row]
 
-@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> k: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> v: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> q: array<vec4<Stored>>;
+@group(0) @binding(1) var<storage, read> k: array<vec4<Stored>>;
+@group(0) @binding(2) var<storage, read> v: array<vec4<Stored>>;
 @group(0) @binding(3) var<storage, read> mask: array<quad_${MASK_TYPE}>;
-@group(0) @binding(4) var<storage, read_write> output: array<f32>;
+@group(0) @binding(4) var<storage, read_write> output: array<Out>;
 @group(0) @binding(5) var<storage, read_write> stats: array<vec2<f32>>;
 @group(0) @binding(6) var<uniform> position: vec4<i32>;
 @group(0) @binding(7) var<uniform> params: Params;
@@ -42,36 +44,36 @@ var<workgroup> weights: array<vec4<f32>, KEYS * WEIGHT_LINE>; // [key][strip](ro
 // its own and is gathered.
 fn q_quad(row: u32, quad: u32) -> vec4<f32> {
     if (HEAD % 4u == 0u) {
-        return q[row / 4u + quad];
+        return vec4<f32>(q[row / 4u + quad]);
     }
     var result = vec4<f32>();
     for (var lane = 0u; lane < min(4u, HEAD - quad * 4u); lane++) {
         let at = row + quad * 4u + lane;
-        result[lane] = q[at / 4u][at % 4u];
+        result[lane] = f32(q[at / 4u][at % 4u]);
     }
     return result;
 }
 
 fn k_quad(row: u32, quad: u32) -> vec4<f32> {
     if (HEAD % 4u == 0u) {
-        return k[row / 4u + quad];
+        return vec4<f32>(k[row / 4u + quad]);
     }
     var result = vec4<f32>();
     for (var lane = 0u; lane < min(4u, HEAD - quad * 4u); lane++) {
         let at = row + quad * 4u + lane;
-        result[lane] = k[at / 4u][at % 4u];
+        result[lane] = f32(k[at / 4u][at % 4u]);
     }
     return result;
 }
 
 fn v_quad(row: u32, quad: u32) -> vec4<f32> {
     if (VALUE_HEAD % 4u == 0u) {
-        return v[row / 4u + quad];
+        return vec4<f32>(v[row / 4u + quad]);
     }
     var result = vec4<f32>();
     for (var lane = 0u; lane < min(4u, VALUE_HEAD - quad * 4u); lane++) {
         let at = row + quad * 4u + lane;
-        result[lane] = v[at / 4u][at % 4u];
+        result[lane] = f32(v[at / 4u][at % 4u]);
     }
     return result;
 }
@@ -166,7 +168,7 @@ fn add_values(job: Job, column: u32, first: u32, end: u32, local: u32, result: p
 fn store(start: u32, element: u32, value: vec4<f32>) {
     for (var i = 0u; i < 4u; i++) {
         if (element + i < VALUE_HEAD) {
-            output[start + element + i] = value[i];
+            output[start + element + i] = Out(value[i]);
         }
     }
 }

@@ -11,6 +11,8 @@ override VALUE_HEAD: u32;
 override WIDTH: u32 = min(VALUE_HEAD, SIZE); // elements at once
 override GROUPS: u32 = SIZE / WIDTH; // of shares
 
+alias Stored = ${FLOAT};
+
 struct Params {
     rows: u32,
     tokens: u32,
@@ -21,7 +23,7 @@ struct Params {
 
 @group(0) @binding(0) var<storage, read> values: array<f32>;
 @group(0) @binding(1) var<storage, read> stats: array<vec2<f32>>;
-@group(0) @binding(2) var<storage, read_write> output: array<f32>;
+@group(0) @binding(2) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(3) var<uniform> params: Params;
 
 var<workgroup> maxima: array<f32, MAX_SPLITS>;
@@ -79,7 +81,7 @@ fn main(
             for (var i = 1u; i < GROUPS; i++) {
                 part += parts[i * WIDTH + local];
             }
-            output[start + element] = select(part / sum, 0.0, sum == 0.0);
+            output[start + element] = Stored(select(part / sum, 0.0, sum == 0.0));
         }
         workgroupBarrier();
     }

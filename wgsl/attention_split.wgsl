@@ -26,13 +26,16 @@ override QUADS: u32 = (HEAD + 3u) / 4u;
 override VALUE_QUADS: u32 = (VALUE_HEAD + 3u) / 4u;
 override GROUPS: u32 = SIZE / VALUE_QUADS; // of keys, while values are summed
 
-@group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> fresh_k: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> fresh_v: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, ${CACHE}> k: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, ${CACHE}> v: array<vec4<f32>>;
+alias Stored = ${FLOAT};
+alias Out = ${OUT}; // Stored; f32 for what attention_merge.wgsl adds up
+
+@group(0) @binding(0) var<storage, read> q: array<vec4<Stored>>;
+@group(0) @binding(1) var<storage, read> fresh_k: array<vec4<Stored>>;
+@group(0) @binding(2) var<storage, read> fresh_v: array<vec4<Stored>>;
+@group(0) @binding(3) var<storage, ${CACHE}> k: array<vec4<Stored>>;
+@group(0) @binding(4) var<storage, ${CACHE}> v: array<vec4<Stored>>;
 @group(0) @binding(5) var<storage, read> mask: array<quad_${MASK_TYPE}>;
-@group(0) @binding(6) var<storage, read_write> output: array<f32>;
+@group(0) @binding(6) var<storage, read_write> output: array<Out>;
 @group(0) @binding(7) var<storage, read_write> stats: array<vec2<f32>>;
 @group(0) @binding(8) var<uniform> position: vec4<i32>;
 @group(0) @binding(9) var<uniform> params: Params;
@@ -56,12 +59,12 @@ fn fresh_quad(job: Job, key: u32, quad: u32) -> u32 {
 // Heads that are no multiple of 4 have no quads of their own: they are gathered.
 fn q_quad(row: u32, quad: u32) -> vec4<f32> {
     if (HEAD % 4u == 0u) {
-        return q[row / 4u + quad];
+        return vec4<f32>(q[row / 4u + quad]);
     }
     var result = vec4<f32>();
     for (var i = 0u; i < min(4u, HEAD - quad * 4u); i++) {
         let at = row + quad * 4u + i;
-        result[i] = q[at / 4u][at % 4u];
+        result[i] = f32(q[at / 4u][at % 4u]);
     }
     return result;
 }
@@ -73,15 +76,15 @@ fn k_quad(job: Job, key: u32, quad: u32) -> vec4<f32> {
         if (job.tile == 0u) {
             ${KEEP_KEY}
         }
-        return value;
+        return vec4<f32>(value);
     }
     if (HEAD % 4u == 0u) {
-        return k[start / 4u + quad];
+        return vec4<f32>(k[start / 4u + quad]);
     }
     var result = vec4<f32>();
     for (var i = 0u; i < min(4u, HEAD - quad * 4u); i++) {
         let at = start + quad * 4u + i;
-        result[i] = k[at / 4u][at % 4u];
+        result[i] = f32(k[at / 4u][at % 4u]);
     }
     return result;
 }
@@ -93,15 +96,15 @@ fn v_quad(job: Job, key: u32, quad: u32) -> vec4<f32> {
         if (job.tile == 0u) {
             ${KEEP_VALUE}
         }
-        return value;
+        return vec4<f32>(value);
     }
     if (VALUE_HEAD % 4u == 0u) {
-        return v[start / 4u + quad];
+        return vec4<f32>(v[start / 4u + quad]);
     }
     var result = vec4<f32>();
     for (var i = 0u; i < min(4u, VALUE_HEAD - quad * 4u); i++) {
         let at = start + quad * 4u + i;
-        result[i] = v[at / 4u][at % 4u];
+        result[i] = f32(v[at / 4u][at % 4u]);
     }
     return result;
 }
@@ -247,14 +250,14 @@ fn main(
             }
             if (params.splits > 1u) {
                 let line = line_of(job, row);
-                output[line * VALUE_HEAD + local] = total;
+                output[line * VALUE_HEAD + local] = Out(total);
                 if (local == 0u) {
                     stats[line] = vec2<f32>(maxima[r], sum);
                 }
             } else {
                 let start = job.batch * params.output.x + head_of(job, row) * params.output.y + row / GROUP * params.output.z;
                 // A row that sees no key is zero.
-                output[start + local] = select(total / sum, 0.0, sum == 0.0);
+                output[start + local] = Out(select(total / sum, 0.0, sum == 0.0));
             }
         }
     }

@@ -1,5 +1,6 @@
 // Writes new keys or values into their cache, from the live position on.
-// Bits move as u32, so that every type of 4 bytes (or of bytes, in whole words) passes as it is.
+// Bits move as u32, so that every type passes as it is; single halves, where there is no whole word
+// to a position, as f16.
 
 // use lib/grid.wgsl
 

@@ -18,13 +18,14 @@ torch's scaled_dot_product_attention.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.attention_kernels import Attention, Heads, Mask, lower_attention, lower_update
-from webpte.ops.elementwise import INT32_MAX
+from webpte.ops.elementwise import INT32_MAX, float_type
 from webpte.ops.records import Record, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims, broadcast, broadcast_strides, contiguous_strides, numel
@@ -258,13 +259,19 @@ def position_bounds(args: Args, call: Attention) -> list[Record]:
     return bounds
 
 
+def stored_as(args: Args, call: Attention, *names: str) -> Attention:
+    """The call, with the type that its tensors have in memory."""
+    return replace(call, stored=float_type(args, *map(args.tensor, names), args.out))
+
+
 def lower_cached(args: Args, fresh: bool) -> list[Record]:
-    call = read_cached(args, fresh)
+    names = ("query", "k_cache", "v_cache", *(("key", "value") if fresh else ()))
+    call = stored_as(args, read_cached(args, fresh), *names)
     return [] if args.out.numel == 0 else [*position_bounds(args, call), *lower_attention(call)]
 
 
 def lower_plain(args: Args) -> list[Record]:
-    call = read_plain(args)
+    call = stored_as(args, read_plain(args), "query", "key", "value")
     return [] if args.out.numel == 0 else [*lower_attention(call)]
 
 

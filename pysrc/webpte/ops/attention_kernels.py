@@ -36,6 +36,8 @@ FEW_ROWS = 32  # rows of a key head for which splitting the keys beats tiles
 KEYS_PER_SPLIT = {"attention_split": 64, "attention": 128}
 # Enough to fill a large GPU; more only add work for the merge.
 WORKGROUPS = {"attention_split": 512, "attention": 256}
+ITEM_BYTES = {"f32": 4, "f16": 2}
+UPDATE_UNITS = ((16, "vec4<u32>"), (4, "u32"), (2, "f16"))  # bytes, and what moves them
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Attention:
     position: Position
     mask: Mask | None
     fresh: tuple[Heads, Heads] | None = None
+    stored: str = "f32"  # how all of them lie in memory: f32 or f16
 
     @property
     def key_heads(self) -> int:
@@ -102,18 +105,19 @@ def keep_fresh(call: Attention) -> list[Dispatch]:
     if call.fresh is None:
         return []
     pairs = zip(call.fresh, (call.k, call.v), strict=True)
-    return [lower_update(fresh, cache, 4, call.position) for fresh, cache in pairs]
+    itemsize = ITEM_BYTES[call.stored]
+    return [lower_update(fresh, cache, itemsize, call.position) for fresh, cache in pairs]
 
 
 def lower_update(fresh: Heads, cache: Heads, itemsize: int, position: Position) -> Dispatch:
     """Copies in the widest unit that a position is a multiple of."""
     batch, heads, tokens, size = fresh.sizes
     nbytes = heads * size * itemsize
-    if nbytes % 4:
+    if nbytes % 4 and itemsize != 2:
         raise UnsupportedError(
             f"a cache with {nbytes} bytes to a position; whole words of 4 bytes are supported"
         )
-    unit = 16 if nbytes % 16 == 0 else 4
+    unit, moved = next(choice for choice in UPDATE_UNITS if nbytes % choice[0] == 0)
     row = nbytes // unit
     units = batch * tokens * row
     return Dispatch(
@@ -121,7 +125,7 @@ def lower_update(fresh: Heads, cache: Heads, itemsize: int, position: Position) 
         bindings=(fresh.id, cache.id, position),
         params=pack("4I", units, tokens * row, row, cache.sizes[2] * row),
         grid=quad_grid(units),
-        types=(("UNIT", "vec4<u32>" if unit == 16 else "u32"),),
+        types=(("UNIT", moved),),
     )
 
 
@@ -203,7 +207,12 @@ def finish(
         bindings=(*bindings, mask_id, values, stats, call.position),
         params=params,
         grid=fold_grid(jobs * splits),
-        types=(*types, ("MASK_TYPE", "f32" if mask is None else mask.tensor.dtype.wgsl)),
+        types=(
+            *types,
+            ("FLOAT", call.stored),
+            ("MASK_TYPE", "f32" if mask is None else mask.tensor.dtype.wgsl),
+            ("OUT", call.stored if splits == 1 else "f32"),
+        ),
         overrides=tuple(overrides.items()),
     )
     if splits == 1:
@@ -213,6 +222,7 @@ def finish(
         bindings=(values, stats, call.out.id),
         params=pack("8I", lines // splits, tokens, heads, splits, *call.out.strides, 0),
         grid=fold_grid(lines // splits),
+        types=(("FLOAT", call.stored),),
         overrides=(("VALUE_HEAD", value_size),),
     )
     return [attention, merge]

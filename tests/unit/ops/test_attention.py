@@ -176,14 +176,16 @@ def test_update_cache(position: int, live: bool) -> None:
 def test_bytes_move_in_whole_words_or_not_at_all() -> None:
     """The engine then runs the update in NumPy."""
 
-    def lower(heads: int) -> Dispatch:
+    def lower(heads: int, itemsize: int = 1) -> Dispatch:
         value, cache = (Heads(i, (1, heads, i + 1, 1), (0, 0, 0)) for i in range(2))
-        return lower_update(value, cache, 1, b"")
+        return lower_update(value, cache, itemsize, b"")
 
     assert lower(12).types == (("UNIT", "u32"),)
     assert lower(16).types == (("UNIT", "vec4<u32>"),)
     with pytest.raises(UnsupportedError, match="3 bytes to a position"):
         lower(3)
+    assert lower(3, itemsize=2).types == (("UNIT", "f16"),)
+    assert lower(6, itemsize=2).types == (("UNIT", "u32"),)
 
 
 # Lowering
