@@ -7,6 +7,8 @@
 
 override HALF: bool;
 
+alias Stored = ${FLOAT};
+
 struct Tensor {
     heads: u32,
     size: u32, // elements of a head
@@ -23,12 +25,12 @@ struct Params {
     head: u32,
 }
 
-@group(0) @binding(0) var<storage, read> q: array<f32>;
-@group(0) @binding(1) var<storage, read> k: array<f32>;
-@group(0) @binding(2) var<storage, read> cosines: array<f32>;
-@group(0) @binding(3) var<storage, read> sines: array<f32>;
-@group(0) @binding(4) var<storage, read_write> q_output: array<f32>;
-@group(0) @binding(5) var<storage, read_write> k_output: array<f32>;
+@group(0) @binding(0) var<storage, read> q: array<Stored>;
+@group(0) @binding(1) var<storage, read> k: array<Stored>;
+@group(0) @binding(2) var<storage, read> cosines: array<Stored>;
+@group(0) @binding(3) var<storage, read> sines: array<Stored>;
+@group(0) @binding(4) var<storage, read_write> q_output: array<Stored>;
+@group(0) @binding(5) var<storage, read_write> k_output: array<Stored>;
 @group(0) @binding(6) var<uniform> position: vec4<i32>;
 @group(0) @binding(7) var<uniform> params: Params;
 
@@ -63,8 +65,8 @@ fn turned(value: vec2<f32>, pair: Pair) -> vec2<f32> {
         return value;
     }
     return vec2<f32>(
-        value.x * cosines[pair.angle_a] - value.y * sines[pair.angle_a],
-        value.y * cosines[pair.angle_b] + value.x * sines[pair.angle_b],
+        value.x * f32(cosines[pair.angle_a]) - value.y * f32(sines[pair.angle_a]),
+        value.y * f32(cosines[pair.angle_b]) + value.x * f32(sines[pair.angle_b]),
     );
 }
 
@@ -73,17 +75,17 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     let unit = flat_index(invocation, workgroups);
     if (unit < params.q.units) {
         let pair = pair_of(unit, params.q);
-        let result = turned(vec2<f32>(q[pair.a], q[pair.b]), pair);
-        q_output[pair.a] = result.x;
+        let result = turned(vec2<f32>(f32(q[pair.a]), f32(q[pair.b])), pair);
+        q_output[pair.a] = Stored(result.x);
         if (pair.count == 2u) {
-            q_output[pair.b] = result.y;
+            q_output[pair.b] = Stored(result.y);
         }
     } else if (unit - params.q.units < params.k.units) {
         let pair = pair_of(unit - params.q.units, params.k);
-        let result = turned(vec2<f32>(k[pair.a], k[pair.b]), pair);
-        k_output[pair.a] = result.x;
+        let result = turned(vec2<f32>(f32(k[pair.a]), f32(k[pair.b])), pair);
+        k_output[pair.a] = Stored(result.x);
         if (pair.count == 2u) {
-            k_output[pair.b] = result.y;
+            k_output[pair.b] = Stored(result.y);
         }
     }
 }

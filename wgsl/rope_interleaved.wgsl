@@ -3,14 +3,16 @@
 
 // use lib/grid.wgsl
 
+alias Pair = vec2<${FLOAT}>;
+
 struct Params {
     pairs: u32,
     table: u32, // pairs of the table
 }
 
-@group(0) @binding(0) var<storage, read> input: array<vec2<f32>>;
-@group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
-@group(0) @binding(2) var<storage, read_write> output: array<vec2<f32>>;
+@group(0) @binding(0) var<storage, read> input: array<Pair>;
+@group(0) @binding(1) var<storage, read> angles: array<Pair>;
+@group(0) @binding(2) var<storage, read_write> output: array<Pair>;
 @group(0) @binding(3) var<uniform> params: Params;
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -19,7 +21,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     if (pair >= params.pairs) {
         return;
     }
-    let x = input[pair];
-    let turn = angles[pair % params.table];
-    output[pair] = vec2<f32>(x.x * turn.x - x.y * turn.y, x.x * turn.y + x.y * turn.x);
+    let x = vec2<f32>(input[pair]);
+    let turn = vec2<f32>(angles[pair % params.table]);
+    output[pair] = Pair(vec2<f32>(x.x * turn.x - x.y * turn.y, x.x * turn.y + x.y * turn.x));
 }

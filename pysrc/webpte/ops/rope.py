@@ -18,7 +18,7 @@ import numpy as np
 
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
-from webpte.ops.elementwise import quad_grid
+from webpte.ops.elementwise import float_type, quad_grid
 from webpte.ops.records import Dispatch, Record, ceil_div, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims
@@ -129,6 +129,7 @@ def lower_both(args: Args, half: bool) -> list[Record]:
             ),
             params=pack("12I", *shapes, q.dims[1], turned, row, head),
             grid=quad_grid(units),
+            types=(("FLOAT", float_type(args, q, k, cosines, sines, *outs)),),
             overrides=(("HALF", int(half)),),
         ),
     ]
@@ -144,6 +145,7 @@ def lower_complex(args: Args) -> list[Dispatch]:
             bindings=(x.id, table.id, args.out.id),
             params=pack("2I", x.numel // 2, table.numel // 2),
             grid=quad_grid(x.numel // 2),
+            types=(("FLOAT", float_type(args, x, table, args.out)),),
         )
     ]
 
