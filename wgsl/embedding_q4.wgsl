@@ -10,6 +10,8 @@ override HIGH_FIRST: bool; // which half of a byte comes first
 override ZERO_POINTS: bool; // whether there are any
 override WHOLE: bool; // a quad is two whole bytes of one row and one group
 
+alias Stored = ${FLOAT};
+
 struct Params {
     quads: u32,
     elements: u32,
@@ -22,10 +24,10 @@ struct Params {
 }
 
 @group(0) @binding(0) var<storage, read> weight: array<u32>;
-@group(0) @binding(1) var<storage, read> scales: array<f32>;
+@group(0) @binding(1) var<storage, read> scales: array<Stored>;
 @group(0) @binding(2) var<storage, read> zero_points: array<quad_${ZERO}>;
 @group(0) @binding(3) var<storage, read> indices: array<i32>;
-@group(0) @binding(4) var<storage, read_write> output: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> output: array<vec4<Stored>>;
 @group(0) @binding(5) var<storage, read_write> faults: array<atomic<u32>>;
 @group(0) @binding(6) var<uniform> params: Params;
 
@@ -42,7 +44,7 @@ fn dequantized(nibbles: vec4<u32>, row: u32, column: u32) -> vec4<f32> {
     if (ZERO_POINTS) {
         values -= load_${ZERO}_as_f32(zero_points[group / 4u])[group % 4u];
     }
-    return values * scales[group];
+    return values * f32(scales[group]);
 }
 
 fn whole_quad(element: u32) -> vec4<f32> {
@@ -76,12 +78,12 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         return;
     }
     if (WHOLE) {
-        output[quad] = whole_quad(quad * 4u);
+        output[quad] = vec4<Stored>(whole_quad(quad * 4u));
         return;
     }
     var values = vec4<f32>();
     for (var lane = 0u; lane < 4u; lane++) {
         values[lane] = single(min(quad * 4u + lane, params.elements - 1u));
     }
-    output[quad] = values;
+    output[quad] = vec4<Stored>(values);
 }

@@ -19,7 +19,7 @@ import numpy as np
 
 from webpte.errors import GraphError, IndexRangeError
 from webpte.ops.args import Args, TensorArg
-from webpte.ops.elementwise import quad_count, quad_grid
+from webpte.ops.elementwise import float_type, quad_count, quad_grid
 from webpte.ops.indexing import check_indices
 from webpte.ops.records import Dispatch, ceil_div, pack
 from webpte.ops.registry import register
@@ -125,7 +125,10 @@ def lower_embedding(op: Embedding, args: Args) -> list[Dispatch]:
                 *(weight.dims[0], table.group_size, table.row_groups, faults.number),
             ),
             grid=quad_grid(quads),
-            types=(("ZERO", zero_points.dtype.wgsl if zero_points else "f32"),),
+            types=(
+                ("FLOAT", float_type(args, scales, out)),
+                ("ZERO", zero_points.dtype.wgsl if zero_points else "f32"),
+            ),
             overrides=(
                 ("HIGH_FIRST", int(table.high_first)),
                 ("ZERO_POINTS", int(zero_points is not None)),
