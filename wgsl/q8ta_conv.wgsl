@@ -23,8 +23,8 @@ override FLOATS: bool; // the output is f32 values that become int8 later
 
 @group(0) @binding(0) var<storage, read> input: array<u32>;
 @group(0) @binding(1) var<storage, read> weight: array<u32>;
-@group(0) @binding(2) var<storage, read> scales: array<f32>;
-@group(0) @binding(3) var<storage, read> bias: array<f32>;
+@group(0) @binding(2) var<storage, read> scales: array<Stored>;
+@group(0) @binding(3) var<storage, read> bias: array<Stored>;
 @group(0) @binding(4) var<storage, read_write> output: array<u32>;
 @group(0) @binding(5) var<uniform> scaling: Scaling;
 @group(0) @binding(6) var<uniform> params: Params;

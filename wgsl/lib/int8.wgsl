@@ -1,6 +1,9 @@
 // From sums of products of int8 values to int8 values.
 //
-// A kernel that uses this file (and lib/quads.wgsl) has a uniform `scaling: Scaling`.
+// A kernel that uses this file (and lib/quads.wgsl) has a uniform `scaling: Scaling`; its scales of
+// weights and its biases are arrays of Stored.
+
+alias Stored = ${FLOAT};
 
 struct Scaling {
     x_scale: f32,

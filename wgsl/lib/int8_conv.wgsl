@@ -2,10 +2,10 @@
 // and lib/int8.wgsl.
 
 fn scale_of(channel: u32) -> f32 {
-    return scales[channel % scaling.scales];
+    return f32(scales[channel % scaling.scales]);
 }
 
 // Without a bias there is a short buffer of zeros.
 fn bias_of(channel: u32) -> f32 {
-    return bias[min(channel, arrayLength(&bias) - 1u)];
+    return f32(bias[min(channel, arrayLength(&bias) - 1u)]);
 }

@@ -1,11 +1,12 @@
 // The operands and the results of linear layers of int8: x [m, k] times the transpose of weights
 // [n, k]. Goes with lib/bytes.wgsl and lib/int8.wgsl.
 //
-// Bindings: `x`, `weight`, `scales`, `bias`, `output`, and params with m, n and k.
+// Bindings: `x`, `weight`, `scales`, `bias`, `output` (an array of Out), and params with m, n and k.
 
+alias Out = ${OUT}; // u32 with BYTES, otherwise a float
 override X_ALIGNED: bool; // rows start at words
 override WEIGHT_ALIGNED: bool;
-override BYTES: bool; // the output is int8, and its rows are whole words; otherwise it is f32
+override BYTES: bool; // the output is int8, and its rows are whole words
 
 fn words_in_row() -> u32 {
     return (params.k + 3u) / 4u;
@@ -48,17 +49,17 @@ fn write_columns(row: u32, column: u32, sums: vec4<i32>) {
     var scale = vec4<f32>();
     var offset = vec4<f32>();
     for (var i = 0u; i < min(4u, params.n - column); i++) {
-        scale[i] = scales[column + i];
+        scale[i] = f32(scales[column + i]);
         // Without a bias there is a short buffer of zeros.
-        offset[i] = bias[min(column + i, arrayLength(&bias) - 1u)];
+        offset[i] = f32(bias[min(column + i, arrayLength(&bias) - 1u)]);
     }
     let values = scaled(sums, scale, offset);
     let at = row * params.n + column;
     if (BYTES) {
-        output[at / 4u] = requantized(values);
+        output[at / 4u] = Out(requantized(values));
         return;
     }
     for (var i = 0u; i < min(4u, params.n - column); i++) {
-        output[at + i] = bitcast<u32>(values[i]);
+        output[at + i] = Out(values[i]);
     }
 }

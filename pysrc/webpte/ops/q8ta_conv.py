@@ -31,7 +31,7 @@ from webpte.ops.conv import (
     pack_params,
     spatial,
 )
-from webpte.ops.elementwise import WORKGROUP_SIZE, quad_count, quad_grid
+from webpte.ops.elementwise import WORKGROUP_SIZE, float_type, quad_count, quad_grid
 from webpte.ops.int8 import (
     Scaling,
     check_int8,
@@ -194,7 +194,7 @@ def lower_direct(args: Args, call: Int8Convolution) -> Dispatch:
         bindings=(args.tensor("x").id, *weights(args), args.out.id, call.uniform),
         params=pack_params(conv, (0, 0), 1, 1),
         grid=quad_grid(words),
-        types=types_of(**dict(zip(names, sizes, strict=True))),
+        types=(stored_type(args), *types_of(**dict(zip(names, sizes, strict=True)))),
         overrides=(("TRANSPOSED", conv.transposed),),
     )
 
@@ -240,7 +240,7 @@ def lower_product(args: Args, call: Int8Convolution, source: Binding, target: Bi
         bindings=(source, *weights(args), target, call.uniform),
         params=pack_params(conv, (0, 0), rows, columns),
         grid=fold_grid(rows * columns * copies),
-        types=tile.types,
+        types=(stored_type(args), *tile.types),
         overrides=(
             ("FLOATS", target != args.out.id),
             ("KERNEL_H", conv.kernel.h),
@@ -255,6 +255,10 @@ def lower_product(args: Args, call: Int8Convolution, source: Binding, target: Bi
 def weights(args: Args) -> tuple[Binding, Binding, Binding]:
     bias: TensorArg | None = args.optional_tensor("bias")
     return args.tensor("weight").id, args.tensor("scales").id, None if bias is None else bias.id
+
+
+def stored_type(args: Args) -> tuple[str, str]:
+    return "FLOAT", float_type(args, args.tensor("scales"), args.optional_tensor("bias"))
 
 
 # NumPy

@@ -16,6 +16,7 @@ import numpy as np
 
 from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
+from webpte.ops.elementwise import float_type
 from webpte.ops.int8 import (
     check_int8,
     check_per_channel,
@@ -125,14 +126,19 @@ def lower_linear(args: Args, quantized: bool) -> list[Dispatch]:
     memory = floats_memory(out.numel)
     target = out.id if whole or not quantized else memory
     uniform = scaling.params(linear.row_bytes, 0, linear.n)
-    product = product_dispatch(linear, (*linear.inputs, target, uniform), whole)
+    stored = float_type(args, linear.scales, linear.bias, None if quantized else out)
+    written = "u32" if whole else "f32" if quantized else stored
+    product = product_dispatch(linear, (*linear.inputs, target, uniform), stored, written)
     if target is not memory:
         return [product]
     assert scaling.inverse is not None
     return [product, requantize_dispatch(memory, out, scaling.inverse, scaling.zero)]
 
 
-def product_dispatch(linear: Linear, bindings: tuple[Binding, ...], whole: bool) -> Dispatch:
+def product_dispatch(
+    linear: Linear, bindings: tuple[Binding, ...], stored: str, written: str
+) -> Dispatch:
+    """Scales and biases lie in memory as `stored`; `written` is u32, for bytes, or a float."""
     if linear.m <= FEW_ROWS:
         rows = next((rows for rows in ROWS_AT_ONCE if rows >= linear.m), ROWS_AT_ONCE[-1])
         parts = ceil_div(linear.m, rows), ceil_div(linear.n, 4)
@@ -146,8 +152,8 @@ def product_dispatch(linear: Linear, bindings: tuple[Binding, ...], whole: bool)
         bindings=bindings,
         params=pack("5I", linear.m, linear.n, linear.k, *parts),
         grid=fold_grid(parts[0] * parts[1]),
-        types=types,
-        overrides=(("BYTES", whole), *linear.overrides),
+        types=(("FLOAT", stored), ("OUT", written), *types),
+        overrides=(("BYTES", written == "u32"), *linear.overrides),
     )
 
 
