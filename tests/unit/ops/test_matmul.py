@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.graphs import run_once, wait
+from support.graphs import build_graph, make_planner, run_once, wait
 from support.live_cases import LiveCase, family_ops, lowered
 from support.matmul_cases import ADDMM, BMM, GRADIENT, LINEAR, MATMUL_CASES, MM
 from support.pte_writer import GraphWriter
@@ -27,6 +27,8 @@ from webpte.ops.products import (
     tile_dispatches,
 )
 from webpte.ops.records import Dispatch, Scratch
+from webpte.passes import store_halves
+from webpte.plan import Planner
 
 
 @pytest.mark.parametrize("case", MATMUL_CASES, ids=str)
@@ -166,6 +168,31 @@ def test_more_tiles_than_a_dim_of_the_grid_holds() -> None:
             assert x <= 65_535
             assert x * y >= 70_000
             assert z == 1
+
+
+def native_planner(*dtypes: str) -> Planner:
+    """Of a long product, for two operands and a result, where shaders have half floats."""
+    g = GraphWriter()
+    shapes = (100, 1000), (1000, 100), (100, 100)
+    a, b, out = (g.tensor(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+    g.inputs(a, b)
+    g.outputs(g.op(MM, a, b, out))
+    planner, _ = make_planner(store_halves(build_graph(g)))
+    planner.lower_all()
+    return planner
+
+
+def test_parts_of_sums_are_never_halves() -> None:
+    dispatches = native_planner("float16", "float16", "float16").dispatches()
+    parts, total = (dict(dispatch.types) for dispatch in dispatches)
+    assert (parts["STORED"], parts["TYPE"], parts["OUT"]) == ("f16", "f32", "f32")
+    assert (total["STORED"], total["TYPE"], total["OUT"]) == ("f16", "f32", "f16")
+
+
+def test_halves_do_not_mix_with_other_floats() -> None:
+    (step,) = native_planner("float16", "float32", "float16").steps
+    assert step.host is not None
+    assert "does not mix tensors of ['f16', 'f32']" in step.host
 
 
 # Errors
