@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 import webpte
@@ -15,28 +13,19 @@ from webpte.gpu.recording import RecordingDevice
 from webpte.ops.args import Args
 from webpte.ops.records import Dispatch, pack
 
-# Their kernels take float32 only, as yet.
-TO_CONVERT = {
-    *("attention", "conv", "embedding_q4", "linear_q4", "q8ta_conv", "q8ta_linear", "rope"),
-}
-AS_YET = pytest.mark.xfail(raises=ShaderError, strict=True)
 
-
-def one_row_per_op() -> Iterator[object]:
-    seen = set()
+def one_row_per_op() -> list[Row]:
+    found: dict[tuple[str, str | None], Row] = {}
     for row in every_row():
-        name = (row.family, getattr(row.case, "op", None))
-        if name not in seen:
-            seen.add(name)
-            marks = [AS_YET] if row.family in TO_CONVERT else []
-            yield pytest.param(row, id=str(row), marks=marks)
+        found.setdefault((row.family, getattr(row.case, "op", None)), row)
+    return list(found.values())
 
 
 def half_device() -> RecordingDevice:
     return RecordingDevice(features=("shader-f16",))
 
 
-@pytest.mark.parametrize("row", list(one_row_per_op()))
+@pytest.mark.parametrize("row", one_row_per_op(), ids=str)
 def test_kernels_are_told_of_halves(row: Row) -> None:
     """A plan is not made where a kernel would see a tensor as another type."""
     program = wait(webpte.load(row.half_program(), device=half_device()))
