@@ -11,6 +11,8 @@ from __future__ import annotations
 from webpte import errors, llm
 from webpte.errors import WebpteError
 from webpte.gpu.device import Device, DeviceInfo
+from webpte.runtime.devices import shared_device
+from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.info import (
     ConstantInfo,
     MethodInfo,
@@ -27,6 +29,7 @@ __all__ = [
     "ConstantInfo",
     "Device",
     "DeviceInfo",
+    "GpuTensor",
     "MethodInfo",
     "Placement",
     "Program",
@@ -38,4 +41,5 @@ __all__ = [
     "inspect",
     "llm",
     "load",
+    "shared_device",
 ]

@@ -25,7 +25,7 @@ WebpteError
 │   ├── OutOfMemoryError        an allocation failed or is over a limit; has the sizes
 │   └── ShaderError             a kernel did not compile: a bug in webpte
 ├── SourceError                 the file could not be fetched or read
-└── ClosedError                 the program was closed
+└── ClosedError                 the program was closed, or the GPU tensor destroyed
 """
 
 from __future__ import annotations
@@ -146,4 +146,4 @@ class SourceError(WebpteError):
 
 
 class ClosedError(WebpteError):
-    """The program was closed."""
+    """The program was closed, or the GPU tensor destroyed."""

@@ -19,7 +19,7 @@ PRELUDE = """
 import asyncio, base64
 import numpy as np
 import webpte
-from webpte.runtime.program import shared_device
+from webpte import shared_device
 
 def unpack(item):
     flat = np.frombuffer(base64.b64decode(item["data"]), item["dtype"])

@@ -27,7 +27,7 @@ ORDER = (
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.
 BROWSER_ONLY = {"webpte.gpu.webgpu", "webpte.gpu.files"}
-MAY_IMPORT_LATE = {"webpte.runtime.open", "webpte.runtime.program"}
+MAY_IMPORT_LATE = {"webpte.runtime.open", "webpte.runtime.devices"}
 JAVASCRIPT = {"js", "pyodide", "pyodide_js", "pyscript"}
 
 
@@ -101,7 +101,7 @@ def test_the_walk_sees_imports() -> None:
     """Otherwise the tests around it could not fail."""
     assert Import("webpte.live", "webpte.graph", False) in ALL_IMPORTS
     assert Import("webpte", "webpte.errors", False) in ALL_IMPORTS
-    assert Import("webpte.runtime.program", "webpte.gpu.webgpu", True) in ALL_IMPORTS
+    assert Import("webpte.runtime.devices", "webpte.gpu.webgpu", True) in ALL_IMPORTS
     assert len(ALL_IMPORTS) > 100
 
 

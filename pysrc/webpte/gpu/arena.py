@@ -32,12 +32,9 @@ class ParamsArena:
         self._blocks: dict[bytes, Resource] = {}
 
     @property
-    def buffers(self) -> list[int]:
-        return [page.buffer for page in self._pages]
-
-    @property
-    def nbytes(self) -> int:
-        return len(self._pages) * PAGE_BYTES
+    def allocated(self) -> dict[int, int]:
+        """Buffers by number, with their bytes."""
+        return {page.buffer: PAGE_BYTES for page in self._pages}
 
     async def place(self, blocks: list[bytes]) -> list[Resource]:
         """Where each block is, after placing and uploading those that are new."""

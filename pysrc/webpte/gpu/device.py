@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -106,7 +106,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class GpuCopy:
-    """An input that is on the GPU already: copied from buffer to buffer before the dispatches."""
+    """Bytes that go from the start of one buffer to the start of another, on the GPU."""
 
     source: int
     target: int
@@ -118,6 +118,11 @@ class Device(Protocol):
 
     @property
     def info(self) -> DeviceInfo: ...
+
+    @property
+    def native(self) -> Any:
+        """The JavaScript `GPUDevice`, for code that makes buffers and kernels of its own."""
+        ...
 
     @property
     def interop_calls(self) -> int:
@@ -135,6 +140,25 @@ class Device(Protocol):
 
     def destroy_buffers(self, buffers: Sequence[int]) -> None: ...
 
+    def native_buffer(self, buffer: int) -> Any:
+        """The JavaScript `GPUBuffer` behind a number."""
+        ...
+
+    def is_native_buffer(self, value: object) -> bool:
+        """Whether a value is a JavaScript `GPUBuffer`, of this device or another."""
+        ...
+
+    def adopt_buffer(self, native: Any) -> tuple[int, int]:
+        """The number and the size of a `GPUBuffer` from elsewhere; it stays its maker's.
+
+        Raises InputError for what is no buffer, and for one that cannot be copied from.
+        """
+        ...
+
+    def forget_buffers(self, buffers: Sequence[int]) -> None:
+        """Adopted buffers are not needed any more; nothing happens to their memory."""
+        ...
+
     async def create_pipelines(
         self, specs: Sequence[PipelineSpec], progress: Progress | None = None
     ) -> list[int]:
@@ -142,6 +166,10 @@ class Device(Protocol):
         ...
 
     def write(self, buffer: int, offset: int, data: np.ndarray) -> None: ...
+
+    def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
+        """The first bytes of a buffer, as they are after all that was submitted before this."""
+        ...
 
     async def transfer(
         self, transfers: Sequence[Transfer], progress: Progress | None = None
@@ -154,11 +182,20 @@ class Device(Protocol):
     def destroy_plan(self, plan: int) -> None: ...
 
     def run(
-        self, plan: int, payload: np.ndarray, copies: Sequence[GpuCopy] = (), read: bool = True
+        self,
+        plan: int,
+        payload: np.ndarray,
+        copies: Sequence[GpuCopy] = (),
+        read: bool = True,
+        *,
+        kept: Sequence[GpuCopy] = (),
+        watched: bool = False,
     ) -> Awaitable[bytes]:
-        """Upload, dispatch and read back. Everything is submitted when this returns.
+        """Upload, copy, dispatch, copy what is to be `kept`, and read back.
 
-        Without `read` the results stay on the GPU, and the awaited bytes are empty.
+        Everything is submitted when this returns. Without `read` the results stay on the GPU, and
+        the awaited bytes are empty. `watched` is for copies from buffers that other code can reach
+        and destroy: what WebGPU says against them is then this call's error.
         """
         ...
 

@@ -138,6 +138,15 @@
                 return result;
             }
 
+            // The same for work that goes on as a promise: what WebGPU reports goes before its result.
+            function watched(work) {
+                return scoped(() => {
+                    const going = Promise.resolve(work());
+                    going.catch(() => {}); // it is thrown below, unless WebGPU has a better reason
+                    return { going };
+                }).then(({ going }) => going);
+            }
+
             function register(table, object) {
                 table.set(nextId, object);
                 return nextId++;
@@ -254,14 +263,19 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
                 });
             }
 
-            // Encodes and submits one execution; returns the buffer that will hold its results.
-            function submit(plan, payload, copies, read) {
-                writeUploads(plan, payload);
-                const encoder = device.createCommandEncoder();
+            function copyAll(encoder, copies) {
                 for (const [source, target, size] of copies) {
                     encoder.copyBufferToBuffer(buffers.get(source), 0, buffers.get(target), 0, size);
                 }
+            }
+
+            // Encodes and submits one execution; returns the buffer that will hold its results.
+            function submit(plan, payload, [copies, kept], read) {
+                writeUploads(plan, payload);
+                const encoder = device.createCommandEncoder();
+                copyAll(encoder, copies);
                 encode(encoder, plan);
+                copyAll(encoder, kept);
                 const staging = read && plan.resultBytes ? stagingOf(plan) : null;
                 for (const [buffer, size, offset] of staging ? plan.readbacks : []) {
                     encoder.copyBufferToBuffer(buffer, 0, staging, offset, size);
@@ -395,6 +409,36 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
                     return JSON.stringify(results.map((result) => result.value));
                 },
 
+                device,
+
+                bufferOf(id) {
+                    return buffers.get(id);
+                },
+
+                isBuffer(value) {
+                    return value instanceof GPUBuffer;
+                },
+
+                // A buffer that other code made and will destroy: known here, but not owned.
+                adoptBuffer(buffer) {
+                    return register(buffers, buffer);
+                },
+
+                forgetBuffers(ids) {
+                    for (const id of JSON.parse(ids)) buffers.delete(id);
+                },
+
+                read(id, size) {
+                    return watched(() => {
+                        const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
+                        const staging = device.createBuffer({ size, usage });
+                        const encoder = device.createCommandEncoder();
+                        encoder.copyBufferToBuffer(buffers.get(id), 0, staging, 0, size);
+                        device.queue.submit([encoder.finish()]);
+                        return collect({ closed: true }, staging);
+                    });
+                },
+
                 write(id, offset, bytes) {
                     check();
                     const view = bytes.getBuffer("u8");
@@ -452,27 +496,22 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
                     plans.delete(id);
                 },
 
-                // A plan's first execution is watched by error scopes; later ones repeat it exactly.
+                // A plan's first execution is watched by error scopes; later ones repeat it exactly,
+                // unless they copy from buffers that other code can reach.
                 // Without `read` nothing comes back, and there is nothing to wait for.
-                run(id, payload, gpuInputs, read) {
+                run(id, payload, described, read, reachable) {
                     check();
                     const plan = plans.get(id);
-                    const copies = gpuInputs ? JSON.parse(gpuInputs) : [];
-                    if (plan.proven) {
+                    const copies = described ? JSON.parse(described) : [[], []];
+                    const start = () => {
                         const staging = submit(plan, payload, copies, read);
                         return read ? collect(plan, staging) : undefined;
-                    }
-                    let staging = null;
-                    return scoped(() => { staging = submit(plan, payload, copies, read); }).then(
-                        () => {
-                            plan.proven = true;
-                            return read ? collect(plan, staging) : undefined;
-                        },
-                        (error) => {
-                            staging?.destroy();
-                            throw error;
-                        },
-                    );
+                    };
+                    if (plan.proven && !reachable) return start();
+                    return watched(start).then((result) => {
+                        plan.proven = true;
+                        return result;
+                    });
                 },
 
                 async profile(id) {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from webpte.errors import OutOfMemoryError
+from webpte.errors import InputError, OutOfMemoryError
 from webpte.gpu.device import (
     DeviceInfo,
     GpuCopy,
@@ -20,8 +22,19 @@ from webpte.gpu.device import (
 MAX_KEPT = 1 << 20
 
 
+@dataclass(frozen=True)
+class RecordedBuffer:
+    """Stands for a JavaScript `GPUBuffer`."""
+
+    size: int
+    copyable: bool = True
+
+
 class RecordingDevice:
-    """`log` has one (name, detail) entry per call, in order; outputs are zeros."""
+    """`log` has one (name, detail) entry per call, in order; outputs are zeros.
+
+    What is written to a buffer, or copied to it from one with known contents, can be read back.
+    """
 
     def __init__(self, memory_limit: int | None = None, features: tuple[str, ...] = ()) -> None:
         self.info = DeviceInfo(kind="recording", features=features)
@@ -32,6 +45,8 @@ class RecordingDevice:
         self.pipelines: dict[PipelineSpec, int] = {}
         self.plans: dict[int, PlanCommands] = {}
         self.contents: dict[int, bytes] = {}  # the first MAX_KEPT bytes of each transfer
+        self.written: dict[int, bytes] = {}  # by `write`, and by copies from what it wrote to
+        self.adopted: dict[int, RecordedBuffer] = {}
         self._memory_limit = memory_limit
         self._next_id = 1
 
@@ -57,6 +72,30 @@ class RecordingDevice:
         for buffer in buffers:
             del self.buffers[buffer]
             self.contents.pop(buffer, None)
+            self.written.pop(buffer, None)
+
+    @property
+    def native(self) -> Any:
+        return self
+
+    def native_buffer(self, buffer: int) -> Any:
+        return self.adopted.get(buffer) or RecordedBuffer(self.buffers[buffer])
+
+    def is_native_buffer(self, value: object) -> bool:
+        return isinstance(value, RecordedBuffer)
+
+    def adopt_buffer(self, native: Any) -> tuple[int, int]:
+        self._record("adopt_buffer", native)
+        if not self.is_native_buffer(native) or not native.copyable:
+            raise InputError(f"{native} is not a buffer that can be copied from")
+        adopted = self._new_id()
+        self.adopted[adopted] = native
+        return adopted, native.size
+
+    def forget_buffers(self, buffers: Sequence[int]) -> None:
+        self._record("forget_buffers", tuple(buffers))
+        for buffer in buffers:
+            del self.adopted[buffer]
 
     async def create_pipelines(
         self, specs: Sequence[PipelineSpec], progress: Progress | None = None
@@ -69,6 +108,12 @@ class RecordingDevice:
 
     def write(self, buffer: int, offset: int, data: np.ndarray) -> None:
         self._record("write", (buffer, offset, data.nbytes))
+        old = self.written.get(buffer, b"").ljust(offset, b"\0")
+        self.written[buffer] = old[:offset] + data.tobytes() + old[offset + data.nbytes :]
+
+    def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
+        self._record("read", (buffer, nbytes))
+        return _ready(self.written.get(buffer, b"")[:nbytes].ljust(nbytes, b"\0"))
 
     async def transfer(
         self, transfers: Sequence[Transfer], progress: Progress | None = None
@@ -89,16 +134,26 @@ class RecordingDevice:
         del self.plans[plan]
 
     def run(
-        self, plan: int, payload: np.ndarray, copies: Sequence[GpuCopy] = (), read: bool = True
+        self,
+        plan: int,
+        payload: np.ndarray,
+        copies: Sequence[GpuCopy] = (),
+        read: bool = True,
+        *,
+        kept: Sequence[GpuCopy] = (),
+        watched: bool = False,
     ) -> Awaitable[bytes]:
-        self._record("run", (plan, payload.tobytes(), tuple(copies), read))
-        result = bytes(self.plans[plan].result_bytes) if read else b""
-
-        async def collect() -> bytes:
-            return result
-
-        return collect()
+        self._record("run", (plan, payload.tobytes(), tuple(copies), read, tuple(kept), watched))
+        for copy in (*copies, *kept):
+            assert copy.source in self.buffers or copy.source in self.adopted, "a freed buffer"
+            if copy.source in self.written:
+                self.written[copy.target] = self.written[copy.source][: copy.nbytes]
+        return _ready(bytes(self.plans[plan].result_bytes) if read else b"")
 
     async def profile(self, plan: int) -> list[float]:
         self._record("profile", plan)
         return [0.0] * len(self.plans[plan].dispatches)
+
+
+async def _ready(data: bytes) -> bytes:
+    return data

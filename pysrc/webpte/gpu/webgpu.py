@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 from pyodide.code import run_js
-from pyodide.ffi import JsException, create_proxy
+from pyodide.ffi import JsException, JsProxy, create_proxy
 
 from webpte.errors import (
     ConstantError,
     DeviceError,
     DeviceLostError,
+    InputError,
     NoWebGPUError,
     OutOfMemoryError,
     ShaderError,
@@ -35,6 +36,8 @@ from webpte.gpu.device import (
     Transfer,
 )
 from webpte.gpu.files import JsFile
+
+_COPY_SRC = 0x0004  # GPUBufferUsage's number for it
 
 # Asked for where the adapter has them.
 _FEATURES = ("shader-f16", "timestamp-query", "subgroups")
@@ -132,6 +135,29 @@ class WebGPUDevice:
         self.interop_calls += 1
         self._engine.destroyBuffers(json.dumps(list(buffers)))
 
+    @property
+    def native(self) -> Any:
+        return self._engine.device
+
+    def native_buffer(self, buffer: int) -> Any:
+        self.interop_calls += 1
+        return self._engine.bufferOf(buffer)
+
+    def is_native_buffer(self, value: object) -> bool:
+        return isinstance(value, JsProxy) and bool(self._engine.isBuffer(value))
+
+    def adopt_buffer(self, native: Any) -> tuple[int, int]:
+        if not self.is_native_buffer(native):
+            raise InputError(f"a GPUBuffer is needed, not a {type(native).__name__}")
+        if not int(native.usage) & _COPY_SRC:
+            raise InputError("the GPUBuffer was not made with the usage COPY_SRC")
+        self.interop_calls += 1
+        return int(self._engine.adoptBuffer(native)), int(native.size)
+
+    def forget_buffers(self, buffers: Sequence[int]) -> None:
+        self.interop_calls += 1
+        self._engine.forgetBuffers(json.dumps(list(buffers)))
+
     async def create_pipelines(
         self, specs: Sequence[PipelineSpec], progress: Progress | None = None
     ) -> list[int]:
@@ -151,6 +177,10 @@ class WebGPUDevice:
         self.interop_calls += 1
         with _translated("writing parameters"):
             self._engine.write(buffer, offset, data)
+
+    def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
+        self.interop_calls += 1
+        return self._collect(self._engine.read(buffer, nbytes), True, "reading a tensor back")
 
     async def transfer(
         self, transfers: Sequence[Transfer], progress: Progress | None = None
@@ -189,18 +219,26 @@ class WebGPUDevice:
         self._engine.destroyPlan(plan)
 
     def run(
-        self, plan: int, payload: np.ndarray, copies: Sequence[GpuCopy] = (), read: bool = True
+        self,
+        plan: int,
+        payload: np.ndarray,
+        copies: Sequence[GpuCopy] = (),
+        read: bool = True,
+        *,
+        kept: Sequence[GpuCopy] = (),
+        watched: bool = False,
     ) -> Awaitable[bytes]:
         self.interop_calls += 1
-        described = json.dumps([[c.source, c.target, c.nbytes] for c in copies]) if copies else ""
+        lists = [[[c.source, c.target, c.nbytes] for c in part] for part in (copies, kept)]
+        described = json.dumps(lists) if copies or kept else ""
         with _translated("running"):
-            return self._collect(self._engine.run(plan, payload, described, read), read)
+            return self._collect(self._engine.run(plan, payload, described, read, watched), read)
 
-    async def _collect(self, promise: Any, read: bool) -> bytes:
+    async def _collect(self, promise: Any, read: bool, doing: str = "running") -> bytes:
         if promise is None:
             return b""
         self.interop_calls += 1 + read  # the promise, and the copy of its result
-        with _translated("running"):
+        with _translated(doing):
             result = await promise
             return bytes(result.to_bytes()) if read else b""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from time import perf_counter
 
 import numpy as np
@@ -27,13 +29,14 @@ from webpte.plan import (
 )
 from webpte.runtime.device_plan import (
     DevicePlan,
-    GpuTensor,
+    Output,
     PlanFactory,
     PlanKey,
     Segment,
     Signature,
 )
-from webpte.runtime.memory import DelegateMemory
+from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor, allocate
+from webpte.runtime.memory import FAULT_BYTES, DelegateMemory
 from webpte.runtime.numpy_delegate import run_reference
 from webpte.shaders import ShaderLibrary
 from webpte.storage import plan_storage
@@ -41,7 +44,41 @@ from webpte.storage import plan_storage
 # Plans kept per delegate: prefill lengths come and go, and each plan holds its bind groups.
 MAX_PLANS = 32
 
-Input = np.ndarray | int | GpuTensor
+_NO_INDICES = np.empty(0, np.int32)
+
+OnGpu = DeviceTensor | GpuTensor
+Input = np.ndarray | int | OnGpu
+Result = np.ndarray | OnGpu
+
+
+class Fate(Enum):
+    """What becomes of an output."""
+
+    READ = "comes back as an array"
+    LEND = "stays where it is, until the delegate runs again"
+    KEEP = "is copied to memory of its own on the GPU"
+
+
+@dataclass(frozen=True)
+class _Submitted:
+    """An execution whose work is all in the queue."""
+
+    segment: Segment
+    fates: Sequence[Fate]
+    kept: Sequence[GpuTensor]  # those of the outputs whose fate it is, in order
+    running: Awaitable[bytes]
+    faults: Awaitable[bytes] | None  # the word for them, where it does not come with the results
+
+    def results(self, data: bytes) -> list[Result]:
+        """The outputs, given the bytes that came back."""
+        kept = iter(self.kept)
+        of_fate: dict[Fate, Callable[[Output], Result]] = {
+            Fate.READ: lambda output: output.unpack(data),
+            Fate.LEND: lambda output: output.tensor,
+            Fate.KEEP: lambda _: next(kept),
+        }
+        outputs = zip(self.segment.outputs, self.fates, strict=True)
+        return [of_fate[fate](output) for output, fate in outputs]
 
 
 class GpuDelegate:
@@ -162,65 +199,148 @@ class GpuDelegate:
 
     async def execute(self, inputs: Sequence[Input]) -> list[np.ndarray]:
         """Run once. After an error the delegate is as it was before the call."""
-        results = await self.execute_mixed(inputs, [False] * len(self._graph.outputs))
+        results = await self.execute_mixed(inputs, [Fate.READ] * len(self._graph.outputs))
         return [result for result in results if isinstance(result, np.ndarray)]
 
-    async def execute_mixed(
-        self, inputs: Sequence[Input], keep: Sequence[bool]
-    ) -> list[np.ndarray | GpuTensor]:
-        """Run once; outputs marked in `keep` stay on the GPU."""
-        segment, running = await self._submit(inputs, read=not all(keep))
-        submitted = perf_counter()
-        result = await running
-        self.last_ms["wait"] = (perf_counter() - submitted) * 1000
-        if fault := segment.fault_in(result):
-            self._memory.clear_faults()
-            raise IndexRangeError(str(fault))
+    async def execute_mixed(self, inputs: Sequence[Input], fates: Sequence[Fate]) -> list[Result]:
+        """Run once; `fates` says for each output what becomes of it."""
+        given = await self._readable(inputs)
+        async with self._lock:
+            submitted = await self._submit(given, fates)
+        return await self._results(submitted)
+
+    async def execute_unread(self, inputs: Sequence[Input]) -> None:
+        """Run once for its effect on state alone."""
+        await self.execute_mixed(inputs, [Fate.LEND] * len(self._graph.outputs))
+
+    async def execute_into(self, inputs: Sequence[Input], head: GpuDelegate) -> list[np.ndarray]:
+        """Run once, and then `head` on the outputs, before another call can overwrite them."""
+        given = await self._readable(inputs)
+        async with self._lock:
+            body = await self._submit(given, [Fate.LEND] * len(self._graph.outputs))
+            try:
+                lent = await head._readable([output.tensor for output in body.segment.outputs])
+                async with head._lock:
+                    top = await head._submit(lent, [Fate.READ] * len(head._graph.outputs))
+            except BaseException:
+                await self._results(body)  # if that went wrong already, it is the better error
+                raise
+        try:
+            await self._results(body)
+        finally:
+            results = await head._results(top)
+        return [result for result in results if isinstance(result, np.ndarray)]
+
+    async def _results(self, submitted: _Submitted) -> list[Result]:
+        started = perf_counter()
+        try:
+            data = await submitted.running
+            word = data if submitted.faults is None else await submitted.faults
+            if fault := submitted.segment.fault_in(word):
+                self._memory.clear_faults()
+                raise IndexRangeError(str(fault))
+        except BaseException:
+            for tensor in submitted.kept:
+                tensor.destroy()
+            raise
+        self.last_ms["wait"] = (perf_counter() - started) * 1000
+        return submitted.results(data)
+
+    async def _readable(self, inputs: Sequence[Input]) -> list[Input]:
+        """Inputs as the graph can take them: some that are on the GPU have to be read back.
+
+        These are the ones that SymInts are read from, and those whose elements are stored in
+        another way than the graph stores them.
+        """
+        on_host = {source.input for source in self._symint_sources}
+        readable: list[Input] = []
+        for value_id, value in zip(self._graph.inputs, inputs, strict=False):
+            if isinstance(value, OnGpu):
+                place = self._place(value)
+                if (
+                    value_id in on_host
+                    or place.stored != self._graph.tensor(value_id).dtype.storage
+                ):
+                    readable.append(await place.read(self._device))
+                    continue
+            readable.append(value)
+        return [*readable, *inputs[len(readable) :]]
+
+    def _place(self, value: OnGpu) -> DeviceTensor:
+        return value.lend(self._device) if isinstance(value, GpuTensor) else value
+
+    async def _submit(self, inputs: Sequence[Input], fates: Sequence[Fate]) -> _Submitted:
+        """Everything is in the queue when this returns; only the results are still to come."""
+        started = perf_counter()
+        plan = await self._prepare(inputs)
+        first = plan.segments[0].payload
+        for index, (value_id, value) in enumerate(zip(self._graph.inputs, inputs, strict=True)):
+            if value_id in first and not isinstance(value, OnGpu):
+                first.fill(value_id, np.asarray(value), f"input {index}")
+        first.fill_symints([self._live.symint(value_id) for value_id in self._symints])
+        last = plan.segments[-1]
+        kept = await self._allocate_kept(last, fates)
+        try:
+            prepared = perf_counter()
+            # From here to the first replay nothing waits: what is on the GPU stays there.
+            copies = self._input_copies(inputs)
+            watched = any(isinstance(value, GpuTensor) for value in inputs)
+            for segment in plan.segments[:-1]:
+                await self._run_host_step(segment, copies, watched)
+                copies, watched = [], False
+            running = self._device.run(
+                last.handle,
+                last.payload.data,
+                copies,
+                Fate.READ in fates,
+                kept=self._kept_copies(last, fates, kept),
+                watched=watched,
+            )
+            faults = None if Fate.READ in fates else self._read_faults(last, inputs)
+        except BaseException:
+            for tensor in kept:
+                tensor.destroy()
+            raise
+        self.executions += 1
+        self.last_ms["prepare"] = (prepared - started) * 1000
+        self.last_ms["submit"] = (perf_counter() - prepared) * 1000
+        return _Submitted(last, fates, kept, running, faults)
+
+    def _read_faults(self, segment: Segment, inputs: Sequence[Input]) -> Awaitable[bytes] | None:
+        """The word for faults alone, unless `_check_indices` has seen every index already."""
+        arrays = self._arrays_of(inputs)
+        if all(value_id in arrays for fault in segment.faults for value_id, _ in fault.indices):
+            return None
+        assert self._memory.fault_buffer is not None
+        return self._device.read(self._memory.fault_buffer, FAULT_BYTES)
+
+    async def _allocate_kept(self, segment: Segment, fates: Sequence[Fate]) -> list[GpuTensor]:
+        outputs = zip(segment.outputs, fates, strict=True)
+        wanted = [output.tensor for output, fate in outputs if fate is Fate.KEEP]
+        return await allocate(self._device, [(t.dtype, t.stored, t.shape) for t in wanted])
+
+    def _kept_copies(
+        self, segment: Segment, fates: Sequence[Fate], kept: Sequence[GpuTensor]
+    ) -> list[GpuCopy]:
+        outputs = zip(segment.outputs, fates, strict=True)
+        sources = [output.tensor for output, fate in outputs if fate is Fate.KEEP]
         return [
-            GpuTensor(self._memory.buffer_of(output.tensor.id), output.tensor.dtype, output.dims)
-            if kept
-            else output.unpack(result)
-            for output, kept in zip(segment.outputs, keep, strict=True)
+            GpuCopy(source.buffer, self._place(tensor).buffer, source.copy_bytes)
+            for source, tensor in zip(sources, kept, strict=True)
+            if source.nbytes
         ]
 
-    async def execute_on_gpu(self, inputs: Sequence[Input]) -> list[GpuTensor]:
-        """Run once and leave the outputs where they are."""
-        results = await self.execute_mixed(inputs, [True] * len(self._graph.outputs))
-        return [result for result in results if isinstance(result, GpuTensor)]
-
-    async def _submit(
-        self, inputs: Sequence[Input], read: bool
-    ) -> tuple[Segment, Awaitable[bytes]]:
-        """Everything is in the queue when this returns; only the results are still to come."""
-        async with self._lock:
-            started = perf_counter()
-            plan = await self._prepare(inputs)
-            first = plan.segments[0].payload
-            copies = []
-            for index, (value_id, value) in enumerate(zip(self._graph.inputs, inputs, strict=True)):
-                if isinstance(value, GpuTensor):
-                    copies += self._gpu_copy(value, value_id)
-                elif value_id in first:
-                    first.fill(value_id, np.asarray(value), f"input {index}")
-            first.fill_symints([self._live.symint(value_id) for value_id in self._symints])
-            prepared = perf_counter()
-            for segment in plan.segments[:-1]:
-                await self._run_host_step(segment, copies)
-                copies = []
-            last = plan.segments[-1]
-            running = self._device.run(last.handle, last.payload.data, copies, read)
-            self.executions += 1
-            self.last_ms["prepare"] = (prepared - started) * 1000
-            self.last_ms["submit"] = (perf_counter() - prepared) * 1000
-            return last, running
-
-    async def _run_host_step(self, segment: Segment, copies: Sequence[GpuCopy]) -> None:
+    async def _run_host_step(
+        self, segment: Segment, copies: Sequence[GpuCopy], watched: bool
+    ) -> None:
         """Replay up to an op without a kernel, run that one in NumPy, hand on what it gives."""
         assert segment.host is not None
         assert self._current is not None
-        result = await self._device.run(segment.handle, segment.payload.data, copies)
+        result = await self._device.run(
+            segment.handle, segment.payload.data, copies, watched=watched
+        )
         started = perf_counter()
-        arrays = {output.tensor.id: output.unpack(result) for output in segment.outputs}
+        arrays = {output.value_id: output.unpack(result) for output in segment.outputs}
         step = segment.host
         run_reference(step.op, step.call, self._graph, self._live, arrays)
         segments = self._current.segments
@@ -240,7 +360,7 @@ class GpuDelegate:
                 f"the delegate takes {len(self._graph.inputs)} inputs, not {len(inputs)}"
             )
         signature = tuple(
-            (value.shape, isinstance(value, GpuTensor))
+            (value.shape, isinstance(value, OnGpu))
             for value in inputs
             if not isinstance(value, int)
         )
@@ -268,16 +388,16 @@ class GpuDelegate:
 
     def _check_indices(self, faults: Sequence[Faults], inputs: Sequence[Input]) -> None:
         """Before anything runs, for tensors of indices that the caller gave as arrays."""
-        arrays = {
-            value_id: value
-            for value_id, value in zip(self._graph.inputs, inputs, strict=True)
-            if isinstance(value, np.ndarray) and value.size
-        }
+        arrays = self._arrays_of(inputs)
         for fault in faults:
             for value_id, size in fault.indices:
-                array = arrays.get(value_id)
-                if array is not None and (array.min() < -size or array.max() >= size):
+                array = arrays.get(value_id, _NO_INDICES)
+                if array.size and (array.min() < -size or array.max() >= size):
                     raise IndexRangeError(str(fault))
+
+    def _arrays_of(self, inputs: Sequence[Input]) -> dict[int, np.ndarray]:
+        by_id = zip(self._graph.inputs, inputs, strict=True)
+        return {value_id: value for value_id, value in by_id if isinstance(value, np.ndarray)}
 
     def _set_inputs(self, inputs: Sequence[Input]) -> None:
         by_id = dict(zip(self._graph.inputs, inputs, strict=True))
@@ -288,19 +408,18 @@ class GpuDelegate:
                 self._live.set_cur_dims(value_id, value.shape)
         for source in self._symint_sources:
             value = by_id[source.input]
-            if isinstance(value, GpuTensor):
-                raise ExecutionError("an input that the graph reads on the host must be an array")
+            assert isinstance(value, np.ndarray | int), "see _readable"
             self._live.set_symint(source.symint, read_symint(source, value))
 
-    def _gpu_copy(self, value: GpuTensor, value_id: int) -> list[GpuCopy]:
-        tensor = self._graph.tensor(value_id)
-        if value.dtype.stored != tensor.dtype.stored:
-            raise ExecutionError(
-                f"a GPU tensor of {value.dtype.name} was given where {tensor.dtype.name} is needed"
-            )
-        if not self._memory.holds(value_id) or not value.nbytes:
-            return []
-        return [GpuCopy(value.buffer, self._memory.buffer_of(value_id), value.nbytes)]
+    def _input_copies(self, inputs: Sequence[Input]) -> list[GpuCopy]:
+        """How inputs that are on the GPU get to where the graph reads them."""
+        copies = []
+        for value_id, value in zip(self._graph.inputs, inputs, strict=True):
+            if isinstance(value, OnGpu) and self._memory.holds(value_id):
+                place, target = self._place(value), self._memory.buffer_of(value_id)
+                if place.nbytes:
+                    copies.append(GpuCopy(place.buffer, target, place.copy_bytes))
+        return copies
 
     async def profile(self) -> list[tuple[str, float]]:
         """Label and microseconds of each dispatch of the current plan, on whatever data is there.
@@ -343,12 +462,9 @@ class GpuDelegate:
         return len(self._factory.pipelines)
 
     @property
-    def buffers(self) -> int:
-        return self._memory.buffers
-
-    @property
-    def buffer_bytes(self) -> int:
-        return self._memory.nbytes
+    def allocated(self) -> dict[int, int]:
+        """GPU buffers by number, with their bytes."""
+        return self._memory.allocated
 
     @property
     def hooks_fired(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webpte.dtypes import DType, narrow_to_storage
+from webpte.dtypes import narrow_to_storage
 from webpte.errors import GraphError, ShaderError
 from webpte.gpu.device import (
     UNIFORM_ALIGNMENT,
@@ -27,6 +27,7 @@ from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
 from webpte.ops.records import Dispatch, Faults, SymIntBound
 from webpte.plan import Planner, PlannerState, Step
+from webpte.runtime.gpu_tensor import DeviceTensor
 from webpte.runtime.memory import FAULT_BYTES, DelegateMemory
 from webpte.shaders import Shader, ShaderLibrary
 from webpte.shapes import Dims, numel
@@ -34,31 +35,16 @@ from webpte.storage import aligned
 
 
 @dataclass(frozen=True)
-class GpuTensor:
-    """An output that stayed on the GPU; valid until its delegate runs again."""
-
-    buffer: int
-    dtype: DType
-    shape: Dims
-
-    @property
-    def nbytes(self) -> int:
-        return aligned(numel(self.shape) * self.dtype.storage.itemsize)
-
-
-@dataclass(frozen=True)
 class Output:
-    """Where a tensor is in the bytes that come back."""
+    """Where a tensor is: on the device until the next call, and in the bytes that come back."""
 
-    tensor: Tensor
-    dims: Dims
+    value_id: int
+    tensor: DeviceTensor
     offset: int
 
     def unpack(self, result: bytes) -> np.ndarray:
         """An array of its own, in the declared dtype."""
-        stored = self.tensor.dtype.storage.numpy
-        flat = np.frombuffer(result, stored, numel(self.dims), self.offset)
-        return flat.reshape(self.dims).astype(self.tensor.dtype.numpy)
+        return self.tensor.decode(result, self.offset)
 
 
 class Payload:
@@ -323,11 +309,12 @@ class PlanFactory:
     ) -> tuple[tuple[Output, ...], list[Readback]]:
         outputs, readbacks = [], []
         for tensor in tensors:
-            dims = self._live.cur_dims(tensor.id)
-            offset, nbytes = layout.add(numel(dims) * tensor.dtype.storage.itemsize)
-            outputs.append(Output(tensor, dims, offset))
+            buffer, dims = self._memory.buffer_of(tensor.id), self._live.cur_dims(tensor.id)
+            there = DeviceTensor(buffer, tensor.dtype, tensor.dtype.storage, dims)
+            offset, nbytes = layout.add(there.nbytes)
+            outputs.append(Output(tensor.id, there, offset))
             if nbytes:
-                readbacks.append(Readback(self._memory.buffer_of(tensor.id), nbytes, offset))
+                readbacks.append(Readback(buffer, nbytes, offset))
         return tuple(outputs), readbacks
 
     def destroy(self, plan: DevicePlan) -> None:

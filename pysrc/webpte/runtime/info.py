@@ -82,7 +82,7 @@ class Placement:
 class Stats:
     """Counters of one program on its device."""
 
-    buffers: int = 0
+    buffers: int = 0  # on the GPU, also of tensors that calls returned and that are still there
     buffer_bytes: int = 0
     dispatches: int = 0  # of one execution of every method, at the current shapes
     pipelines: int = 0

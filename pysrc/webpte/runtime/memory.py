@@ -80,16 +80,12 @@ class DelegateMemory:
             self._device.write(self.fault_buffer, 0, np.zeros(FAULT_BYTES, np.uint8))
 
     @property
-    def buffers(self) -> int:
-        return len(self._buffers) + len(self.arena.buffers)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(self._buffers.values()) + self.arena.nbytes
+    def allocated(self) -> dict[int, int]:
+        """Buffers by number, with their bytes."""
+        return self._buffers | self.arena.allocated
 
     def free(self) -> None:
         """Destroy every buffer; a second call does nothing."""
-        buffers = [*self._buffers, *self.arena.buffers]
-        if buffers:
-            self._device.destroy_buffers(buffers)
+        if self.allocated:
+            self._device.destroy_buffers(list(self.allocated))
         self._buffers, self.arena = {}, ParamsArena(self._device)

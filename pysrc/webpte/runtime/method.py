@@ -7,7 +7,9 @@ Arrays are in logical order whatever a tensor's dim order, which matters only wh
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -31,11 +33,13 @@ from webpte.format.program import (
     TensorList,
     TensorMeta,
 )
+from webpte.gpu.device import Device
 from webpte.kernels import Kernel, OutSpec, fit_output, lookup_kernel
 from webpte.runtime.contents import MethodContents
-from webpte.runtime.delegate import GpuDelegate
-from webpte.runtime.device_plan import GpuTensor
+from webpte.runtime.delegate import Fate, GpuDelegate
+from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor, upload
 from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
+from webpte.runtime.inputs import check_inputs
 from webpte.runtime.values import Values, sharing
 
 # Instructions per call: a loop that never ends must not hang the page.
@@ -52,27 +56,33 @@ class Delegate(Protocol):
 
 
 class Method:
-    """Runs one execution plan over its delegates and kernels."""
+    """Runs one execution plan over its delegates and kernels; `device` is None without a GPU."""
 
     def __init__(
         self,
         contents: MethodContents,
         delegates: Sequence[Delegate],
         state: dict[int, np.ndarray],
+        device: Device | None,
     ) -> None:
         self.info: MethodInfo = contents.info
         self._plan: ExecutionPlan = contents.plan
         self._delegates = delegates
         self._state = state
+        self._device = device
         self._instructions = [i for chain in self._plan.chains for i in chain]
         self._on_host = self._find_host_values()
-        # Tensors that stay on the GPU are overwritten by the next call: one call at a time.
+        self._returned = {*self._plan.outputs} | sharing(self._plan, self._plan.outputs)
+        self._calls = Counter(
+            i.delegate_index for i in self._instructions if isinstance(i, DelegateCall)
+        )
+        # State, and tensors that delegates lend, change with the next call: one call at a time.
         self._lock = asyncio.Lock()
         self.kernel_ms: dict[str, float] = {}
 
     def _find_host_values(self) -> set[int]:
         """Values that are needed as arrays; what only delegates read can stay on the GPU."""
-        needed = set(self._plan.outputs)
+        needed = set(self._state)
         for instruction in self._instructions:
             if isinstance(instruction, KernelCall):
                 needed.update(instruction.args)
@@ -95,24 +105,38 @@ class Method:
         whole = calls[0].args == (*self._plan.inputs, *self._plan.outputs)
         return self._delegates[calls[0].delegate_index] if whole else None
 
-    async def run(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        values = Values(self._plan, self._state)
-        for index, value in zip(self._plan.inputs, self.check_inputs(inputs), strict=True):
-            values.store(index, value)
-        if len(self._instructions) == 1:
-            await self._run_chain(self._instructions, values)
-        else:
-            async with self._lock:
-                for chain in self._plan.chains:
-                    await self._run_chain(chain, values)
-        outputs = tuple(
-            self._finish(info, values, index)
-            for info, index in zip(self.info.outputs, self._plan.outputs, strict=True)
-        )
-        values.keep_state()
-        return outputs
+    def check_inputs(self, inputs: Sequence[Any]) -> list[Any]:
+        return check_inputs(self.info, inputs, self._device)
 
-    async def _run_chain(self, chain: Sequence[Instruction], values: Values) -> None:
+    async def run(self, inputs: Sequence[Any], on_gpu: bool = False) -> tuple[Any, ...]:
+        """Arrays and numbers, or with `on_gpu` tensors that stay there instead of arrays."""
+        given = self.check_inputs(inputs)
+        read = [
+            await value.numpy()
+            if isinstance(value, GpuTensor) and self._fate(index, on_gpu) is Fate.READ
+            else value
+            for index, value in zip(self._plan.inputs, given, strict=True)
+        ]
+        async with nullcontext() if len(self._instructions) == 1 else self._lock:
+            values = Values(self._plan, self._state)
+            for index, value in zip(self._plan.inputs, read, strict=True):
+                values.store(index, value)
+            for chain in self._plan.chains:
+                await self._run_chain(chain, values, on_gpu)
+            outputs = tuple(
+                self._finish(info, values, index)
+                for info, index in zip(self.info.outputs, self._plan.outputs, strict=True)
+            )
+            values.keep_state()
+        return await self._move_to_gpu(outputs, given) if on_gpu else outputs
+
+    def _fate(self, index: int, on_gpu: bool, lendable: bool = False) -> Fate:
+        """What a value on the GPU is needed as."""
+        if index in self._on_host or (index in self._returned and not on_gpu):
+            return Fate.READ
+        return Fate.LEND if lendable and index not in self._returned else Fate.KEEP
+
+    async def _run_chain(self, chain: Sequence[Instruction], values: Values, on_gpu: bool) -> None:
         position = 0
         for _ in range(MAX_INSTRUCTIONS):
             if position >= len(chain):
@@ -124,7 +148,7 @@ class Method:
                     if not self._condition(instruction, values):
                         position = instruction.destination
                 else:
-                    await self._run_instruction(instruction, values)
+                    await self._run_instruction(instruction, values, on_gpu)
             except InputError:
                 raise
             except Exception as error:
@@ -142,9 +166,11 @@ class Method:
             return self._plan.operators[instruction.op_index].full_name
         return type(instruction).__name__
 
-    async def _run_instruction(self, instruction: Instruction, values: Values) -> None:
+    async def _run_instruction(
+        self, instruction: Instruction, values: Values, on_gpu: bool
+    ) -> None:
         if isinstance(instruction, DelegateCall):
-            await self._call_delegate(instruction, values)
+            await self._call_delegate(instruction, values, on_gpu)
         elif isinstance(instruction, KernelCall):
             self._call_kernel(instruction, values)
         elif isinstance(instruction, MoveCall):
@@ -160,15 +186,17 @@ class Method:
             return value
         raise ExecutionError("the condition of a jump is neither a bool nor one element")
 
-    async def _call_delegate(self, call: DelegateCall, values: Values) -> None:
+    async def _call_delegate(self, call: DelegateCall, values: Values, on_gpu: bool) -> None:
         delegate = self._delegates[call.delegate_index]
         taken = delegate.input_count  # args: the delegate's inputs, then its outputs
         inputs = [self._delegate_value(values, index) for index in call.args[:taken]]
         outputs = call.args[taken:]
         results: Iterable[Any]
         if isinstance(delegate, GpuDelegate):
-            keep = [index not in self._on_host for index in outputs]
-            results = await delegate.execute_mixed(inputs, keep)
+            # What a delegate lends is gone with its next call, which may be in this very method.
+            once = self._calls[call.delegate_index] == 1
+            fates = [self._fate(index, on_gpu, lendable=once) for index in outputs]
+            results = await delegate.execute_mixed(inputs, fates)
         else:
             results = await delegate.execute(inputs)
         for index, result in zip(outputs, results, strict=True):
@@ -176,7 +204,7 @@ class Method:
 
     def _delegate_value(self, values: Values, index: int) -> Any:
         value = values[index]
-        if not isinstance(value, np.ndarray | GpuTensor | int):
+        if not isinstance(value, np.ndarray | DeviceTensor | GpuTensor | int):
             kind = type(value).__name__
             raise ExecutionError(f"value {index} is a {kind}; delegates take tensors and ints")
         return value
@@ -229,62 +257,7 @@ class Method:
             return list(value.items)
         return value
 
-    # Inputs and outputs
-
-    def check_inputs(self, inputs: Sequence[Any]) -> list[Any]:
-        expected = self.info.inputs
-        if len(inputs) != len(expected):
-            listed = "; ".join(map(str, expected)) or "none"
-            raise InputError(
-                f"method {self.info.name!r} takes {len(expected)} inputs ({listed}), "
-                f"but {len(inputs)} were given"
-            )
-        return [
-            self._check_array(info, value)
-            if isinstance(info, TensorInfo)
-            else self._check_scalar(info, value)
-            for info, value in zip(expected, inputs, strict=True)
-        ]
-
-    def _check_array(self, info: TensorInfo, value: Any) -> np.ndarray:
-        where = f"method {self.info.name!r}, {info}"
-        if not isinstance(value, np.ndarray | np.generic):
-            raise InputError(f"{where}: a NumPy array is needed, not a {type(value).__name__}")
-        array, dtype = np.asarray(value), DTYPES[info.dtype].numpy
-        if array.dtype != dtype:
-            widened = array.dtype.kind in "iu" and dtype.kind in "iu"
-            if not (widened and np.can_cast(array.dtype, dtype, "safe")):
-                raise InputError(
-                    f"{where}: {dtype} is needed, not {array.dtype}; "
-                    f"convert with array.astype(np.{dtype})"
-                )
-            array = array.astype(dtype)
-        if len(array.shape) != len(info.shape):
-            raise InputError(
-                f"{where}: rank {len(info.shape)} is needed, not {len(array.shape)}: "
-                f"{list(array.shape)}"
-            )
-        if not all(
-            0 <= size <= limit if info.dynamic else size == limit
-            for size, limit in zip(array.shape, info.shape, strict=True)
-        ):
-            raise InputError(f"{where}: {list(array.shape)} was given")
-        return array
-
-    def _check_scalar(self, info: ScalarInfo, value: Any) -> Any:
-        kinds: dict[str, tuple[type, ...]] = {
-            "int": (int, np.integer),
-            "float": (float, int, np.floating, np.integer),
-            "bool": (bool, np.bool_),
-            "str": (str,),
-            "None": (type(None),),
-        }
-        if not isinstance(value, kinds[info.kind]):
-            raise InputError(
-                f"method {self.info.name!r}, {info}: a {info.kind} is needed, "
-                f"not a {type(value).__name__}"
-            )
-        return value.item() if isinstance(value, np.generic) else value
+    # Outputs
 
     def _finish(self, info: TensorInfo | ScalarInfo, values: Values, index: int) -> Any:
         try:
@@ -293,7 +266,7 @@ class Method:
             raise ExecutionError(
                 f"method {self.info.name!r}: nothing computed {info.name}"
             ) from error
-        if isinstance(info, ScalarInfo):
+        if isinstance(info, ScalarInfo) or isinstance(value, GpuTensor):
             return value
         if not isinstance(value, np.ndarray | np.generic):
             raise ExecutionError(
@@ -301,3 +274,36 @@ class Method:
             )
         with np.errstate(all="ignore"):
             return np.array(value, dtype=DTYPES[info.dtype].numpy)  # a copy: state stays ours
+
+    async def _move_to_gpu(self, outputs: Sequence[Any], given: Sequence[Any]) -> tuple[Any, ...]:
+        """Every tensor in GPU memory that it shares with no input and no other output."""
+        theirs = [value for value in given if isinstance(value, GpuTensor)]
+        ours: list[GpuTensor] = []
+        moved = []
+        try:
+            for info, value in zip(self.info.outputs, outputs, strict=True):
+                if isinstance(info, TensorInfo):
+                    ours.append(await self._gpu_output(info, value, [*theirs, *ours]))
+                moved.append(ours[-1] if isinstance(info, TensorInfo) else value)
+        except BaseException:
+            for tensor in ours:
+                tensor.destroy()
+            raise
+        return tuple(moved)
+
+    async def _gpu_output(
+        self, info: TensorInfo, value: Any, taken: Iterable[GpuTensor]
+    ) -> GpuTensor:
+        assert self._device is not None
+        dtype = DTYPES[info.dtype]
+        if isinstance(value, GpuTensor):
+            if not any(value.shares_memory(other) for other in taken):
+                return value.declared(dtype)
+            value = await value.numpy()
+        try:
+            return await upload(self._device, value, dtype, info.name)
+        except OverflowError as error:
+            raise ExecutionError(
+                f"method {self.info.name!r}: {error}, so it cannot stay on the GPU; "
+                "take the outputs as arrays"
+            ) from error

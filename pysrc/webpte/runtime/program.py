@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from time import perf_counter
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -27,13 +28,17 @@ from webpte.gpu.device import Device, DeviceInfo, Progress
 from webpte.graph import Call, Graph, Tensor
 from webpte.runtime.contents import BACKEND, Contents, MethodContents, read_contents
 from webpte.runtime.delegate import GpuDelegate
+from webpte.runtime.devices import shared_device
+from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.method import Delegate, Method
 from webpte.runtime.numpy_delegate import NumpyDelegate
-from webpte.runtime.open import IN_BROWSER, open_source
+from webpte.runtime.open import open_source
 from webpte.runtime.state import read_state
 from webpte.shaders import ShaderLibrary
 from webpte.shapes import Dims
+
+OUTPUTS = ("numpy", "gpu")
 
 
 async def load(
@@ -151,6 +156,7 @@ class Program:
         self._delegates_of: dict[str, list[Delegate]] = {}
         self._methods: dict[str, Method] = {}
         self._heads: dict[tuple[DType, Dims], GpuDelegate] = {}
+        self._tensors: WeakSet[GpuTensor] = WeakSet()  # outputs that callers still hold
         self._library = ShaderLibrary()
         self._closed = False
         self.name = contents.source.name
@@ -171,7 +177,8 @@ class Program:
             state = await read_state(
                 contents.plan, self._contents.program, self._contents.source, contents.named
             )
-            self._methods[name] = Method(contents, delegates, state)
+            device = None if isinstance(self._device, str) else self._device
+            self._methods[name] = Method(contents, delegates, state, device)
 
     async def _build_delegate(self, graph: Graph, progress: Progress | None) -> Delegate:
         delegate: Delegate
@@ -189,13 +196,29 @@ class Program:
         """Every method with its inputs, outputs, operators and constants."""
         return {name: contents.info for name, contents in self._contents.methods.items()}
 
-    async def forward(self, *inputs: Any) -> tuple[Any, ...]:
+    async def forward(self, *inputs: Any, output: str = "numpy") -> tuple[Any, ...]:
         """Run the method `forward`; always returns a tuple, one item per output."""
-        return await self.run("forward", *inputs)
+        return await self.run("forward", *inputs, output=output)
 
-    async def run(self, method: str, *inputs: Any) -> tuple[Any, ...]:
-        """Run a method by name. Inputs are NumPy arrays (and scalars, where it takes them)."""
-        return await self._method(method).run(inputs)
+    async def run(self, method: str, *inputs: Any, output: str = "numpy") -> tuple[Any, ...]:
+        """Run a method by name.
+
+        inputs  NumPy arrays, `GpuTensor`s, JavaScript `GPUBuffer`s (where the input has a fixed
+                shape), and scalars where the method takes them
+        output  "numpy": tensors come back as arrays; "gpu": they stay there as `GpuTensor`s
+        """
+        found = self._method(method)
+        if output not in OUTPUTS:
+            raise InputError(f"output={output!r}: there are {' and '.join(map(repr, OUTPUTS))}")
+        if output == "gpu" and isinstance(self._device, str):
+            raise DeviceError(f"output='gpu': {self.name} runs on NumPy, where there is no GPU")
+        outputs = await found.run(inputs, on_gpu=output == "gpu")
+        tensors = [value for value in outputs if isinstance(value, GpuTensor)]
+        self._tensors.update(tensors)
+        if self._closed and tensors:
+            self.close()
+            raise ClosedError(f"{self.name} was closed while it ran")
+        return outputs
 
     async def run_argmax(self, method: str, *inputs: Any) -> np.ndarray:
         """Run a method with one output, and return where it is largest along its last dim.
@@ -210,9 +233,9 @@ class Program:
             (output,) = await found.run(inputs)
             return np.argmax(output, axis=-1)
         head = await self._argmax_head(delegate.outputs[0])
+        given = found.check_inputs(inputs)
         with _executing(method):
-            on_gpu = await delegate.execute_on_gpu(found.check_inputs(inputs))
-            (indices,) = await head.execute(on_gpu)
+            (indices,) = await delegate.execute_into(given, head)
         return indices
 
     async def run_unread(self, method: str, *inputs: Any) -> None:
@@ -222,8 +245,9 @@ class Program:
         if not isinstance(delegate, GpuDelegate):
             await found.run(inputs)
             return
+        given = found.check_inputs(inputs)
         with _executing(method):
-            await delegate.execute_on_gpu(found.check_inputs(inputs))
+            await delegate.execute_unread(given)
 
     async def _argmax_head(self, output: Tensor) -> GpuDelegate:
         """A graph of one op that takes a delegate's output; made on first use."""
@@ -256,9 +280,12 @@ class Program:
         """Counters, now."""
         gpu = [delegate for delegate in self._delegates if isinstance(delegate, GpuDelegate)]
         runs: Sequence[Any] = self._delegates
+        tensors = [tensor for tensor in self._tensors if tensor.device is self._device]
+        holders: list[GpuDelegate | GpuTensor] = [*gpu, *self._heads.values(), *tensors]
+        allocated = {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
         return Stats(
-            buffers=sum(delegate.buffers for delegate in gpu),
-            buffer_bytes=sum(delegate.buffer_bytes for delegate in gpu),
+            buffers=len(allocated),
+            buffer_bytes=sum(allocated.values()),
             dispatches=sum(delegate.dispatches for delegate in gpu),
             pipelines=sum(delegate.pipelines for delegate in gpu),
             prepack_transfers=sum(delegate.transfers for delegate in runs),
@@ -286,6 +313,13 @@ class Program:
                 for kernel, count in method.info.kernels_outside.items()
             ]
         return rows
+
+    @property
+    def device(self) -> Device:
+        """What the program runs on; `device.native` is the JavaScript `GPUDevice`."""
+        if isinstance(self._device, str):
+            raise DeviceError(f"{self.name} runs on NumPy, which is no device")
+        return self._device
 
     @property
     def device_info(self) -> DeviceInfo:
@@ -333,9 +367,11 @@ class Program:
         return self._device
 
     def close(self) -> None:
-        """Free every GPU buffer. The program cannot run afterwards."""
+        """Free every GPU buffer, also of tensors that it returned. It cannot run afterwards."""
         self._closed = True
         self._free()
+        for tensor in list(self._tensors):
+            tensor.destroy()
 
     def _free(self) -> None:
         for delegate in (*self._delegates, *self._heads.values()):
@@ -368,26 +404,3 @@ def argmax_graph(dtype: DType, dims: Dims) -> Graph:
 
 def _graphs(contents: MethodContents) -> list[Graph]:
     return [graph for graph in contents.graphs if graph is not None]
-
-
-class _SharedDevice:
-    """The browser context's one GPU device: programs on it can share buffers and pipelines."""
-
-    device: Any = None
-    lock: asyncio.Lock | None = None
-
-
-async def shared_device() -> Device:
-    """The default device, made on first use and again after it was lost."""
-    if not IN_BROWSER:
-        raise DeviceError(
-            "WebGPU needs a browser: run this in Pyodide, or load with device='numpy'"
-        )
-    from webpte.gpu.webgpu import WebGPUDevice
-
-    _SharedDevice.lock = _SharedDevice.lock or asyncio.Lock()
-    async with _SharedDevice.lock:
-        if _SharedDevice.device is None or _SharedDevice.device.lost:
-            _SharedDevice.device = await WebGPUDevice.create()
-    device: Device = _SharedDevice.device
-    return device

@@ -15,7 +15,7 @@ import numpy as np
 from webpte.dtypes import dtype_of_program
 from webpte.errors import ExecutionError
 from webpte.format.program import Allocation, ExecutionPlan, TensorMeta
-from webpte.runtime.device_plan import GpuTensor
+from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor
 from webpte.shapes import Dims, numel
 
 
@@ -62,14 +62,16 @@ class Values:
             return np.empty(tensor.sizes, dtype_of_program(tensor.scalar_type, "").numpy)
         place = _place(self._plan, index)
         source = self._written.get(self._latest.get(place, -1)) if place else None
-        if isinstance(source, GpuTensor) and _fits(source, tensor):
+        if isinstance(source, DeviceTensor) and _fits(source, tensor):
             return replace(source, shape=tensor.sizes)
+        if isinstance(source, GpuTensor) and _fits(source, tensor):
+            return source.viewed(tensor.sizes)
         if isinstance(source, np.ndarray) and _fits(source, tensor):
             return source.reshape(tensor.sizes)
         return None
 
 
-def _fits(source: np.ndarray | GpuTensor, view: TensorMeta) -> bool:
+def _fits(source: np.ndarray | DeviceTensor | GpuTensor, view: TensorMeta) -> bool:
     dtype = source.dtype.name
     shape: Dims = source.shape
     return (

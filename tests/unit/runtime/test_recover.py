@@ -14,7 +14,7 @@ from support.graphs import wait
 from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.recorded import ADD, RELU, ones
 from webpte import errors
-from webpte.gpu.device import GpuCopy, Transfer
+from webpte.gpu.device import Transfer
 from webpte.gpu.recording import RecordingDevice
 from webpte.runtime import program as program_module
 
@@ -30,11 +30,9 @@ class Losable(RecordingDevice):
         self._check()
         await super().transfer(transfers, progress)
 
-    def run(
-        self, plan: int, payload: np.ndarray, copies: Sequence[GpuCopy] = (), read: bool = True
-    ) -> Awaitable[bytes]:
+    def run(self, plan: int, payload: np.ndarray, *rest: Any, **more: Any) -> Awaitable[bytes]:
         self._check()
-        return super().run(plan, payload, copies, read)
+        return super().run(plan, payload, *rest, **more)
 
     def _check(self) -> None:
         if self.lost:

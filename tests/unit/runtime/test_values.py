@@ -9,7 +9,7 @@ from webpte.dtypes import DTYPES
 from webpte.errors import ExecutionError
 from webpte.format.program import Allocation, Dynamism, EValue, ExecutionPlan, TensorMeta
 from webpte.format.shared import ScalarType
-from webpte.runtime.device_plan import GpuTensor
+from webpte.runtime.gpu_tensor import DeviceTensor
 from webpte.runtime.values import Values, sharing
 
 
@@ -39,8 +39,9 @@ def test_a_view_is_what_was_written_last_to_its_place() -> None:
 
 def test_a_view_of_a_tensor_on_the_gpu_stays_there() -> None:
     values = Values(PLAN, {})
-    values.store(0, GpuTensor(5, DTYPES["float32"], (2, 3)))
-    assert values[1] == GpuTensor(5, DTYPES["float32"], (6,))
+    float32 = DTYPES["float32"]
+    values.store(0, DeviceTensor(5, float32, float32, (2, 3)))
+    assert values[1] == DeviceTensor(5, float32, float32, (6,))
 
 
 def test_nothing_is_read_from_another_place_or_of_another_size() -> None:
