@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.dtypes import DTYPES, DType, narrow_to_storage
+from webpte.dtypes import DTYPES, NATIVE_HALF, DType, convert_exactly
 from webpte.errors import ClosedError, DeviceLostError, InputError
 from webpte.gpu.device import Device
 from webpte.runtime.devices import made_device
@@ -89,7 +89,7 @@ class GpuTensor:
             raise InputError(f"a GPUBuffer with the shape {list(dims)}: sizes cannot be negative")
         number, size = device.adopt_buffer(buffer)
         memory = _Memory(device, number, device.forget_buffers)
-        tensor = cls(memory, DeviceTensor(number, declared, declared.storage, dims))
+        tensor = cls(memory, DeviceTensor(number, declared, _stored(declared, device), dims))
         needed = tensor._tensor.copy_bytes
         if size < needed:
             raise InputError(
@@ -105,7 +105,10 @@ class GpuTensor:
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
-        """What its elements are in the buffer, where 64-bit values have 32 bits."""
+        """What its elements are in the buffer: 64-bit values have 32 bits there.
+
+        Half floats are float32, unless the GPU's shaders have them (the feature shader-f16).
+        """
         return self._tensor.stored.numpy
 
     @property
@@ -189,13 +192,19 @@ async def allocate(device: Device, tensors: Sequence[tuple[DType, DType, Dims]])
 
 async def upload(device: Device, array: np.ndarray, dtype: DType, what: str) -> GpuTensor:
     """An array as a tensor of its own; OverflowError for integers beyond what the GPU stores."""
-    stored = np.ascontiguousarray(narrow_to_storage(array, dtype, what))
-    (tensor,) = await allocate(device, [(dtype, dtype.storage, array.shape)])
-    if stored.nbytes:
-        data = np.zeros(aligned(stored.nbytes), np.uint8)
-        data[: stored.nbytes] = stored.reshape(-1).view(np.uint8)
+    stored = _stored(dtype, device)
+    elements = np.ascontiguousarray(convert_exactly(array, stored.numpy, what))
+    (tensor,) = await allocate(device, [(dtype, stored, array.shape)])
+    if elements.nbytes:
+        data = np.zeros(aligned(elements.nbytes), np.uint8)
+        data[: elements.nbytes] = elements.reshape(-1).view(np.uint8)
         device.write(tensor.lend(device).buffer, 0, data)
     return tensor
+
+
+def _stored(dtype: DType, device: Device) -> DType:
+    native = dtype.name == NATIVE_HALF.name and "shader-f16" in device.info.features
+    return (NATIVE_HALF if native else dtype).storage
 
 
 def _dtype_named(dtype: Any) -> DType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,13 +38,18 @@ class Slow(RecordingDevice):
         return await super().create_plan(commands)
 
 
-def kernel_method(dtype: str = "float32", data: np.ndarray | None = None) -> MethodWriter:
-    """relu on a delegate, then + data on the host."""
+def chain_of(dtype: str) -> GraphWriter:
+    """relu of [4]."""
     g = GraphWriter()
     x = g.tensor((4,), dtype)
     g.inputs(x)
     g.outputs(g.op(RELU, x, g.tensor((4,), dtype)))
-    m = MethodWriter.of(g)
+    return g
+
+
+def kernel_method(dtype: str = "float32", data: np.ndarray | None = None) -> MethodWriter:
+    """relu on a delegate, then + data on the host."""
+    m = MethodWriter.of(chain_of(dtype))
     out = m.tensor((4,), dtype)
     other = m.tensor((4,), dtype, data=ones(4, dtype=dtype) if data is None else data)
     m.kernel("aten::add.out", m.output(0), other, 1, out, out)
@@ -230,11 +236,7 @@ def test_numbers_stay_numbers() -> None:
 
 
 def test_an_output_that_is_an_input_or_another_output_is_a_copy() -> None:
-    g = GraphWriter()
-    x = g.tensor((4,))
-    g.inputs(x)
-    g.outputs(g.op(RELU, x, g.tensor((4,))))
-    m = MethodWriter.of(g)
+    m = MethodWriter.of(chain_of("float32"))
     m.outputs(m.output(0), m.input(0))
 
     async def run() -> None:
@@ -397,6 +399,23 @@ def test_a_host_kernel_reads_a_tensor_back() -> None:
     wait(run())
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_half_floats_are_stored_as_the_device_has_them(native: bool) -> None:
+    async def run() -> None:
+        device = RecordingDevice()
+        if native:
+            device.info = replace(device.info, features=("shader-f16",))
+        program = await load(kernel_method("float16"), device=device)
+        (tensor,) = await program.forward(ones(4, dtype="float16"), output="gpu")
+        assert tensor.stored_dtype.name == ("float16" if native else "float32")
+        array = await tensor.numpy()
+        assert (array.dtype.name, array.tolist()) == ("float16", [1] * 4)
+        await (await load(chain_of("float16"), device=device)).forward(tensor)
+        assert [copy.nbytes for copy in runs(device)[-1]["copies"]] == [8 if native else 16]
+
+    wait(run())
+
+
 def test_a_position_is_read_back() -> None:
     """The graph slices at a SymInt that is an element of an input."""
     g = GraphWriter()
@@ -425,14 +444,9 @@ def test_a_position_is_read_back() -> None:
 
 
 def test_smaller_integers_are_widened_on_the_host() -> None:
-    g = GraphWriter()
-    x = g.tensor((4,), "int32")
-    g.inputs(x)
-    g.outputs(g.op(RELU, x, g.tensor((4,), "int32")))
-
     async def run() -> None:
         device = RecordingDevice()
-        program = await load(g, device=device)
+        program = await load(chain_of("int32"), device=device)
         tensor = GpuTensor.from_buffer(RecordedBuffer(4), "int8", (4,), device)
         (number,) = device.adopted
         device.written[number] = np.array([1, -2, 3, -4], np.int8).tobytes()
