@@ -29,7 +29,7 @@ def merge_duplicate_calls(graph: Graph) -> Graph:
     they read. Exports of language models read the position once per layer, and quantize one
     activation for each of the three linears that use it.
     """
-    volatile = _volatile_values(graph)
+    volatile = volatile_values(graph)
     replaced: dict[int, int] = {}
     first: dict[Hashable, Call] = {}
     calls: list[Call] = []
@@ -57,7 +57,7 @@ def _is_pure(op: OpDef | None) -> bool:
     return op is not None and not op.mutates
 
 
-def _volatile_values(graph: Graph) -> set[int]:
+def volatile_values(graph: Graph) -> set[int]:
     """Values that are written in place, or by more than one call, or both given and written."""
     written = set(graph.inputs) | {t.id for t in graph.tensors() if t.constant is not None}
     volatile: set[int] = set()

@@ -27,6 +27,7 @@ from webpte.plan import (
     resolve_ops,
     symint_sources,
 )
+from webpte.runtime.constants import ConstantStore, conversion, shareable
 from webpte.runtime.device_plan import (
     DevicePlan,
     Output,
@@ -84,7 +85,9 @@ class _Submitted:
 class GpuDelegate:
     """Made by `create`; `execute` may be called again and again, also concurrently."""
 
-    def __init__(self, graph: Graph, device: Device, library: ShaderLibrary) -> None:
+    def __init__(
+        self, graph: Graph, device: Device, library: ShaderLibrary, constants: ConstantStore
+    ) -> None:
         check_arity(graph)
         if "shader-f16" in device.info.features:
             graph = store_halves(graph)
@@ -99,7 +102,8 @@ class GpuDelegate:
         self._planner = Planner(graph, self._live, ops, storage)
         self._symints = graph.used_symints()
         self._symint_sources = symint_sources(graph, ops)
-        self._memory = DelegateMemory(device, storage, self._symints)
+        shared = shareable(graph, self._transfers, storage)
+        self._memory = DelegateMemory(device, storage, self._symints, shared, constants)
         self._factory = PlanFactory(
             graph, self._live, self._planner, self._memory, device, library, self._symints
         )
@@ -121,9 +125,13 @@ class GpuDelegate:
         library: ShaderLibrary,
         progress: Progress | None = None,
         strict: bool = False,
+        constants: ConstantStore | None = None,
     ) -> GpuDelegate:
-        """Allocate, compile and move constants; gives everything back if any of it fails."""
-        delegate = cls(graph, device, library)
+        """Allocate, compile and move constants; gives everything back if any of it fails.
+
+        Delegates with one store of `constants` share those that they have in common.
+        """
+        delegate = cls(graph, device, library, constants or ConstantStore())
         try:
             await delegate._build(progress, strict)
         except BaseException:
@@ -141,25 +149,28 @@ class GpuDelegate:
         dispatches = self._planner.dispatches()
         compiling = asyncio.ensure_future(self._factory.compile(dispatches, progress))
         try:
-            await self._device.transfer(self._constant_transfers(), progress)
+            await self._transfer_constants(progress)
         finally:
             await asyncio.gather(compiling, return_exceptions=True)
         compiling.result()
-        self.transfers = len(self._transfers)
         if not self._planner.unsettled:
             inputs = (self._graph.value(i) for i in self._graph.inputs)
             await self._switch(tuple((v.dims, False) for v in inputs if isinstance(v, Tensor)))
 
-    def _constant_transfers(self) -> list[Transfer]:
-        return [
+    async def _transfer_constants(self, progress: Progress | None) -> None:
+        """Everything that no other delegate has moved already."""
+        moved = [t for t in self._transfers if self._memory.is_fresh(t.target.id)]
+        transfers = [
             Transfer(
                 region=transfer.constant.region.head(transfer.target.file_bytes),
                 buffer=self._memory.buffer_of(transfer.target.id),
-                convert=_conversion(transfer.target),
+                convert=conversion(transfer.target),
             )
-            for transfer in self._transfers
+            for transfer in moved
             if transfer.target.file_bytes
         ]
+        await self._device.transfer(transfers, progress)
+        self.transfers = len(moved)
 
     async def _switch(self, signature: Signature) -> DevicePlan:
         """The plan for the live shapes: one made before, or a new one."""
@@ -481,8 +492,3 @@ class GpuDelegate:
             self._factory.destroy(plan)
         self._plans, self._latest, self._current = {}, {}, None
         self._memory.free()
-
-
-def _conversion(tensor: Tensor) -> str | None:
-    """Constants whose stored type is not the file's are converted on their way."""
-    return None if tensor.dtype.name == tensor.dtype.stored else tensor.dtype.name

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from webpte.gpu.arena import ParamsArena
 from webpte.gpu.device import UNIFORM_ALIGNMENT, Device, Resource
 from webpte.ops.records import Binding, Faults, Scratch, SymIntUniform
+from webpte.runtime.constants import ConstantKey, ConstantStore
 from webpte.storage import StoragePlan, aligned
 
 SYMINT_BYTES = 16
@@ -16,10 +17,24 @@ FAULT_BYTES = 16
 
 
 class DelegateMemory:
-    """Buffers by slot, live scalars, params and scratch. `free` gives all of it back."""
+    """Buffers by slot, live scalars, params and scratch. `free` gives all of it back.
 
-    def __init__(self, device: Device, storage: StoragePlan, symints: Sequence[int]) -> None:
+    `shared` are the slots whose contents are in `constants`, or will be.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        storage: StoragePlan,
+        symints: Sequence[int],
+        shared: Mapping[int, ConstantKey],
+        constants: ConstantStore,
+    ) -> None:
         self._device = device
+        self._shared = shared
+        self._constants = constants
+        self._held: dict[ConstantKey, int] = {}  # shared buffers, some of them made by others
+        self._fresh: set[int] = set()
         self._storage = storage
         self._symint_index = {value_id: index for index, value_id in enumerate(symints)}
         self._buffers: dict[int, int] = {}  # id to bytes
@@ -32,10 +47,27 @@ class DelegateMemory:
 
     async def allocate(self) -> None:
         """All that every shape needs: one buffer per slot, one for the SymInts."""
-        self._slots = await self._create([slot.nbytes for slot in self._storage.slots])
+        slots: dict[int, int] = {}
+        for index, key in self._shared.items():
+            buffer = self._constants.take(key)
+            if buffer is not None:
+                slots[index] = self._held[key] = buffer
+        missing = [slot for slot in self._storage.slots if slot.index not in slots]
+        made = await self._create([slot.nbytes for slot in missing])
+        for slot, buffer in zip(missing, made, strict=True):
+            slots[slot.index] = buffer
+            if slot.index in self._shared:
+                self._share(self._shared[slot.index], buffer)
+        self._fresh = {slot.index for slot in missing}
+        self._slots = [slots[slot.index] for slot in self._storage.slots]
         if self._symint_index:
             nbytes = len(self._symint_index) * UNIFORM_ALIGNMENT
             (self.symint_buffer,) = await self._create([nbytes], uniform=True)
+
+    def _share(self, key: ConstantKey, buffer: int) -> None:
+        self._constants.add(key, buffer)
+        self._held[key] = buffer
+        del self._buffers[buffer]
 
     async def _create(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         made = await self._device.create_buffers(sizes, uniform) if sizes else []
@@ -45,6 +77,10 @@ class DelegateMemory:
     def holds(self, value_id: int) -> bool:
         """Whether a tensor has memory; one that nothing reads or returns has none."""
         return value_id in self._storage.slot_of
+
+    def is_fresh(self, value_id: int) -> bool:
+        """Whether the memory of a constant is new here, and has to be filled."""
+        return self._storage.slot_of[value_id] in self._fresh
 
     def buffer_of(self, value_id: int) -> int:
         return self._slots[self._storage.slot_of[value_id]]
@@ -82,10 +118,15 @@ class DelegateMemory:
     @property
     def allocated(self) -> dict[int, int]:
         """Buffers by number, with their bytes."""
-        return self._buffers | self.arena.allocated
+        held = {buffer: key.nbytes for key, buffer in self._held.items()}
+        return self._buffers | held | self.arena.allocated
 
     def free(self) -> None:
-        """Destroy every buffer; a second call does nothing."""
-        if self.allocated:
-            self._device.destroy_buffers(list(self.allocated))
+        """Destroy every buffer that no other delegate uses; a second call does nothing."""
+        released = [self._constants.release(key) for key in self._held]
+        unused = [buffer for buffer in released if buffer is not None]
+        buffers = [*self._buffers, *unused, *self.arena.allocated]
+        if buffers:
+            self._device.destroy_buffers(buffers)
+        self._held = {}
         self._buffers, self.arena = {}, ParamsArena(self._device)

@@ -26,6 +26,7 @@ from webpte.errors import (
 from webpte.format.vulkan import BoolValue, IntValue
 from webpte.gpu.device import Device, DeviceInfo, Progress
 from webpte.graph import Call, Graph, Tensor
+from webpte.runtime.constants import ConstantStore
 from webpte.runtime.contents import BACKEND, Contents, MethodContents, read_contents
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.devices import shared_device
@@ -171,8 +172,12 @@ class Program:
         self._clock.lap("build")
 
     async def _build_methods(self, progress: Progress | None) -> None:
+        constants = ConstantStore()
         for name, contents in self._contents.methods.items():
-            delegates = [await self._build_delegate(graph, progress) for graph in _graphs(contents)]
+            delegates = [
+                await self._build_delegate(graph, constants, progress)
+                for graph in _graphs(contents)
+            ]
             self._delegates_of[name] = delegates
             state = await read_state(
                 contents.plan, self._contents.program, self._contents.source, contents.named
@@ -180,13 +185,15 @@ class Program:
             device = None if isinstance(self._device, str) else self._device
             self._methods[name] = Method(contents, delegates, state, device)
 
-    async def _build_delegate(self, graph: Graph, progress: Progress | None) -> Delegate:
+    async def _build_delegate(
+        self, graph: Graph, constants: ConstantStore, progress: Progress | None
+    ) -> Delegate:
         delegate: Delegate
         if isinstance(self._device, str):
             delegate = await NumpyDelegate.create(graph)
         else:
             delegate = await GpuDelegate.create(
-                graph, self._device, self._library, progress, self._strict
+                graph, self._device, self._library, progress, self._strict, constants
             )
         self._delegates.append(delegate)
         return delegate
