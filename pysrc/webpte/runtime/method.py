@@ -40,6 +40,7 @@ from webpte.runtime.delegate import Fate, GpuDelegate
 from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor, upload
 from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.inputs import check_inputs
+from webpte.runtime.state import State
 from webpte.runtime.values import Values, sharing
 
 # Instructions per call: a loop that never ends must not hang the page.
@@ -62,8 +63,9 @@ class Method:
         self,
         contents: MethodContents,
         delegates: Sequence[Delegate],
-        state: dict[int, np.ndarray],
+        state: State,
         device: Device | None,
+        lock: asyncio.Lock,
     ) -> None:
         self.info: MethodInfo = contents.info
         self._plan: ExecutionPlan = contents.plan
@@ -77,7 +79,7 @@ class Method:
             i.delegate_index for i in self._instructions if isinstance(i, DelegateCall)
         )
         # State, and tensors that delegates lend, change with the next call: one call at a time.
-        self._lock = asyncio.Lock()
+        self._lock = lock
         self.kernel_ms: dict[str, float] = {}
 
     def _find_host_values(self) -> set[int]:

@@ -35,7 +35,7 @@ from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.method import Delegate, Method
 from webpte.runtime.numpy_delegate import NumpyDelegate
 from webpte.runtime.open import open_source
-from webpte.runtime.state import read_state
+from webpte.runtime.state import read_states, share_cells
 from webpte.shaders import ShaderLibrary
 from webpte.shapes import Dims
 
@@ -173,17 +173,17 @@ class Program:
 
     async def _build_methods(self, progress: Progress | None) -> None:
         constants = ConstantStore()
+        states = await read_states(self._contents)
+        together = asyncio.Lock() if share_cells(states.values()) else None
         for name, contents in self._contents.methods.items():
             delegates = [
                 await self._build_delegate(graph, constants, progress)
                 for graph in _graphs(contents)
             ]
             self._delegates_of[name] = delegates
-            state = await read_state(
-                contents.plan, self._contents.program, self._contents.source, contents.named
-            )
             device = None if isinstance(self._device, str) else self._device
-            self._methods[name] = Method(contents, delegates, state, device)
+            lock = together or asyncio.Lock()
+            self._methods[name] = Method(contents, delegates, states[name], device, lock)
 
     async def _build_delegate(
         self, graph: Graph, constants: ConstantStore, progress: Progress | None

@@ -16,19 +16,20 @@ from webpte.dtypes import dtype_of_program
 from webpte.errors import ExecutionError
 from webpte.format.program import Allocation, ExecutionPlan, TensorMeta
 from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor
+from webpte.runtime.state import State
 from webpte.shapes import Dims, numel
 
 
 class Values:
     """Value index to live value. `state` outlives the call, and changes only when it succeeds."""
 
-    def __init__(self, plan: ExecutionPlan, state: dict[int, np.ndarray]) -> None:
+    def __init__(self, plan: ExecutionPlan, state: State) -> None:
         self._plan = plan
         self._state = state
         self._written: dict[int, Any] = {}
         self._latest: dict[Allocation, int] = {}  # which value was written last to a place
-        for index, array in state.items():
-            self.store(index, array)
+        for index, cell in state.items():
+            self.store(index, cell.array)
 
     def store(self, index: int, value: Any) -> None:
         self._written[index] = value
@@ -38,8 +39,8 @@ class Values:
 
     def keep_state(self) -> None:
         """The call is over: what it wrote to mutable buffers is what the next one starts with."""
-        for index in self._state:
-            self._state[index] = self._written.get(index, self._state[index])
+        for index, cell in self._state.items():
+            cell.array = self._written.get(index, cell.array)
 
     def free(self, index: int) -> None:
         self._written.pop(index, None)

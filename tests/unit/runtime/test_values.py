@@ -10,6 +10,7 @@ from webpte.errors import ExecutionError
 from webpte.format.program import Allocation, Dynamism, EValue, ExecutionPlan, TensorMeta
 from webpte.format.shared import ScalarType
 from webpte.runtime.gpu_tensor import DeviceTensor
+from webpte.runtime.state import Cell
 from webpte.runtime.values import Values, sharing
 
 
@@ -66,12 +67,12 @@ def test_numbers_come_from_the_file_until_they_are_written() -> None:
 
 
 def test_state_changes_only_when_a_call_succeeds() -> None:
-    state = {2: np.zeros(6, "float32")}
+    state = {2: Cell(np.zeros(6, "float32"))}
     values = Values(PLAN, state)
     values.store(2, np.ones(6, "float32"))
-    assert state[2].tolist() == [0] * 6
+    assert state[2].array.tolist() == [0] * 6
     values.keep_state()
-    assert state[2].tolist() == [1] * 6
+    assert state[2].array.tolist() == [1] * 6
 
 
 def test_what_shares_a_place() -> None:
