@@ -185,7 +185,7 @@ Input = TensorInput | ScalarInput
 def inputs_of(infos: Sequence[TensorInfo | ScalarInfo]) -> list[Input]:
     """A fresh state for every input of a method."""
     return [
-        TensorInput(index, info.name, info.dtype, info.bounds)
+        TensorInput(index, info.name, info.dtype, info.bounds, dims=list(info.shape))
         if isinstance(info, TensorInfo)
         else ScalarInput(index, info.name, info.kind, info.value)
         for index, info in enumerate(infos)

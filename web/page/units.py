@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from webpte.dtypes import INT32_MAX
+
 
 def bytes_text(count: float) -> str:
     """1536 -> "1.50 KiB". Three digits are enough to compare two sizes."""
@@ -62,11 +64,12 @@ def number_text(value: object) -> str:
 
 
 def shape_text(shape: Sequence[int], bounds: Sequence[tuple[int, int]] = ()) -> str:
-    """(3, 64) -> "3 × 64"; a dynamic dim shows its bounds: "≤64" or "8…64"; () -> "scalar"."""
+    """(3, 64) -> "3 × 64"; a dynamic dim shows its bounds: "≤64", "8…64", "any"; () -> "scalar"."""
     if not shape:
         return "scalar"
     dims = []
     for dim, size in enumerate(shape):
         low, high = bounds[dim] if dim < len(bounds) else (size, size)
-        dims.append(str(size) if low == high else f"≤{high}" if low <= 1 else f"{low}…{high}")
+        up_to = "any" if high == INT32_MAX else f"≤{high}"
+        dims.append(str(size) if low == high else up_to if low <= 1 else f"{low}…{high}")
     return " × ".join(dims)

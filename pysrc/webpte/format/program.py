@@ -70,6 +70,11 @@ class TensorMeta:
     extra: ExtraTensorInfo | None
 
     @property
+    def is_unbounded(self) -> bool:
+        """Whether it can become larger than `sizes`."""
+        return self.dynamism == Dynamism.DYNAMIC_UNBOUND
+
+    @property
     def nbytes(self) -> int:
         """Bytes at `sizes`, which are the upper bounds of a dynamic tensor."""
         return byte_size(self.sizes, self.scalar_type.itemsize)

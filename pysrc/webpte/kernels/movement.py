@@ -53,7 +53,8 @@ def cast(out: OutSpec, x: Array, *_: Any) -> Array:
 
 def copy_into(out: OutSpec, x: Array, source: Array, non_blocking: bool) -> Array:
     """A copy even where nothing changes: it may be what the next call starts with."""
-    shape = out.sizes if x is None else x.shape
+    unwritten = source.shape if out.unbounded else out.sizes
+    shape = unwritten if x is None else x.shape
     return np.array(np.broadcast_to(source, shape), dtype=out.dtype.numpy)
 
 

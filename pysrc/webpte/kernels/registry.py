@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.dtypes import DType
+from webpte.dtypes import INT32_MAX, DType
 from webpte.errors import ExecutionError, WebpteError
 from webpte.kernels.eager import run_op
 from webpte.ops import lookup
@@ -25,11 +25,20 @@ from webpte.shapes import Dims
 
 @dataclass(frozen=True)
 class OutSpec:
-    """What the file says of an output: `sizes` are exact, or upper bounds if `dynamic`."""
+    """What the file says of an output.
+
+    `sizes` are exact, or upper bounds if it is `dynamic`, or a mere guess if it is `unbounded`.
+    """
 
     dtype: DType
     sizes: Dims
     dynamic: bool
+    unbounded: bool = False
+
+    @property
+    def limits(self) -> Dims:
+        """The largest sizes."""
+        return tuple(INT32_MAX for _ in self.sizes) if self.unbounded else self.sizes
 
 
 Run = Callable[[Sequence[Any], Sequence[OutSpec]], Sequence[Any]]
@@ -122,7 +131,7 @@ def register_op(
 
     def run(values: Sequence[Any], outs: Sequence[OutSpec]) -> Sequence[Any]:
         arguments = values if prepare is None else prepare(*values)
-        results = run_op(op_name, arguments, [(out.dtype, out.sizes) for out in outs])
+        results = run_op(op_name, arguments, [(out.dtype, out.limits) for out in outs])
         # References may compute in a wider type than the output's.
         return [result.astype(out.dtype.numpy) for result, out in zip(results, outs, strict=True)]
 
@@ -153,7 +162,7 @@ def fit_output(name: str, result: Any, out: OutSpec) -> np.ndarray:
             f"{name}: a result of shape {list(array.shape)} for an output of rank {len(out.sizes)}"
         )
     fits = (
-        all(size <= limit for size, limit in zip(array.shape, out.sizes, strict=True))
+        all(size <= limit for size, limit in zip(array.shape, out.limits, strict=True))
         if out.dynamic
         else array.shape == out.sizes
     )

@@ -123,7 +123,7 @@ def _describe_value(plan: ExecutionPlan, name: str, index: int) -> TensorInfo | 
     if isinstance(value, TensorMeta):
         dtype = dtype_of_program(value.scalar_type, f"method {plan.name!r}, {name}")
         dynamic = value.dynamism != Dynamism.STATIC
-        return TensorInfo(name, value.sizes, dtype.name, dynamic)
+        return TensorInfo(name, value.sizes, dtype.name, dynamic, value.is_unbounded)
     if value is None or isinstance(value, bool | int | float | str):
         return ScalarInfo(name, "None" if value is None else type(value).__name__, value)
     raise FormatError(

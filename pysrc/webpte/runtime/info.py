@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from webpte.dtypes import INT32_MAX
 from webpte.shapes import Dims
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """An input or output array. `shape` holds upper bounds where `dynamic` is true."""
+    """An input or output array.
+
+    `shape` holds upper bounds where `dynamic` is true, and a guess where `unbounded` is, too.
+    """
 
     name: str
     shape: Dims
     dtype: str
     dynamic: bool
+    unbounded: bool = False
 
     @property
     def bounds(self) -> tuple[tuple[int, int], ...]:
-        """Smallest and largest size of each dim. The file tells only the largest."""
+        """Smallest and largest size of each dim. The file tells only the largest, if any."""
+        if self.unbounded:
+            return tuple((0, INT32_MAX) for _ in self.shape)
         return tuple((min(1, size) if self.dynamic else size, size) for size in self.shape)
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"≤{size}" if self.dynamic else str(size) for size in self.shape)
+        bound = "any" if self.unbounded else "≤{}" if self.dynamic else "{}"
+        sizes = ", ".join(bound.format(size) for size in self.shape)
         return f"{self.name}: {self.dtype} [{sizes}]"
 
 

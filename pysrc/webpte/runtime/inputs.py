@@ -90,10 +90,11 @@ def _check_shape(info: TensorInfo, shape: Dims, where: str) -> None:
         raise InputError(
             f"{where}: rank {len(info.shape)} is needed, not {len(shape)}: {list(shape)}"
         )
-    if not all(
-        0 <= size <= limit if info.dynamic else size == limit
+    fits = all(
+        size <= limit if info.dynamic else size == limit
         for size, limit in zip(shape, info.shape, strict=True)
-    ):
+    )
+    if not fits and not info.unbounded:
         raise InputError(f"{where}: {list(shape)} was given")
 
 

@@ -246,7 +246,8 @@ class Method:
         if not isinstance(value, TensorMeta):
             return None
         dtype = dtype_of_program(value.scalar_type, f"value {index}")
-        return OutSpec(dtype, value.sizes, value.dynamism != Dynamism.STATIC)
+        dynamic, unbounded = value.dynamism != Dynamism.STATIC, value.is_unbounded
+        return OutSpec(dtype, value.sizes, dynamic, unbounded)
 
     def _host_value(self, values: Values, index: int) -> Any:
         """A value as kernels take it: lists of indices become lists of what they point at."""

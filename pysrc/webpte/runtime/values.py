@@ -59,7 +59,7 @@ class Values:
         return not isinstance(value, TensorMeta) or index in self._written
 
     def _view(self, index: int, tensor: TensorMeta) -> Any:
-        if numel(tensor.sizes) == 0:
+        if numel(tensor.sizes) == 0 and not tensor.is_unbounded:
             return np.empty(tensor.sizes, dtype_of_program(tensor.scalar_type, "").numpy)
         place = _place(self._plan, index)
         source = self._written.get(self._latest.get(place, -1)) if place else None

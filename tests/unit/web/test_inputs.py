@@ -140,3 +140,11 @@ def test_inputs_of_a_method() -> None:
     assert states[0].bounds == ((1, 4), (1, 3))
     assert isinstance(states[1], ScalarInput)
     assert states[1].array() == 7
+
+
+def test_an_input_without_bounds_starts_at_its_declared_sizes() -> None:
+    (state,) = inputs_of((TensorInfo("x", (4, 3), "float32", True, unbounded=True),))
+    assert isinstance(state, TensorInput)
+    assert state.array().shape == (4, 3)
+    state.set_dim(0, "70")
+    assert state.array().shape == (70, 3)

@@ -70,3 +70,4 @@ def test_shapes() -> None:
     assert shape_text(()) == "scalar"
     assert shape_text((3, 64)) == "3 × 64"
     assert shape_text((9, 32, 5), ((1, 9), (8, 32), (5, 5))) == "≤9 × 8…32 × 5"
+    assert shape_text((4, 5), ((0, 2**31 - 1), (5, 5))) == "any × 5"
