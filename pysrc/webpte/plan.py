@@ -329,10 +329,11 @@ class Planner:
         """What the step lowers to, or why it has to run on the host."""
         if step.aliased:
             return (), None
+        bounds = tuple(step.op.bounds(args))
         try:
-            return tuple(step.op.lower(args)), None
+            return (*bounds, *step.op.lower(args)), None
         except UnsupportedError as error:
-            return (), str(error)
+            return bounds, str(error)
 
     def propagate_resize(self) -> None:
         """Run the hooks of everything dirty until nothing is."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -211,15 +209,16 @@ def test_only_inputs_can_be_read_on_the_host() -> None:
 
 
 def test_bounds_are_checked_and_the_tightest_is_kept() -> None:
-    def lower(args: Args) -> list[Any]:
+    def bounds_of(args: Args) -> list[SymIntBound]:
         high = args.integer("high")
-        return [*args.bound("pos", 0, high, f"the cache holds {high}")]
+        return args.bound("pos", 0, high, f"the cache holds {high}")
 
     with temporary_op(
         "test.cache.default",
         "self: tensor, pos: live, high: int -> tensor",
         shape=lambda args: [args.tensor("self").dims],
-        lower=lower,
+        lower=lambda args: [],
+        bounds=bounds_of,
     ):
         g = GraphWriter()
         x, pos = g.tensor((4,)), g.symint(0)

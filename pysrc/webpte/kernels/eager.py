@@ -41,6 +41,7 @@ def run_op(
     args = op.bind(call, graph, live, builder.arrays)
     for out, dims in zip(args.outs, op.shape(args), strict=True):
         live.set_cur_dims(out.id, tuple(dims))
+    op.bounds(args)  # raises for a number out of range; there are no SymInts here
     with np.errstate(all="ignore"):
         results = op.reference(args)
     return [results] if isinstance(results, np.ndarray | np.generic) else list(results)

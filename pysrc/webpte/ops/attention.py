@@ -26,7 +26,7 @@ from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.attention_kernels import Attention, Heads, Mask, lower_attention, lower_update
 from webpte.ops.elementwise import INT32_MAX, float_type
-from webpte.ops.records import Record, pack
+from webpte.ops.records import Dispatch, SymIntBound, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims, broadcast, broadcast_strides, contiguous_strides, numel
 
@@ -244,14 +244,13 @@ def read_plain(args: Args) -> Attention:
 # Lowering
 
 
-def position_bounds(args: Args, call: Attention) -> list[Record]:
+def position_bounds(args: Args, call: Attention) -> list[SymIntBound]:
     """Where the first query may stand."""
     tokens, positions = call.q.sizes[2], call.k.sizes[2]
     high = positions - tokens
     if not call.follows and call.fresh is None:
         high = INT32_MAX - tokens  # the mask alone says which places of the cache count
-    bounds: list[Record] = []
-    bounds += args.bound("input_pos", 0, high, f"{tokens} tokens in {positions} cache positions")
+    bounds = args.bound("input_pos", 0, high, f"{tokens} tokens in {positions} cache positions")
     if not call.follows and call.keys != positions:
         last = call.keys - tokens
         why = f"{tokens} tokens at the end of a mask of {call.keys} keys"
@@ -259,30 +258,40 @@ def position_bounds(args: Args, call: Attention) -> list[Record]:
     return bounds
 
 
+def cached_bounds(args: Args, fresh: bool) -> list[SymIntBound]:
+    return [] if args.out.numel == 0 else position_bounds(args, read_cached(args, fresh))
+
+
 def stored_as(args: Args, call: Attention, *names: str) -> Attention:
     """The call, with the type that its tensors have in memory."""
     return replace(call, stored=float_type(args, *map(args.tensor, names), args.out))
 
 
-def lower_cached(args: Args, fresh: bool) -> list[Record]:
+def lower_cached(args: Args, fresh: bool) -> list[Dispatch]:
     names = ("query", "k_cache", "v_cache", *(("key", "value") if fresh else ()))
     call = stored_as(args, read_cached(args, fresh), *names)
-    return [] if args.out.numel == 0 else [*position_bounds(args, call), *lower_attention(call)]
+    return [] if args.out.numel == 0 else lower_attention(call)
 
 
-def lower_plain(args: Args) -> list[Record]:
+def lower_plain(args: Args) -> list[Dispatch]:
     call = stored_as(args, read_plain(args), "query", "key", "value")
-    return [] if args.out.numel == 0 else [*lower_attention(call)]
+    return [] if args.out.numel == 0 else lower_attention(call)
 
 
-def lower_cache_update(args: Args) -> list[Record]:
+def update_bounds(args: Args) -> list[SymIntBound]:
     value, cache = args.tensor("value"), args.tensor("cache")
     if value.numel == 0:
         return []
     tokens, positions = value.dims[1], cache.dims[1]
     why = f"{tokens} tokens in {positions} cache positions"
+    return args.bound("input_pos", 0, positions - tokens, why)
+
+
+def lower_cache_update(args: Args) -> list[Dispatch]:
+    value, cache = args.tensor("value"), args.tensor("cache")
+    if value.numel == 0:
+        return []
     return [
-        *args.bound("input_pos", 0, positions - tokens, why),
         lower_update(
             tokens_first(value),
             tokens_first(cache),
@@ -365,6 +374,7 @@ register(
     WITH_CACHE,
     shape=with_cache_shape,
     lower=lambda args: lower_cached(args, fresh=True),
+    bounds=lambda args: cached_bounds(args, fresh=True),
     reference=lambda args: run_cached(args, fresh=True),
     mutates=("k_cache", "v_cache"),
 )
@@ -374,6 +384,7 @@ register(
     CACHE_ONLY,
     shape=cached_shape,
     lower=lambda args: lower_cached(args, fresh=False),
+    bounds=lambda args: cached_bounds(args, fresh=False),
     reference=lambda args: run_cached(args, fresh=False),
 )
 
@@ -382,6 +393,7 @@ register(
     UPDATE,
     shape=update_shape,
     lower=lower_cache_update,
+    bounds=update_bounds,
     reference=run_update,
     mutates=("cache",),
 )

@@ -13,7 +13,7 @@ step of a language model.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ from webpte.errors import GraphError
 from webpte.ops.args import Args
 from webpte.ops.elementwise import INT32_MAX, INT32_MIN, fits_int32, quad_count, quad_grid
 from webpte.ops.movement import NO_INDEX, scalar_as, symint_of
-from webpte.ops.records import Dispatch, Record, SymIntBound, ceil_div, pack
+from webpte.ops.records import Dispatch, SymIntBound, ceil_div, pack
 from webpte.ops.registry import ShapeFunction, register
 from webpte.shapes import Dims, numel
 
@@ -42,6 +42,7 @@ class Fill:
     formula: str = "a"
     width: Callable[[Args], int] = lambda args: 1
     live: str | None = None  # the argument that is the formula's `start`, where it is a SymInt
+    bounds: Callable[[Args], Sequence[SymIntBound]] = lambda args: ()
 
 
 # One value
@@ -170,6 +171,7 @@ FILLS = (
         arange_scalars,
         ARANGE,
         live="start",
+        bounds=arange_bounds,
     ),
     Fill(
         "et_vk.grid_priors.default",
@@ -183,11 +185,10 @@ FILLS = (
 )
 
 
-def lower_fill(op: Fill, args: Args) -> list[Record]:
+def lower_fill(op: Fill, args: Args) -> list[Dispatch]:
     out, quads = args.out, quad_count(args.out.numel)
-    bounds = arange_bounds(args) if op.live else []
     if quads == 0:
-        return [*bounds]
+        return []
     compute = "f32" if out.dtype.is_float else "i32"
     start = symint_of(args, op.live) if op.live else None
     dispatch = Dispatch(
@@ -197,7 +198,7 @@ def lower_fill(op: Fill, args: Args) -> list[Record]:
         grid=quad_grid(quads),
         types=(("COMPUTE", compute), ("FORMULA", op.formula), ("OUT", out.dtype.wgsl)),
     )
-    return [*bounds, dispatch]
+    return [dispatch]
 
 
 for _op in FILLS:
@@ -206,5 +207,6 @@ for _op in FILLS:
         _op.signature,
         shape=_op.shape,
         lower=lambda args, op=_op: lower_fill(op, args),  # type: ignore[misc]
+        bounds=_op.bounds,
         reference=_op.numpy,
     )

@@ -76,9 +76,9 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class SymIntBound:
-    """A range that a live SymInt must keep to for the dispatches beside it to be right.
+    """A range that a live SymInt must keep to for a call to be right.
 
-    Checked on the host before each execution, so that a kernel never reads or writes out of range.
+    Checked on the host before each execution, so that nothing reads or writes out of range.
     """
 
     value_id: int
@@ -87,7 +87,7 @@ class SymIntBound:
     why: str
 
 
-# What a lowering may return.
+# What a call comes to.
 Record = Dispatch | SymIntBound
 
 

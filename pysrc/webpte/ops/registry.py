@@ -14,13 +14,18 @@ import numpy as np
 from webpte.graph import Call, Graph
 from webpte.live import LiveState
 from webpte.ops.args import Args, Signature, parse_signature
-from webpte.ops.records import Record
+from webpte.ops.records import Dispatch, SymIntBound
 from webpte.shapes import Dims
 
 ShapeFunction = Callable[[Args], Sequence[Dims]]
-Lowering = Callable[[Args], Sequence[Record]]
+Lowering = Callable[[Args], Sequence[Dispatch]]
+Bounds = Callable[[Args], Sequence[SymIntBound]]
 Reference = Callable[[Args], np.ndarray | Sequence[np.ndarray]]
 ScalarFunction = Callable[[Args], int]
+
+
+def _nothing(args: Args) -> list[Any]:
+    return []
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class OpDef:
 
     shape       live output dims, one entry per output; checks the inputs' shapes
     lower       what to dispatch at the live state; pure
+    bounds      what live SymInts must keep to, whether a kernel takes the call or the reference
     reference   the same in NumPy: oracle of the tests, and what device="numpy" runs
     alias_of    name of the tensor argument whose memory the output may share (a flat view)
     mutates     names of the tensor arguments that the op writes to (references write in place)
@@ -43,6 +49,7 @@ class OpDef:
     alias_of: str | None = None
     mutates: tuple[str, ...] = field(default=())
     scalar: ScalarFunction | None = None
+    bounds: Bounds = _nothing
 
     def bind(
         self,
@@ -66,16 +73,13 @@ def register(
     reference: Reference,
     alias_of: str | None = None,
     mutates: tuple[str, ...] = (),
+    bounds: Bounds = _nothing,
 ) -> None:
     """Add one operator; a name can be registered once."""
     if name in _REGISTRY:
         raise ValueError(f"{name} is registered twice")
     parsed = parse_signature(signature)
-    _REGISTRY[name] = OpDef(name, parsed, shape, lower, reference, alias_of, mutates)
-
-
-def _nothing(args: Args) -> list[Any]:
-    return []
+    _REGISTRY[name] = OpDef(name, parsed, shape, lower, reference, alias_of, mutates, bounds=bounds)
 
 
 def register_scalar(name: str, signature: str, scalar: ScalarFunction) -> None:

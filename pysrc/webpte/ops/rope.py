@@ -19,7 +19,7 @@ import numpy as np
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import float_type, quad_grid
-from webpte.ops.records import Dispatch, Record, ceil_div, pack
+from webpte.ops.records import Dispatch, SymIntBound, ceil_div, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims
 
@@ -101,15 +101,19 @@ def complex_shape(args: Args) -> tuple[Dims]:
 # Lowering
 
 
-def lower_both(args: Args, half: bool) -> list[Record]:
+def halves_bounds(args: Args) -> list[SymIntBound]:
+    q, k, cosines, _ = operands(args)
+    if q.numel + k.numel == 0:
+        return []
+    tokens, rows = q.dims[1], cosines.dims[0]
+    why = f"{tokens} tokens in tables of {rows} positions"
+    return args.bound("start_pos", 0, rows - tokens, why)
+
+
+def lower_both(args: Args, half: bool) -> list[Dispatch]:
     q, k, cosines, sines = operands(args)
     row, head = (cosines.dims[1], 0) if half else table_strides(args)
     turned = cosines.dims[1] // 2 if half else q.dims[3] // 2
-    bounds: list[Record] = []
-    if half:
-        tokens, rows = q.dims[1], cosines.dims[0]
-        why = f"{tokens} tokens in tables of {rows} positions"
-        bounds += args.bound("start_pos", 0, rows - tokens, why)
     shapes, units = [], 0
     for tensor in (q, k):
         pairs = ceil_div(tensor.dims[3], 2)
@@ -120,7 +124,6 @@ def lower_both(args: Args, half: bool) -> list[Record]:
         return []
     outs = args.outs
     return [
-        *bounds,
         Dispatch(
             kernel="rope",
             bindings=(
@@ -209,6 +212,7 @@ register(
     HALVES,
     shape=halves_shape,
     lower=lambda args: lower_both(args, half=True),
+    bounds=halves_bounds,
     reference=run_halves,
 )
 

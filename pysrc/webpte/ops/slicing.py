@@ -17,7 +17,7 @@ import numpy as np
 from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.movement import symint_of
-from webpte.ops.records import Dispatch, Record, ceil_div
+from webpte.ops.records import Dispatch, SymIntBound, ceil_div
 from webpte.ops.registry import register
 from webpte.ops.strided import Start, Walk, lower_walk
 from webpte.shapes import Dims, contiguous_strides, normalize_dim
@@ -98,12 +98,16 @@ def selected_shape(args: Args) -> tuple[Dims]:
     return (with_size(args.tensor("self").dims, dim_of(args)),)
 
 
-def lower_select(args: Args) -> list[Record]:
+def selected_bounds(args: Args) -> list[SymIntBound]:
+    size = args.tensor("self").dims[dim_of(args)]
+    return args.bound("index", -size, size - 1, f"selects from a dim of size {size}")
+
+
+def lower_select(args: Args) -> list[Dispatch]:
     source, dim = args.tensor("self"), dim_of(args)
     size = source.dims[dim]
-    inside = args.bound("index", -size, size - 1, f"selects from a dim of size {size}")
     start = live_start(args, "index", dim, clamp_index(args.integer("index"), size))
-    return [*inside, *lower_walk(args, part_walk(source, dim, 1, start), args.out)]
+    return lower_walk(args, part_walk(source, dim, 1, start), args.out)
 
 
 def run_select(args: Args) -> Array:
@@ -157,6 +161,7 @@ register(
     "self: tensor, dim: int, index: int -> tensor",
     shape=selected_shape,
     lower=lower_select,
+    bounds=selected_bounds,
     reference=run_select,
 )
 

@@ -190,15 +190,13 @@ def test_a_failed_call_does_not_go_back_to_a_plan_that_is_gone(
 ) -> None:
     monkeypatch.setattr(delegate_module, "MAX_PLANS", 2)
 
-    def lower(args: Args) -> list[Any]:
-        return [*args.bound("pos", 0, 9, "the cache holds 10")]
-
     async def run() -> None:
         with temporary_op(
             "test.cache.default",
             "self: tensor, pos: live -> tensor",
             shape=lambda args: [args.tensor("self").dims],
-            lower=lower,
+            lower=lambda args: [],
+            bounds=lambda args: args.bound("pos", 0, 9, "the cache holds 10"),
         ):
             g = GraphWriter()
             x, position, pos = g.tensor((8, 3)), g.tensor((1,), "int64"), g.symint(0)

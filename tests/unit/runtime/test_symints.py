@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.graphs import make_delegate, temporary_op, wait
-from support.pte_writer import GraphWriter
-from support.recorded import RELU, names, ones, sent
+from support.graphs import load, make_delegate, temporary_op, wait
+from support.pte_writer import GraphWriter, MethodWriter
+from support.recorded import DEVICES, RELU, device_of, names, ones, sent
 from webpte import errors
 from webpte.ops.args import Args
 
@@ -162,5 +162,89 @@ def test_an_op_without_a_kernel_sees_sizes_that_follow_a_symint() -> None:
             for value in (3, 4, 12, 3):
                 await delegate.execute([ones(12), np.array([value])])
             assert seen == [(3, 4), (4, 3), (12, 1), (3, 4)]
+
+    wait(run())
+
+
+def update_of(cache: tuple[int, ...], dtype: str, tokens: int) -> GraphWriter:
+    """Writes tokens into a cache of zeros at a position, and returns the cache."""
+    g = GraphWriter()
+    value = g.tensor((1, tokens, *cache[2:]), dtype)
+    position, pos = g.tensor((1,), "int64"), g.symint(0)
+    g.op("et_vk.select_as_symint.default", position, g.int(0), g.int(0), pos)
+    kept = g.prepack(g.tensor(cache, dtype, constant=np.zeros(cache, dtype)))
+    g.op("llama.update_cache.default", value, kept, pos, g.tensor((1,), dtype))
+    g.inputs(value, position)
+    g.outputs(g.op("aten.view_copy.default", kept, g.int_list(cache), g.tensor(cache, dtype)))
+    return g
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_position_out_of_range_is_an_error_with_and_without_a_kernel(
+    device: str, dtype: str
+) -> None:
+    """No kernel writes 3 bytes to a position. In NumPy, a token at 4 of 4 would be written nowhere,
+    and one at -1 to the end.
+    """
+
+    async def run() -> None:
+        program = await load(update_of((1, 4, 1, 3), dtype, 1), device=device_of(device))
+        hosted = {row.op for row in program.report if row.where == "host"}
+        assert ("update_cache.default" in hosted) == (device == "recording" and dtype == "int8")
+        token = np.ones((1, 1, 1, 3), dtype)
+        for position in (4, -1, 7, 2**31 - 1):
+            with pytest.raises(errors.ExecutionError, match=f"{position} is not in 0 to 3"):
+                await program.forward(token, np.array([position]))
+        (cache,) = await program.forward(token, np.array([2]))
+        if device == "numpy":
+            assert cache[0, :, 0, 0].tolist() == [0, 0, 1, 0], "nothing else was ever written"
+
+    wait(run())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_op_that_no_kernel_takes_keeps_its_bounds(device: str) -> None:
+    async def run() -> None:
+        with temporary_op(
+            "test.host.default",
+            "self: tensor, pos: live -> tensor",
+            shape=lambda args: [args.tensor("self").dims],
+            lower=refuse,
+            reference=lambda args: args.array("self") * args.integer("pos"),
+            bounds=lambda args: args.bound("pos", 1, 5, "counts to 5"),
+        ):
+            g = GraphWriter()
+            x, position, pos = g.tensor((3,)), g.tensor((1,), "int64"), g.symint(1)
+            g.op("et_vk.select_as_symint.default", position, g.int(0), g.int(0), pos)
+            g.inputs(x, position)
+            g.outputs(g.op("test.host.default", x, pos, g.tensor((3,))))
+            used = device_of(device)
+            program = await load(g, device=used)
+            for value in (1, 5):
+                await program.forward(ones(3), np.array([value]))
+            for value in (0, 6):
+                with pytest.raises(errors.ExecutionError, match=f"{value} is not in 1 to 5"):
+                    await program.forward(ones(3), np.array([value]))
+            if device == "recording":
+                assert names(used).count("run") == 2 * 2, "what is out of range never starts"
+
+    wait(run())
+
+
+def test_an_index_out_of_range_outside_of_delegates() -> None:
+    m = MethodWriter()
+    x, index, out = m.tensor((3,)), m.value(0), m.tensor(())
+    m.inputs(x, index)
+    m.kernel("aten::select_copy.int_out", x, 0, index, out, out)
+    m.outputs(out)
+
+    async def run() -> None:
+        program = await load(m)
+        (y,) = await program.forward(np.array([5, 6, 7], np.float32), -1)
+        assert y.tolist() == 7
+        for index in (3, -4):
+            with pytest.raises(errors.ExecutionError, match=f"size 3: index is {index}, not -3 to"):
+                await program.forward(ones(3), index)
 
     wait(run())
