@@ -558,3 +558,45 @@ def test_the_device_says_what_it_is(harness: Harness) -> None:
     assert isinstance(software, bool)
     assert limit >= 1 << 28
     assert isinstance(features, list)
+
+
+# Several methods
+
+
+@pytest.mark.usefixtures("flat_counts")
+def test_methods_share_weights_and_state(harness: Harness) -> None:
+    """tests/data/state/mixed.pte; see tests/unit/runtime/test_state.py for what it computes."""
+    code = """
+    import js
+    url = str(js.location.origin) + "/data/state/mixed.pte"
+    results = {}
+    for device in ("webgpu", "numpy"):
+        async with await webpte.load(url, device=device) as program:
+            seen = []
+            for x in ([1.0, -2.0, 0.5], [-1.0, 3.0, 0.25]):
+                seen += await program.run("add", np.array([x], np.float32))
+                seen += await program.run("get")
+            results[device] = [seen, program.stats.prepack_transfers]
+    return results
+    """
+    results = python(harness, code)
+    np.testing.assert_allclose(results["webgpu"][0], results["numpy"][0], rtol=1e-5)
+    assert results["webgpu"][1] == 1
+
+
+@pytest.mark.usefixtures("flat_counts")
+def test_inputs_without_bounds_up_to_what_a_delegate_takes(harness: Harness) -> None:
+    """tests/data/unbound/relu.pte: cumsum(relu(x)) + 1, its delegates take at most 4 rows."""
+    code = """
+    import js
+    results = []
+    async with await webpte.load(str(js.location.origin) + "/data/unbound/relu.pte") as program:
+        for rows in (2, 4, 1):
+            results += await program.forward(np.ones((rows, 3), np.float32))
+        call = program.forward(np.ones((5, 3), np.float32))
+        return [results, await raises(webpte.errors.ExecutionError, call)]
+    """
+    results, message = python(harness, code)
+    for result, rows in zip(results, (2, 4, 1), strict=True):
+        np.testing.assert_array_equal(result, np.arange(2, rows + 2)[:, None].repeat(3, axis=1))
+    assert "[5, 3] does not fit into its maximum [4, 3]" in message

@@ -86,13 +86,17 @@ def _unused(_args: Any) -> Any:
 
 
 def chain(
-    length: int, *, dims: tuple[int, ...] = (4,), op: str = "aten.relu.default"
+    length: int,
+    *,
+    dims: tuple[int, ...] = (4,),
+    op: str = "aten.relu.default",
+    dtype: str = "float32",
 ) -> GraphWriter:
     """input -> op -> op -> ... -> output."""
     g = GraphWriter()
-    value = x = g.tensor(dims)
+    value = x = g.tensor(dims, dtype)
     for _ in range(length):
-        value = g.op(op, value, g.tensor(dims))
+        value = g.op(op, value, g.tensor(dims, dtype))
     g.inputs(x)
     g.outputs(value)
     return g

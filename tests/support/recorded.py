@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -73,3 +74,22 @@ def plans(device: RecordingDevice) -> list[PlanCommands]:
     made = [detail for name, detail in device.log if name == "create_plan"]
     assert all(isinstance(plan, PlanCommands) for plan in made)
     return made  # type: ignore[return-value]
+
+
+def runs(device: RecordingDevice) -> list[dict[str, Any]]:
+    """What the executions were given, in order."""
+    fields = ("plan", "payload", "copies", "read", "kept", "watched")
+    return [
+        dict(zip(fields, detail, strict=True))  # type: ignore[call-overload]
+        for name, detail in device.log
+        if name == "run"
+    ]
+
+
+class Slow(RecordingDevice):
+    """Other tasks get their turn whenever a plan is made."""
+
+    async def create_plan(self, commands: PlanCommands) -> int:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return await super().create_plan(commands)

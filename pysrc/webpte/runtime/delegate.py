@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from time import perf_counter
 
 import numpy as np
@@ -30,15 +29,24 @@ from webpte.plan import (
 from webpte.runtime.constants import ConstantStore, conversion, shareable
 from webpte.runtime.device_plan import (
     DevicePlan,
-    Output,
     PlanFactory,
     PlanKey,
     Segment,
     Signature,
 )
-from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor, allocate
+from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.memory import FAULT_BYTES, DelegateMemory
 from webpte.runtime.numpy_delegate import run_reference
+from webpte.runtime.transit import (
+    Fate,
+    Input,
+    OnGpu,
+    Result,
+    Returns,
+    host_arrays,
+    input_copies,
+    readable,
+)
 from webpte.shaders import ShaderLibrary
 from webpte.storage import plan_storage
 
@@ -47,39 +55,15 @@ MAX_PLANS = 32
 
 _NO_INDICES = np.empty(0, np.int32)
 
-OnGpu = DeviceTensor | GpuTensor
-Input = np.ndarray | int | OnGpu
-Result = np.ndarray | OnGpu
-
-
-class Fate(Enum):
-    """What becomes of an output."""
-
-    READ = "comes back as an array"
-    LEND = "stays where it is, until the delegate runs again"
-    KEEP = "is copied to memory of its own on the GPU"
-
 
 @dataclass(frozen=True)
 class _Submitted:
     """An execution whose work is all in the queue."""
 
     segment: Segment
-    fates: Sequence[Fate]
-    kept: Sequence[GpuTensor]  # those of the outputs whose fate it is, in order
+    returns: Returns
     running: Awaitable[bytes]
     faults: Awaitable[bytes] | None  # the word for them, where it does not come with the results
-
-    def results(self, data: bytes) -> list[Result]:
-        """The outputs, given the bytes that came back."""
-        kept = iter(self.kept)
-        of_fate: dict[Fate, Callable[[Output], Result]] = {
-            Fate.READ: lambda output: output.unpack(data),
-            Fate.LEND: lambda output: output.tensor,
-            Fate.KEEP: lambda _: next(kept),
-        }
-        outputs = zip(self.segment.outputs, self.fates, strict=True)
-        return [of_fate[fate](output) for output, fate in outputs]
 
 
 class GpuDelegate:
@@ -181,7 +165,7 @@ class GpuDelegate:
             if self._closed:
                 self._factory.destroy(plan)
                 self._memory.free()  # the new plan may have allocated
-                raise ClosedError("the program was closed while this call was being prepared")
+            self._check_open()
         self._use(plan)
         return plan
 
@@ -242,6 +226,59 @@ class GpuDelegate:
             results = await head._results(top)
         return [result for result in results if isinstance(result, np.ndarray)]
 
+    async def _readable(self, inputs: Sequence[Input]) -> list[Input]:
+        on_host = {source.input for source in self._symint_sources}
+        return await readable(inputs, self._graph, on_host, self._device)
+
+    async def _submit(self, inputs: Sequence[Input], fates: Sequence[Fate]) -> _Submitted:
+        """Everything is in the queue when this returns; only the results are still to come."""
+        started = perf_counter()
+        plan = await self._prepare(inputs)
+        first, last = plan.segments[0].payload, plan.segments[-1]
+        for index, (value_id, value) in enumerate(zip(self._graph.inputs, inputs, strict=True)):
+            if value_id in first and not isinstance(value, OnGpu):
+                first.fill(value_id, np.asarray(value), f"input {index}")
+        first.fill_symints([self._live.symint(value_id) for value_id in self._symints])
+        returns = await Returns.prepare(self._device, last.outputs, fates)
+        prepared = perf_counter()
+        try:
+            submitted = await self._run(plan, inputs, returns)
+        except BaseException:
+            returns.drop()
+            raise
+        self.executions += 1
+        self.last_ms["prepare"] = (prepared - started) * 1000
+        self.last_ms["submit"] = (perf_counter() - prepared) * 1000
+        return submitted
+
+    async def _run(self, plan: DevicePlan, inputs: Sequence[Input], returns: Returns) -> _Submitted:
+        """Replay the segments; everything they need is prepared."""
+        self._check_open()
+        copies = input_copies(inputs, self._graph, self._memory, self._device)
+        watched = any(isinstance(value, GpuTensor) for value in inputs)
+        for segment in plan.segments[:-1]:
+            await self._run_host_step(segment, copies, watched)
+            self._check_open()
+            copies, watched = [], False
+        last, kept = plan.segments[-1], returns.copies(self._device)
+        running = self._device.run(
+            last.handle, last.payload.data, copies, returns.read, kept=kept, watched=watched
+        )
+        faults = None if returns.read else self._read_faults(last, inputs)
+        return _Submitted(last, returns, running, faults)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the program was closed while this call was being prepared")
+
+    def _read_faults(self, segment: Segment, inputs: Sequence[Input]) -> Awaitable[bytes] | None:
+        """The word for faults alone, unless `_check_indices` has seen every index already."""
+        arrays = host_arrays(inputs, self._graph)
+        if all(value_id in arrays for fault in segment.faults for value_id, _ in fault.indices):
+            return None
+        assert self._memory.fault_buffer is not None
+        return self._device.read(self._memory.fault_buffer, FAULT_BYTES)
+
     async def _results(self, submitted: _Submitted) -> list[Result]:
         started = perf_counter()
         try:
@@ -251,95 +288,10 @@ class GpuDelegate:
                 self._memory.clear_faults()
                 raise IndexRangeError(str(fault))
         except BaseException:
-            for tensor in submitted.kept:
-                tensor.destroy()
+            submitted.returns.drop()
             raise
         self.last_ms["wait"] = (perf_counter() - started) * 1000
-        return submitted.results(data)
-
-    async def _readable(self, inputs: Sequence[Input]) -> list[Input]:
-        """Inputs as the graph can take them: some that are on the GPU have to be read back.
-
-        These are the ones that SymInts are read from, and those whose elements are stored in
-        another way than the graph stores them.
-        """
-        on_host = {source.input for source in self._symint_sources}
-        readable: list[Input] = []
-        for value_id, value in zip(self._graph.inputs, inputs, strict=False):
-            if isinstance(value, OnGpu):
-                place = self._place(value)
-                if (
-                    value_id in on_host
-                    or place.stored != self._graph.tensor(value_id).dtype.storage
-                ):
-                    readable.append(await place.read(self._device))
-                    continue
-            readable.append(value)
-        return [*readable, *inputs[len(readable) :]]
-
-    def _place(self, value: OnGpu) -> DeviceTensor:
-        return value.lend(self._device) if isinstance(value, GpuTensor) else value
-
-    async def _submit(self, inputs: Sequence[Input], fates: Sequence[Fate]) -> _Submitted:
-        """Everything is in the queue when this returns; only the results are still to come."""
-        started = perf_counter()
-        plan = await self._prepare(inputs)
-        first = plan.segments[0].payload
-        for index, (value_id, value) in enumerate(zip(self._graph.inputs, inputs, strict=True)):
-            if value_id in first and not isinstance(value, OnGpu):
-                first.fill(value_id, np.asarray(value), f"input {index}")
-        first.fill_symints([self._live.symint(value_id) for value_id in self._symints])
-        last = plan.segments[-1]
-        kept = await self._allocate_kept(last, fates)
-        try:
-            prepared = perf_counter()
-            # From here to the first replay nothing waits: what is on the GPU stays there.
-            copies = self._input_copies(inputs)
-            watched = any(isinstance(value, GpuTensor) for value in inputs)
-            for segment in plan.segments[:-1]:
-                await self._run_host_step(segment, copies, watched)
-                copies, watched = [], False
-            running = self._device.run(
-                last.handle,
-                last.payload.data,
-                copies,
-                Fate.READ in fates,
-                kept=self._kept_copies(last, fates, kept),
-                watched=watched,
-            )
-            faults = None if Fate.READ in fates else self._read_faults(last, inputs)
-        except BaseException:
-            for tensor in kept:
-                tensor.destroy()
-            raise
-        self.executions += 1
-        self.last_ms["prepare"] = (prepared - started) * 1000
-        self.last_ms["submit"] = (perf_counter() - prepared) * 1000
-        return _Submitted(last, fates, kept, running, faults)
-
-    def _read_faults(self, segment: Segment, inputs: Sequence[Input]) -> Awaitable[bytes] | None:
-        """The word for faults alone, unless `_check_indices` has seen every index already."""
-        arrays = self._arrays_of(inputs)
-        if all(value_id in arrays for fault in segment.faults for value_id, _ in fault.indices):
-            return None
-        assert self._memory.fault_buffer is not None
-        return self._device.read(self._memory.fault_buffer, FAULT_BYTES)
-
-    async def _allocate_kept(self, segment: Segment, fates: Sequence[Fate]) -> list[GpuTensor]:
-        outputs = zip(segment.outputs, fates, strict=True)
-        wanted = [output.tensor for output, fate in outputs if fate is Fate.KEEP]
-        return await allocate(self._device, [(t.dtype, t.stored, t.shape) for t in wanted])
-
-    def _kept_copies(
-        self, segment: Segment, fates: Sequence[Fate], kept: Sequence[GpuTensor]
-    ) -> list[GpuCopy]:
-        outputs = zip(segment.outputs, fates, strict=True)
-        sources = [output.tensor for output, fate in outputs if fate is Fate.KEEP]
-        return [
-            GpuCopy(source.buffer, self._place(tensor).buffer, source.copy_bytes)
-            for source, tensor in zip(sources, kept, strict=True)
-            if source.nbytes
-        ]
+        return submitted.returns.results(data)
 
     async def _run_host_step(
         self, segment: Segment, copies: Sequence[GpuCopy], watched: bool
@@ -399,16 +351,12 @@ class GpuDelegate:
 
     def _check_indices(self, faults: Sequence[Faults], inputs: Sequence[Input]) -> None:
         """Before anything runs, for tensors of indices that the caller gave as arrays."""
-        arrays = self._arrays_of(inputs)
+        arrays = host_arrays(inputs, self._graph)
         for fault in faults:
             for value_id, size in fault.indices:
                 array = arrays.get(value_id, _NO_INDICES)
                 if array.size and (array.min() < -size or array.max() >= size):
                     raise IndexRangeError(str(fault))
-
-    def _arrays_of(self, inputs: Sequence[Input]) -> dict[int, np.ndarray]:
-        by_id = zip(self._graph.inputs, inputs, strict=True)
-        return {value_id: value for value_id, value in by_id if isinstance(value, np.ndarray)}
 
     def _set_inputs(self, inputs: Sequence[Input]) -> None:
         by_id = dict(zip(self._graph.inputs, inputs, strict=True))
@@ -419,18 +367,8 @@ class GpuDelegate:
                 self._live.set_cur_dims(value_id, value.shape)
         for source in self._symint_sources:
             value = by_id[source.input]
-            assert isinstance(value, np.ndarray | int), "see _readable"
+            assert isinstance(value, np.ndarray | int), "see `readable`"
             self._live.set_symint(source.symint, read_symint(source, value))
-
-    def _input_copies(self, inputs: Sequence[Input]) -> list[GpuCopy]:
-        """How inputs that are on the GPU get to where the graph reads them."""
-        copies = []
-        for value_id, value in zip(self._graph.inputs, inputs, strict=True):
-            if isinstance(value, OnGpu) and self._memory.holds(value_id):
-                place, target = self._place(value), self._memory.buffer_of(value_id)
-                if place.nbytes:
-                    copies.append(GpuCopy(place.buffer, target, place.copy_bytes))
-        return copies
 
     async def profile(self) -> list[tuple[str, float]]:
         """Label and microseconds of each dispatch of the current plan, on whatever data is there.

@@ -36,11 +36,12 @@ from webpte.format.program import (
 from webpte.gpu.device import Device
 from webpte.kernels import Kernel, OutSpec, fit_output, lookup_kernel
 from webpte.runtime.contents import MethodContents
-from webpte.runtime.delegate import Fate, GpuDelegate
+from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor, upload
 from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.inputs import check_inputs
 from webpte.runtime.state import State
+from webpte.runtime.transit import Fate
 from webpte.runtime.values import Values, sharing
 
 # Instructions per call: a loop that never ends must not hang the page.

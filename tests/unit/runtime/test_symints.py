@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from support.graphs import load, make_delegate, temporary_op, wait
 from support.pte_writer import GraphWriter, MethodWriter
 from support.recorded import DEVICES, RELU, device_of, names, ones, sent
 from webpte import errors
+from webpte.gpu.recording import RecordingDevice
 from webpte.ops.args import Args
 
 # SymInts
@@ -199,6 +201,38 @@ def test_a_position_out_of_range_is_an_error_with_and_without_a_kernel(
         (cache,) = await program.forward(token, np.array([2]))
         if device == "numpy":
             assert cache[0, :, 0, 0].tolist() == [0, 0, 1, 0], "nothing else was ever written"
+
+    wait(run())
+
+
+def test_attention_that_no_kernel_takes_keeps_to_its_cache() -> None:
+    """Queries of float32 and caches of half floats, on a device that has such: no kernel mixes."""
+    g = GraphWriter()
+    token, cache = (1, 1, 1, 4), (1, 4, 1, 4)
+    q, k, v = (g.tensor(token) for _ in range(3))
+    position, pos = g.tensor((1,), "int64"), g.symint(0)
+    g.op("et_vk.select_as_symint.default", position, g.int(0), g.int(0), pos)
+    kept = [
+        g.prepack(g.tensor(cache, "float16", constant=np.zeros(cache, np.float16), key=name))
+        for name in "kv"
+    ]
+    options = (pos, g.int(1), g.null(), g.double(0), g.bool_(True), g.null())
+    out = g.op("sdpa_with_kv_cache.default", q, k, v, *kept, *options, g.tensor(token))
+    g.inputs(q, k, v, position)
+    g.outputs(out)
+
+    async def run() -> None:
+        device = RecordingDevice()
+        device.info = replace(device.info, features=("shader-f16",))
+        program = await load(g, device=device)
+        inputs = [np.ones(token, np.float32)] * 3
+        await program.forward(*inputs, np.array([3]))
+        assert {row.op for row in program.report if row.where == "host"} >= {
+            "sdpa_with_kv_cache.default"
+        }
+        for at in (4, -1):
+            with pytest.raises(errors.ExecutionError, match=f"{at} is not in 0 to 3"):
+                await program.forward(*inputs, np.array([at]))
 
     wait(run())
 
