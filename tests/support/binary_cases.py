@@ -86,6 +86,14 @@ def arithmetic_cases() -> list[Case]:
             np.power,
             label="root of -2",
         ),
+        binary(
+            "aten.pow.Tensor_Tensor",
+            (floats(9, 7, -3, 255, 2, 2, 1, 1), floats(5, 7, 13, 3, 23, -7, 1000, NAN)),
+            lambda x, y: np.where(x == 1, 1, x**y),
+            label="whole numbers",
+            rtol=0,
+            atol=0,
+        ),
     ]
     return cases
 
