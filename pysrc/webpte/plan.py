@@ -163,7 +163,7 @@ def check_defined(graph: Graph) -> None:
     for value_id in graph.outputs:
         if value_id not in defined:
             raise GraphError(f"output value {value_id} is never written")
-        graph.tensor(value_id)
+    graph.tensor_outputs()
 
 
 def check_distinct(graph: Graph, call: Call, outputs: set[int]) -> None:

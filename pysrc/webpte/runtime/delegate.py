@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from webpte.plan import (
 from webpte.runtime.device_plan import (
     DevicePlan,
     GpuTensor,
+    Output,
     PlanFactory,
     PlanKey,
     Segment,
@@ -42,6 +45,15 @@ from webpte.storage import plan_storage
 MAX_PLANS = 32
 
 Input = np.ndarray | int | GpuTensor
+
+
+@dataclass(frozen=True)
+class _Submission:
+    """One execution in the queue. `symints`: the outputs that are no tensors, by value id."""
+
+    segment: Segment  # the last one, which reads back
+    running: Awaitable[bytes]
+    symints: dict[int, int]
 
 
 class GpuDelegate:
@@ -158,39 +170,42 @@ class GpuDelegate:
 
     @property
     def outputs(self) -> list[Tensor]:
-        return [self._graph.tensor(value_id) for value_id in self._graph.outputs]
+        return self._graph.tensor_outputs()
 
-    async def execute(self, inputs: Sequence[Input]) -> list[np.ndarray]:
-        """Run once. After an error the delegate is as it was before the call."""
+    async def execute(self, inputs: Sequence[Input]) -> list[Any]:
+        """Run once: an array per tensor, an int per SymInt. After an error all is as before."""
         results = await self.execute_mixed(inputs, [False] * len(self._graph.outputs))
-        return [result for result in results if isinstance(result, np.ndarray)]
+        return [result for result in results if not isinstance(result, GpuTensor)]
 
-    async def execute_mixed(
-        self, inputs: Sequence[Input], keep: Sequence[bool]
-    ) -> list[np.ndarray | GpuTensor]:
-        """Run once; outputs marked in `keep` stay on the GPU."""
-        segment, running = await self._submit(inputs, read=not all(keep))
+    async def execute_mixed(self, inputs: Sequence[Input], keep: Sequence[bool]) -> list[Input]:
+        """Run once; tensors marked in `keep` stay on the GPU, SymInts are always on the host."""
+        submission = await self._submit(inputs, read=not all(keep))
         submitted = perf_counter()
-        result = await running
+        result = await submission.running
         self.last_ms["wait"] = (perf_counter() - submitted) * 1000
-        if fault := segment.fault_in(result):
+        if fault := submission.segment.fault_in(result):
             self._memory.clear_faults()
             raise IndexRangeError(str(fault))
+        tensors = iter(submission.segment.outputs)
         return [
-            GpuTensor(self._memory.buffer_of(output.tensor.id), output.tensor.dtype, output.dims)
-            if kept
-            else output.unpack(result)
-            for output, kept in zip(segment.outputs, keep, strict=True)
+            submission.symints[value_id]
+            if value_id in submission.symints
+            else self._take(next(tensors), result, kept)
+            for value_id, kept in zip(self._graph.outputs, keep, strict=True)
         ]
+
+    def _take(self, output: Output, result: bytes, kept: bool) -> np.ndarray | GpuTensor:
+        if not kept:
+            return output.unpack(result)
+        tensor = output.tensor
+        return GpuTensor(self._memory.buffer_of(tensor.id), tensor.dtype, output.dims)
 
     async def execute_on_gpu(self, inputs: Sequence[Input]) -> list[GpuTensor]:
         """Run once and leave the outputs where they are."""
         results = await self.execute_mixed(inputs, [True] * len(self._graph.outputs))
         return [result for result in results if isinstance(result, GpuTensor)]
 
-    async def _submit(
-        self, inputs: Sequence[Input], read: bool
-    ) -> tuple[Segment, Awaitable[bytes]]:
+    async def _submit(self, inputs: Sequence[Input], read: bool) -> _Submission:
         """Everything is in the queue when this returns; only the results are still to come."""
         async with self._lock:
             started = perf_counter()
@@ -212,7 +227,10 @@ class GpuDelegate:
             self.executions += 1
             self.last_ms["prepare"] = (prepared - started) * 1000
             self.last_ms["submit"] = (perf_counter() - prepared) * 1000
-            return last, running
+            symints = {
+                i: self._live.symint(i) for i in self._graph.outputs if self._graph.is_symint(i)
+            }
+            return _Submission(last, running, symints)
 
     async def _run_host_step(self, segment: Segment, copies: Sequence[GpuCopy]) -> None:
         """Replay up to an op without a kernel, run that one in NumPy, hand on what it gives."""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,7 @@ class NumpyDelegate:
     def input_count(self) -> int:
         return len(self._graph.inputs)
 
-    async def execute(self, inputs: Sequence[np.ndarray | int]) -> list[np.ndarray]:
+    async def execute(self, inputs: Sequence[np.ndarray | int]) -> list[Any]:
         if len(inputs) != len(self._graph.inputs):
             raise ExecutionError(
                 f"the delegate takes {len(self._graph.inputs)} inputs, not {len(inputs)}"
@@ -79,7 +80,10 @@ class NumpyDelegate:
         for index, op in sorted(self._ops.items()):
             room -= run_reference(op, self._graph.calls[index], self._graph, live, arrays, room)
         self.executions += 1
-        return [arrays[i].copy() for i in self._graph.outputs]
+        return [
+            live.symint(i) if self._graph.is_symint(i) else arrays[i].copy()
+            for i in self._graph.outputs
+        ]
 
     def _set_inputs(
         self, inputs: Sequence[np.ndarray | int], live: LiveState, arrays: dict[int, np.ndarray]
