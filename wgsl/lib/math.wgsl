@@ -115,12 +115,18 @@ fn exact_remainder(a: vec4<f32>, q: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
     return (a - product) - error;
 }
 
-// torch rounds the exact quotient down: a / b may have been rounded up to a whole number.
+fn is_infinite(x: vec4<f32>) -> vec4<bool> {
+    return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) == vec4<u32>(0x7f800000u);
+}
+
+// torch rounds the exact quotient down: a / b may have been rounded up to a whole number. By
+// infinity everything is left over, and infinity by anything but 0 is NaN.
 fn floor_quotient(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
     let quotient = floor(a / b);
-    let remainder = exact_remainder(a, quotient, b);
+    let remainder = select(exact_remainder(a, quotient, b), a, is_infinite(b));
     let too_large = (remainder != vec4<f32>()) & ((remainder < vec4<f32>()) != (b < vec4<f32>()));
-    return select(quotient, quotient - 1.0, too_large);
+    let rounded = select(quotient, quotient - 1.0, too_large);
+    return select(rounded, nan_of(a), is_infinite(a) & (b != vec4<f32>()));
 }
 
 fn integer_floor_quotient(a: vec4<i32>, b: vec4<i32>) -> vec4<i32> {
