@@ -7,8 +7,9 @@ import pytest
 
 from support.graphs import build_graph, temporary_op
 from support.pte_writer import GraphWriter
+from webpte.errors import GraphError
 from webpte.graph import Graph
-from webpte.passes import merge_duplicate_calls
+from webpte.passes import merge_duplicate_calls, separate_buffer_writes
 from webpte.plan import check_defined
 
 RELU, ADD, CLONE = "aten.relu.default", "aten.add.Tensor", "aten.clone.default"
@@ -185,3 +186,28 @@ def test_a_call_whose_output_is_written_again_stays() -> None:
     g.inputs(x, y)
     g.outputs(out)
     assert len(merged(g).calls) == 4
+
+
+def test_what_a_call_would_write_over_its_own_input_is_copied_there() -> None:
+    g = GraphWriter()
+    x, out = g.tensor((4,)), g.tensor((4,))
+    buffer = g.prepack(g.tensor((4,), constant=np.ones(4, np.float32)))
+    g.op(ADD, buffer, x, g.int(1), buffer)
+    g.op(RELU, buffer, out)
+    g.inputs(x)
+    g.outputs(out)
+    graph = separate_buffer_writes(build_graph(g))
+    check_defined(graph)
+    assert names(graph)[1:] == [ADD, "aten.alias_copy.default", RELU]
+    assert graph.calls[2].args == (graph.calls[1].args[-1], buffer)
+    assert graph.calls[3].args == (buffer, out)
+
+
+def test_only_a_buffer_may_be_written_by_what_reads_it() -> None:
+    g = GraphWriter()
+    x = g.tensor((4,))
+    g.op(RELU, x, x)
+    g.inputs(x)
+    g.outputs(x)
+    with pytest.raises(GraphError, match="writes to tensor value"):
+        check_defined(separate_buffer_writes(build_graph(g)))

@@ -113,7 +113,9 @@ def _called_graph(
     if graph is not None and len(call.args) != len(graph.inputs) + len(graph.outputs):
         raise GraphError(
             f"method {plan.name!r}: delegate {call.delegate_index} has {len(graph.inputs)} inputs "
-            f"and {len(graph.outputs)} outputs, but is called with {len(call.args)} values"
+            f"and {len(graph.outputs)} outputs, but is called with {len(call.args)} values. "
+            "If the model changes a buffer, the file does not say which; export it with "
+            'VulkanPartitioner({"alias_buffer_mutations": True})'
         )
     return graph
 

@@ -15,7 +15,7 @@ from webpte.gpu.device import Device, GpuCopy, Progress, Transfer
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
 from webpte.ops.records import Faults
-from webpte.passes import merge_duplicate_calls, store_halves
+from webpte.passes import merge_duplicate_calls, separate_buffer_writes, store_halves
 from webpte.plan import (
     Planner,
     Step,
@@ -64,7 +64,7 @@ class GpuDelegate:
         if "shader-f16" in device.info.features:
             graph = store_halves(graph)
         self._transfers = constant_transfers(graph)
-        graph = merge_duplicate_calls(graph)
+        graph = merge_duplicate_calls(separate_buffer_writes(graph))
         check_defined(graph)
         ops = resolve_ops(graph)
         storage = plan_storage(graph, ops)

@@ -16,6 +16,7 @@ from webpte.graph import Call, Graph, Tensor
 from webpte.live import LiveState
 from webpte.ops import OpDef
 from webpte.ops.records import SymIntBound
+from webpte.passes import rewritten_buffers, separate_buffer_writes
 from webpte.plan import (
     check_arity,
     check_bounds,
@@ -46,11 +47,13 @@ class NumpyDelegate:
 
     def __init__(self, graph: Graph, constants: dict[int, np.ndarray]) -> None:
         check_arity(graph)
+        graph = separate_buffer_writes(graph)
         check_defined(graph)
         self._graph = graph
         self._ops = resolve_ops(graph)
         self._symint_sources = symint_sources(graph, self._ops)
         self._constants = constants
+        self._rewritten = rewritten_buffers(graph)
         self.transfers = len(constants)
         self.executions = 0
 
@@ -80,6 +83,7 @@ class NumpyDelegate:
         for index, op in sorted(self._ops.items()):
             room -= run_reference(op, self._graph.calls[index], self._graph, live, arrays, room)
         self.executions += 1
+        self._constants |= {i: arrays[i] for i in self._rewritten}
         return [
             live.symint(i) if self._graph.is_symint(i) else arrays[i].copy()
             for i in self._graph.outputs
