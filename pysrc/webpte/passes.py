@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from webpte.dtypes import NATIVE_HALF
+from webpte.errors import GraphError
 from webpte.format.vulkan import ValueListValue
 from webpte.graph import PREPACK, Call, Graph, Tensor, Value
 from webpte.ops import OpDef, lookup
@@ -79,6 +80,30 @@ def separate_buffer_writes(graph: Graph) -> Graph:
         calls.append(Call(len(calls), call.name, (*call.args[:-1], apart.id)))
         calls.append(Call(len(calls), "aten.alias_copy.default", (apart.id, out)))
     return Graph(tuple(values), tuple(calls), graph.inputs, graph.outputs)
+
+
+def tie_buffer_outputs(graph: Graph, count: int) -> Graph:
+    """Copy the first `count` outputs to the buffers whose new values they are.
+
+    The file does not say whose they are. Where only one constant has their size and type there is
+    no doubt; anything else is refused, because a guess could give wrong numbers.
+    """
+    packs = [call.args for call in graph.calls if call.name == PREPACK and len(call.args) == 2]
+    sources = {args[0] for args in packs}
+    buffers = [graph.tensor(args[1]) for args in packs]
+    buffers += [t for t in graph.tensors() if t.constant is not None and t.id not in sources]
+    calls, news = list(graph.calls), [graph.tensor(i) for i in graph.outputs[:count]]
+    for new in news:
+        alike = [t for t in buffers if (t.dtype, t.dims) == (new.dtype, new.dims)]
+        rivals = [t for t in news if (t.dtype, t.dims) == (new.dtype, new.dims)]
+        if len(alike) != 1 or len(rivals) != 1:
+            raise GraphError(
+                f"output value {new.id} ({new.dtype.name} {list(new.dims)}) is the new value of a "
+                f"buffer, but {len(alike)} constants look alike and the file does not say which; "
+                'export with VulkanPartitioner({"alias_buffer_mutations": True})'
+            )
+        calls.append(Call(len(calls), "aten.alias_copy.default", (new.id, alike[0].id)))
+    return Graph(graph.values, tuple(calls), graph.inputs, graph.outputs[count:])
 
 
 def _mutated(call: Call) -> set[int]:
