@@ -160,6 +160,10 @@ class Graph:
     def tensors(self) -> Iterator[Tensor]:
         return (value for value in self.values if isinstance(value, Tensor))
 
+    def tensor_outputs(self) -> list[Tensor]:
+        """The outputs that hold data; the others are SymInts, which the host knows anyway."""
+        return [self.tensor(i) for i in self.outputs if not self.is_symint(i)]
+
     def used_symints(self) -> list[int]:
         """The SymInts that some call reads or yields, in the order of their ids."""
         used = {i for call in self.calls for i in self.expand(call.args)} | set(self.inputs)

@@ -1,4 +1,4 @@
-"""Rewrites of a graph that leave its meaning alone and make it cheaper to run."""
+"""Rewrites of a graph that leave its meaning alone and make it cheaper, or possible, to run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from webpte.dtypes import NATIVE_HALF
+from webpte.errors import GraphError
 from webpte.format.vulkan import ValueListValue
 from webpte.graph import PREPACK, Call, Graph, Tensor, Value
 from webpte.ops import OpDef, lookup
@@ -53,6 +54,63 @@ def merge_duplicate_calls(graph: Graph) -> Graph:
     return Graph(values, tuple(calls), graph.inputs, outputs)
 
 
+def rewritten_buffers(graph: Graph) -> set[int]:
+    """Tensors that start with bytes of the file and that calls give new values, for good."""
+    given = {tensor.id for tensor in graph.tensors() if tensor.constant is not None}
+    given |= {call.args[-1] for call in graph.calls if call.name == PREPACK}
+    calls = [call for call in graph.calls if call.name != PREPACK]
+    return given & {i for call in calls for i in graph.expand(call.args[-1:])}
+
+
+def separate_buffer_writes(graph: Graph) -> Graph:
+    """Compute apart, then copy, what a call would write over the buffer that it reads.
+
+    With the exporter's option `alias_buffer_mutations` the new value of a mutable buffer has the
+    id of the buffer, but no dispatch may read and write one buffer.
+    """
+    buffers = rewritten_buffers(graph)
+    values, calls = list(graph.values), list[Call]()
+    for call in graph.calls:
+        out, read = call.args[-1], set(graph.expand(call.args[:-1]))
+        if call.name == PREPACK or out not in (buffers & read) - _mutated(call):
+            calls.append(replace(call, index=len(calls)))
+            continue
+        apart = replace(graph.tensor(out), id=len(values), constant=None, mem_obj_id=None)
+        values.append(apart)
+        calls.append(Call(len(calls), call.name, (*call.args[:-1], apart.id)))
+        calls.append(Call(len(calls), "aten.alias_copy.default", (apart.id, out)))
+    return Graph(tuple(values), tuple(calls), graph.inputs, graph.outputs)
+
+
+def tie_buffer_outputs(graph: Graph, count: int) -> Graph:
+    """Copy the first `count` outputs to the buffers whose new values they are.
+
+    The file does not say whose they are. Where only one constant has their size and type there is
+    no doubt; anything else is refused, because a guess could give wrong numbers.
+    """
+    packs = [call.args for call in graph.calls if call.name == PREPACK and len(call.args) == 2]
+    sources = {args[0] for args in packs}
+    buffers = [graph.tensor(args[1]) for args in packs]
+    buffers += [t for t in graph.tensors() if t.constant is not None and t.id not in sources]
+    calls, news = list(graph.calls), [graph.tensor(i) for i in graph.outputs[:count]]
+    for new in news:
+        alike = [t for t in buffers if (t.dtype, t.dims) == (new.dtype, new.dims)]
+        rivals = [t for t in news if (t.dtype, t.dims) == (new.dtype, new.dims)]
+        if len(alike) != 1 or len(rivals) != 1:
+            raise GraphError(
+                f"output value {new.id} ({new.dtype.name} {list(new.dims)}) is the new value of a "
+                f"buffer, but {len(alike)} constants look alike and the file does not say which; "
+                'export with VulkanPartitioner({"alias_buffer_mutations": True})'
+            )
+        calls.append(Call(len(calls), "aten.alias_copy.default", (new.id, alike[0].id)))
+    return Graph(graph.values, tuple(calls), graph.inputs, graph.outputs[count:])
+
+
+def _mutated(call: Call) -> set[int]:
+    op = lookup(call.name)
+    return {call.args[op.signature.positions[name]] for name in op.mutates} if op else set()
+
+
 def _is_pure(op: OpDef | None) -> bool:
     return op is not None and not op.mutates
 
@@ -62,9 +120,7 @@ def volatile_values(graph: Graph) -> set[int]:
     written = set(graph.inputs) | {t.id for t in graph.tensors() if t.constant is not None}
     volatile: set[int] = set()
     for call in graph.calls:
-        op = lookup(call.name)
-        if op is not None:
-            volatile.update(call.args[op.signature.positions[name]] for name in op.mutates)
+        volatile |= _mutated(call)
         for value_id in graph.expand(call.args[-1:]):
             if value_id in written:
                 volatile.add(value_id)

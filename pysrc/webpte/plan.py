@@ -139,10 +139,10 @@ def check_prepack(graph: Graph, call: Call) -> tuple[Constant, Tensor]:
         raise PrepackByteSizeError(f"{where}: {source.file_bytes} bytes into {out.file_bytes}")
     if source.dims != out.dims:
         raise PrepackShapeError(f"{where}: different dims")
-    writers = sum(other.args[-1] == out.id for other in graph.calls)
+    packed = sum(other.args[-1:] == (out.id,) for other in graph.calls if other.name == PREPACK)
     shared = out.constant is not None or out.mem_obj_id is not None or out.id in graph.inputs
-    if shared or writers > 1:
-        raise PrepackBufferError(f"{where}: the output needs a buffer that nothing else writes to")
+    if shared or packed > 1:
+        raise PrepackBufferError(f"{where}: the output needs a buffer of its own")
     return source.constant, out
 
 
@@ -163,7 +163,7 @@ def check_defined(graph: Graph) -> None:
     for value_id in graph.outputs:
         if value_id not in defined:
             raise GraphError(f"output value {value_id} is never written")
-        graph.tensor(value_id)
+    graph.tensor_outputs()
 
 
 def check_distinct(graph: Graph, call: Call, outputs: set[int]) -> None:

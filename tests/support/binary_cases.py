@@ -86,6 +86,14 @@ def arithmetic_cases() -> list[Case]:
             np.power,
             label="root of -2",
         ),
+        binary(
+            "aten.pow.Tensor_Tensor",
+            (floats(9, 7, -3, 255, 2, 2, 1, 1), floats(5, 7, 13, 3, 23, -7, 1000, NAN)),
+            lambda x, y: np.where(x == 1, 1, x**y),
+            label="whole numbers",
+            rtol=0,
+            atol=0,
+        ),
     ]
     return cases
 
@@ -133,6 +141,14 @@ def quotient_cases() -> list[Case]:
             ),
         ]
     return cases
+
+
+def infinite_quotients() -> list[Case]:
+    """As fmod has it: by infinity everything is left over, and infinity by anything is NaN."""
+    x, y = floats(INF, -INF, 7, -7, 7, -7, 0, INF, -INF), floats(2, 2, INF, INF, -INF, -INF, INF)
+    by = np.concatenate([y, floats(INF, 0)])
+    expected = floats(NAN, NAN, 0, -1, -1, 0, 0, NAN, -INF)
+    return [binary("aten.div.Tensor_mode", (x, by), lambda x, y: expected, "floor", label="inf")]
 
 
 def tenths(mode: str) -> Callable[[Array, Array], Array]:
@@ -275,6 +291,7 @@ def special_cases() -> list[Case]:
 BINARY_CASES = (
     arithmetic_cases()
     + quotient_cases()
+    + infinite_quotients()
     + integer_cases()
     + truth_cases()
     + compare_cases()

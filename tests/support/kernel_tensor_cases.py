@@ -250,6 +250,7 @@ def layers() -> Iterator[KernelCase]:
     yield KernelCase("aten::_adaptive_avg_pool2d.out", (image, [3, 4]))
     yield KernelCase("aten::adaptive_avg_pool2d.out", (image, [1, 1]))
     yield KernelCase("aten::adaptive_avg_pool1d.out", (reals(2, 3, 7), [3]))
+    yield KernelCase("aten::adaptive_max_pool2d.out", (image, [3, 4]), ("float32", "int64"))
     for p in (2.0, 1.0, 0.0, INF):
         yield KernelCase("aten::_cdist_forward.out", (a, units(5, 4), p, None), name=str(p))
     yield KernelCase("aten::_pdist_forward.out", (reals(4, 3), 2.0))

@@ -7,8 +7,9 @@ import pytest
 
 from support.graphs import build_graph, temporary_op
 from support.pte_writer import GraphWriter
+from webpte.errors import GraphError
 from webpte.graph import Graph
-from webpte.passes import merge_duplicate_calls
+from webpte.passes import merge_duplicate_calls, separate_buffer_writes, tie_buffer_outputs
 from webpte.plan import check_defined
 
 RELU, ADD, CLONE = "aten.relu.default", "aten.add.Tensor", "aten.clone.default"
@@ -185,3 +186,59 @@ def test_a_call_whose_output_is_written_again_stays() -> None:
     g.inputs(x, y)
     g.outputs(out)
     assert len(merged(g).calls) == 4
+
+
+def test_what_a_call_would_write_over_its_own_input_is_copied_there() -> None:
+    g = GraphWriter()
+    x, out = g.tensor((4,)), g.tensor((4,))
+    buffer = g.prepack(g.tensor((4,), constant=np.ones(4, np.float32)))
+    g.op(ADD, buffer, x, g.int(1), buffer)
+    g.op(RELU, buffer, out)
+    g.inputs(x)
+    g.outputs(out)
+    graph = separate_buffer_writes(build_graph(g))
+    check_defined(graph)
+    assert names(graph)[1:] == [ADD, "aten.alias_copy.default", RELU]
+    assert graph.calls[2].args == (graph.calls[1].args[-1], buffer)
+    assert graph.calls[3].args == (buffer, out)
+
+
+def test_only_a_buffer_may_be_written_by_what_reads_it() -> None:
+    g = GraphWriter()
+    x = g.tensor((4,))
+    g.op(RELU, x, x)
+    g.inputs(x)
+    g.outputs(x)
+    with pytest.raises(GraphError, match="writes to tensor value"):
+        check_defined(separate_buffer_writes(build_graph(g)))
+
+
+def two_buffers(second: tuple[int, ...]) -> Graph:
+    """As exported by default: the new values of the buffers are the first outputs."""
+    g = GraphWriter()
+    x = g.tensor((4,))
+    buffers = [
+        g.prepack(g.tensor(dims, constant=np.ones(dims, np.float32), key=str(index)))
+        for index, dims in enumerate(((4,), second))
+    ]
+    news = [g.op(RELU, b, g.tensor(d)) for b, d in zip(buffers, ((4,), second), strict=True)]
+    g.inputs(x)
+    g.outputs(*reversed(news), g.op(ADD, x, news[0], g.int(1), g.tensor((4,))))
+    return build_graph(g)
+
+
+def test_surplus_outputs_go_to_the_buffers_of_their_size() -> None:
+    graph = two_buffers((5,))
+    tied = tie_buffer_outputs(graph, 2)
+    check_defined(tied)
+    assert tied.outputs == graph.outputs[2:]
+    copies = {call.args for call in tied.calls[len(graph.calls) :]}
+    assert {tuple(graph.tensor(i).dims for i in args) for args in copies} == {
+        ((5,), (5,)),
+        ((4,), (4,)),
+    }
+
+
+def test_two_buffers_of_one_size_are_no_matter_for_a_guess() -> None:
+    with pytest.raises(GraphError, match="alias_buffer_mutations"):
+        tie_buffer_outputs(two_buffers((4,)), 2)

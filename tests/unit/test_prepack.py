@@ -296,11 +296,6 @@ def into_an_input(g: GraphWriter) -> int:
     return g.op(PREPACK, constant(g), target)
 
 
-def written_twice(g: GraphWriter) -> int:
-    target = g.prepack(constant(g))
-    return g.op("aten.relu.default", constant(g), target)
-
-
 def packed_twice(g: GraphWriter) -> int:
     target = g.prepack(constant(g))
     return g.op(PREPACK, constant(g), target)
@@ -320,11 +315,10 @@ CONTRACT: list[tuple[Broken, type[errors.WebpteError], str]] = [
     (element_size, errors.PrepackElementSizeError, "elements of different sizes"),
     (byte_size, errors.PrepackByteSizeError, "12 bytes into 16"),
     (dims, errors.PrepackShapeError, "different dims"),
-    (shared_memory, errors.PrepackBufferError, "needs a buffer that nothing else writes to"),
-    (into_a_constant, errors.PrepackBufferError, "needs a buffer that nothing else writes to"),
-    (into_an_input, errors.PrepackBufferError, "needs a buffer that nothing else writes to"),
-    (written_twice, errors.PrepackBufferError, "needs a buffer that nothing else writes to"),
-    (packed_twice, errors.PrepackBufferError, "needs a buffer that nothing else writes to"),
+    (shared_memory, errors.PrepackBufferError, "needs a buffer of its own"),
+    (into_a_constant, errors.PrepackBufferError, "needs a buffer of its own"),
+    (into_an_input, errors.PrepackBufferError, "needs a buffer of its own"),
+    (packed_twice, errors.PrepackBufferError, "needs a buffer of its own"),
     (no_tensor, errors.ValueKindError, "is an int, not a tensor"),
 ]
 IDS = [f"{row[0].__name__} {row[1].__name__}" for row in CONTRACT]

@@ -59,18 +59,34 @@ fn sine_of_quadrant(x: vec4<f32>, quarter_turns: vec4<i32>) -> vec4<f32> {
 fn precise_sin(x: vec4<f32>) -> vec4<f32> { return sine_of_quadrant(x, vec4<i32>(0)); }
 fn precise_cos(x: vec4<f32>) -> vec4<f32> { return sine_of_quadrant(x, vec4<i32>(1)); }
 
+// By multiplying, so that whole results are whole: the built-in pow(9, 5) may be 59048.996.
+fn whole_pow(base: vec4<f32>, exponent: vec4<i32>) -> vec4<f32> {
+    var result = vec4<f32>(1.0);
+    var square = base;
+    var rest = abs(exponent);
+    while (any(rest != vec4<i32>())) {
+        result = select(result, result * square, (rest & vec4<i32>(1)) != vec4<i32>());
+        square *= square;
+        rest = rest >> vec4<u32>(1u);
+    }
+    return select(result, 1.0 / result, exponent < vec4<i32>());
+}
+
 // pow of a negative base is undefined in WGSL: the sign follows from an integral exponent, and
-// any other exponent gives NaN. So do NaNs, but for the exponent 0; 0 has a pole.
+// any other exponent gives NaN. So do NaNs, but for the exponent 0 and the base 1; 0 has a pole.
 fn real_pow(base: vec4<f32>, exponent: vec4<f32>) -> vec4<f32> {
-    let magnitude = pow(abs(base), exponent);
     let whole = trunc(exponent) == exponent;
+    let few = whole & (abs(exponent) <= vec4<f32>(64.0));
+    let factors = vec4<i32>(select(vec4<f32>(), exponent, few));
+    let magnitude = select(pow(abs(base), exponent), whole_pow(abs(base), factors), few);
     let odd = whole & (abs(exponent - 2.0 * trunc(exponent * 0.5)) == vec4<f32>(1.0));
     let pole = (base == vec4<f32>()) & (exponent < vec4<f32>());
     let size = select(magnitude, infinity_of(base), pole);
     let negative = (bitcast<vec4<u32>>(base) & vec4<u32>(0x80000000u)) != vec4<u32>();
     let with_sign = select(size, -size, negative & odd);
     let open = ((base < vec4<f32>()) & !whole) | is_nan_vec4f(base) | is_nan_vec4f(exponent);
-    return select(select(with_sign, nan_of(base), open), vec4<f32>(1.0), exponent == vec4<f32>());
+    let one = (exponent == vec4<f32>()) | (base == vec4<f32>(1.0));
+    return select(select(with_sign, nan_of(base), open), vec4<f32>(1.0), one);
 }
 
 // Integer powers wrap; a negative exponent leaves only 1, -1 and 0.
@@ -99,12 +115,18 @@ fn exact_remainder(a: vec4<f32>, q: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
     return (a - product) - error;
 }
 
-// torch rounds the exact quotient down: a / b may have been rounded up to a whole number.
+fn is_infinite(x: vec4<f32>) -> vec4<bool> {
+    return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) == vec4<u32>(0x7f800000u);
+}
+
+// torch rounds the exact quotient down: a / b may have been rounded up to a whole number. By
+// infinity everything is left over, and infinity by anything but 0 is NaN.
 fn floor_quotient(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
     let quotient = floor(a / b);
-    let remainder = exact_remainder(a, quotient, b);
+    let remainder = select(exact_remainder(a, quotient, b), a, is_infinite(b));
     let too_large = (remainder != vec4<f32>()) & ((remainder < vec4<f32>()) != (b < vec4<f32>()));
-    return select(quotient, quotient - 1.0, too_large);
+    let rounded = select(quotient, quotient - 1.0, too_large);
+    return select(rounded, nan_of(a), is_infinite(a) & (b != vec4<f32>()));
 }
 
 fn integer_floor_quotient(a: vec4<i32>, b: vec4<i32>) -> vec4<i32> {

@@ -109,16 +109,35 @@ def gated(x: Array, dim: int) -> Array:
 # Pools of sizes that depend on the output's
 
 
+def adaptive_window(size: int, count: int, index: int) -> range:
+    """The elements of which output `index` of `count` is made; windows may overlap."""
+    return range(index * size // count, -(-(index + 1) * size // count))
+
+
 def adaptive_average(x: Array, output_size: Sequence[int]) -> Array:
     result = x.astype(np.float64)
     for axis, count in zip(range(-len(output_size), 0), output_size, strict=True):
         size = x.shape[axis]
         parts = [
-            result.take(range(i * size // count, -(-(i + 1) * size // count)), axis).mean(axis)
-            for i in range(count)
+            result.take(adaptive_window(size, count, i), axis).mean(axis) for i in range(count)
         ]
         result = np.stack(parts, axis) if parts else np.moveaxis(result, axis, -1)[..., :0]
     return result.astype(x.dtype)
+
+
+def adaptive_maximum(x: Array, output_size: Sequence[int]) -> tuple[Array, Array]:
+    """The largest of each window, and where in its plane the first of these is."""
+    dims, (height, width) = (*x.shape[:-2], *output_size), x.shape[-2:]
+    values, places = np.empty(dims, x.dtype), np.empty(dims, np.int64)
+    for row, column in np.ndindex(*output_size):
+        rows = np.array(adaptive_window(height, output_size[0], row))
+        columns = np.array(adaptive_window(width, output_size[1], column))
+        inside = (rows[:, None] * width + columns).reshape(-1)
+        window = x.reshape(*x.shape[:-2], height * width)[..., inside]
+        at = window.argmax(-1)
+        values[..., row, column] = np.take_along_axis(window, at[..., None], -1)[..., 0]
+        places[..., row, column] = inside[at]
+    return values, places
 
 
 # Distances
@@ -168,6 +187,7 @@ register("aten::glu.out", "self, dim", gated)
 register("aten::_adaptive_avg_pool2d.out", "self, output_size", adaptive_average)
 register("aten::adaptive_avg_pool2d.out", "self, output_size", adaptive_average)
 register("aten::adaptive_avg_pool1d.out", "self, output_size", adaptive_average)
+register("aten::adaptive_max_pool2d.out", "self, output_size", adaptive_maximum, outputs=2)
 register("aten::_cdist_forward.out", "x1, x2, p, compute_mode", pairwise)
 register("aten::_pdist_forward.out", "self, p", pairs_of_rows)
 register("aten::mse_loss.out", "self, target, reduction", mse_loss)

@@ -23,6 +23,7 @@ from webpte.format.ptd import read_ptd
 from webpte.format.vulkan import read_delegate
 from webpte.graph import Graph, build_graph
 from webpte.kernels import lookup_kernel
+from webpte.passes import tie_buffer_outputs
 from webpte.plan import unsupported_ops
 from webpte.runtime.info import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
 from webpte.source import ByteSource, Region
@@ -67,6 +68,7 @@ async def read_contents(source: ByteSource, data: Sequence[ByteSource] = ()) -> 
         graphs = tuple(
             [await _read_graph(source, program, delegate, named) for delegate in plan.delegates]
         )
+        graphs = _tie_buffers(plan, graphs)
         methods[plan.name] = MethodContents(plan, graphs, _describe(plan, graphs), named)
     return Contents(source, program, methods)
 
@@ -79,6 +81,28 @@ async def _read_graph(
     span = program.delegate_span(delegate)
     blob = await read_delegate(Region(source, span.offset, span.size))
     return build_graph(blob, source, named)
+
+
+def _tie_buffers(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> tuple[Graph | None, ...]:
+    """A graph with more outputs than its call takes has the new values of buffers in front."""
+    tied = list(graphs)
+    for call in (i for chain in plan.chains for i in chain if isinstance(i, DelegateCall)):
+        graph = graphs[call.delegate_index]
+        if graph is not None:
+            surplus = len(graph.inputs) + len(graph.outputs) - len(call.args)
+            if 0 < surplus <= len(graph.outputs):
+                try:
+                    tied[call.delegate_index] = tie_buffer_outputs(graph, surplus)
+                except GraphError as error:
+                    raise GraphError(f"{_mismatch(plan, graph, call)}: {error}") from error
+    return tuple(tied)
+
+
+def _mismatch(plan: ExecutionPlan, graph: Graph, call: DelegateCall) -> str:
+    return (
+        f"method {plan.name!r}: delegate {call.delegate_index} has {len(graph.inputs)} inputs "
+        f"and {len(graph.outputs)} outputs, but is called with {len(call.args)} values"
+    )
 
 
 def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodInfo:
@@ -111,10 +135,7 @@ def _called_graph(
 ) -> Graph | None:
     graph = graphs[call.delegate_index]
     if graph is not None and len(call.args) != len(graph.inputs) + len(graph.outputs):
-        raise GraphError(
-            f"method {plan.name!r}: delegate {call.delegate_index} has {len(graph.inputs)} inputs "
-            f"and {len(graph.outputs)} outputs, but is called with {len(call.args)} values"
-        )
+        raise GraphError(_mismatch(plan, graph, call))
     return graph
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from webpte.gpu.device import Device, GpuCopy, Progress, Transfer
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
 from webpte.ops.records import Faults
-from webpte.passes import merge_duplicate_calls, store_halves
+from webpte.passes import merge_duplicate_calls, separate_buffer_writes, store_halves
 from webpte.plan import (
     Planner,
     Step,
@@ -64,6 +65,7 @@ class _Submitted:
     returns: Returns
     running: Awaitable[bytes]
     faults: Awaitable[bytes] | None  # the word for them, where it does not come with the results
+    symints: dict[int, int]  # the outputs that are no tensors, by value id
 
 
 class GpuDelegate:
@@ -76,7 +78,7 @@ class GpuDelegate:
         if "shader-f16" in device.info.features:
             graph = store_halves(graph)
         self._transfers = constant_transfers(graph)
-        graph = merge_duplicate_calls(graph)
+        graph = merge_duplicate_calls(separate_buffer_writes(graph))
         check_defined(graph)
         ops = resolve_ops(graph)
         storage = plan_storage(graph, ops)
@@ -190,15 +192,14 @@ class GpuDelegate:
 
     @property
     def outputs(self) -> list[Tensor]:
-        return [self._graph.tensor(value_id) for value_id in self._graph.outputs]
+        return self._graph.tensor_outputs()
 
-    async def execute(self, inputs: Sequence[Input]) -> list[np.ndarray]:
-        """Run once. After an error the delegate is as it was before the call."""
-        results = await self.execute_mixed(inputs, [Fate.READ] * len(self._graph.outputs))
-        return [result for result in results if isinstance(result, np.ndarray)]
+    async def execute(self, inputs: Sequence[Input]) -> list[Any]:
+        """Run once: an array per tensor, an int per SymInt. After an error all is as before."""
+        return await self.execute_mixed(inputs, [Fate.READ] * len(self._graph.outputs))
 
-    async def execute_mixed(self, inputs: Sequence[Input], fates: Sequence[Fate]) -> list[Result]:
-        """Run once; `fates` says for each output what becomes of it."""
+    async def execute_mixed(self, inputs: Sequence[Input], fates: Sequence[Fate]) -> list[Any]:
+        """Run once; `fates` says what becomes of each tensor. SymInts are always on the host."""
         given = await self._readable(inputs)
         async with self._lock:
             submitted = await self._submit(given, fates)
@@ -239,7 +240,9 @@ class GpuDelegate:
             if value_id in first and not isinstance(value, OnGpu):
                 first.fill(value_id, np.asarray(value), f"input {index}")
         first.fill_symints([self._live.symint(value_id) for value_id in self._symints])
-        returns = await Returns.prepare(self._device, last.outputs, fates)
+        outputs = zip(self._graph.outputs, fates, strict=True)
+        of_tensors = [fate for value_id, fate in outputs if not self._graph.is_symint(value_id)]
+        returns = await Returns.prepare(self._device, last.outputs, of_tensors)
         prepared = perf_counter()
         try:
             submitted = await self._run(plan, inputs, returns)
@@ -265,7 +268,11 @@ class GpuDelegate:
             last.handle, last.payload.data, copies, returns.read, kept=kept, watched=watched
         )
         faults = None if returns.read else self._read_faults(last, inputs)
-        return _Submitted(last, returns, running, faults)
+        return _Submitted(last, returns, running, faults, self._symint_outputs())
+
+    def _symint_outputs(self) -> dict[int, int]:
+        ids = [value_id for value_id in self._graph.outputs if self._graph.is_symint(value_id)]
+        return {value_id: self._live.symint(value_id) for value_id in ids}
 
     def _check_open(self) -> None:
         if self._closed:
@@ -279,7 +286,7 @@ class GpuDelegate:
         assert self._memory.fault_buffer is not None
         return self._device.read(self._memory.fault_buffer, FAULT_BYTES)
 
-    async def _results(self, submitted: _Submitted) -> list[Result]:
+    async def _results(self, submitted: _Submitted) -> list[Result | int]:
         started = perf_counter()
         try:
             data = await submitted.running
@@ -291,7 +298,8 @@ class GpuDelegate:
             submitted.returns.drop()
             raise
         self.last_ms["wait"] = (perf_counter() - started) * 1000
-        return submitted.returns.results(data)
+        tensors, symints = iter(submitted.returns.results(data)), submitted.symints
+        return [symints[i] if i in symints else next(tensors) for i in self._graph.outputs]
 
     async def _run_host_step(
         self, segment: Segment, copies: Sequence[GpuCopy], watched: bool

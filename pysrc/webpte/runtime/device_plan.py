@@ -201,7 +201,7 @@ class PlanFactory:
     def key(self, signature: Signature) -> PlanKey:
         """Equal keys mean equal commands, equal shapes of what is read back, and equal checks."""
         work = self._planner.work()
-        crossing = list(self._graph.outputs)
+        crossing = [tensor.id for tensor in self._graph.tensor_outputs()]
         for item in work:
             if isinstance(item, Step):
                 crossing += self._planner.reads(item) + self._planner.writes(item)
@@ -249,7 +249,7 @@ class PlanFactory:
                 uploads = [self._graph.tensor(i) for i in self._planner.writes(item)]
                 uploads = [tensor for tensor in uploads if self._memory.holds(tensor.id)]
                 records, symints = [], 0
-            outputs = [self._graph.tensor(i) for i in self._graph.outputs]
+            outputs = self._graph.tensor_outputs()
             faults = tuple(_faults(work))
             segments.append(await self._segment(uploads, symints, records, outputs, None, faults))
         except BaseException:

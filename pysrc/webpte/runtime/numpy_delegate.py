@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from webpte.errors import ExecutionError, GraphError, OutOfMemoryError, Unsuppor
 from webpte.graph import Call, Graph, Tensor
 from webpte.live import LiveState
 from webpte.ops import OpDef
+from webpte.passes import rewritten_buffers, separate_buffer_writes
 from webpte.plan import (
     check_arity,
     check_bounds,
@@ -44,11 +46,13 @@ class NumpyDelegate:
 
     def __init__(self, graph: Graph, constants: dict[int, np.ndarray]) -> None:
         check_arity(graph)
+        graph = separate_buffer_writes(graph)
         check_defined(graph)
         self._graph = graph
         self._ops = resolve_ops(graph)
         self._symint_sources = symint_sources(graph, self._ops)
         self._constants = constants
+        self._rewritten = rewritten_buffers(graph)
         self.transfers = len(constants)
         self.executions = 0
 
@@ -66,7 +70,7 @@ class NumpyDelegate:
     def input_count(self) -> int:
         return len(self._graph.inputs)
 
-    async def execute(self, inputs: Sequence[np.ndarray | int]) -> list[np.ndarray]:
+    async def execute(self, inputs: Sequence[np.ndarray | int]) -> list[Any]:
         if len(inputs) != len(self._graph.inputs):
             raise ExecutionError(
                 f"the delegate takes {len(self._graph.inputs)} inputs, not {len(inputs)}"
@@ -78,7 +82,11 @@ class NumpyDelegate:
         for index, op in sorted(self._ops.items()):
             room -= run_reference(op, self._graph.calls[index], self._graph, live, arrays, room)
         self.executions += 1
-        return [arrays[i].copy() for i in self._graph.outputs]
+        self._constants |= {i: arrays[i] for i in self._rewritten}
+        return [
+            live.symint(i) if self._graph.is_symint(i) else arrays[i].copy()
+            for i in self._graph.outputs
+        ]
 
     def _set_inputs(
         self, inputs: Sequence[np.ndarray | int], live: LiveState, arrays: dict[int, np.ndarray]

@@ -177,6 +177,25 @@ def test_a_program_that_is_called_again_starts_afresh(device: str) -> None:
     wait(run())
 
 
+def test_a_buffer_keeps_what_a_call_wrote() -> None:
+    """`alias_buffer_mutations`: the sum of all inputs so far has the id of the first one."""
+
+    async def run() -> None:
+        g = GraphWriter()
+        x = g.tensor((3,))
+        total = g.prepack(g.tensor((3,), constant=np.full(3, 10, np.float32)))
+        g.op(ADD, total, x, g.int(1), total)
+        out = g.op(ADD, total, x, g.int(1), g.tensor((3,)))
+        g.inputs(x)
+        g.outputs(out)
+        async with await webpte.load(write_pte(g), device="numpy") as program:
+            for expected in (12, 13, 14):
+                (result,) = await program.forward(ones(3))
+                assert result.tolist() == [expected] * 3
+
+    wait(run())
+
+
 def test_the_callers_arrays_are_left_alone() -> None:
     g = GraphWriter()
     x = g.tensor((4,))

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import webpte
 from support.graphs import load, make_delegate, temporary_op, wait
-from support.pte_writer import GraphWriter, MethodWriter
+from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.recorded import DEVICES, RELU, device_of, names, ones, sent
 from webpte import errors
 from webpte.gpu.recording import RecordingDevice
@@ -37,6 +38,29 @@ def test_a_position_goes_up_with_the_inputs_and_lowers_nothing() -> None:
             assert block[:, 0].tolist() == [at, at + 1]
         assert delegate.lowerings == lowerings
         assert len(device.plans) == made
+
+    wait(run())
+
+
+@pytest.mark.parametrize("device", ["numpy", "recording"])
+def test_a_symint_can_be_an_output(device: str) -> None:
+    """A size that a kernel outside of the delegate needs, between two tensors."""
+
+    async def run() -> None:
+        g = GraphWriter()
+        x, rows, doubled = g.tensor((8, 3)), g.symint(0), g.symint(0)
+        out = g.op(RELU, x, g.tensor((8, 3)))
+        g.op("sym_size.int", out, g.int(0), rows)
+        g.op("mul", rows, g.int(2), doubled)
+        g.inputs(x)
+        g.outputs(out, doubled, x)
+        for value in (out, x):
+            g.host(value, dynamic=True)
+        on = RecordingDevice() if device == "recording" else device
+        async with await webpte.load(write_pte(g), device=on) as program:
+            for count in (5, 8, 1):
+                first, number, last = await program.forward(ones(count, 3))
+                assert (first.shape, number, last.shape) == ((count, 3), 2 * count, (count, 3))
 
     wait(run())
 
