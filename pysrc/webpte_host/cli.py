@@ -6,12 +6,13 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 from webpte_host.errors import HostError
 
 _USAGE = """\
-usage: python3 serve.py [--host HOST] [--port PORT]     serve the page (sets up what it needs first)
+usage: python3 serve.py [--port PORT] [--folder DIR]    serve the page (sets up what it needs first)
        python3 serve.py verify SUITE_DIR [options]      run a suite of programs, compare the outputs
        python3 serve.py bench PROGRAM [options]         time a program, kernel by kernel
        python3 serve.py test [pytest arguments]         linters, type checks, unit and browser tests
@@ -19,6 +20,7 @@ usage: python3 serve.py [--host HOST] [--port PORT]     serve the page (sets up 
 
 Each command explains itself with --help."""
 
+_FOLDER = "/folder/"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -70,16 +72,25 @@ def _setup(arguments: list[str]) -> int:
 
 
 def _serve(arguments: list[str]) -> int:
+    from webpte_host.content import Mount
     from webpte_host.runtime import ensure_runtime
     from webpte_host.server import Site
 
     parser = argparse.ArgumentParser(prog="serve.py", usage=_USAGE.removeprefix("usage: "))
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="0: any free one (%(default)s)")
+    parser.add_argument("--folder", type=Path, help=f"serve this folder too, as {_FOLDER}")
     options = parser.parse_args(arguments)
+    mounts = []
+    if options.folder is not None:
+        if not options.folder.is_dir():
+            raise HostError(f"--folder {options.folder}: there is no such folder.")
+        mounts.append(Mount(_FOLDER, options.folder))
     ensure_runtime()
-    with Site(host=options.host, port=options.port) as site:
+    with Site(host=options.host, port=options.port, mounts=mounts) as site:
         print(f"webpte: {site.url}   (Ctrl-C stops it)", flush=True)
+        if mounts:
+            print(f"{options.folder}: {site.url.removesuffix('/')}{_FOLDER}")
         if options.host not in _LOOPBACK:
             print(
                 "Other machines can open it, but browsers give WebGPU only to localhost and https."

@@ -1,8 +1,9 @@
-"""The local web server: three mounts and one archive, read only.
+"""The local web server: mounts and one archive, read only.
 
     /            web/
     /runtime/    the browser runtime (see runtime.py)
     /webpte.zip  the Python package with its shaders (see bundle.py)
+    /folder/     what `serve.py --folder` names
 
 Everything is revalidated by ETag: on loopback a 304 costs less than a stale file.
 """

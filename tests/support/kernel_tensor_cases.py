@@ -177,6 +177,9 @@ def indexing() -> Iterator[KernelCase]:
     yield KernelCase("aten::nonzero.out", (RANK0,), ("int64",), "rank 0")
     yield KernelCase("aten::repeat_interleave.Tensor_out", (np.array([2, 0, 3]), None), ("int64",))
     numbers = odd(3, NAN, -1, INF, 2, -INF)
+    yield KernelCase("aten::median.dim_values", (x, 1, False), WITH_PLACES)
+    yield KernelCase("aten::median.dim_values", (x, 0, True), WITH_PLACES, "kept")
+    yield KernelCase("aten::median.dim_values", (numbers, -1, False), WITH_PLACES, "nan")
     for name, descending in (("", False), ("down", True)):
         yield KernelCase("aten::sort.values", (x, 1, descending), WITH_PLACES, name)
         yield KernelCase(
@@ -250,7 +253,7 @@ def layers() -> Iterator[KernelCase]:
     yield KernelCase("aten::_adaptive_avg_pool2d.out", (image, [3, 4]))
     yield KernelCase("aten::adaptive_avg_pool2d.out", (image, [1, 1]))
     yield KernelCase("aten::adaptive_avg_pool1d.out", (reals(2, 3, 7), [3]))
-    yield KernelCase("aten::adaptive_max_pool2d.out", (image, [3, 4]), ("float32", "int64"))
+    yield KernelCase("aten::adaptive_max_pool2d.out", (image, [3, 4]), WITH_PLACES)
     for p in (2.0, 1.0, 0.0, INF):
         yield KernelCase("aten::_cdist_forward.out", (a, units(5, 4), p, None), name=str(p))
     yield KernelCase("aten::_pdist_forward.out", (reals(4, 3), 2.0))

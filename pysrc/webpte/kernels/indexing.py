@@ -160,6 +160,23 @@ def top_k(x: Array, k: int, dim: int, largest: bool, in_order: bool) -> tuple[Ar
     return (values, order) if x.ndim else (values.reshape(()), order.reshape(()))
 
 
+def median(x: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
+    """The lower one of two in the middle, and where it is; NaN if there is any."""
+    rows = np.atleast_1d(x)
+    axis = normalize_dim(dim, rows.ndim)
+    size = rows.shape[axis]
+    if size == 0:
+        raise ExecutionError(f"{list(x.shape)} has no elements along dim {dim}")
+    order = order_along(rows, axis, descending=False)
+    numbers = np.count_nonzero(rows == rows, axis=axis, keepdims=True)  # NaNs come after them
+    middle = np.where(numbers < size, numbers, (size - 1) // 2)
+    places = np.take_along_axis(order, middle, axis)
+    values = np.take_along_axis(rows, places, axis)
+    if x.ndim == 0:
+        return values.reshape(()), places.reshape(())
+    return (values, places) if keepdim else (values.squeeze(axis), places.squeeze(axis))
+
+
 def bucketize(
     out: OutSpec, x: Array | float, boundaries: Array, out_int32: bool, right: bool
 ) -> Array:
@@ -188,6 +205,7 @@ register("aten::nonzero.out", "self", np.argwhere)
 register("aten::repeat_interleave.Tensor_out", "repeats, output_size", repeat_interleave)
 
 register("aten::topk.values", "self, k, dim, largest, sorted", top_k, outputs=2)
+register("aten::median.dim_values", "self, dim, keepdim", median, outputs=2)
 register("aten::sort.values", "self, dim, descending", sort, outputs=2)
 register(
     "aten::sort.values_stable",

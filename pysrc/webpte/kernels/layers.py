@@ -109,35 +109,33 @@ def gated(x: Array, dim: int) -> Array:
 # Pools of sizes that depend on the output's
 
 
-def adaptive_window(size: int, count: int, index: int) -> range:
-    """The elements of which output `index` of `count` is made; windows may overlap."""
-    return range(index * size // count, -(-(index + 1) * size // count))
+def adaptive_windows(size: int, count: int) -> list[range]:
+    """`count` windows, alike as far as they can be, that cover `size` elements."""
+    return [range(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
 
 
 def adaptive_average(x: Array, output_size: Sequence[int]) -> Array:
     result = x.astype(np.float64)
     for axis, count in zip(range(-len(output_size), 0), output_size, strict=True):
-        size = x.shape[axis]
-        parts = [
-            result.take(adaptive_window(size, count, i), axis).mean(axis) for i in range(count)
-        ]
+        windows = adaptive_windows(x.shape[axis], count)
+        parts = [result.take(window, axis).mean(axis) for window in windows]
         result = np.stack(parts, axis) if parts else np.moveaxis(result, axis, -1)[..., :0]
     return result.astype(x.dtype)
 
 
 def adaptive_maximum(x: Array, output_size: Sequence[int]) -> tuple[Array, Array]:
-    """The largest of each window, and where in its plane the first of these is."""
-    dims, (height, width) = (*x.shape[:-2], *output_size), x.shape[-2:]
-    values, places = np.empty(dims, x.dtype), np.empty(dims, np.int64)
-    for row, column in np.ndindex(*output_size):
-        rows = np.array(adaptive_window(height, output_size[0], row))
-        columns = np.array(adaptive_window(width, output_size[1], column))
-        inside = (rows[:, None] * width + columns).reshape(-1)
-        window = x.reshape(*x.shape[:-2], height * width)[..., inside]
-        at = window.argmax(-1)
-        values[..., row, column] = np.take_along_axis(window, at[..., None], -1)[..., 0]
-        places[..., row, column] = inside[at]
-    return values, places
+    """With the place of each maximum, counted through height and width."""
+    if 0 in x.shape[-2:]:
+        raise ExecutionError(f"{list(x.shape)} has no elements to choose from")
+    outer, (height, width) = x.shape[:-2], x.shape[-2:]
+    flat = x.reshape(*outer, height * width)
+    places = np.zeros((*outer, *output_size), np.int64)
+    for i, rows in enumerate(adaptive_windows(height, output_size[0])):
+        for j, columns in enumerate(adaptive_windows(width, output_size[1])):
+            window = (np.array(rows)[:, None] * width + np.array(columns)).reshape(-1)
+            places[..., i, j] = window[np.argmax(flat[..., window], axis=-1)]
+    values = np.take_along_axis(flat, places.reshape(*outer, -1), axis=-1)
+    return values.reshape(places.shape), places
 
 
 # Distances

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webpte.dtypes import dtype_of_program
 from webpte.errors import FormatError, GraphError, SourceError
@@ -21,7 +21,7 @@ from webpte.format.program import (
 from webpte.format.program import Program as FileProgram
 from webpte.format.ptd import read_ptd
 from webpte.format.vulkan import read_delegate
-from webpte.graph import Graph, build_graph
+from webpte.graph import Graph, Tensor, build_graph
 from webpte.kernels import lookup_kernel
 from webpte.passes import tie_buffer_outputs
 from webpte.plan import unsupported_ops
@@ -68,8 +68,9 @@ async def read_contents(source: ByteSource, data: Sequence[ByteSource] = ()) -> 
         graphs = tuple(
             [await _read_graph(source, program, delegate, named) for delegate in plan.delegates]
         )
-        graphs = _tie_buffers(plan, graphs)
-        methods[plan.name] = MethodContents(plan, graphs, _describe(plan, graphs), named)
+        fitted = _without_unused_symints(plan, graphs)
+        graphs = _tie_buffers(fitted, graphs)
+        methods[plan.name] = MethodContents(fitted, graphs, _describe(fitted, graphs), named)
     return Contents(source, program, methods)
 
 
@@ -103,6 +104,28 @@ def _mismatch(plan: ExecutionPlan, graph: Graph, call: DelegateCall) -> str:
         f"method {plan.name!r}: delegate {call.delegate_index} has {len(graph.inputs)} inputs "
         f"and {len(graph.outputs)} outputs, but is called with {len(call.args)} values"
     )
+
+
+def _without_unused_symints(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> ExecutionPlan:
+    """Calls pass SymInts that no op of the graph uses, but such are no inputs of the graph."""
+    chains = tuple(
+        tuple(_fit_call(plan, graphs, i) if isinstance(i, DelegateCall) else i for i in chain)
+        for chain in plan.chains
+    )
+    return replace(plan, chains=chains)
+
+
+def _fit_call(
+    plan: ExecutionPlan, graphs: tuple[Graph | None, ...], call: DelegateCall
+) -> DelegateCall:
+    graph = graphs[call.delegate_index]
+    # Where the graph takes some of the SymInts, which ones they are cannot be known.
+    if graph is None or not all(isinstance(graph.values[i], Tensor) for i in graph.inputs):
+        return call
+    first_output = max(len(call.args) - len(graph.outputs), 0)
+    inputs, outputs = call.args[:first_output], call.args[first_output:]
+    tensors = (value for value in inputs if isinstance(plan.values[value], TensorMeta))
+    return replace(call, args=(*tensors, *outputs))
 
 
 def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodInfo:

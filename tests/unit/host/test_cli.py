@@ -36,10 +36,11 @@ def test_unknown_command(root: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_serves_until_stopped(root: Path, how: signal.Signals) -> None:
+def test_serves_until_stopped(root: Path, how: signal.Signals, tmp_path: Path) -> None:
     runtime.ensure_runtime()
+    (tmp_path / "own.txt").write_text("mine")
     process = subprocess.Popen(
-        [sys.executable, str(root / "serve.py"), "--port", "0"],
+        [sys.executable, str(root / "serve.py"), "--port", "0", "--folder", str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -50,8 +51,12 @@ def test_serves_until_stopped(root: Path, how: signal.Signals) -> None:
         found = re.search(r"http://localhost:(\d+)/", line)
         assert found, line
         connection = http.client.HTTPConnection("localhost", int(found[1]), timeout=5)
-        connection.request("GET", "/harness.html")
-        assert connection.getresponse().status == 200
+        for path in ("/harness.html", "/folder/own.txt"):
+            connection.request("GET", path)
+            reply = connection.getresponse()
+            assert reply.status == 200
+            content = reply.read()
+        assert content == b"mine"
         connection.close()
     finally:
         process.send_signal(how)
@@ -59,6 +64,13 @@ def test_serves_until_stopped(root: Path, how: signal.Signals) -> None:
     assert process.returncode == 0
     assert "stopped" in out
     assert err == ""
+
+
+def test_missing_folder_is_one_message(root: Path, tmp_path: Path) -> None:
+    done = serve(root, "--folder", str(tmp_path / "none"))
+    assert done.returncode == 1
+    assert "there is no such folder" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_taken_port_is_one_message(root: Path) -> None:

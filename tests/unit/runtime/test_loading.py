@@ -209,6 +209,22 @@ def test_a_delegate_called_with_the_wrong_number_of_values(device: str, count: i
         wait(webpte.load(write_pte(m), device=device_of(device)))
 
 
+def test_a_symint_that_no_op_of_the_graph_uses() -> None:
+    """The exporter passes it all the same, but does not list it in the graph."""
+    m = MethodWriter()
+    x, y = m.tensor((4,)), m.tensor((4,))
+    m.inputs(x)
+    m.delegate(chain(1), [m.value(7), x, y])
+    m.outputs(y)
+
+    async def run() -> None:
+        program = await webpte.load(write_pte(m), device="numpy")
+        (result,) = await program.forward(-ones(4))
+        assert result.tolist() == [0, 0, 0, 0]
+
+    wait(run())
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_graph_that_returns_a_number(device: str) -> None:
     g = GraphWriter()
