@@ -4,6 +4,7 @@
 
 // use lib/quads.wgsl
 // use lib/extremes.wgsl
+// use lib/quotient.wgsl
 
 const ASYMMETRIC = 0u; // the smallest value meets the lowest integer
 const SYMMETRIC = 1u; // zero meets the middle of the range
@@ -27,24 +28,18 @@ struct Params {
 var<workgroup> block_scales: array<f32, THREADS>;
 var<workgroup> block_zeros: array<i32, THREADS>;
 
-// The built-in one may be off by an ulp or two, which could move a tie of a zero.
-fn quotient(a: f32, b: f32) -> f32 {
-    let estimate = a / b;
-    return estimate + fma(-estimate, b, a) / b;
-}
-
 fn scale_of(lowest: f32, highest: f32) -> f32 {
     let span = params.high - params.low;
     switch (MAPPING) {
-        case SYMMETRIC: { return quotient(max(-lowest, highest), span * 0.5); }
-        case NO_CLIPPING: { return max(quotient(lowest, params.low), quotient(highest, params.high)); }
-        default: { return quotient(highest - lowest, span); }
+        case SYMMETRIC: { return exact_quotient_f32(max(-lowest, highest), span * 0.5); }
+        case NO_CLIPPING: { return max(exact_quotient_f32(lowest, params.low), exact_quotient_f32(highest, params.high)); }
+        default: { return exact_quotient_f32(highest - lowest, span); }
     }
 }
 
 fn zero_of(lowest: f32, highest: f32, scale: f32) -> f32 {
-    let from_lowest = quotient(lowest, scale);
-    let from_highest = quotient(highest, scale);
+    let from_lowest = exact_quotient_f32(lowest, scale);
+    let from_highest = exact_quotient_f32(highest, scale);
     switch (MAPPING) {
         case ASYMMETRIC: { return params.low - round(from_lowest); }
         case LEAST_ERROR: {

@@ -2,6 +2,7 @@
 // rounded to a multiple of its group's scale. An invocation makes one word of bytes.
 
 // use lib/grid.wgsl
+// use lib/quotient.wgsl
 
 alias Stored = ${FLOAT};
 
@@ -27,10 +28,7 @@ fn code_at(row: u32, k: u32) -> u32 {
         return 8u;
     }
     let value = f32(latent[row * params.inner + k]);
-    // The built-in quotient may be off by an ulp or two, which could move a tie.
-    let estimate = value / scale;
-    let quotient = estimate + fma(-estimate, scale, value) / scale;
-    return u32(clamp(round(quotient), -8.0, 7.0) + 8.0);
+    return u32(clamp(round(exact_quotient_f32(value, scale)), -8.0, 7.0) + 8.0);
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)

@@ -5,6 +5,7 @@
 // use lib/grid.wgsl
 // use lib/quads.wgsl
 // use lib/elements.wgsl
+// use lib/quotient.wgsl
 
 const MAX_AXES = 16u;
 
@@ -48,16 +49,10 @@ fn zero_at(index: u32) -> f32 {
     return 0.0;
 }
 
-// The built-in quotient may be off by an ulp or two, which could move a tie.
-fn inverse_of(scale: vec4<f32>) -> vec4<f32> {
-    let estimate = 1.0 / scale;
-    return fma(fma(-estimate, scale, vec4<f32>(1.0)), estimate, estimate);
-}
-
 fn quantized(x: vec4<f32>, scale: vec4<f32>, zero: vec4<f32>) -> vec4<i32> {
     var inverse = scale;
     if (!SCALARS) {
-        inverse = inverse_of(scale);
+        inverse = exact_quotient(vec4<f32>(1.0), scale);
     }
     var value = x * inverse;
     if (ZERO_FIRST) {

@@ -31,6 +31,11 @@ class DType:
         return np.dtype(self.name)
 
     @property
+    def computed(self) -> np.dtype[Any]:
+        """What references compute in: half floats would round every intermediate result."""
+        return np.dtype(np.float32) if self.name == "float16" else self.numpy
+
+    @property
     def storage(self) -> DType:
         return DTYPES[self.stored]
 

@@ -3,15 +3,15 @@
 // Bindings: `x`, `row_scales` (arrays of StoredQuad) and `row_zeros` (quads of ZERO). With QUANTIZED,
 // x counts as what is left of it after it was rounded to int8 with a scale and a zero per row.
 
+// use lib/quotient.wgsl
+
 override X_ALIGNED: bool; // k is a multiple of four
 override QUANTIZED: bool;
 
 fn rounded_to_int8(values: vec4<f32>, row: u32) -> vec4<f32> {
     let scale = f32(row_scales[row / 4u][row % 4u]);
     let zero = load_${ZERO}_as_f32(row_zeros[row / 4u])[row % 4u];
-    // The built-in quotient may be off by an ulp or two, which could move a tie.
-    let estimate = 1.0 / scale;
-    let inverse = fma(fma(-estimate, scale, 1.0), estimate, estimate);
+    let inverse = exact_quotient_f32(1.0, scale);
     return (clamp(round(values * inverse) + zero, vec4<f32>(-128.0), vec4<f32>(127.0)) - zero) * scale;
 }
 

@@ -1,6 +1,7 @@
 // Functions that WGSL lacks, or specifies too loosely to trust: as accurate as float32 allows.
 
 // use lib/nan.wgsl
+// use lib/quotient.wgsl
 
 // What a built-in function makes of a NaN is open; here a NaN stays one.
 fn keep_nan(x: vec4<f32>, result: vec4<f32>) -> vec4<f32> { return select(result, x, is_nan_vec4f(x)); }
@@ -104,25 +105,14 @@ fn integer_pow(base: vec4<i32>, exponent: vec4<i32>) -> vec4<i32> {
     return select(result, reciprocal, exponent < vec4<i32>());
 }
 
-// a - q * b with the rounding error of the product taken off (Dekker), as fma may round twice.
-fn exact_remainder(a: vec4<f32>, q: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
-    let q_high = 4097.0 * q - (4097.0 * q - q);
-    let b_high = 4097.0 * b - (4097.0 * b - b);
-    let q_low = q - q_high;
-    let b_low = b - b_high;
-    let product = q * b;
-    let error = ((q_high * b_high - product) + q_high * b_low + q_low * b_high) + q_low * b_low;
-    return (a - product) - error;
-}
-
 fn is_infinite(x: vec4<f32>) -> vec4<bool> {
     return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) == vec4<u32>(0x7f800000u);
 }
 
-// torch rounds the exact quotient down: a / b may have been rounded up to a whole number. By
+// torch rounds the exact quotient down: it may have been rounded up to a whole number. By
 // infinity everything is left over, and infinity by anything but 0 is NaN.
 fn floor_quotient(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
-    let quotient = floor(a / b);
+    let quotient = floor(exact_quotient(a, b));
     let remainder = select(exact_remainder(a, quotient, b), a, is_infinite(b));
     let too_large = (remainder != vec4<f32>()) & ((remainder < vec4<f32>()) != (b < vec4<f32>()));
     let rounded = select(quotient, quotient - 1.0, too_large);
@@ -135,8 +125,7 @@ fn integer_floor_quotient(a: vec4<i32>, b: vec4<i32>) -> vec4<i32> {
     return select(quotient, quotient - 1, inexact & ((a < vec4<i32>()) != (b < vec4<i32>())));
 }
 
-// min and max may drop a NaN; comparisons keep it. The upper bound wins, as in torch.
+// min and max may drop a NaN, and compilers make them of comparisons. The upper bound wins.
 fn bounded(x: vec4<f32>, low: f32, high: f32) -> vec4<f32> {
-    let raised = select(x, vec4<f32>(low), x < vec4<f32>(low));
-    return select(raised, vec4<f32>(high), raised > vec4<f32>(high));
+    return keep_nan(x, min(max(x, vec4<f32>(low)), vec4<f32>(high)));
 }

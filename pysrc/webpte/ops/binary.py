@@ -117,7 +117,7 @@ QUOTIENTS: dict[str | None, Binary] = {
         np_floor_quotient,
         integer="integer_floor_quotient(x, y)",
     ),
-    "trunc": Binary("trunc", "trunc(x / y)", np_trunc_quotient, integer="x / y"),
+    "trunc": Binary("trunc", "trunc(exact_quotient(x, y))", np_trunc_quotient, integer="x / y"),
 }
 
 
@@ -180,7 +180,7 @@ def operands(op: Binary, args: Args) -> tuple[Array, Array]:
     x, y = args.array("self"), args.array("other")
     if op.computed == "out":
         # bool arithmetic is integer arithmetic whose result is a truth value again
-        dtype = args.out.dtype.numpy if args.out.dtype.name != "bool" else np.dtype(np.int32)
+        dtype = args.out.dtype.computed if args.out.dtype.name != "bool" else np.dtype(np.int32)
         return x.astype(dtype), y.astype(dtype)
     if op.computed == "inputs" and x.dtype != y.dtype:
         dtype = np.dtype(np.float32) if "f" in x.dtype.kind + y.dtype.kind else np.dtype(np.int64)

@@ -277,10 +277,9 @@ def narrow(source: Binding, acc: str, out: int, dtype: DType, count: int) -> Dis
 
 
 def run_reduction(op: Reduction, args: Args) -> Array:
-    x, dtype = args.array("self"), args.out.dtype.numpy
+    x, dtype = args.array("self"), args.out.dtype.computed
     if (x.dtype.kind == "f") != (dtype.kind == "f"):
-        # torch casts before it reduces; it does not compute in half floats
-        x = x.astype(np.promote_types(dtype, np.float32) if dtype.kind == "f" else dtype)
+        x = x.astype(dtype)  # torch casts before it reduces
     return op.numpy(x, reduced_axes(args)).reshape(reduced_shape(op, args)[0])
 
 

@@ -98,7 +98,7 @@ def bounds(args: Args) -> Scalars:
     return (-math.inf if low is None else low, math.inf if high is None else high)
 
 
-RELU = "select(x, Vec(), x < Vec())"
+RELU, INTEGER_RELU = "keep_nan(x, max(x, Vec()))", "max(x, Vec())"
 CLAMP = "bounded(x, a, b)"
 INTEGER_CLAMP = "min(max(x, Vec(a)), Vec(b))"
 
@@ -106,7 +106,7 @@ UNARY = (
     Unary("aten.abs.default", "abs(x)", np.abs, integer="abs(x)"),
     Unary("aten.neg.default", "-x", np.negative, integer="-x"),
     Unary("aten.round.default", "round(x)", np.round, integer="x"),
-    Unary("aten.relu.default", RELU, lambda x: np.maximum(x, 0), integer=RELU),
+    Unary("aten.relu.default", RELU, lambda x: np.maximum(x, 0), integer=INTEGER_RELU),
     Unary("aten.exp.default", "keep_nan(x, exp(x))", np.exp),
     Unary("aten.sqrt.default", "sqrt(x)", np.sqrt),
     Unary("aten.rsqrt.default", "inverseSqrt(x)", lambda x: 1 / np.sqrt(x)),
@@ -273,7 +273,7 @@ def dispatch(
 def run_unary(op: Unary, args: Args) -> Array:
     x, scalars = args.array("self"), op.scalars(args)
     if args.out.dtype.is_float and x.dtype.kind in "iub":
-        x = x.astype(args.out.dtype.numpy)
+        x = x.astype(args.out.dtype.computed)
     elif computed_type(op, args.tensor("self").dtype, args.out.dtype, scalars) == "i32":
         # The exporter writes 2 as 2.0 where both occur; a float would make NumPy promote.
         scalars = tuple(s if math.isinf(s) else int(s) for s in scalars)

@@ -1,0 +1,25 @@
+// Quotients rounded to the nearest float32: the built-in one may be off by an ulp or two, which
+// could move a tie or a whole number.
+
+// a - q * b with the rounding error of the product taken off (Dekker), as fma may round twice.
+fn exact_remainder(a: vec4<f32>, q: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
+    let q_high = 4097.0 * q - (4097.0 * q - q);
+    let b_high = 4097.0 * b - (4097.0 * b - b);
+    let q_low = q - q_high;
+    let b_low = b - b_high;
+    let product = q * b;
+    let error = ((q_high * b_high - product) + q_high * b_low + q_low * b_high) + q_low * b_low;
+    return (a - product) - error;
+}
+
+// Where the correction is not finite, the built-in quotient has the right zero, infinity or NaN.
+fn exact_quotient(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
+    let estimate = a / b;
+    let corrected = estimate + exact_remainder(a, estimate, b) / b;
+    let finite = (bitcast<vec4<u32>>(corrected) & vec4<u32>(0x7f800000u)) != vec4<u32>(0x7f800000u);
+    return select(estimate, corrected, finite);
+}
+
+fn exact_quotient_f32(a: f32, b: f32) -> f32 {
+    return exact_quotient(vec4<f32>(a), vec4<f32>(b)).x;
+}
