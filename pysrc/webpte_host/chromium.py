@@ -46,6 +46,8 @@ def flags(adapter: str = "swiftshader") -> list[str]:
         if sys.platform == "linux":
             # Works without an X server: ANGLE on Vulkan, with no surface.
             chosen += ["--use-angle=vulkan", "--enable-features=Vulkan", "--disable-vulkan-surface"]
+            # Half floats, which Chromium does not offer on NVIDIA's driver by itself.
+            chosen.append("--enable-dawn-features=vulkan_enable_f16_on_nvidia")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         chosen.append("--no-sandbox")
     return chosen
