@@ -64,7 +64,7 @@ def _translated(doing: str) -> Iterator[None]:
         kind = _ERRORS.get(str(error.name), DeviceError)
         message = f"{doing}: {error.message}"
         if kind is DeviceLostError:
-            message += "; call program.recover(), or load the program again"
+            message = f"{message.rstrip('.')}; call program.recover(), or load the program again"
         raise kind(message) from error
 
 
