@@ -47,6 +47,8 @@ def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
 
 
+# Whole turns leave little of these: 10367317 is the float32 nearest to one, but for smaller ones.
+HUGE = (-65537.0, 123456.789, 10367317.0, -1e9, 3e38, -3.4e38)
 SPECIAL = floats(NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0)
 
 # name, low, high, function, further values
@@ -58,8 +60,8 @@ SMOOTH: tuple[tuple[str, float, float, Callable[..., float], tuple[float, ...]],
     ("exp", -80, 80, math.exp, (0, 1, -1, 88.5, -87, 1e-6)),
     ("sqrt", 0, 1e4, math.sqrt, (0, 1, 2, 1e-30, 1e30)),
     ("rsqrt", 1e-3, 1e4, lambda x: 1 / math.sqrt(x), (1, 4, 1e-30, 1e30)),
-    ("sin", -1e4, 1e4, math.sin, (0, 1e-4, math.pi, 1.5, -1e4, 1e4, 30.0)),
-    ("cos", -1e4, 1e4, math.cos, (0, 1e-4, math.pi, 1.5, -1e4, 1e4, 30.0)),
+    ("sin", -1e4, 1e4, math.sin, (0, 1e-4, math.pi, 1.5, -1e4, 1e4, 30.0, *HUGE)),
+    ("cos", -1e4, 1e4, math.cos, (0, 1e-4, math.pi, 1.5, -1e4, 1e4, 30.0, *HUGE)),
     ("tanh", -100, 100, math.tanh, (0, 1e-5, -1e-3, 0.2499, 0.25, 0.2501, -1, 3, 9, 20)),
     ("log10", 1e-3, 1e4, math.log10, (1, 10, 1000, 1e-30, 1e30)),
     ("sigmoid", -100, 100, sigmoid, (0, 1e-5, -1, 1, 17, -17, -88, 1e4, -1e4)),
