@@ -329,6 +329,9 @@ def special_cases() -> list[Case]:
         unary("hardtanh", SPECIAL, lambda x: np.clip(x, -1, 1), -1, 1),
         unary("aten.pow.Tensor_Scalar", SPECIAL, lambda x: x * x, 2),
         unary("aten.pow.Tensor_Scalar", SPECIAL, lambda x: 1 / x, -1),
+        unary("aten.pow.Tensor_Scalar", SPECIAL, np.sqrt, 0.5),
+        unary("aten.pow.Tensor_Scalar", SPECIAL, lambda x: 1 / np.sqrt(x), -0.5),
+        unary("aten.pow.Tensor_Scalar", SPECIAL, lambda x: x**1.5, 1.5),
     ]
     return [replace(case, label="special") for case in cases]
 

@@ -135,8 +135,9 @@ fn whole_pow(base: vec4<f32>, exponent: vec4<i32>) -> vec4<f32> {
     return select(result, 1.0 / result, exponent < vec4<i32>());
 }
 
-// pow of a negative base is undefined in WGSL: the sign follows from an integral exponent, and
-// any other exponent gives NaN. So do NaNs, but for the exponent 0 and the base 1; 0 has a pole.
+// pow of a negative base is undefined in WGSL: the sign follows from an integral exponent, and any
+// other exponent gives NaN but for infinite bases. So do NaNs, but for the exponent 0 and the base 1;
+// 0 has a pole, and an infinite power of -1 is 1.
 fn real_pow(base: vec4<f32>, exponent: vec4<f32>) -> vec4<f32> {
     let whole = trunc(exponent) == exponent;
     let few = whole & (abs(exponent) <= vec4<f32>(64.0));
@@ -147,8 +148,10 @@ fn real_pow(base: vec4<f32>, exponent: vec4<f32>) -> vec4<f32> {
     let size = select(magnitude, infinity_of(base), pole);
     let negative = (bitcast<vec4<u32>>(base) & vec4<u32>(0x80000000u)) != vec4<u32>();
     let with_sign = select(size, -size, negative & odd);
-    let open = ((base < vec4<f32>()) & !whole) | is_nan_vec4f(base) | is_nan_vec4f(exponent);
-    let one = (exponent == vec4<f32>()) | (base == vec4<f32>(1.0));
+    let rootless = (base < vec4<f32>()) & !whole & !is_infinite(base) & !is_infinite(exponent);
+    let open = rootless | is_nan_vec4f(base) | is_nan_vec4f(exponent);
+    let unit = is_infinite(exponent) & (base == vec4<f32>(-1.0));
+    let one = (exponent == vec4<f32>()) | (base == vec4<f32>(1.0)) | unit;
     return select(select(with_sign, nan_of(base), open), vec4<f32>(1.0), one);
 }
 

@@ -84,6 +84,8 @@ def np_clamp(x: Array, low: float, high: float) -> Array:
 
 def np_pow(x: Array, exponent: float) -> Array:
     with np.errstate(all="ignore"):
+        if abs(exponent) == 0.5:
+            return np.sqrt(x) if exponent > 0 else 1 / np.sqrt(x)
         return np.power(x, exponent)
 
 
@@ -151,7 +153,7 @@ UNARY = (
         scalars=bounds,
     ),
     Unary(
-        "aten.pow.Tensor_Scalar",
+        POWER,
         "real_pow(x, Vec(a))",
         np_pow,
         integer="integer_pow(x, Vec(a))",
@@ -204,6 +206,7 @@ CASTS = {
 }
 
 
+ROOTS = {0.5: "sqrt(x)", -0.5: "inverseSqrt(x)"}  # what torch computes for these powers
 COMPARISONS = {op.name: op.numpy for op in UNARY if op.result == "bool"}
 
 
@@ -237,6 +240,8 @@ def lower_unary(op: Unary, args: Args) -> list[Dispatch]:
     compute = computed_type(op, args.tensor("self").dtype, args.out.dtype, scalars)
     formula = op.integer if compute == "i32" else op.formula
     assert formula is not None
+    if op.name == POWER:
+        formula = ROOTS.get(scalars[0], formula)
     return dispatch(args, formula, compute, op.result or compute, scalars)
 
 
