@@ -185,6 +185,8 @@ def integer_cases() -> list[Case]:
     cases += [
         unary("clamp", large, wrapped(each(bounded(None, 2**24 + 1))), None, 2**24 + 1),
         unary("clamp", large, wrapped(np.asarray), -(2**40), 2**40, label="bounds beyond int32"),
+        unary("clamp", BYTES, wrapped(each(bounded(255, None))), -1, None, label="wraps"),
+        unary("clamp", BYTES, wrapped(each(bounded(2, 254))), 2, -2, label="wraps"),
     ]
     return cases
 

@@ -74,8 +74,15 @@ def np_gelu_tanh(x: Array) -> Array:
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
+def byte_bound(bound: float) -> float:
+    """torch makes a uint8 of a bound first, and negative ones wrap."""
+    return bound % 256 if -math.inf < bound < 0 else bound
+
+
 def np_clamp(x: Array, low: float, high: float) -> Array:
     """The upper bound wins, and a bound beyond the dtype's range bounds nothing."""
+    if x.dtype == np.uint8:
+        low, high = byte_bound(low), byte_bound(high)
     if x.dtype.kind in "iub":
         limits = np.iinfo(x.dtype if x.dtype.kind != "b" else np.int8)
         low, high = max(low, limits.min), min(high, limits.max)
@@ -97,9 +104,11 @@ def one(name: str) -> Callable[[Args], Scalars]:
 def bounds(args: Args) -> Scalars:
     """`min` and `max`, as `a` and `b`; absent ones bound nothing."""
     low, high = args.optional_number("min"), args.optional_number("max")
-    return (-math.inf if low is None else low, math.inf if high is None else high)
+    both = (-math.inf if low is None else low, math.inf if high is None else high)
+    return tuple(map(byte_bound, both)) if args.out.dtype.name == "uint8" else both
 
 
+POWER = "aten.pow.Tensor_Scalar"
 RELU = "select(x, Vec(), x < Vec())"
 CLAMP = "bounded(x, a, b)"
 INTEGER_CLAMP = "min(max(x, Vec(a)), Vec(b))"
