@@ -293,6 +293,10 @@ def cast_cases() -> list[Case]:
         Case(CASTS[0], (negative,), np.trunc, out=target, label=f"to {target}")
         for target in ("int32", "int8")
     ]
+    cases += [
+        Case(CASTS[0], (x,), np.asarray, out="float16", label="to float16", rtol=0, atol=0)
+        for x in (floats(1.0009766, 65519, 65520, -1e9, 1e-8, 9e-8, INF, NAN), SMALL, BYTES)
+    ]
     exact = np.array([2**24 + 1, INT32_MAX, INT32_MIN], np.int32)
     cases += [Case(CASTS[0], (exact,), np.asarray, out="float32", label="to float32")]
     return cases

@@ -5,6 +5,18 @@
 // What a built-in function makes of a NaN is open; here a NaN stays one.
 fn keep_nan(x: vec4<f32>, result: vec4<f32>) -> vec4<f32> { return select(result, x, is_nan_vec4f(x)); }
 
+// The half float next to x, ties to even, for GPUs that have none to convert to.
+fn half_of(x: vec4<f32>) -> vec4<f32> {
+    let sign = bitcast<vec4<u32>>(x) & vec4<u32>(0x80000000u);
+    let size = bitcast<vec4<u32>>(x) ^ sign;
+    let even = (size + vec4<u32>(0xfffu) + ((size >> vec4<u32>(13u)) & vec4<u32>(1u))) & vec4<u32>(0xffffe000u);
+    let bounded_size = select(even, vec4<u32>(0x7f800000u), size >= vec4<u32>(0x477ff000u)); // 65520
+    // Below 2^-14 halves are whole multiples of 2^-24.
+    let tiny = bitcast<vec4<u32>>(round(abs(x) * 16777216.0) / 16777216.0);
+    let rounded = select(bounded_size, tiny, size < vec4<u32>(0x38800000u));
+    return keep_nan(x, bitcast<vec4<f32>>(rounded | sign));
+}
+
 fn nan_of(x: vec4<f32>) -> vec4<f32> { return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) | vec4<u32>(0x7fc00000u)); }
 
 fn infinity_of(x: vec4<f32>) -> vec4<f32> {

@@ -306,7 +306,10 @@ def lower_gelu(args: Args) -> list[Dispatch]:
 
 
 def lower_cast(args: Args) -> list[Dispatch]:
-    compute = common_type(args.tensor("self").dtype)
+    source, out = args.tensor("self").dtype, args.out.dtype
+    if out.name == "float16" and out.stored == "float32" and source.name != "float16":
+        return dispatch(args, "half_of(x)", "f32", "f32")
+    compute = common_type(source)
     return dispatch(args, "x", compute, compute)
 
 
