@@ -95,6 +95,28 @@ def batch_norm(
     return tuple(result.astype(x.dtype) for result in results)  # type: ignore[return-value]
 
 
+def batch_norm_with_running(
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    mean: Array,
+    variance: Array,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """By running statistics; new ones would have to go into the arguments. Saves none."""
+    if training:
+        raise ExecutionError("training=True; export the model after model.eval()")
+    shape = (x.shape[1],) + (1,) * (x.ndim - 2)
+    wide = x.astype(np.float64)
+    normal = (wide - mean.reshape(shape)) / np.sqrt(
+        variance.reshape(shape).astype(np.float64) + eps
+    )
+    nothing = np.zeros((0,), x.dtype)
+    return np_affine(normal, weight, bias, shape).astype(x.dtype), nothing, nothing
+
+
 # Gates
 
 
@@ -179,6 +201,12 @@ register(
     "aten::_native_batch_norm_legit.no_stats_out",
     "input, weight, bias, training, momentum, eps",
     batch_norm,
+    outputs=3,
+)
+register(
+    "aten::_native_batch_norm_legit.out",
+    "input, weight, bias, running_mean, running_var, training, momentum, eps",
+    batch_norm_with_running,
     outputs=3,
 )
 register("aten::glu.out", "self, dim", gated)
