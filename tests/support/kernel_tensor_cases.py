@@ -193,6 +193,8 @@ def indexing() -> Iterator[KernelCase]:
     yield KernelCase("aten::nonzero.out", (RANK0,), ("int64",), "rank 0")
     yield KernelCase("aten::repeat_interleave.Tensor_out", (np.array([2, 0, 3]), None), ("int64",))
     numbers = odd(3, NAN, -1, INF, 2, -INF)
+    yield KernelCase("aten::kthvalue.values", (x, 2, 0, False), WITH_PLACES)
+    yield KernelCase("aten::kthvalue.values", (numbers, 5, -1, True), WITH_PLACES, "kept")
     yield KernelCase("aten::median.out", (x,))
     yield KernelCase("aten::median.out", (numbers,), name="nan")
     yield KernelCase("aten::median.dim_values", (x, 1, False), WITH_PLACES)
@@ -309,6 +311,8 @@ def layers() -> Iterator[KernelCase]:
     for p in (2.0, 1.0, 0.0, INF):
         yield KernelCase("aten::_cdist_forward.out", (a, units(5, 4), p, None), name=str(p))
     yield KernelCase("aten::_pdist_forward.out", (reals(4, 3), 2.0))
+    for p in (2.0, 1.0, 0.0, INF):
+        yield KernelCase("aten::dist.out", (a, units(4), p), name=str(p))
     for reduction in (0, 1, 2):
         yield KernelCase("aten::mse_loss.out", (a, units(3, 4), reduction), name=str(reduction))
 

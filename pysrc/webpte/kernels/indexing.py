@@ -211,6 +211,18 @@ def median(x: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
     return (values, places) if keepdim else (values.squeeze(axis), places.squeeze(axis))
 
 
+def kth_value(x: Array, k: int, dim: int, keepdim: bool) -> tuple[Array, Array]:
+    """The last of the k smallest, and where it is."""
+    if k < 1:
+        raise ExecutionError(f"the element number {k}; they count from 1")
+    results = top_k(x, k, dim, False, True)
+    if x.ndim == 0:
+        return results
+    axis = normalize_dim(dim, x.ndim)
+    values, places = (result.take([k - 1], axis) for result in results)
+    return (values, places) if keepdim else (values.squeeze(axis), places.squeeze(axis))
+
+
 def bucketize(
     out: OutSpec, x: Array | float, boundaries: Array, out_int32: bool, right: bool
 ) -> Array:
@@ -263,6 +275,7 @@ register("aten::nonzero.out", "self", np.argwhere)
 register("aten::repeat_interleave.Tensor_out", "repeats, output_size", repeat_interleave)
 
 register("aten::topk.values", "self, k, dim, largest, sorted", top_k, outputs=2)
+register("aten::kthvalue.values", "self, k, dim, keepdim", kth_value, outputs=2)
 register("aten::median.out", "self", lambda x: median(x.reshape(-1), 0, False)[0])
 register("aten::median.dim_values", "self, dim, keepdim", median, outputs=2)
 register("aten::sort.values", "self, dim, descending", sort, outputs=2)

@@ -216,4 +216,9 @@ register("aten::adaptive_avg_pool1d.out", "self, output_size", adaptive_average)
 register("aten::adaptive_max_pool2d.out", "self, output_size", adaptive_maximum, outputs=2)
 register("aten::_cdist_forward.out", "x1, x2, p, compute_mode", pairwise)
 register("aten::_pdist_forward.out", "self, p", pairs_of_rows)
+register(
+    "aten::dist.out",
+    "self, other, p",
+    lambda x, y, p: distance((x.astype(np.float64) - y).reshape(-1), p).astype(result_type(x, y)),
+)
 register("aten::mse_loss.out", "self, target, reduction", mse_loss)
