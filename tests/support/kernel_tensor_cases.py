@@ -259,6 +259,14 @@ def layers() -> Iterator[KernelCase]:
         (reals(1, 2, 7), units(3, 2, 3), None, [1], [1], [1], False, [0], 1),
         name="one dim",
     )
+    cube = reals(2, 4, 5, 4, 3)
+    for name, rest in {
+        "volume": (units(3, 4, 2, 3, 1), reals(3), [1], [0], [1], False, [0], 1),
+        "volume, far": (units(6, 2, 2, 2, 2), None, [2, 1, 1], [1, 0, 2], [1, 2, 1], False, [0], 2),
+        "volume, transposed": (units(4, 3, 2, 3, 2), reals(3), [2], [1], [1], True, [1, 0, 1], 1),
+        "volume, apart": (units(4, 3, 2, 2, 2), None, [1, 2, 1], [0], [2, 1, 1], True, [0], 2),
+    }.items():
+        yield KernelCase("aten::convolution.out", (cube, *rest), name=name)
     yield KernelCase("aten::avg_pool2d.out", (image, [3, 2], [2, 1], [1, 0], True, False, None))
     yield KernelCase(
         "aten::max_pool2d_with_indices.out",

@@ -39,11 +39,6 @@ SAME_AS_OP = {
         1,
     ),
     "aten::bmm.out": ("self, mat2", "aten.bmm.default", 1),
-    "aten::convolution.out": (
-        "input, weight, bias, stride, padding, dilation, transposed, output_padding, groups",
-        "aten.convolution.default",
-        1,
-    ),
     "aten::linear.out": ("input, weight, bias", "aten.linear.default", 1),
     "aten::max_pool2d_with_indices.out": (
         f"{WINDOW}, dilation, ceil_mode",

@@ -1,4 +1,4 @@
-"""Kernels of volumes: pools over windows of depth, height and width.
+"""Kernels of volumes: pools and convolutions over windows of depth, height and width.
 
 A window starts at o * stride - padding and has kernel elements, dilation apart; one number stands
 for all three dims. The padding is no part of a maximum.
@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import ExecutionError
+from webpte.kernels.eager import run_op
 from webpte.kernels.layers import adaptive_average
-from webpte.kernels.registry import register
+from webpte.kernels.registry import OutSpec, register
 
 Array = np.ndarray
 Three = tuple[int, int, int]
@@ -129,6 +130,83 @@ def maximum(
     return values, places
 
 
+# Convolutions
+
+
+def convolution(
+    out: OutSpec,
+    x: Array,
+    weight: Array,
+    bias: Array | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Array:
+    """Those of volumes are computed here, the others as delegates do."""
+    if weight.ndim != 5:
+        call = (x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+        return run_op("aten.convolution.default", call, [(out.dtype, out.limits)])[0]
+    wide = x.astype(np.float64).reshape(x.shape[0], groups, -1, *x.shape[2:])
+    weights = weight.astype(np.float64).reshape(groups, -1, *weight.shape[1:])
+    if transposed:
+        result = spread_out(wide, weights, stride, padding, dilation, output_padding)
+    else:
+        result = drawn_in(wide, weights, stride, padding, dilation)
+    result = result.reshape(x.shape[0], -1, *result.shape[3:])
+    if bias is not None:
+        result = result + bias.reshape(-1, 1, 1, 1)
+    return result.astype(x.dtype)
+
+
+def drawn_in(
+    x: Array,
+    weights: Array,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Array:
+    """x [b, groups, in, *sizes], weights [groups, out, in, *kernel] -> [b, groups, out, *counts]"""
+    kernel = three(weights.shape[-3:])
+    windows = windows_of(x, kernel, stride, padding, dilation, False)
+    result = np.zeros((*x.shape[:2], weights.shape[1], *windows.counts))
+    for place, tap in zip(np.ndindex(kernel), windows.taps(x, 0.0), strict=True):
+        result += np.einsum("bgi...,goi->bgo...", tap, weights[(..., *place)])
+    return result
+
+
+def spread_out(
+    x: Array,
+    weights: Array,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    output_padding: Sequence[int],
+) -> Array:
+    """x [b, groups, in, *sizes], weights [groups, in, out, *kernel] -> [b, groups, out, *sizes]"""
+    kernel, steps, apart = three(weights.shape[-3:]), three(stride), three(dilation)
+    more, borders = three(output_padding), three(padding)
+    spans = [(size - 1) * s + 1 for size, s in zip(x.shape[-3:], steps, strict=True)]
+    reach = [d * (k - 1) for k, d in zip(kernel, apart, strict=True)]
+    full = [a + b + c for a, b, c in zip(spans, reach, more, strict=True)]
+    result = np.zeros((*x.shape[:2], weights.shape[2], *full))
+    for place in np.ndindex(kernel):
+        starts = [k * d for k, d in zip(place, apart, strict=True)]
+        cuts: Any = tuple(slice(a, a + n, s) for a, n, s in zip(starts, spans, steps, strict=True))
+        result[(..., *cuts)] += np.einsum("bgi...,gio->bgo...", x, weights[(..., *place)])
+    inner: Any = tuple(slice(p, size - p) for p, size in zip(borders, full, strict=True))
+    return result[(..., *inner)]
+
+
+register(
+    "aten::convolution.out",
+    "input, weight, bias, stride, padding, dilation, transposed, output_padding, groups",
+    convolution,
+    typed=True,
+    notes="`aten.convolution.default`, but for volumes",
+)
 WINDOW = "self, kernel_size, stride, padding"
 register(
     "aten::avg_pool3d.out", f"{WINDOW}, ceil_mode, count_include_pad, divisor_override", average
