@@ -43,6 +43,11 @@ class DType:
     def is_float(self) -> bool:
         return self.name.startswith("float")
 
+    def holds_stored(self, source: DType) -> bool:
+        """Whether whatever a tensor of `source` stores is what this type would store for it."""
+        halves = self.name == "float16" and source.name != "float16"
+        return self.stored == source.stored and not halves
+
     @property
     def wgsl(self) -> str:
         """The stored type's short name in the shaders: f32, f16, i32, bool, i8 or u8."""

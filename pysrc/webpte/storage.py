@@ -134,7 +134,7 @@ def _find_aliases(
             and not uses.mutated & {source.id, root, out.id}
             and all(uses.times_written(i) == 1 for i in {source.id, root, out.id})
         )
-        if stable and out.dtype.stored == source.dtype.stored:
+        if stable and out.dtype.holds_stored(source.dtype):
             root_of[out.id] = root
             aliased.add(call.index)
     return root_of, frozenset(aliased)

@@ -121,6 +121,25 @@ def test_constants_move_once(harness: Harness) -> None:
     np.testing.assert_array_equal(result, np.broadcast_to(1 + W, (2, 3)))
 
 
+def test_a_cast_to_halves_rounds_whatever_stores_them(harness: Harness) -> None:
+    """Also where the GPU has no halves and stores them as float32."""
+    values = np.array([1.0009, -3.14159, 65519, 65520, -1e9, 1e-8, 9e-8, 6.1e-5, -0.0], np.float32)
+    g = GraphWriter()
+    x, half, out = (g.tensor((9,), dtype) for dtype in ("float32", "float16", "float32"))
+    for source, target in ((x, half), (half, out)):
+        g.op("aten._to_copy.default", source, *(g.null() for _ in range(6)), target)
+    g.inputs(x)
+    g.outputs(out)
+    code = """
+    async with await webpte.load(data) as program:
+        (y,) = await program.forward(unpack(x))
+        return pack(y)
+    """
+    result = decode(run(harness, code, write_pte(g), x=encode(values)))
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(result, values.astype(np.float16).astype(np.float32))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int64", "int8", "uint8", "bool", "int32"])
 def test_constants_of_every_type(harness: Harness, dtype: str) -> None:
     """Odd lengths; 64-bit and half floats are converted on their way to the GPU."""

@@ -88,6 +88,15 @@ def arithmetic_cases() -> list[Case]:
         ),
         binary(
             "aten.pow.Tensor_Tensor",
+            (
+                floats(-INF, -INF, -INF, -1, -1, -2, -0.5, 0),
+                floats(1.5, -0.5, 3, INF, -INF, INF, INF, INF),
+            ),
+            np.vectorize(math.pow, otypes=[float]),
+            label="infinite",
+        ),
+        binary(
+            "aten.pow.Tensor_Tensor",
             (floats(9, 7, -3, 255, 2, 2, 1, 1), floats(5, 7, 13, 3, 23, -7, 1000, NAN)),
             lambda x, y: np.where(x == 1, 1, x**y),
             label="whole numbers",

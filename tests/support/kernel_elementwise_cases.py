@@ -141,6 +141,8 @@ def scalars() -> Iterator[KernelCase]:
     yield KernelCase("aten::pow.Scalar_out", (3, np.arange(4)), ("int64",), "int")
     yield KernelCase("aten::clamp.out", (SPECIAL, -1.0, 0.75))
     yield KernelCase("aten::clamp.out", (whole, None, 4), ("int32",), "int")
+    small = ints(5, low=0, high=9, dtype="uint8")
+    yield KernelCase("aten::clamp.out", (small, 2, -2), ("uint8",), "bound that wraps")
     yield KernelCase("aten::clamp.out", (whole, 0.5, None), name="int and float")
     yield KernelCase("aten::clamp.Tensor_out", (floats, reals(5) - 1, None))
     yield KernelCase("aten::clamp.Tensor_out", (reals(2, 5), units(5), units(5) / 2), name="both")

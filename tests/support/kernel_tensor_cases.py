@@ -46,6 +46,13 @@ def reductions() -> Iterator[KernelCase]:
         yield KernelCase(f"aten::{name}.out", (RANK0, 0, None), name="rank 0")
     yield KernelCase("aten::logsumexp.out", (x, [1, 2], True))
     yield KernelCase("aten::logsumexp.out", (odd(-INF, -INF), [0], False), name="infinite")
+    yield KernelCase("aten::logcumsumexp.out", (x, 1))
+    yield KernelCase("aten::logcumsumexp.out", (odd(-INF, -INF, 1, INF, 2), 0), name="infinite")
+    steps = odd(1, 3, 3, -2, NAN, 5, NAN, -2)
+    for name in ("cummax", "cummin"):
+        yield KernelCase(f"aten::{name}.out", (x, -2), WITH_PLACES)
+        yield KernelCase(f"aten::{name}.out", (steps, 0), WITH_PLACES, "ties")
+        yield KernelCase(f"aten::{name}.out", (RANK0, 0), WITH_PLACES, "rank 0")
     for name in ("any", "all"):
         yield KernelCase(f"aten::{name}.out", (bools(3, 4), 1, False), ("bool",))
         yield KernelCase(f"aten::{name}.all_out", (ints(3, 4, low=0, high=2),), ("bool",))
@@ -121,6 +128,7 @@ def movement() -> Iterator[KernelCase]:
         "copy_": (x.copy(), reals(4), False),
         "as_strided_copy.out": (reals(12), [2, 3], [1, 4], 2),
         "diagonal_copy.out": (x, 1, -1, 0),
+        "diagonal_scatter.out": (x, units(*np.diagonal(x, 1, -1, 0).shape), 1, -1, 0),
         "narrow_copy.out": (x, 2, -3, 2),
         "cat.out": ([reals(2, 3), reals(1, 3)], 0),
         "stack.out": ([reals(2, 3), units(2, 3)], -1),
@@ -167,6 +175,14 @@ def indexing() -> Iterator[KernelCase]:
     yield KernelCase("aten::scatter.value_out", (x, 1, places, 7.5))
     yield KernelCase("aten::scatter_add.out", (x, 0, places * 0, units(3, 4)))
     yield KernelCase("aten::scatter_add.out", (RANK0, 0, np.array(0), RANK0), name="rank 0")
+    whole = ints(3, 4)
+    for kind in ("sum", "prod", "mean", "amax", "amin"):
+        for own in (True, False):
+            name = f"{kind} {'with' if own else 'without'} self"
+            call = (x, 0, places, reals(2, 3), kind, own)
+            yield KernelCase("aten::scatter_reduce.two_out", call, name=name)
+            call = (whole, 1, places, ints(2, 4, low=3), kind, own)
+            yield KernelCase("aten::scatter_reduce.two_out", call, ("int64",), f"{name}, int")
     yield KernelCase("aten::index_add.out", (x, 1, np.array([1, 1]), units(3, 2), 2.0))
     yield KernelCase("aten::index_copy.out", (x, 1, np.array([3, 1]), units(3, 2)))
     yield KernelCase("aten::index_fill.int_Scalar_out", (x, 0, np.array([1]), 3.5))
@@ -177,6 +193,10 @@ def indexing() -> Iterator[KernelCase]:
     yield KernelCase("aten::nonzero.out", (RANK0,), ("int64",), "rank 0")
     yield KernelCase("aten::repeat_interleave.Tensor_out", (np.array([2, 0, 3]), None), ("int64",))
     numbers = odd(3, NAN, -1, INF, 2, -INF)
+    yield KernelCase("aten::kthvalue.values", (x, 2, 0, False), WITH_PLACES)
+    yield KernelCase("aten::kthvalue.values", (numbers, 5, -1, True), WITH_PLACES, "kept")
+    yield KernelCase("aten::median.out", (x,))
+    yield KernelCase("aten::median.out", (numbers,), name="nan")
     yield KernelCase("aten::median.dim_values", (x, 1, False), WITH_PLACES)
     yield KernelCase("aten::median.dim_values", (x, 0, True), WITH_PLACES, "kept")
     yield KernelCase("aten::median.dim_values", (numbers, -1, False), WITH_PLACES, "nan")
@@ -197,6 +217,16 @@ def indexing() -> Iterator[KernelCase]:
     yield KernelCase(
         "aten::bucketize.Tensor_out", (reals(2, 3), odd(-1, 0, 1), False, True), ("int64",)
     )
+    search = (False, False, None, None)
+    ordered = np.sort(reals(2, 7), axis=-1)
+    for name, asked in {
+        "": (ordered[0], reals(2, 3), *search),
+        "rows": (ordered, reals(2, 3), *search),
+        "right": (ordered[0], ordered, False, True, "right", None),
+        "sorter": (reals(2, 7), reals(2, 3), True, False, None, np.argsort(reals(2, 7), axis=-1)),
+    }.items():
+        out = ("int32" if asked[2] else "int64",)
+        yield KernelCase("aten::searchsorted.Tensor_out", asked, out, name)
 
 
 def layers() -> Iterator[KernelCase]:
@@ -229,6 +259,14 @@ def layers() -> Iterator[KernelCase]:
         (reals(1, 2, 7), units(3, 2, 3), None, [1], [1], [1], False, [0], 1),
         name="one dim",
     )
+    cube = reals(2, 4, 5, 4, 3)
+    for name, rest in {
+        "volume": (units(3, 4, 2, 3, 1), reals(3), [1], [0], [1], False, [0], 1),
+        "volume, far": (units(6, 2, 2, 2, 2), None, [2, 1, 1], [1, 0, 2], [1, 2, 1], False, [0], 2),
+        "volume, transposed": (units(4, 3, 2, 3, 2), reals(3), [2], [1], [1], True, [1, 0, 1], 1),
+        "volume, apart": (units(4, 3, 2, 2, 2), None, [1, 2, 1], [0], [2, 1, 1], True, [0], 2),
+    }.items():
+        yield KernelCase("aten::convolution.out", (cube, *rest), name=name)
     yield KernelCase("aten::avg_pool2d.out", (image, [3, 2], [2, 1], [1, 0], True, False, None))
     yield KernelCase(
         "aten::max_pool2d_with_indices.out",
@@ -249,6 +287,30 @@ def layers() -> Iterator[KernelCase]:
         (image, units(4), reals(4), True, 0.1, 1e-3),
         three,
     )
+    yield KernelCase(
+        "aten::_native_batch_norm_legit.out",
+        (image, units(4), reals(4), units(4), positives(4), False, 0.1, 1e-3),
+        three,
+    )
+    volume = reals(2, 3, 5, 6, 7)
+    for name, call in {
+        "": ([2], [], [0], False, True, None),
+        "padded": ([3, 2, 3], [2, 1, 2], [1, 0, 1], False, True, None),
+        "inside": ([3], [2], [1], True, False, None),
+        "rounded up": ([2, 3, 2], [2, 3, 3], [1, 1, 0], True, True, None),
+        "divided": ([2], [1], [0], False, True, 3),
+    }.items():
+        yield KernelCase("aten::avg_pool3d.out", (volume, *call), name=name)
+    numbered = volume[0].copy()
+    numbered[0, 1, 2, 3] = NAN
+    for name, asked in {
+        "": (volume, [2], [], [0], [1], False),
+        "padded": (volume, [3], [2, 1, 2], [1], [1], False),
+        "rounded up": (volume, [2, 3, 2], [3], [1], [1], True),
+        "apart": (numbered, [2], [1], [0], [2, 1, 3], False),
+    }.items():
+        yield KernelCase("aten::max_pool3d_with_indices.out", asked, WITH_PLACES, name)
+    yield KernelCase("aten::_adaptive_avg_pool3d.out", (volume, [2, 3, 4]))
     yield KernelCase("aten::glu.out", (reals(3, 4), -1))
     yield KernelCase("aten::_adaptive_avg_pool2d.out", (image, [3, 4]))
     yield KernelCase("aten::adaptive_avg_pool2d.out", (image, [1, 1]))
@@ -257,6 +319,8 @@ def layers() -> Iterator[KernelCase]:
     for p in (2.0, 1.0, 0.0, INF):
         yield KernelCase("aten::_cdist_forward.out", (a, units(5, 4), p, None), name=str(p))
     yield KernelCase("aten::_pdist_forward.out", (reals(4, 3), 2.0))
+    for p in (2.0, 1.0, 0.0, INF):
+        yield KernelCase("aten::dist.out", (a, units(4), p), name=str(p))
     for reduction in (0, 1, 2):
         yield KernelCase("aten::mse_loss.out", (a, units(3, 4), reduction), name=str(reduction))
 

@@ -47,6 +47,8 @@ def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
 
 
+# Whole turns leave little of these: 10367317 is the float32 nearest to one, but for smaller ones.
+HUGE = (-65537.0, 123456.789, 10367317.0, -1e9, 3e38, -3.4e38)
 SPECIAL = floats(NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0)
 
 # name, low, high, function, further values
@@ -58,8 +60,8 @@ SMOOTH: tuple[tuple[str, float, float, Callable[..., float], tuple[float, ...]],
     ("exp", -80, 80, math.exp, (0, 1, -1, 88.5, -87, 1e-6)),
     ("sqrt", 0, 1e4, math.sqrt, (0, 1, 2, 1e-30, 1e30)),
     ("rsqrt", 1e-3, 1e4, lambda x: 1 / math.sqrt(x), (1, 4, 1e-30, 1e30)),
-    ("sin", -1e4, 1e4, math.sin, (0, 1e-4, math.pi, 1.5, -1e4, 1e4, 30.0)),
-    ("cos", -1e4, 1e4, math.cos, (0, 1e-4, math.pi, 1.5, -1e4, 1e4, 30.0)),
+    ("sin", -1e4, 1e4, math.sin, (0, 1e-4, math.pi, 1.5, -1e4, 1e4, 30.0, *HUGE)),
+    ("cos", -1e4, 1e4, math.cos, (0, 1e-4, math.pi, 1.5, -1e4, 1e4, 30.0, *HUGE)),
     ("tanh", -100, 100, math.tanh, (0, 1e-5, -1e-3, 0.2499, 0.25, 0.2501, -1, 3, 9, 20)),
     ("log10", 1e-3, 1e4, math.log10, (1, 10, 1000, 1e-30, 1e30)),
     ("sigmoid", -100, 100, sigmoid, (0, 1e-5, -1, 1, 17, -17, -88, 1e4, -1e4)),
@@ -183,6 +185,8 @@ def integer_cases() -> list[Case]:
     cases += [
         unary("clamp", large, wrapped(each(bounded(None, 2**24 + 1))), None, 2**24 + 1),
         unary("clamp", large, wrapped(np.asarray), -(2**40), 2**40, label="bounds beyond int32"),
+        unary("clamp", BYTES, wrapped(each(bounded(255, None))), -1, None, label="wraps"),
+        unary("clamp", BYTES, wrapped(each(bounded(2, 254))), 2, -2, label="wraps"),
     ]
     return cases
 
@@ -289,6 +293,10 @@ def cast_cases() -> list[Case]:
         Case(CASTS[0], (negative,), np.trunc, out=target, label=f"to {target}")
         for target in ("int32", "int8")
     ]
+    cases += [
+        Case(CASTS[0], (x,), np.asarray, out="float16", label="to float16", rtol=0, atol=0)
+        for x in (floats(1.0009766, 65519, 65520, -1e9, 1e-8, 9e-8, INF, NAN), SMALL, BYTES)
+    ]
     exact = np.array([2**24 + 1, INT32_MAX, INT32_MIN], np.int32)
     cases += [Case(CASTS[0], (exact,), np.asarray, out="float32", label="to float32")]
     return cases
@@ -327,6 +335,9 @@ def special_cases() -> list[Case]:
         unary("hardtanh", SPECIAL, lambda x: np.clip(x, -1, 1), -1, 1),
         unary("aten.pow.Tensor_Scalar", SPECIAL, lambda x: x * x, 2),
         unary("aten.pow.Tensor_Scalar", SPECIAL, lambda x: 1 / x, -1),
+        unary("aten.pow.Tensor_Scalar", SPECIAL, np.sqrt, 0.5),
+        unary("aten.pow.Tensor_Scalar", SPECIAL, lambda x: 1 / np.sqrt(x), -0.5),
+        unary("aten.pow.Tensor_Scalar", SPECIAL, lambda x: x**1.5, 1.5),
     ]
     return [replace(case, label="special") for case in cases]
 

@@ -91,3 +91,19 @@ def test_narrowing_floats_rounds() -> None:
 def test_what_is_stored_as_it_is_is_not_copied() -> None:
     array = np.ones(3, np.float32)
     assert narrow_to_storage(array, DTYPES["float32"], "x") is array
+
+
+@pytest.mark.parametrize(
+    ("target", "source", "holds"),
+    [
+        ("float32", "float16", True),
+        ("float16", "float16", True),
+        ("float16", "float32", False),  # stored as float32, but rounded
+        ("float16", "float64", False),
+        ("float32", "float64", True),
+        ("int32", "int64", True),
+        ("float32", "int32", False),
+    ],
+)
+def test_what_stored_values_are_good_for(target: str, source: str, holds: bool) -> None:
+    assert DTYPES[target].holds_stored(DTYPES[source]) == holds

@@ -6,6 +6,18 @@
 // What a built-in function makes of a NaN is open; here a NaN stays one.
 fn keep_nan(x: vec4<f32>, result: vec4<f32>) -> vec4<f32> { return select(result, x, is_nan_vec4f(x)); }
 
+// The half float next to x, ties to even, for GPUs that have none to convert to.
+fn half_of(x: vec4<f32>) -> vec4<f32> {
+    let sign = bitcast<vec4<u32>>(x) & vec4<u32>(0x80000000u);
+    let size = bitcast<vec4<u32>>(x) ^ sign;
+    let even = (size + vec4<u32>(0xfffu) + ((size >> vec4<u32>(13u)) & vec4<u32>(1u))) & vec4<u32>(0xffffe000u);
+    let bounded_size = select(even, vec4<u32>(0x7f800000u), size >= vec4<u32>(0x477ff000u)); // 65520
+    // Below 2^-14 halves are whole multiples of 2^-24.
+    let tiny = bitcast<vec4<u32>>(round(abs(x) * 16777216.0) / 16777216.0);
+    let rounded = select(bounded_size, tiny, size < vec4<u32>(0x38800000u));
+    return keep_nan(x, bitcast<vec4<f32>>(rounded | sign));
+}
+
 fn nan_of(x: vec4<f32>) -> vec4<f32> { return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) | vec4<u32>(0x7fc00000u)); }
 
 fn infinity_of(x: vec4<f32>) -> vec4<f32> {
@@ -40,21 +52,84 @@ fn stable_tanh(x: vec4<f32>) -> vec4<f32> {
     return select(quotient, series, abs(x) < vec4<f32>(0.25));
 }
 
-// WGSL promises sine and cosine only to 2^-11 and only near 0. The quadrant is taken off in four
-// steps: pi/2 is split into parts of 8 bits, so that each product is exact for |x| up to 10^5 also
-// where fma rounds twice. The rest is a polynomial.
-fn sine_of_quadrant(x: vec4<f32>, quarter_turns: vec4<i32>) -> vec4<f32> {
+// WGSL promises sine and cosine only to 2^-11 and only near 0. The quadrant is taken off first, and the
+// rest is a polynomial.
+struct Turn {
+    quadrant: vec4<i32>,
+    rest: vec4<f32>, // in radians, from -pi/4 to pi/4
+}
+
+// In four steps: pi/2 is split into parts of 8 bits, so that each product is exact for |x| up to
+// 10^5 also where fma rounds twice.
+fn small_turn(x: vec4<f32>) -> Turn {
     let n = round(x * 0.63661977);
-    var r = x - n * 1.5703125;
-    r -= n * 0.0004825592041015625;
-    r -= n * 1.26659870147705078125e-6;
-    r -= n * 9.9209350900e-10;
+    var rest = x - n * 1.5703125;
+    rest -= n * 0.0004825592041015625;
+    rest -= n * 1.26659870147705078125e-6;
+    rest -= n * 9.9209350900e-10;
+    return Turn(vec4<i32>(n), rest);
+}
+
+// 56 bits of a product of 24 bits and 32 bits: (low, high).
+fn wide_product(a: u32, b: u32) -> vec2<u32> {
+    let low = (a & 0xffffu) * (b & 0xffffu);
+    let middle = (a & 0xffffu) * (b >> 16u);
+    let cross = (a >> 16u) * (b & 0xffffu);
+    let carried = (low >> 16u) + (middle & 0xffffu) + (cross & 0xffffu);
+    let high = (a >> 16u) * (b >> 16u) + (middle >> 16u) + (cross >> 16u) + (carried >> 16u);
+    return vec2<u32>((low & 0xffffu) | (carried << 16u), high);
+}
+
+// The quadrant, and the rest as a fraction of one, of |x| from 2^16 on (Payne and Hanek): |x| is a
+// whole number times a power of two, so of the bits of 2/pi those that make whole turns are left out.
+fn large_turn(x: f32) -> vec2<f32> {
+    var bits = array<u32, 8>(
+        0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
+    let exponent = (bitcast<u32>(x) >> 23u) & 0xffu;
+    let whole = (bitcast<u32>(x) & 0x7fffffu) | 0x800000u;
+    let start = min(exponent, 254u) - 120u;
+    let first = start / 32u;
+    let shift = start % 32u;
+    var window = array<u32, 3>();
+    for (var i = 0u; i < 3u; i++) {
+        // A shift by 32 has no meaning.
+        window[i] = (bits[first + i] << shift) | ((bits[first + i + 1u] >> 1u) >> (31u - shift));
+    }
+    let middle = wide_product(whole, window[1]);
+    let low = middle.x + wide_product(whole, window[2]).y;
+    let high = whole * window[0] + middle.y + select(0u, 1u, low < middle.x);
+    // 64 bits of a fraction of four quadrants; half a quadrant more is the next one, less some.
+    let fraction = bitcast<i32>((high << 2u) | (low >> 30u));
+    let quadrant = (high >> 30u) + select(0u, 1u, fraction < 0);
+    let rest = f32(fraction) * 2.3283064365386963e-10 + f32(low << 2u) * 5.421010862427522e-20;
+    return vec2<f32>(f32(quadrant), rest);
+}
+
+fn turn_of(x: vec4<f32>) -> Turn {
+    var turn = small_turn(x);
+    let large = abs(x) > vec4<f32>(65536.0);
+    if (any(large)) {
+        for (var i = 0; i < 4; i++) {
+            if (large[i]) {
+                let part = large_turn(x[i]) * select(1.0, -1.0, x[i] < 0.0);
+                turn.quadrant[i] = i32(part.x);
+                turn.rest[i] = part.y * 1.57079633;
+            }
+        }
+    }
+    return turn;
+}
+
+fn sine_of_quadrant(x: vec4<f32>, quarter_turns: vec4<i32>) -> vec4<f32> {
+    let turn = turn_of(x);
+    let r = turn.rest;
     let s = r * r;
     let sine = r * (1.0 + s * (-0.16666667 + s * (8.3333333e-3 + s * (-1.9841270e-4 + s * 2.7557319e-6))));
     let cosine = 1.0 + s * (-0.5 + s * (4.1666667e-2 + s * (-1.3888889e-3 + s * (2.4801587e-5 + s * -2.7557319e-7))));
-    let quadrant = (vec4<i32>(n) + quarter_turns) & vec4<i32>(3);
+    let quadrant = (turn.quadrant + quarter_turns) & vec4<i32>(3);
     let magnitude = select(sine, cosine, (quadrant & vec4<i32>(1)) != vec4<i32>());
-    return select(magnitude, -magnitude, (quadrant & vec4<i32>(2)) != vec4<i32>());
+    let result = select(magnitude, -magnitude, (quadrant & vec4<i32>(2)) != vec4<i32>());
+    return select(result, nan_of(x), is_nan_vec4f(x) | is_infinite(x));
 }
 
 fn precise_sin(x: vec4<f32>) -> vec4<f32> { return sine_of_quadrant(x, vec4<i32>(0)); }
@@ -73,8 +148,9 @@ fn whole_pow(base: vec4<f32>, exponent: vec4<i32>) -> vec4<f32> {
     return select(result, 1.0 / result, exponent < vec4<i32>());
 }
 
-// pow of a negative base is undefined in WGSL: the sign follows from an integral exponent, and
-// any other exponent gives NaN. So do NaNs, but for the exponent 0 and the base 1; 0 has a pole.
+// pow of a negative base is undefined in WGSL: the sign follows from an integral exponent, and any
+// other exponent gives NaN but for infinite bases. So do NaNs, but for the exponent 0 and the base 1;
+// 0 has a pole, and an infinite power of -1 is 1.
 fn real_pow(base: vec4<f32>, exponent: vec4<f32>) -> vec4<f32> {
     let whole = trunc(exponent) == exponent;
     let few = whole & (abs(exponent) <= vec4<f32>(64.0));
@@ -85,8 +161,10 @@ fn real_pow(base: vec4<f32>, exponent: vec4<f32>) -> vec4<f32> {
     let size = select(magnitude, infinity_of(base), pole);
     let negative = (bitcast<vec4<u32>>(base) & vec4<u32>(0x80000000u)) != vec4<u32>();
     let with_sign = select(size, -size, negative & odd);
-    let open = ((base < vec4<f32>()) & !whole) | is_nan_vec4f(base) | is_nan_vec4f(exponent);
-    let one = (exponent == vec4<f32>()) | (base == vec4<f32>(1.0));
+    let rootless = (base < vec4<f32>()) & !whole & !is_infinite(base) & !is_infinite(exponent);
+    let open = rootless | is_nan_vec4f(base) | is_nan_vec4f(exponent);
+    let unit = is_infinite(exponent) & (base == vec4<f32>(-1.0));
+    let one = (exponent == vec4<f32>()) | (base == vec4<f32>(1.0)) | unit;
     return select(select(with_sign, nan_of(base), open), vec4<f32>(1.0), one);
 }
 

@@ -23,6 +23,7 @@ from webpte.kernels.promotion import (
 )
 from webpte.kernels.registry import register
 from webpte.ops.binary import np_floor_quotient, np_power, np_trunc_quotient
+from webpte.ops.unary import byte_bound
 
 Array = np.ndarray
 
@@ -155,6 +156,7 @@ def bounded(x: Array, low: Operand | None, high: Operand | None) -> Array:
 
 def bound(value: Operand, dtype: DT) -> Array:
     if isinstance(value, int) and dtype.kind in "iu":
+        value = byte_bound(value) if dtype == np.uint8 else value
         value = int(np.clip(value, np.iinfo(dtype).min, np.iinfo(dtype).max))
     return convert(value, dtype)
 

@@ -91,6 +91,7 @@ for _name, _value in (("zeros", 0), ("ones", 1)):
     )
 for _name, _parameters in (
     ("aten::empty.out", "size, memory_format"),
+    ("aten::empty_permuted.out", "size, physical_layout"),
     ("dim_order_ops::_empty_dim_order.out", "size, dim_order"),
 ):
     register(_name, _parameters, lambda out, size, _: full(out, size, 0), typed=True, notes=MEMORY)

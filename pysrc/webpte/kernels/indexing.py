@@ -88,6 +88,40 @@ def scatter_add(x: Array, dim: int, places: Array, source: Array) -> Array:
     return result.reshape(x.shape)
 
 
+def scatter_reduce(
+    x: Array, dim: int, places: Array, source: Array, reduce: str, include_self: bool
+) -> Array:
+    known = {
+        "sum": (np.add, 0),
+        "mean": (np.add, 0),
+        "prod": (np.multiply, 1),
+        "amax": (np.maximum, lowest(x.dtype)),
+        "amin": (np.minimum, highest(x.dtype)),
+    }
+    if reduce not in known:
+        raise ExecutionError(f"reduce={reduce!r}; known are {', '.join(known)}")
+    function, neutral = known[reduce]
+    result, places = np.atleast_1d(x).copy(), np.atleast_1d(places)
+    part, key = np.atleast_1d(source)[tuple(map(slice, places.shape))], grid_of(result, dim, places)
+    if not include_self:
+        result[key] = neutral
+    function.at(result, key, part)
+    if reduce == "mean":
+        counts = np.full(result.shape, int(include_self))
+        np.add.at(counts, key, 1)
+        divide = np.divide if x.dtype.kind == "f" else np.floor_divide
+        result = divide(result, np.maximum(counts, 1)).astype(x.dtype)
+    return result.reshape(x.shape)
+
+
+def highest(dtype: np.dtype[Any]) -> float:
+    return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
+
+
+def lowest(dtype: np.dtype[Any]) -> float:
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
+
+
 def along(x: Array, dim: int, places: Array) -> Any:
     return (slice(None),) * normalize_dim(dim, x.ndim) + (places.reshape(-1),)
 
@@ -177,11 +211,44 @@ def median(x: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
     return (values, places) if keepdim else (values.squeeze(axis), places.squeeze(axis))
 
 
+def kth_value(x: Array, k: int, dim: int, keepdim: bool) -> tuple[Array, Array]:
+    """The last of the k smallest, and where it is."""
+    if k < 1:
+        raise ExecutionError(f"the element number {k}; they count from 1")
+    results = top_k(x, k, dim, False, True)
+    if x.ndim == 0:
+        return results
+    axis = normalize_dim(dim, x.ndim)
+    values, places = (result.take([k - 1], axis) for result in results)
+    return (values, places) if keepdim else (values.squeeze(axis), places.squeeze(axis))
+
+
 def bucketize(
     out: OutSpec, x: Array | float, boundaries: Array, out_int32: bool, right: bool
 ) -> Array:
     side = "right" if right else "left"
     return np.asarray(np.searchsorted(boundaries, x, side=side)).astype(out.dtype.numpy)  # type: ignore[call-overload]
+
+
+def search_sorted(
+    out: OutSpec,
+    rows: Array,
+    x: Array,
+    out_int32: bool,
+    right: bool,
+    side: str | None,
+    sorter: Array | None,
+) -> Array:
+    """Each row of `x` in the row of `rows` beside it, or in the only one."""
+    if sorter is not None:
+        rows = np.take_along_axis(rows, sorter, -1)
+    right = right or side == "right"
+    if rows.ndim == 1:
+        return bucketize(out, x, rows, out_int32, right)
+    lists, items = rows.reshape(-1, rows.shape[-1]), x.reshape(-1, x.shape[-1])
+    pairs = zip(lists, items, strict=True)
+    found = [bucketize(out, item, row, out_int32, right) for row, item in pairs]
+    return np.stack(found).reshape(x.shape)
 
 
 for _name, (_parameters, _op) in SAME_AS_OP.items():
@@ -194,6 +261,9 @@ register("aten::index_put_", PUT, index_put, in_place=True, notes="in place")
 register("aten::scatter.src_out", "self, dim, index, src", scatter)
 register("aten::scatter.value_out", "self, dim, index, value", scatter)
 register("aten::scatter_add.out", "self, dim, index, src", scatter_add)
+register(
+    "aten::scatter_reduce.two_out", "self, dim, index, src, reduce, include_self", scatter_reduce
+)
 register("aten::index_add.out", "self, dim, index, source, alpha", index_add)
 register("aten::index_copy.out", "self, dim, index, source", index_copy)
 register("aten::index_fill.int_Scalar_out", "self, dim, index, value", index_fill)
@@ -205,6 +275,8 @@ register("aten::nonzero.out", "self", np.argwhere)
 register("aten::repeat_interleave.Tensor_out", "repeats, output_size", repeat_interleave)
 
 register("aten::topk.values", "self, k, dim, largest, sorted", top_k, outputs=2)
+register("aten::kthvalue.values", "self, k, dim, keepdim", kth_value, outputs=2)
+register("aten::median.out", "self", lambda x: median(x.reshape(-1), 0, False)[0])
 register("aten::median.dim_values", "self, dim, keepdim", median, outputs=2)
 register("aten::sort.values", "self, dim, descending", sort, outputs=2)
 register(
@@ -220,3 +292,9 @@ register(
 )
 
 register("aten::bucketize.Tensor_out", "self, boundaries, out_int32, right", bucketize, typed=True)
+register(
+    "aten::searchsorted.Tensor_out",
+    "sorted_sequence, self, out_int32, right, side, sorter",
+    search_sorted,
+    typed=True,
+)

@@ -39,11 +39,6 @@ SAME_AS_OP = {
         1,
     ),
     "aten::bmm.out": ("self, mat2", "aten.bmm.default", 1),
-    "aten::convolution.out": (
-        "input, weight, bias, stride, padding, dilation, transposed, output_padding, groups",
-        "aten.convolution.default",
-        1,
-    ),
     "aten::linear.out": ("input, weight, bias", "aten.linear.default", 1),
     "aten::max_pool2d_with_indices.out": (
         f"{WINDOW}, dilation, ceil_mode",
@@ -93,6 +88,28 @@ def batch_norm(
     normal, mean, rstd = np_normalize(x, eps, axes)
     results = np_affine(normal, weight, bias, shape), mean.reshape(-1), rstd.reshape(-1)
     return tuple(result.astype(x.dtype) for result in results)  # type: ignore[return-value]
+
+
+def batch_norm_with_running(
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    mean: Array,
+    variance: Array,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, Array, Array]:
+    """By running statistics; new ones would have to go into the arguments. Saves none."""
+    if training:
+        raise ExecutionError("training=True; export the model after model.eval()")
+    shape = (x.shape[1],) + (1,) * (x.ndim - 2)
+    wide = x.astype(np.float64)
+    normal = (wide - mean.reshape(shape)) / np.sqrt(
+        variance.reshape(shape).astype(np.float64) + eps
+    )
+    nothing = np.zeros((0,), x.dtype)
+    return np_affine(normal, weight, bias, shape).astype(x.dtype), nothing, nothing
 
 
 # Gates
@@ -181,6 +198,12 @@ register(
     batch_norm,
     outputs=3,
 )
+register(
+    "aten::_native_batch_norm_legit.out",
+    "input, weight, bias, running_mean, running_var, training, momentum, eps",
+    batch_norm_with_running,
+    outputs=3,
+)
 register("aten::glu.out", "self, dim", gated)
 register("aten::_adaptive_avg_pool2d.out", "self, output_size", adaptive_average)
 register("aten::adaptive_avg_pool2d.out", "self, output_size", adaptive_average)
@@ -188,4 +211,9 @@ register("aten::adaptive_avg_pool1d.out", "self, output_size", adaptive_average)
 register("aten::adaptive_max_pool2d.out", "self, output_size", adaptive_maximum, outputs=2)
 register("aten::_cdist_forward.out", "x1, x2, p, compute_mode", pairwise)
 register("aten::_pdist_forward.out", "self, p", pairs_of_rows)
+register(
+    "aten::dist.out",
+    "self, other, p",
+    lambda x, y, p: distance((x.astype(np.float64) - y).reshape(-1), p).astype(result_type(x, y)),
+)
 register("aten::mse_loss.out", "self, target, reduction", mse_loss)

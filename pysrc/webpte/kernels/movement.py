@@ -98,6 +98,13 @@ def diagonal(x: Array, offset: int, dim1: int, dim2: int) -> Array:
     return np.diagonal(x, offset, normalize_dim(dim1, x.ndim), normalize_dim(dim2, x.ndim))
 
 
+def diagonal_scatter(x: Array, source: Array, offset: int, dim1: int, dim2: int) -> Array:
+    result = x.copy()
+    places = diagonal(np.arange(x.size).reshape(x.shape), offset, dim1, dim2)
+    result.reshape(-1)[places] = source
+    return result
+
+
 # Parts
 
 
@@ -201,6 +208,7 @@ register("aten::transpose_copy.int_out", "self, dim0, dim1", transpose)
 register("aten::pixel_unshuffle.out", "self, downscale_factor", pixel_unshuffle)
 register("aten::as_strided_copy.out", "self, size, stride, storage_offset", as_strided)
 register("aten::diagonal_copy.out", "self, offset, dim1, dim2", diagonal)
+register("aten::diagonal_scatter.out", "self, src, offset, dim1, dim2", diagonal_scatter)
 register("aten::narrow_copy.out", "self, dim, start, length", narrow)
 register("aten::split_copy.Tensor_out", "self, split_size, dim", split_evenly, list_output=True)
 register("aten::unbind_copy.int_out", "self, dim", unbind, list_output=True)

@@ -83,6 +83,12 @@ def log_sum_exp(x: Array, dim: Sequence[int], keepdim: bool) -> Array:
     return (result if keepdim else result.squeeze(axes)).astype(float_type(x.dtype))
 
 
+def running_log_sum_exp(x: Array, dim: int) -> Array:
+    rows = np.atleast_1d(x).astype(np.float64)
+    sums = np.logaddexp.accumulate(rows, axis=normalize_dim(dim, rows.ndim))
+    return sums.reshape(x.shape).astype(float_type(x.dtype))
+
+
 # Truth
 
 
@@ -115,6 +121,17 @@ def extreme_along(
     if not keepdim:
         values, places = values.squeeze(axis), places.squeeze(axis)
     return values, places
+
+
+def running_extreme(function: np.ufunc, x: Array, dim: int) -> tuple[Array, Array]:
+    """The extremes so far, and where the last of each is."""
+    rows = np.atleast_1d(x)
+    axis = normalize_dim(dim, rows.ndim)
+    values = function.accumulate(rows, axis=axis)
+    steps = np.arange(rows.shape[axis]).reshape([-1] + [1] * (rows.ndim - 1 - axis))
+    hits = np.where((rows == values) | (rows != rows), steps, 0)
+    places = np.maximum.accumulate(hits, axis=axis)
+    return values.reshape(x.shape), places.reshape(x.shape)
 
 
 # Variances and norms
@@ -173,6 +190,7 @@ register(
 register("aten::cumsum.out", "self, dim, dtype", partial(running, np.cumsum), typed=True)
 register("aten::cumprod.out", "self, dim, dtype", partial(running, np.cumprod), typed=True)
 register("aten::logsumexp.out", "self, dim, keepdim", log_sum_exp)
+register("aten::logcumsumexp.out", "self, dim", running_log_sum_exp)
 
 for _name, _function in (("any", np.any), ("all", np.all)):
     register(f"aten::{_name}.all_out", "self", over(_function))
@@ -183,6 +201,8 @@ register("aten::max.unary_out", "self", partial(extreme, np.max))
 register("aten::min.unary_out", "self", partial(extreme, np.min))
 register("aten::max.dim_max", "self, dim, keepdim", partial(extreme_along, np.argmax), outputs=2)
 register("aten::min.dim_min", "self, dim, keepdim", partial(extreme_along, np.argmin), outputs=2)
+register("aten::cummax.out", "self, dim", partial(running_extreme, np.maximum), outputs=2)
+register("aten::cummin.out", "self, dim", partial(running_extreme, np.minimum), outputs=2)
 
 CORRECTED, UNBIASED = "self, dim, correction, keepdim", "self, dim, unbiased, keepdim"
 register("aten::var.correction_out", CORRECTED, with_correction)

@@ -74,8 +74,15 @@ def np_gelu_tanh(x: Array) -> Array:
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
+def byte_bound(bound: float) -> float:
+    """torch makes a uint8 of a bound first, and negative ones wrap."""
+    return bound % 256 if -math.inf < bound < 0 else bound
+
+
 def np_clamp(x: Array, low: float, high: float) -> Array:
     """The upper bound wins, and a bound beyond the dtype's range bounds nothing."""
+    if x.dtype == np.uint8:
+        low, high = byte_bound(low), byte_bound(high)
     if x.dtype.kind in "iub":
         limits = np.iinfo(x.dtype if x.dtype.kind != "b" else np.int8)
         low, high = max(low, limits.min), min(high, limits.max)
@@ -84,6 +91,8 @@ def np_clamp(x: Array, low: float, high: float) -> Array:
 
 def np_pow(x: Array, exponent: float) -> Array:
     with np.errstate(all="ignore"):
+        if abs(exponent) == 0.5:
+            return np.sqrt(x) if exponent > 0 else 1 / np.sqrt(x)
         return np.power(x, exponent)
 
 
@@ -95,9 +104,11 @@ def one(name: str) -> Callable[[Args], Scalars]:
 def bounds(args: Args) -> Scalars:
     """`min` and `max`, as `a` and `b`; absent ones bound nothing."""
     low, high = args.optional_number("min"), args.optional_number("max")
-    return (-math.inf if low is None else low, math.inf if high is None else high)
+    both = (-math.inf if low is None else low, math.inf if high is None else high)
+    return tuple(map(byte_bound, both)) if args.out.dtype.name == "uint8" else both
 
 
+POWER = "aten.pow.Tensor_Scalar"
 RELU, INTEGER_RELU = "keep_nan(x, max(x, Vec()))", "max(x, Vec())"
 CLAMP = "bounded(x, a, b)"
 INTEGER_CLAMP = "min(max(x, Vec(a)), Vec(b))"
@@ -151,7 +162,7 @@ UNARY = (
         scalars=bounds,
     ),
     Unary(
-        "aten.pow.Tensor_Scalar",
+        POWER,
         "real_pow(x, Vec(a))",
         np_pow,
         integer="integer_pow(x, Vec(a))",
@@ -204,6 +215,7 @@ CASTS = {
 }
 
 
+ROOTS = {0.5: "sqrt(x)", -0.5: "inverseSqrt(x)"}  # what torch computes for these powers
 COMPARISONS = {op.name: op.numpy for op in UNARY if op.result == "bool"}
 
 
@@ -237,6 +249,8 @@ def lower_unary(op: Unary, args: Args) -> list[Dispatch]:
     compute = computed_type(op, args.tensor("self").dtype, args.out.dtype, scalars)
     formula = op.integer if compute == "i32" else op.formula
     assert formula is not None
+    if op.name == POWER:
+        formula = ROOTS.get(scalars[0], formula)
     return dispatch(args, formula, compute, op.result or compute, scalars)
 
 
@@ -292,7 +306,10 @@ def lower_gelu(args: Args) -> list[Dispatch]:
 
 
 def lower_cast(args: Args) -> list[Dispatch]:
-    compute = common_type(args.tensor("self").dtype)
+    source, out = args.tensor("self").dtype, args.out.dtype
+    if out.name == "float16" and out.stored == "float32" and source.name != "float16":
+        return dispatch(args, "half_of(x)", "f32", "f32")
+    compute = common_type(source)
     return dispatch(args, "x", compute, compute)
 
 

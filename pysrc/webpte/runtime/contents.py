@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from webpte.dtypes import dtype_of_program
@@ -68,7 +68,7 @@ async def read_contents(source: ByteSource, data: Sequence[ByteSource] = ()) -> 
         graphs = tuple(
             [await _read_graph(source, program, delegate, named) for delegate in plan.delegates]
         )
-        fitted = _without_unused_symints(plan, graphs)
+        fitted = _without_unused_inputs(plan, graphs)
         graphs = _tie_buffers(fitted, graphs)
         methods[plan.name] = MethodContents(fitted, graphs, _describe(fitted, graphs), named)
     return Contents(source, program, methods)
@@ -106,8 +106,8 @@ def _mismatch(plan: ExecutionPlan, graph: Graph, call: DelegateCall) -> str:
     )
 
 
-def _without_unused_symints(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> ExecutionPlan:
-    """Calls pass SymInts that no op of the graph uses, but such are no inputs of the graph."""
+def _without_unused_inputs(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> ExecutionPlan:
+    """Calls pass values that no op of the graph uses, but such are no inputs of the graph."""
     chains = tuple(
         tuple(_fit_call(plan, graphs, i) if isinstance(i, DelegateCall) else i for i in chain)
         for chain in plan.chains
@@ -118,14 +118,31 @@ def _without_unused_symints(plan: ExecutionPlan, graphs: tuple[Graph | None, ...
 def _fit_call(
     plan: ExecutionPlan, graphs: tuple[Graph | None, ...], call: DelegateCall
 ) -> DelegateCall:
+    """The file does not say which values are unused; those that can be no others are taken out."""
     graph = graphs[call.delegate_index]
-    # Where the graph takes some of the SymInts, which ones they are cannot be known.
-    if graph is None or not all(isinstance(graph.values[i], Tensor) for i in graph.inputs):
+    if graph is None or len(call.args) <= len(graph.inputs) + len(graph.outputs):
         return call
-    first_output = max(len(call.args) - len(graph.outputs), 0)
-    inputs, outputs = call.args[:first_output], call.args[first_output:]
-    tensors = (value for value in inputs if isinstance(plan.values[value], TensorMeta))
-    return replace(call, args=(*tensors, *outputs))
+    first_output = len(call.args) - len(graph.outputs)
+    given = [(_kind(plan.values[i]), i) for i in call.args[:first_output]]
+    wanted = [_kind(graph.values[i]) for i in graph.inputs]
+    used, last_used = _in_order(wanted, given), _in_order(wanted[::-1], given[::-1])
+    if used is None or last_used is None or used != last_used[::-1]:
+        return call
+    return replace(call, args=(*used, *call.args[first_output:]))
+
+
+def _kind(value: object) -> Hashable:
+    """What a value of a program and the one of a graph that it is passed for have in common."""
+    if isinstance(value, TensorMeta):
+        return dtype_of_program(value.scalar_type, "a delegate's input").stored, value.sizes
+    return (value.dtype.stored, value.dims) if isinstance(value, Tensor) else "number"
+
+
+def _in_order(wanted: list[Hashable], given: list[tuple[Hashable, int]]) -> list[int] | None:
+    """The first of the `given` that are of the kinds `wanted`, in that order; None if too few."""
+    rest = iter(given)
+    found = [next((i for kind, i in rest if kind == wish), None) for wish in wanted]
+    return [i for i in found if i is not None] if None not in found else None
 
 
 def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodInfo:
@@ -158,7 +175,10 @@ def _called_graph(
 ) -> Graph | None:
     graph = graphs[call.delegate_index]
     if graph is not None and len(call.args) != len(graph.inputs) + len(graph.outputs):
-        raise GraphError(_mismatch(plan, graph, call))
+        raise GraphError(
+            f"{_mismatch(plan, graph, call)}, and the file does not say which belong together; "
+            "export without what the model computes and does not use"
+        )
     return graph
 
 

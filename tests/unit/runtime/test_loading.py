@@ -209,12 +209,19 @@ def test_a_delegate_called_with_the_wrong_number_of_values(device: str, count: i
         wait(webpte.load(write_pte(m), device=device_of(device)))
 
 
-def test_a_symint_that_no_op_of_the_graph_uses() -> None:
+@pytest.mark.parametrize("unused", ["a number", "another size", "another type", "the same"])
+def test_a_value_that_no_op_of_the_graph_uses(unused: str) -> None:
     """The exporter passes it all the same, but does not list it in the graph."""
     m = MethodWriter()
     x, y = m.tensor((4,)), m.tensor((4,))
     m.inputs(x)
-    m.delegate(chain(1), [m.value(7), x, y])
+    values = {
+        "a number": lambda: m.value(7),
+        "another size": lambda: m.tensor((5,)),
+        "another type": lambda: m.tensor((4,), "int64"),
+        "the same": lambda: x,
+    }
+    m.delegate(chain(1), [values[unused](), x, y])
     m.outputs(y)
 
     async def run() -> None:
