@@ -21,7 +21,7 @@ from webpte.format.program import (
 from webpte.format.program import Program as FileProgram
 from webpte.format.ptd import read_ptd
 from webpte.format.vulkan import read_delegate
-from webpte.graph import Graph, Tensor, build_graph
+from webpte.graph import Graph, Tensor, Value, build_graph
 from webpte.kernels import lookup_kernel
 from webpte.passes import tie_buffer_outputs
 from webpte.plan import unsupported_ops
@@ -68,7 +68,7 @@ async def read_contents(source: ByteSource, data: Sequence[ByteSource] = ()) -> 
         graphs = tuple(
             [await _read_graph(source, program, delegate, named) for delegate in plan.delegates]
         )
-        fitted = _without_unused_symints(plan, graphs)
+        fitted = _without_unused_inputs(plan, graphs)
         graphs = _tie_buffers(fitted, graphs)
         methods[plan.name] = MethodContents(fitted, graphs, _describe(fitted, graphs), named)
     return Contents(source, program, methods)
@@ -106,8 +106,8 @@ def _mismatch(plan: ExecutionPlan, graph: Graph, call: DelegateCall) -> str:
     )
 
 
-def _without_unused_symints(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> ExecutionPlan:
-    """Calls pass SymInts that no op of the graph uses, but such are no inputs of the graph."""
+def _without_unused_inputs(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> ExecutionPlan:
+    """Calls pass values that no op of the graph uses, but such are no inputs of the graph."""
     chains = tuple(
         tuple(_fit_call(plan, graphs, i) if isinstance(i, DelegateCall) else i for i in chain)
         for chain in plan.chains
@@ -119,13 +119,31 @@ def _fit_call(
     plan: ExecutionPlan, graphs: tuple[Graph | None, ...], call: DelegateCall
 ) -> DelegateCall:
     graph = graphs[call.delegate_index]
-    # Where the graph takes some of the SymInts, which ones they are cannot be known.
-    if graph is None or not all(isinstance(graph.values[i], Tensor) for i in graph.inputs):
+    if graph is None or len(call.args) <= len(graph.inputs) + len(graph.outputs):
         return call
-    first_output = max(len(call.args) - len(graph.outputs), 0)
-    inputs, outputs = call.args[:first_output], call.args[first_output:]
-    tensors = (value for value in inputs if isinstance(plan.values[value], TensorMeta))
-    return replace(call, args=(*tensors, *outputs))
+    first_output = len(call.args) - len(graph.outputs)
+    passed = [(index, plan.values[index]) for index in call.args[:first_output]]
+    taken = [graph.values[value_id] for value_id in graph.inputs]
+    early, late = _first_fitting(passed, taken), _first_fitting(passed[::-1], taken[::-1])[::-1]
+    # Where there are several ways, which one is meant cannot be known.
+    if early != late or len(early) < len(taken):
+        return call
+    return replace(call, args=(*early, *call.args[first_output:]))
+
+
+def _first_fitting(passed: Sequence[tuple[int, EValue]], taken: Sequence[Value]) -> list[int]:
+    """The first of the passed values that are, in order, like those that a graph takes."""
+    found: list[int] = []
+    for index, value in passed:
+        if len(found) < len(taken) and _is_like(value, taken[len(found)]):
+            found.append(index)
+    return found
+
+
+def _is_like(passed: EValue, taken: Value) -> bool:
+    if not isinstance(passed, TensorMeta) or not isinstance(taken, Tensor):
+        return not isinstance(passed, TensorMeta) and not isinstance(taken, Tensor)
+    return passed.sizes == taken.dims or passed.is_unbounded
 
 
 def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodInfo:
@@ -157,9 +175,28 @@ def _called_graph(
     plan: ExecutionPlan, graphs: tuple[Graph | None, ...], call: DelegateCall
 ) -> Graph | None:
     graph = graphs[call.delegate_index]
-    if graph is not None and len(call.args) != len(graph.inputs) + len(graph.outputs):
+    if graph is None:
+        return None
+    ids = (*graph.inputs, *graph.outputs)
+    if len(call.args) != len(ids):
         raise GraphError(_mismatch(plan, graph, call))
+    for place, (index, value_id) in enumerate(zip(call.args, ids, strict=True)):
+        passed, taken = plan.values[index], graph.values[value_id]
+        if not _is_like(passed, taken):
+            raise GraphError(
+                f"method {plan.name!r}: delegate {call.delegate_index}: value {place} of its call "
+                f"is {_kind(passed)} in the program and {_kind(taken)} in the graph. The exporter "
+                "writes a value that is returned twice, or also stored in a buffer, only once; "
+                "return it once, and export buffers with "
+                'VulkanPartitioner({"alias_buffer_mutations": True})'
+            )
     return graph
+
+
+def _kind(value: EValue | Value) -> str:
+    if isinstance(value, TensorMeta):
+        return f"a tensor {list(value.sizes)}"
+    return f"a tensor {list(value.dims)}" if isinstance(value, Tensor) else "a number"
 
 
 def _describe_value(plan: ExecutionPlan, name: str, index: int) -> TensorInfo | ScalarInfo:
