@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from webpte.ops.args import Args
 from webpte.ops.conv_geometry import Convolution, Pair, out_size, read_call, spatial
@@ -76,6 +77,7 @@ MAX_SPLITS = 16
 MIN_TILE_CHANNELS = 8
 SHORT_SUM = 64
 RUN = 4  # outputs per invocation and channel of the direct kernel
+COLUMN_ELEMENTS = 1 << 17  # of the inputs of NumPy's products: they stay in the caches
 MAX_WINDOW = 32  # inputs that the direct kernel keeps in registers
 
 
@@ -269,16 +271,23 @@ def times(weight: Array, x: Array) -> Array:
 
 
 def add_taps(conv: Convolution, x: Array, weight: Array) -> Array:
-    result = np.zeros((conv.batch, conv.groups, conv.out_channels, *conv.out_size))
+    """What lies under the kernel becomes a column, some rows of an image at a time: then all taps
+    are one product of matrices."""
+    groups, channels, (height, width) = conv.groups, conv.out_channels, conv.out_size
+    terms = conv.in_channels * math.prod(conv.kernel)
+    result = np.empty((conv.batch, groups, channels, height, width))
     padded = np.pad(x, [(0, 0)] * 3 + [(p, p) for p in conv.padding])
-    for tap in np.ndindex(*conv.kernel):
-        under = tuple(
-            slice(at * dilation, at * dilation + (size - 1) * stride + 1, stride)
-            for at, size, stride, dilation in zip(
-                tap, conv.out_size, conv.stride, conv.dilation, strict=True
-            )
-        )
-        result += times(weight[:, :, :, tap[0], tap[1]], padded[..., under[0], under[1]])
+    reach = [(k - 1) * d + 1 for k, d in zip(conv.kernel, conv.dilation, strict=True)]
+    (down, right), (i, j) = conv.stride, conv.dilation
+    under = sliding_window_view(padded, reach, axis=(3, 4))[..., ::down, ::right, ::i, ::j]
+    taps = under.transpose(0, 1, 2, 5, 6, 3, 4)  # (B, groups, C, *kernel, H, W)
+    rows = weight.reshape(groups, channels, terms)
+    step = max(1, COLUMN_ELEMENTS // max(1, groups * terms * width))
+    for image, block in np.ndindex(conv.batch, ceil_div(height, step)):
+        lines = slice(block * step, (block + 1) * step)
+        part = result[image, :, :, lines]  # (groups, O, lines, W)
+        columns = taps[image, ..., lines, :].reshape(groups, terms, part.shape[2] * width)
+        part[...] = (rows @ columns).reshape(part.shape)
     return result
 
 

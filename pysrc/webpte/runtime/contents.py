@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from webpte.dtypes import dtype_of_program
@@ -21,7 +21,7 @@ from webpte.format.program import (
 from webpte.format.program import Program as FileProgram
 from webpte.format.ptd import read_ptd
 from webpte.format.vulkan import read_delegate
-from webpte.graph import Graph, Tensor, build_graph
+from webpte.graph import Graph, Tensor, Value, build_graph
 from webpte.kernels import lookup_kernel
 from webpte.passes import tie_buffer_outputs
 from webpte.plan import unsupported_ops
@@ -123,26 +123,35 @@ def _fit_call(
     if graph is None or len(call.args) <= len(graph.inputs) + len(graph.outputs):
         return call
     first_output = len(call.args) - len(graph.outputs)
-    given = [(_kind(plan.values[i]), i) for i in call.args[:first_output]]
-    wanted = [_kind(graph.values[i]) for i in graph.inputs]
-    used, last_used = _in_order(wanted, given), _in_order(wanted[::-1], given[::-1])
-    if used is None or last_used is None or used != last_used[::-1]:
+    passed = [(index, plan.values[index]) for index in call.args[:first_output]]
+    taken = [graph.values[value_id] for value_id in graph.inputs]
+    early, late = _first_fitting(passed, taken), _first_fitting(passed[::-1], taken[::-1])[::-1]
+    # Where there are several ways, which one is meant cannot be known.
+    if early != late or len(early) < len(taken):
         return call
-    return replace(call, args=(*used, *call.args[first_output:]))
+    return replace(call, args=(*early, *call.args[first_output:]))
 
 
-def _kind(value: object) -> Hashable:
-    """What a value of a program and the one of a graph that it is passed for have in common."""
-    if isinstance(value, TensorMeta):
-        return dtype_of_program(value.scalar_type, "a delegate's input").stored, value.sizes
-    return (value.dtype.stored, value.dims) if isinstance(value, Tensor) else "number"
+def _first_fitting(passed: Sequence[tuple[int, EValue]], taken: Sequence[Value]) -> list[int]:
+    """The first of the passed values that are, in order, like those that a graph takes."""
+    found: list[int] = []
+    for index, value in passed:
+        wanted = taken[len(found)] if len(found) < len(taken) else None
+        if wanted is not None and _is_like(value, wanted) and _is_stored_like(value, wanted):
+            found.append(index)
+    return found
 
 
-def _in_order(wanted: list[Hashable], given: list[tuple[Hashable, int]]) -> list[int] | None:
-    """The first of the `given` that are of the kinds `wanted`, in that order; None if too few."""
-    rest = iter(given)
-    found = [next((i for kind, i in rest if kind == wish), None) for wish in wanted]
-    return [i for i in found if i is not None] if None not in found else None
+def _is_like(passed: EValue, taken: Value) -> bool:
+    if not isinstance(passed, TensorMeta) or not isinstance(taken, Tensor):
+        return not isinstance(passed, TensorMeta) and not isinstance(taken, Tensor)
+    return passed.sizes == taken.dims or passed.is_unbounded
+
+
+def _is_stored_like(passed: EValue, taken: Value) -> bool:
+    if not isinstance(passed, TensorMeta) or not isinstance(taken, Tensor):
+        return True
+    return dtype_of_program(passed.scalar_type, "a delegate's input").stored == taken.dtype.stored
 
 
 def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodInfo:
@@ -174,12 +183,31 @@ def _called_graph(
     plan: ExecutionPlan, graphs: tuple[Graph | None, ...], call: DelegateCall
 ) -> Graph | None:
     graph = graphs[call.delegate_index]
-    if graph is not None and len(call.args) != len(graph.inputs) + len(graph.outputs):
+    if graph is None:
+        return None
+    ids = (*graph.inputs, *graph.outputs)
+    if len(call.args) != len(ids):
         raise GraphError(
             f"{_mismatch(plan, graph, call)}, and the file does not say which belong together; "
             "export without what the model computes and does not use"
         )
+    for place, (index, value_id) in enumerate(zip(call.args, ids, strict=True)):
+        passed, taken = plan.values[index], graph.values[value_id]
+        if not _is_like(passed, taken):
+            raise GraphError(
+                f"method {plan.name!r}: delegate {call.delegate_index}: value {place} of its call "
+                f"is {_kind(passed)} in the program and {_kind(taken)} in the graph. The exporter "
+                "writes a value that is returned twice, or also stored in a buffer, only once; "
+                "return it once, and export buffers with "
+                'VulkanPartitioner({"alias_buffer_mutations": True})'
+            )
     return graph
+
+
+def _kind(value: EValue | Value) -> str:
+    if isinstance(value, TensorMeta):
+        return f"a tensor {list(value.sizes)}"
+    return f"a tensor {list(value.dims)}" if isinstance(value, Tensor) else "a number"
 
 
 def _describe_value(plan: ExecutionPlan, name: str, index: int) -> TensorInfo | ScalarInfo:
