@@ -53,8 +53,9 @@ class Kernel:
     which is None where nothing has written it yet. A kernel with `list_output` has a single output
     that is a list of tensors, and returns as many arrays as `outs` has entries.
 
-    `op` names the operator of the delegates that means the same, if there is one; its arguments are
-    the kernel's, or what `prepare` makes of them. A `heavy` kernel multiplies matrices.
+    `op` names the operator of the delegates that means the same, if there is one, at least where
+    all tensors are of one type of floats. Its arguments are the kernel's, or what `prepare` makes
+    of them. A `heavy` kernel multiplies matrices.
     """
 
     name: str
@@ -108,6 +109,8 @@ def register(
     in_place: bool = False,
     list_output: bool = False,
     notes: str = "",
+    op: str | None = None,
+    prepare: Prepare | None = None,
 ) -> None:
     """A kernel that is a function of its arguments and returns one array, or several.
 
@@ -119,7 +122,8 @@ def register(
         return (result,) if outputs == 1 and not list_output else result
 
     names = tuple(filter(None, parameters.split(", ")))
-    _add(Kernel(name, names, outputs, _named(name, run), in_place, list_output, notes))
+    named = _named(name, run)
+    _add(Kernel(name, names, outputs, named, in_place, list_output, notes, op, prepare))
 
 
 def register_op(
@@ -146,6 +150,12 @@ def register_op(
     names, named = tuple(parameters.split(", ")), _named(name, run)
     kernel = Kernel(name, names, outputs, named, False, list_output, notes, op_name, prepare, heavy)
     _add(kernel)
+
+
+def op_named_like(name: str) -> str | None:
+    """The operator of the delegates that is called like a kernel, with the same arguments."""
+    op = name.replace("::", ".").removesuffix("out") + "default"
+    return None if lookup(op) is None else op
 
 
 def lookup_kernel(name: str) -> Kernel | None:

@@ -6,8 +6,8 @@ delegate of a single call, to which everything applies that is true of delegates
 - all its tensors are of one type, float32 or float16: nothing is promoted, and no integer is
   narrowed, wraps or is divided by 0 in another way than on the host;
 - the operator has a GPU kernel for it, at the shapes of the file;
-- it reads something that is on the GPU and that nothing needs as an array, or it multiplies
-  matrices. Anything else would save no read-back, and the host is quick enough.
+- it multiplies matrices; or it takes something from the GPU that nothing else needs as an array,
+  and what it gives is not for kernels on the host alone. Nothing else would save a read-back.
 
 Constants that it reads are moved once, when the program is loaded. Mutable buffers are on the host,
 and go up with every call that reads them.
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.dtypes import DType, dtype_of_program
+from webpte.dtypes import DTYPES, DType, dtype_of_program
 from webpte.errors import UnsupportedError, WebpteError
 from webpte.format.program import (
     BoolList,
@@ -37,7 +37,7 @@ from webpte.format.program import (
 )
 from webpte.format.vulkan import SymIntValue
 from webpte.gpu.device import DeviceInfo
-from webpte.graph import Constant, Graph, Tensor
+from webpte.graph import Constant, Graph
 from webpte.kernels import CallBuilder, Kernel, lookup_kernel
 from webpte.live import LiveState
 from webpte.ops import lookup
@@ -98,7 +98,6 @@ def _as_delegate(
         arguments = [builder.argument(index) for index in call.args[: kernel.arguments]]
         outs = [builder.bounds(index) for index in outputs]
         graph = builder.graph(op, kernel.op_arguments(arguments), outs)
-        builder.check_types()
         if not _has_kernel(store_halves(graph) if halves else graph):
             return None
     except WebpteError:
@@ -138,15 +137,17 @@ def _rewritten(method: MethodContents, lifted: Mapping[Place, _Lifted]) -> Metho
 def _without_gain(
     method: MethodContents, lifted: Mapping[Place, _Lifted], state: State
 ) -> set[Place]:
-    """The calls that are light and read nothing that would stay on the GPU for them."""
+    """The calls that are light, and through which nothing passes that stays on the GPU."""
     plan, writes = method.plan, Writes(method)
-    on_host = host_values(plan, state, writes) | with_sources(plan, plan.outputs, writes)
-    resident = writes.by_delegates - on_host
-    return {
+    on_host = host_values(plan, state, writes)
+    resident = writes.by_delegates - on_host - with_sources(plan, plan.outputs, writes)
+    passed = {
         place
         for place, call in lifted.items()
-        if not call.kernel.heavy and not with_sources(plan, call.inputs, writes) & resident
+        if with_sources(plan, call.inputs, writes) & resident
+        and not on_host.issuperset(call.outputs)
     }
+    return {place for place, call in lifted.items() if not call.kernel.heavy} - passed
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ class _Builder(CallBuilder):
         self._plan = plan
         self._state = state
         self._writes = writes
+        self._types: set[str] = set()
         self._ids: dict[int, int] = {}
         self.given: list[int] = []
 
@@ -185,17 +187,24 @@ class _Builder(CallBuilder):
         raise UnsupportedError(f"value {index} changes, and only integers may")
 
     def bounds(self, index: int) -> tuple[DType, tuple[int, ...]]:
-        """The type and the largest sizes of a tensor."""
+        """The type, the same as that of all others, and the largest sizes of a tensor."""
         value = self._plan.values[index]
         if not isinstance(value, TensorMeta) or value.is_unbounded:
             raise UnsupportedError(f"value {index} is no tensor, or one of any size")
-        return dtype_of_program(value.scalar_type, f"value {index}"), value.sizes
+        dtype = dtype_of_program(value.scalar_type, f"value {index}")
+        self._types.add(dtype.name)
+        if not self._types < TYPES:
+            raise UnsupportedError(f"tensors of {', '.join(sorted(self._types))}")
+        return dtype, value.sizes
 
     def add(self, value: Any) -> int:
         if isinstance(value, _Live):
             if value.index not in self._ids:
                 self._ids[value.index] = self._add_live(value.index)
             return self._ids[value.index]
+        if isinstance(value, np.ndarray):
+            constant = Constant(_in_memory(value), None)
+            return self.tensor(DTYPES[value.dtype.name], value.shape, constant)
         return super().add(value)
 
     def _add_live(self, index: int) -> int:
@@ -218,12 +227,6 @@ class _Builder(CallBuilder):
         if cell.region is not None:
             return Constant(cell.region, None)
         return Constant(_in_memory(cell.array), None)
-
-    def check_types(self) -> None:
-        """One type that the GPU has, for everything."""
-        types = {value.dtype.name for value in self.values if isinstance(value, Tensor)}
-        if len(types) != 1 or not types <= TYPES:
-            raise UnsupportedError(f"tensors of {', '.join(sorted(types))}")
 
 
 def _in_memory(array: np.ndarray) -> Region:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
@@ -311,21 +311,19 @@ class Program:
         """What ran where: every operator of every method, with the host's share of the time."""
         rows = []
         for name, method in self._methods.items():
+            counts = Counter({(kernel, "host"): n for kernel, n in method.kernels.items()})
+            host_ms = defaultdict(
+                float, {(kernel, "host"): ms for kernel, ms in method.kernel_ms.items()}
+            )
             for index, delegate in enumerate(self._delegates_of[name]):
                 if isinstance(delegate, GpuDelegate):
-                    rows += [
-                        Placement(
-                            name,
-                            method.lifted.get(index, op),
-                            where,
-                            count,
-                            delegate.host_ms.get(op, 0.0),
-                        )
-                        for (op, where), count in delegate.placements().items()
-                    ]
+                    for (op, where), count in delegate.placements().items():
+                        key = method.lifted.get(index, op), where
+                        counts[key] += count
+                        host_ms[key] += delegate.host_ms.get(op, 0.0)
             rows += [
-                Placement(name, kernel, "host", count, method.kernel_ms.get(kernel, 0.0))
-                for kernel, count in method.kernels.items()
+                Placement(name, op, where, count, host_ms[op, where])
+                for (op, where), count in counts.items()
             ]
         return rows
 
