@@ -5,7 +5,7 @@ delegate of a single call, to which everything applies that is true of delegates
 
 - all its tensors are of one type, float32 or float16: nothing is promoted, and no integer is
   narrowed, wraps or is divided by 0 in another way than on the host;
-- the operator has a GPU kernel for it, at the shapes of the file;
+- the operator has a GPU kernel for it, at the shapes of the file, and each tensor fits a buffer;
 - it multiplies matrices; or it takes something from the GPU that nothing else needs as an array,
   and what it gives is not for kernels on the host alone. Nothing else would save a read-back.
 
@@ -42,7 +42,7 @@ from webpte.kernels import CallBuilder, Kernel, lookup_kernel
 from webpte.live import LiveState
 from webpte.ops import lookup
 from webpte.passes import store_halves
-from webpte.plan import Planner, resolve_ops
+from webpte.plan import Planner, check_arity, resolve_ops
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.open import open_bytes
 from webpte.runtime.state import State
@@ -52,6 +52,7 @@ from webpte.source import Region
 from webpte.storage import plan_storage
 
 TYPES = {"float32", "float16"}
+BUFFER_LIMITS = ("maxBufferSize", "maxStorageBufferBindingSize")
 
 Place = tuple[int, int]  # of an instruction: which chain, and where in it
 
@@ -69,11 +70,11 @@ class _Lifted:
 def lift(method: MethodContents, state: State, device: DeviceInfo) -> MethodContents:
     """The method with calls of delegates for the calls of kernels that belong on the GPU."""
     lifted: dict[Place, _Lifted] = {}
-    writes, halves = Writes(method), "shader-f16" in device.features
+    writes = Writes(method)
     for chain, instructions in enumerate(method.plan.chains):
         for position, call in enumerate(instructions):
             if isinstance(call, KernelCall):
-                found = _as_delegate(method.plan, call, state, writes, halves)
+                found = _as_delegate(method.plan, call, state, writes, device)
                 if found is not None:
                     lifted[chain, position] = found
     while True:
@@ -85,12 +86,12 @@ def lift(method: MethodContents, state: State, device: DeviceInfo) -> MethodCont
 
 
 def _as_delegate(
-    plan: ExecutionPlan, call: KernelCall, state: State, writes: Writes, halves: bool
+    plan: ExecutionPlan, call: KernelCall, state: State, writes: Writes, device: DeviceInfo
 ) -> _Lifted | None:
     """None for a call that only the host can run; if it is wrong, the host says what is."""
     kernel = lookup_kernel(plan.operators[call.op_index].full_name)
     op = lookup(kernel.op) if kernel is not None and kernel.op is not None else None
-    if kernel is None or op is None or kernel.in_place:
+    if kernel is None or op is None or len(call.args) < kernel.arguments + kernel.outputs:
         return None
     builder = _Builder(plan, state, writes)
     try:
@@ -98,16 +99,24 @@ def _as_delegate(
         arguments = [builder.argument(index) for index in call.args[: kernel.arguments]]
         outs = [builder.bounds(index) for index in outputs]
         graph = builder.graph(op, kernel.op_arguments(arguments), outs)
-        if not _has_kernel(store_halves(graph) if halves else graph):
+        if not _has_kernel(graph, device):
             return None
     except WebpteError:
         return None
     return _Lifted(kernel, graph, tuple(builder.given), outputs)
 
 
-def _has_kernel(graph: Graph) -> bool:
+def _has_kernel(graph: Graph, device: DeviceInfo) -> bool:
+    """Whether the device can run a graph, and the host need not."""
+    check_arity(graph)
+    if "shader-f16" in device.features:
+        graph = store_halves(graph)
     ops = resolve_ops(graph)
-    planner = Planner(graph, LiveState(graph), ops, plan_storage(graph, ops))
+    storage = plan_storage(graph, ops)
+    limits = [device.limits[name] for name in BUFFER_LIMITS if name in device.limits]
+    if any(slot.nbytes > limit for slot in storage.slots for limit in limits):
+        return False
+    planner = Planner(graph, LiveState(graph), ops, storage)
     planner.lower_all()
     return not any(step.host for step in planner.steps)
 
@@ -193,7 +202,7 @@ class _Builder(CallBuilder):
             raise UnsupportedError(f"value {index} is no tensor, or one of any size")
         dtype = dtype_of_program(value.scalar_type, f"value {index}")
         self._types.add(dtype.name)
-        if not self._types < TYPES:
+        if not self._types < TYPES:  # one of them, not both
             raise UnsupportedError(f"tensors of {', '.join(sorted(self._types))}")
         return dtype, value.sizes
 
