@@ -11,8 +11,9 @@ import pytest
 
 import webpte
 from support.graphs import wait
-from support.pte_writer import GraphWriter, Host, MethodWriter, write_ptd, write_pte
+from support.pte_writer import MethodWriter, write_ptd, write_pte
 from support.recorded import ones, runs
+from support.samples import Dims, convolution, numbers, relu
 from webpte import errors
 from webpte.gpu.device import DeviceInfo
 from webpte.gpu.recording import RecordingDevice
@@ -22,19 +23,6 @@ from webpte.runtime.method import Method
 from webpte.runtime.numpy_delegate import NumpyDelegate
 from webpte.runtime.state import State, read_states
 from webpte.source import BytesSource
-
-Dims = tuple[int, ...]
-
-
-def relu(m: MethodWriter, source: Host, dims: Dims, dtype: str = "float32", **how: Any) -> Host:
-    """A delegate of one relu."""
-    g = GraphWriter()
-    x = g.tensor(dims, dtype)
-    g.inputs(x)
-    g.outputs(g.op("aten.relu.default", x, g.tensor(dims, dtype)))
-    out = m.tensor(dims, dtype, **how)
-    m.delegate(g, [source, out])
-    return out
 
 
 def between(
@@ -84,10 +72,6 @@ async def expect(m: MethodWriter, *calls: Sequence[np.ndarray]) -> None:
         for got, want in zip(outputs, await program.forward(*inputs), strict=True):
             assert got.dtype == want.dtype
             np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
-
-
-def numbers(*dims: int) -> np.ndarray:
-    return np.random.default_rng(7).standard_normal(dims).astype(np.float32)
 
 
 # What stays on the GPU
@@ -199,20 +183,6 @@ def test_a_view_that_nothing_writes_is_read_from_the_gpu() -> None:
 
 
 # Constants and state
-
-
-def convolution(**weight: Any) -> MethodWriter:
-    """relu, a convolution of images of 5 x 5, relu; for up to 4 images."""
-    m = MethodWriter()
-    x, made = (m.tensor((4, channels, 5, 5), dynamic=True) for channels in (2, 3))
-    m.inputs(x)
-    given = relu(m, x, (4, 2, 5, 5), dynamic=True)
-    kernel = m.tensor((3, 2, 3, 3), **weight)
-    bias = m.tensor((3,), data=numbers(3))
-    sizes = ([1, 1], [1, 1], [1, 1])
-    m.kernel("aten::convolution.out", given, kernel, bias, *sizes, False, [0, 0], 1, made, made)
-    m.outputs(relu(m, made, (4, 3, 5, 5), dynamic=True))
-    return m
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1)])
