@@ -6,8 +6,9 @@ delegate of a single call, to which everything applies that is true of delegates
 - all its tensors are of one type, float32 or float16: nothing is promoted, and no integer is
   narrowed, wraps or is divided by 0 in another way than on the host;
 - the operator has a GPU kernel for it, at the shapes of the file, and each tensor fits a buffer;
-- it multiplies matrices; or it takes something from the GPU that nothing else needs as an array,
-  and what it gives is not for kernels on the host alone. Nothing else would save a read-back.
+- it multiplies matrices; or it takes something from the GPU that nothing else needs as an array
+  (or constants alone), and what it gives is not for kernels on the host alone. Lifting anything
+  else would save no transfer.
 
 Constants that it reads are moved once, when the program is loaded. Mutable buffers are on the host,
 and go up with every call that reads them.
@@ -150,13 +151,12 @@ def _without_gain(
     plan, writes = method.plan, Writes(method)
     on_host = host_values(plan, state, writes)
     resident = writes.by_delegates - on_host - with_sources(plan, plan.outputs, writes)
-    passed = {
-        place
-        for place, call in lifted.items()
-        if with_sources(plan, call.inputs, writes) & resident
-        and not on_host.issuperset(call.outputs)
-    }
-    return {place for place, call in lifted.items() if not call.kernel.heavy} - passed
+
+    def gains(call: _Lifted) -> bool:
+        taken = with_sources(plan, call.inputs, writes) & resident
+        return bool(taken or not call.inputs) and not on_host.issuperset(call.outputs)
+
+    return {place for place, call in lifted.items() if not (call.kernel.heavy or gains(call))}
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,27 @@ def test_constants_move_once_in_their_logical_order(order: tuple[int, ...]) -> N
     wait(run())
 
 
+def test_a_constant_that_is_changed_for_a_product_stays_on_the_gpu() -> None:
+    """As a linear layer is exported: x @ weight.T"""
+
+    async def run() -> None:
+        m = MethodWriter()
+        x, turned, made = m.tensor((2, 3)), m.tensor((3, 4)), m.tensor((2, 4))
+        m.inputs(x)
+        m.kernel("aten::t_copy.out", m.tensor((4, 3), data=numbers(4, 3)), turned, turned)
+        m.kernel("aten::mm.out", x, turned, made, made)
+        m.outputs(made)
+        await expect(m, [numbers(2, 3)])
+        device = RecordingDevice()
+        program = await webpte.load(write_pte(m), device=device)
+        for _ in range(2):
+            start = len(runs(device))
+            await program.forward(ones(2, 3))
+            assert [len(r["payload"]) for r in runs(device)[start:]] == [0, 32]
+
+    wait(run())
+
+
 def test_methods_share_constants_that_they_have_in_common() -> None:
     async def run() -> None:
         weight = numbers(3, 2, 3, 3)
