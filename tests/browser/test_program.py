@@ -13,6 +13,7 @@ import pytest
 from support.graphs import chain
 from support.page import decode, encode, encode_bytes, python
 from support.pte_writer import GraphWriter, write_pte
+from support.samples import convolution, numbers
 from webpte_host.browser import Harness
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
@@ -619,3 +620,30 @@ def test_inputs_without_bounds_up_to_what_a_delegate_takes(harness: Harness) -> 
     for result, rows in zip(results, (2, 4, 1), strict=True):
         np.testing.assert_array_equal(result, np.arange(2, rows + 2)[:, None].repeat(3, axis=1))
     assert "[5, 3] does not fit into its maximum [4, 3]" in message
+
+
+# Kernels between delegates
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1)])
+@pytest.mark.usefixtures("flat_counts")
+def test_a_kernel_between_delegates_gives_what_numpy_gives(
+    harness: Harness, order: tuple[int, ...]
+) -> None:
+    """With weights as they are in the file, and in another order than there."""
+    weight = np.ascontiguousarray(numbers(3, 2, 3, 3).transpose(order))
+    code = """
+    results = {}
+    for device in ("webgpu", "numpy"):
+        async with await webpte.load(data, device=device) as program:
+            outputs = [pack((await program.forward(unpack(x)))[0]) for x in (one, four, one)]
+            (row,) = [row for row in program.report if "::" in row.op]
+            results[device] = [outputs, row.where]
+    return results
+    """
+    images = numbers(4, 2, 5, 5)
+    data = write_pte(convolution(data=weight, dim_order=order))
+    results = run(harness, code, data, one=encode(images[:1]), four=encode(images))
+    assert [results[device][1] for device in ("webgpu", "numpy")] == ["gpu", "host"]
+    for got, want in zip(results["webgpu"][0], results["numpy"][0], strict=True):
+        np.testing.assert_allclose(decode(got), decode(want), rtol=1e-5, atol=1e-6)

@@ -142,7 +142,10 @@ class MethodWriter:
         return Node({0: Scalar("u32", 1), 1: Scalar("u32", low), 2: Scalar("u32", high)})
 
     def value(self, literal: Literal) -> Host:
-        """Turn a literal into a value. Lists: of ints, floats, bools, tensors, tensors or None."""
+        """Turn a literal into a value.
+
+        Lists: of ints (with values among them), floats, bools, tensors, tensors or None.
+        """
         match literal:
             case Host():
                 return literal
@@ -163,7 +166,8 @@ class MethodWriter:
             return self._append(9, Node({0: Vector("u8", items)}))
         if items and all(isinstance(item, float) for item in items):
             return self._append(8, Node({0: Vector("f64", items)}))
-        if all(isinstance(item, int) for item in items):
+        numbers = any(isinstance(item, int) for item in items)
+        if not items or (numbers and all(isinstance(item, int | Host) for item in items)):
             members = [self.value(item).index for item in items]
             return self._append(7, Node({0: Vector("i64", members)}))
         if all(isinstance(item, Host) for item in items):

@@ -8,9 +8,25 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from webpte.kernels.registry import Kernel, OutSpec, fit_output, kernel_names, lookup_kernel
+from webpte.kernels.eager import CallBuilder
+from webpte.kernels.registry import (
+    Kernel,
+    OutSpec,
+    check_shape,
+    fit_output,
+    kernel_names,
+    lookup_kernel,
+)
 
-__all__ = ["Kernel", "OutSpec", "fit_output", "kernel_names", "lookup_kernel"]
+__all__ = [
+    "CallBuilder",
+    "Kernel",
+    "OutSpec",
+    "check_shape",
+    "fit_output",
+    "kernel_names",
+    "lookup_kernel",
+]
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

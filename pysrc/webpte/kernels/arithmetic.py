@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -31,13 +32,15 @@ Array = np.ndarray
 @dataclass(frozen=True)
 class Binary:
     """One row. `computed` is "common" (the operands' common type), "fraction" (a float one),
-    "question" (the common type, with a bool as the result) or "truth" (as bools)."""
+    "question" (the common type, with a bool as the result) or "truth" (as bools). `op` is the
+    operator of the delegates that does the same to two tensors of floats."""
 
     name: str
     function: Callable[[Array, Array], Array]
     computed: str = "common"
     overloads: tuple[str, ...] = ("out",)
     other: str = "other"
+    op: str | None = None
 
 
 def operate(row: Binary, x: Operand, y: Operand) -> Array:
@@ -66,7 +69,7 @@ def power(x: Array, y: Array) -> Array:
 
 
 TENSOR, SCALAR = "Tensor_out", "Scalar_out"
-DIVIDE = Binary("div", np.divide, "fraction", ("out", SCALAR))
+DIVIDE = Binary("div", np.divide, "fraction", ("out", SCALAR), op="aten.div.Tensor")
 POWER = Binary("pow", power)
 QUOTIENTS = {
     None: DIVIDE,
@@ -76,9 +79,9 @@ QUOTIENTS = {
 
 BINARY = (
     DIVIDE,
-    Binary("mul", np.multiply, overloads=("out", SCALAR)),
+    Binary("mul", np.multiply, overloads=("out", SCALAR), op="aten.mul.Tensor"),
     Binary("maximum", np.maximum),
-    Binary("minimum", np.minimum),
+    Binary("minimum", np.minimum, op="aten.minimum.default"),
     Binary("max", np.maximum),
     Binary("min", np.minimum),
     Binary("fmax", np.fmax),
@@ -209,23 +212,48 @@ def of_row(row: Binary) -> Callable[..., Array]:
     return lambda x, y: operate(row, x, y)
 
 
+def of_tensors(x: Any, other: Any, *rest: Any) -> tuple[Any, ...]:
+    """Arguments for an operator of two tensors, also where the second one is a number."""
+    if isinstance(other, int | float):
+        with np.errstate(over="ignore"):
+            other = np.asarray(other, np.float32)
+    return x, other, *rest
+
+
 for _row in BINARY:
     for _overload in _row.overloads:
-        register(f"aten::{_row.name}.{_overload}", f"self, {_row.other}", of_row(_row))
+        register(
+            f"aten::{_row.name}.{_overload}",
+            f"self, {_row.other}",
+            of_row(_row),
+            op=_row.op,
+            prepare=of_tensors,
+        )
 
 for _overload in ("out", SCALAR):
-    register(f"aten::add.{_overload}", "self, other, alpha", add)
-    register(f"aten::sub.{_overload}", "self, other, alpha", subtract)
+    for _name, _function in (("add", add), ("sub", subtract)):
+        register(
+            f"aten::{_name}.{_overload}",
+            "self, other, alpha",
+            _function,
+            op=f"aten.{_name}.Tensor",
+            prepare=of_tensors,
+        )
 for _overload in (TENSOR, SCALAR):
     register(
         f"aten::rsub.{_overload}", "self, other, alpha", lambda x, y, alpha: subtract(y, x, alpha)
     )
 for _overload in ("out_mode", "Scalar_mode_out"):
     register(f"aten::div.{_overload}", "self, other, rounding_mode", divide_rounded)
-for _overload in ("Tensor_Tensor_out", "Tensor_Scalar_out", SCALAR):
-    register(f"aten::pow.{_overload}", "self, exponent", power_of)
+for _overload, _op in (
+    ("Tensor_Tensor_out", "aten.pow.Tensor_Tensor"),
+    ("Tensor_Scalar_out", "aten.pow.Tensor_Scalar"),
+    (SCALAR, None),
+):
+    register(f"aten::pow.{_overload}", "self, exponent", power_of, op=_op)
+register("aten::clamp.out", "self, min, max", bounded, op="aten.clamp.default")
+register("aten::clamp.Tensor_out", "self, min, max", bounded)
 for _overload in ("out", TENSOR):
-    register(f"aten::clamp.{_overload}", "self, min, max", bounded)
     register(f"aten::clamp_min.{_overload}", "self, min", lambda x, low: bounded(x, low, None))
     register(f"aten::clamp_max.{_overload}", "self, max", lambda x, high: bounded(x, None, high))
 for _overload in (TENSOR, SCALAR):

@@ -13,7 +13,7 @@ import numpy as np
 
 from webpte.errors import ExecutionError
 from webpte.kernels.promotion import DT, float_type, working_type
-from webpte.kernels.registry import register
+from webpte.kernels.registry import op_named_like, register
 from webpte.ops.unary import np_clamp, np_erf, np_gelu, np_gelu_tanh, np_sigmoid
 
 Array = np.ndarray
@@ -142,15 +142,19 @@ def threshold(x: Array, limit: float, value: float) -> Array:
     return np.where(x <= limit, x.dtype.type(value), x)
 
 
+def register_floats(name: str, parameters: str, function: Callable[..., Array]) -> None:
+    register(name, parameters, function, op=op_named_like(name))
+
+
 for _name, _function in FRACTIONS.items():
-    register(f"aten::{_name}.out", "self", fraction(_function))
+    register_floats(f"aten::{_name}.out", "self", fraction(_function))
 for _name, _function in SAME_TYPE.items():
-    register(f"aten::{_name}.out", "self", same_type(_function))
+    register_floats(f"aten::{_name}.out", "self", same_type(_function))
 for _name, _function in QUESTIONS.items():
     register(f"aten::{_name}.out", "self", _function)
 for _name, (_arguments, _function) in WITH_ARGUMENTS.items():
-    register(f"aten::{_name}.out", f"self, {_arguments}", fraction(_function))
+    register_floats(f"aten::{_name}.out", f"self, {_arguments}", fraction(_function))
 
-register("aten::hardtanh.out", "self, min_val, max_val", same_type(hardtanh))
+register_floats("aten::hardtanh.out", "self, min_val, max_val", same_type(hardtanh))
 register("aten::threshold.out", "self, threshold, value", same_type(threshold))
 register("aten::round.decimals_out", "self, decimals", fraction(np.round))

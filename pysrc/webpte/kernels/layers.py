@@ -23,7 +23,15 @@ Array = np.ndarray
 
 WINDOW = "self, kernel_size, stride, padding"
 
-# kernel: (parameters, op of the delegates that means the same, outputs)
+# kernel: (parameters, op of the delegates that means the same)
+PRODUCTS = {
+    "aten::addmm.out": ("self, mat1, mat2, beta, alpha", "aten.addmm.default"),
+    "aten::bmm.out": ("self, mat2", "aten.bmm.default"),
+    "aten::linear.out": ("input, weight, bias", "aten.linear.default"),
+    "aten::mm.out": ("self, mat2", "aten.mm.default"),
+}
+
+# The same of what is no product, with the number of outputs.
 SAME_AS_OP = {
     "aten::_log_softmax.out": ("self, dim, half_to_float", "aten._log_softmax.default", 1),
     "aten::_native_batch_norm_legit_no_training.out": (
@@ -32,20 +40,16 @@ SAME_AS_OP = {
         3,
     ),
     "aten::_softmax.out": ("self, dim, half_to_float", "aten._softmax.default", 1),
-    "aten::addmm.out": ("self, mat1, mat2, beta, alpha", "aten.addmm.default", 1),
     "aten::avg_pool2d.out": (
         f"{WINDOW}, ceil_mode, count_include_pad, divisor_override",
         "aten.avg_pool2d.default",
         1,
     ),
-    "aten::bmm.out": ("self, mat2", "aten.bmm.default", 1),
-    "aten::linear.out": ("input, weight, bias", "aten.linear.default", 1),
     "aten::max_pool2d_with_indices.out": (
         f"{WINDOW}, dilation, ceil_mode",
         "aten.max_pool2d_with_indices.default",
         2,
     ),
-    "aten::mm.out": ("self, mat2", "aten.mm.default", 1),
     "aten::native_group_norm.out": (
         "input, weight, bias, N, C, HxW, group, eps",
         "aten.native_group_norm.default",
@@ -185,6 +189,8 @@ def mse_loss(x: Array, target: Array, reduction: int) -> Array:
     return np.asarray(choose[reduction](squares)).astype(result_type(x, target))
 
 
+for _name, (_parameters, _op) in PRODUCTS.items():
+    register_op(_name, _parameters, _op, notes=f"`{_op}`", heavy=True)
 for _name, (_parameters, _op, _outputs) in SAME_AS_OP.items():
     register_op(_name, _parameters, _op, outputs=_outputs, notes=f"`{_op}`")
 

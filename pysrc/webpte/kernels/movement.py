@@ -188,10 +188,16 @@ register_op(
     notes="`aten.split_with_sizes_copy.default`",
 )
 
+
+def only_self(x: object, *_: object) -> tuple[object, ...]:
+    """Of one type, a cast is a copy."""
+    return (x,)
+
+
 for _name, _parameters in COPIES.items():
-    register(_name, _parameters, lambda x, *_: x)
+    register(_name, _parameters, lambda x, *_: x, op="aten.alias_copy.default", prepare=only_self)
 for _name, _parameters in CASTS.items():
-    register(_name, _parameters, cast, typed=True)
+    register(_name, _parameters, cast, typed=True, op="aten.alias_copy.default", prepare=only_self)
 register("aten::copy.out", "self, src, non_blocking", copy_into, typed=True)
 register(
     "aten::copy_",

@@ -42,6 +42,7 @@ class OutSpec:
 
 
 Run = Callable[[Sequence[Any], Sequence[OutSpec]], Sequence[Any]]
+Prepare = Callable[..., Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ class Kernel:
     `in_place` kernels have no outputs of their own: their result replaces their first argument,
     which is None where nothing has written it yet. A kernel with `list_output` has a single output
     that is a list of tensors, and returns as many arrays as `outs` has entries.
+
+    `op` names the operator of the delegates that means the same, if there is one, at least where
+    all tensors are of one type of floats. Its arguments are the kernel's, or what `prepare` makes
+    of them. A `heavy` kernel multiplies matrices.
     """
 
     name: str
@@ -60,10 +65,16 @@ class Kernel:
     in_place: bool = False
     list_output: bool = False
     notes: str = ""
+    op: str | None = None
+    prepare: Prepare | None = None
+    heavy: bool = False
 
     @property
     def arguments(self) -> int:
         return len(self.parameters)
+
+    def op_arguments(self, values: Sequence[Any]) -> Sequence[Any]:
+        return values if self.prepare is None else self.prepare(*values)
 
 
 _REGISTRY: dict[str, Kernel] = {}
@@ -98,6 +109,9 @@ def register(
     in_place: bool = False,
     list_output: bool = False,
     notes: str = "",
+    op: str | None = None,
+    prepare: Prepare | None = None,
+    heavy: bool = False,
 ) -> None:
     """A kernel that is a function of its arguments and returns one array, or several.
 
@@ -109,7 +123,8 @@ def register(
         return (result,) if outputs == 1 and not list_output else result
 
     names = tuple(filter(None, parameters.split(", ")))
-    _add(Kernel(name, names, outputs, _named(name, run), in_place, list_output, notes))
+    named = _named(name, run)
+    _add(Kernel(name, names, outputs, named, in_place, list_output, notes, op, prepare, heavy))
 
 
 def register_op(
@@ -118,25 +133,30 @@ def register_op(
     op_name: str,
     *,
     outputs: int = 1,
-    prepare: Callable[..., Sequence[Any]] | None = None,
+    prepare: Prepare | None = None,
     list_output: bool = False,
     notes: str = "",
+    heavy: bool = False,
 ) -> None:
-    """A kernel that means the same as an operator of the delegates: it runs its reference.
-
-    Arguments are the op's, in order, or what `prepare` makes of them.
-    """
+    """A kernel that means the same as an operator of the delegates: it runs its reference."""
     if lookup(op_name) is None:
         raise ValueError(f"{name}: there is no op {op_name}")
 
     def run(values: Sequence[Any], outs: Sequence[OutSpec]) -> Sequence[Any]:
-        arguments = values if prepare is None else prepare(*values)
+        arguments = kernel.op_arguments(values)
         results = run_op(op_name, arguments, [(out.dtype, out.limits) for out in outs])
         # References may compute in a wider type than the output's.
         return [result.astype(out.dtype.numpy) for result, out in zip(results, outs, strict=True)]
 
-    names = tuple(parameters.split(", "))
-    _add(Kernel(name, names, outputs, _named(name, run), False, list_output, notes))
+    names, named = tuple(parameters.split(", ")), _named(name, run)
+    kernel = Kernel(name, names, outputs, named, False, list_output, notes, op_name, prepare, heavy)
+    _add(kernel)
+
+
+def op_named_like(name: str) -> str | None:
+    """The operator of the delegates that is called like a kernel, with the same arguments."""
+    op = name.replace("::", ".").removesuffix("out") + "default"
+    return None if lookup(op) is None else op
 
 
 def lookup_kernel(name: str) -> Kernel | None:
@@ -157,20 +177,24 @@ def fit_output(name: str, result: Any, out: OutSpec) -> np.ndarray:
     target = out.dtype.numpy
     if _KINDS.get(array.dtype.kind, 3) > _KINDS[target.kind]:
         raise ExecutionError(f"{name}: a result of {array.dtype} does not fit into {target}")
-    if array.ndim != len(out.sizes):
+    check_shape(name, array.shape, out)
+    with np.errstate(all="ignore"):
+        return array.astype(target, copy=False)
+
+
+def check_shape(name: str, shape: Dims, out: OutSpec) -> None:
+    """Refuse a result of a shape that the file does not allow its output."""
+    if len(shape) != len(out.sizes):
         raise ExecutionError(
-            f"{name}: a result of shape {list(array.shape)} for an output of rank {len(out.sizes)}"
+            f"{name}: a result of shape {list(shape)} for an output of rank {len(out.sizes)}"
         )
     fits = (
-        all(size <= limit for size, limit in zip(array.shape, out.limits, strict=True))
+        all(size <= limit for size, limit in zip(shape, out.limits, strict=True))
         if out.dynamic
-        else array.shape == out.sizes
+        else shape == out.sizes
     )
     if not fits:
         bound = "at most " if out.dynamic else ""
         raise ExecutionError(
-            f"{name}: a result of shape {list(array.shape)} for an output of "
-            f"{bound}{list(out.sizes)}"
+            f"{name}: a result of shape {list(shape)} for an output of {bound}{list(out.sizes)}"
         )
-    with np.errstate(all="ignore"):
-        return array.astype(target, copy=False)

@@ -84,7 +84,7 @@ register("aten::sym_stride.int", "self, dim", stride_along)
 register("aten::sym_numel", "self", lambda x: x.size)
 register("aten::_local_scalar_dense", "self", only_element)
 
-register("executorch_prim::et_view.default", "self, size", view)
+register("executorch_prim::et_view.default", "self, size", view, op="aten.view_copy.default")
 register(
     "executorch_prim::et_copy_index.tensor",
     "copy_to, copy_from, index",

@@ -206,6 +206,8 @@ register(
     convolution,
     typed=True,
     notes="`aten.convolution.default`, but for volumes",
+    op="aten.convolution.default",
+    heavy=True,
 )
 WINDOW = "self, kernel_size, stride, padding"
 register(

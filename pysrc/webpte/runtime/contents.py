@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from webpte.dtypes import dtype_of_program
 from webpte.errors import FormatError, GraphError, SourceError
@@ -33,12 +33,16 @@ BACKEND = "VulkanBackend"  # also the name under which the C++ WebGPU backend re
 
 @dataclass(frozen=True)
 class MethodContents:
-    """A method with the graphs of its delegates; None for a delegate of another backend."""
+    """A method with the graphs of its delegates; None for a delegate of another backend.
+
+    `lifted` has the delegates that are no delegates of the file, but calls of kernels: their names.
+    """
 
     plan: ExecutionPlan
     graphs: tuple[Graph | None, ...]
     info: MethodInfo
     named: dict[str, Region]
+    lifted: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from webpte.format.program import (
     TensorMeta,
 )
 from webpte.gpu.device import Device
-from webpte.kernels import Kernel, OutSpec, fit_output, lookup_kernel
+from webpte.kernels import OutSpec, check_shape, fit_output, lookup_kernel
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor, upload
@@ -42,7 +42,8 @@ from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.inputs import check_inputs
 from webpte.runtime.state import State
 from webpte.runtime.transit import Fate
-from webpte.runtime.values import Values, sharing
+from webpte.runtime.values import Values, host_values, with_sources
+from webpte.runtime.writes import Writes, targets
 
 # Instructions per call: a loop that never ends must not hang the page.
 MAX_INSTRUCTIONS = 1_000_000
@@ -70,34 +71,23 @@ class Method:
     ) -> None:
         self.info: MethodInfo = contents.info
         self._plan: ExecutionPlan = contents.plan
+        self.lifted = contents.lifted
         self._delegates = delegates
         self._state = state
         self._device = device
         self._instructions = [i for chain in self._plan.chains for i in chain]
-        self._on_host = self._find_host_values()
-        self._returned = {*self._plan.outputs} | sharing(self._plan, self._plan.outputs)
+        writes = Writes(contents)
+        self._on_host = host_values(self._plan, state, writes)
+        self._returned = with_sources(self._plan, self._plan.outputs, writes)
         self._calls = Counter(
             i.delegate_index for i in self._instructions if isinstance(i, DelegateCall)
+        )
+        self.kernels = Counter(
+            self._describe(i) for i in self._instructions if isinstance(i, KernelCall)
         )
         # State, and tensors that delegates lend, change with the next call: one call at a time.
         self._lock = lock
         self.kernel_ms: dict[str, float] = {}
-
-    def _find_host_values(self) -> set[int]:
-        """Values that are needed as arrays; what only delegates read can stay on the GPU."""
-        needed = set(self._state)
-        for instruction in self._instructions:
-            if isinstance(instruction, KernelCall):
-                needed.update(instruction.args)
-            elif isinstance(instruction, MoveCall):
-                needed |= {instruction.move_from, instruction.move_to}
-            elif isinstance(instruction, JumpFalseCall):
-                needed.add(instruction.cond_value_index)
-        for index in list(needed):
-            value = self._plan.values[index]
-            if isinstance(value, TensorList | OptionalTensorList):
-                needed.update(value.items)
-        return needed | sharing(self._plan, needed)
 
     @property
     def only_delegate(self) -> Delegate | None:
@@ -164,7 +154,8 @@ class Method:
 
     def _describe(self, instruction: Instruction) -> str:
         if isinstance(instruction, DelegateCall):
-            return f"delegate {instruction.delegate_index}"
+            index = instruction.delegate_index
+            return self.lifted.get(index, f"delegate {index}")
         if isinstance(instruction, KernelCall):
             return self._plan.operators[instruction.op_index].full_name
         return type(instruction).__name__
@@ -194,6 +185,7 @@ class Method:
         taken = delegate.input_count  # args: the delegate's inputs, then its outputs
         inputs = [self._delegate_value(values, index) for index in call.args[:taken]]
         outputs = call.args[taken:]
+        lifted = self.lifted.get(call.delegate_index)
         results: Iterable[Any]
         if isinstance(delegate, GpuDelegate):
             # What a delegate lends is gone with its next call, which may be in this very method.
@@ -203,6 +195,8 @@ class Method:
         else:
             results = await delegate.execute(inputs)
         for index, result in zip(outputs, results, strict=True):
+            if lifted is not None and (out := self._out_spec(index)) is not None:
+                check_shape(lifted, result.shape, out)
             values.store(index, result)
 
     def _delegate_value(self, values: Values, index: int) -> Any:
@@ -217,29 +211,17 @@ class Method:
         kernel = lookup_kernel(name)
         assert kernel is not None, "unsupported kernels are refused at load"
         started = perf_counter()
-        targets = self._targets(kernel, call)
-        unwritten = kernel.in_place and not values.is_written(targets[0])
+        written = targets(self._plan, kernel, call)
+        unwritten = kernel.in_place and not values.is_written(written[0])
         arguments = [
-            None if unwritten and index == targets[0] else self._host_value(values, index)
+            None if unwritten and index == written[0] else self._host_value(values, index)
             for index in call.args[: kernel.arguments]
         ]
-        outs = [self._out_spec(index) for index in targets]
+        outs = [self._out_spec(index) for index in written]
         results = kernel.run(arguments, [out for out in outs if out is not None])
-        for index, out, result in zip(targets, outs, results, strict=True):
+        for index, out, result in zip(written, outs, results, strict=True):
             values.store(index, result if out is None else fit_output(name, result, out))
         self.kernel_ms[name] = self.kernel_ms.get(name, 0.0) + (perf_counter() - started) * 1000
-
-    def _targets(self, kernel: Kernel, call: KernelCall) -> Sequence[int]:
-        """The values that a call writes."""
-        if kernel.in_place:
-            return call.args[:1]
-        targets = call.args[kernel.arguments : kernel.arguments + kernel.outputs]
-        if not kernel.list_output:
-            return targets
-        listed = self._plan.values[targets[0]]
-        if not isinstance(listed, TensorList):
-            raise ExecutionError(f"its output is a {type(listed).__name__}, not a list")
-        return listed.items
 
     def _out_spec(self, index: int) -> OutSpec | None:
         """What a tensor output must look like; None for an output that is a number."""

@@ -22,7 +22,7 @@ async def open_source(
             return FileSource(source)
         source, name = _read_file(source), name or source.name
     if isinstance(source, bytes | bytearray | memoryview):
-        return _open_bytes(source, name or "bytes")
+        return open_bytes(source, name or "bytes")
     if isinstance(source, str):
         if not IN_BROWSER:
             return FileSource(Path(source))
@@ -42,7 +42,7 @@ async def open_source(
     )
 
 
-def _open_bytes(data: bytes | bytearray | memoryview, name: str) -> ByteSource:
+def open_bytes(data: bytes | bytearray | memoryview, name: str) -> ByteSource:
     if not IN_BROWSER:
         return BytesSource(data, name)
     from webpte.gpu.files import JsFile

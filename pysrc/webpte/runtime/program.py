@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
@@ -32,6 +32,7 @@ from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.devices import shared_device
 from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
+from webpte.runtime.lifted import lift
 from webpte.runtime.method import Delegate, Method
 from webpte.runtime.numpy_delegate import NumpyDelegate
 from webpte.runtime.open import open_source
@@ -175,13 +176,14 @@ class Program:
         constants = ConstantStore()
         states = await read_states(self._contents)
         together = asyncio.Lock() if share_cells(states.values()) else None
-        for name, contents in self._contents.methods.items():
+        device = None if isinstance(self._device, str) else self._device
+        for name, of_file in self._contents.methods.items():
+            contents = of_file if device is None else lift(of_file, states[name], device.info)
             delegates = [
                 await self._build_delegate(graph, constants, progress)
                 for graph in _graphs(contents)
             ]
             self._delegates_of[name] = delegates
-            device = None if isinstance(self._device, str) else self._device
             lock = together or asyncio.Lock()
             self._methods[name] = Method(contents, delegates, states[name], device, lock)
 
@@ -301,7 +303,7 @@ class Program:
             hooks_fired=sum(delegate.hooks_fired for delegate in gpu),
             lowerings=sum(delegate.lowerings for delegate in gpu),
             load_ms=dict(self._clock.laps),
-            last_ms=dict(gpu[-1].last_ms) if gpu else {},
+            last_ms=dict(max(gpu, key=lambda delegate: delegate.ended).last_ms) if gpu else {},
         )
 
     @property
@@ -309,15 +311,19 @@ class Program:
         """What ran where: every operator of every method, with the host's share of the time."""
         rows = []
         for name, method in self._methods.items():
-            for delegate in self._delegates_of[name]:
+            counts = Counter({(kernel, "host"): n for kernel, n in method.kernels.items()})
+            host_ms = defaultdict(
+                float, {(kernel, "host"): ms for kernel, ms in method.kernel_ms.items()}
+            )
+            for index, delegate in enumerate(self._delegates_of[name]):
                 if isinstance(delegate, GpuDelegate):
-                    rows += [
-                        Placement(name, op, where, count, delegate.host_ms.get(op, 0.0))
-                        for (op, where), count in delegate.placements().items()
-                    ]
+                    for (op, where), count in delegate.placements().items():
+                        key = method.lifted.get(index, op), where
+                        counts[key] += count
+                        host_ms[key] += delegate.host_ms.get(op, 0.0)
             rows += [
-                Placement(name, kernel, "host", count, method.kernel_ms.get(kernel, 0.0))
-                for kernel, count in method.info.kernels_outside.items()
+                Placement(name, op, where, count, host_ms[op, where])
+                for (op, where), count in counts.items()
             ]
         return rows
 

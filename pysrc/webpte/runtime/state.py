@@ -17,15 +17,11 @@ from webpte.errors import ConstantError
 from webpte.format.program import (
     Allocation,
     DataLocation,
-    DelegateCall,
     Dynamism,
-    KernelCall,
-    MoveCall,
-    TensorList,
     TensorMeta,
 )
-from webpte.kernels import lookup_kernel
 from webpte.runtime.contents import Contents, MethodContents
+from webpte.runtime.writes import Writes
 from webpte.source import Region
 
 # Where the exporter puts what one call needs. Shared state gets a part of memory of its own.
@@ -34,9 +30,13 @@ ACTIVATIONS = 1
 
 @dataclass(eq=False)
 class Cell:
-    """The array of a tensor from call to call; methods that share the tensor share the cell."""
+    """The array of a tensor from call to call; methods that share the tensor share the cell.
+
+    `region` are the bytes that it starts with, where the file has them in the array's order.
+    """
 
     array: np.ndarray
+    region: Region | None = None
 
 
 State = dict[int, Cell]
@@ -45,13 +45,13 @@ State = dict[int, Cell]
 async def read_states(contents: Contents) -> dict[str, State]:
     """By method: value index to cell, for every tensor that has contents before a call."""
     reader = _Reader(contents)
-    writes = {name: _Writes(method) for name, method in contents.methods.items()}
+    writes = {name: Writes(method) for name, method in contents.methods.items()}
     arenas = _shared_arenas(contents, writes)
     shared: dict[tuple[Allocation, np.dtype[np.generic], tuple[int, ...]], Cell] = {}
     states: dict[str, State] = {}
     for name, method in contents.methods.items():
-        known = await reader.initial_arrays(method)
-        state = {index: Cell(array) for index, array in known.items()}
+        known = await reader.initial_cells(method)
+        state = dict(known)
         for index, tensor in _buffers(method, writes[name], arenas):
             state.setdefault(index, Cell(np.zeros(tensor.sizes, _numpy_dtype(tensor, name))))
             if tensor.allocation is not None and tensor.allocation.memory_id in arenas:
@@ -72,37 +72,13 @@ def share_cells(states: Iterable[State]) -> bool:
     return len(set(cells)) < len(cells)
 
 
-class _Writes:
-    """What the instructions of a method do to its tensors."""
-
-    def __init__(self, method: MethodContents) -> None:
-        plan = method.plan
-        self.computed = set(plan.inputs)
-        self.changed: set[int] = set()
-        for instruction in (i for chain in plan.chains for i in chain):
-            if isinstance(instruction, KernelCall):
-                kernel = lookup_kernel(plan.operators[instruction.op_index].full_name)
-                if kernel is not None and kernel.in_place:
-                    self.changed.add(instruction.args[0])
-                elif kernel is not None:
-                    self.computed.update(instruction.args[kernel.arguments :])
-            elif isinstance(instruction, DelegateCall):
-                graph = method.graphs[instruction.delegate_index]
-                taken = 0 if graph is None else len(graph.inputs)
-                self.computed.update(instruction.args[taken:])
-            elif isinstance(instruction, MoveCall):
-                self.computed.add(instruction.move_to)
-        lists = [plan.values[index] for index in self.computed]
-        self.computed.update(i for v in lists if isinstance(v, TensorList) for i in v.items)
-
-
 def _tensors(method: MethodContents) -> Iterator[tuple[int, TensorMeta]]:
     for index, value in enumerate(method.plan.values):
         if isinstance(value, TensorMeta):
             yield index, value
 
 
-def _shared_arenas(contents: Contents, writes: Mapping[str, _Writes]) -> set[int]:
+def _shared_arenas(contents: Contents, writes: Mapping[str, Writes]) -> set[int]:
     """The parts of memory that hold nothing but buffers, and are the same in several methods."""
     sizes: dict[int, list[int]] = {}
     for method in contents.methods.values():
@@ -118,7 +94,7 @@ def _shared_arenas(contents: Contents, writes: Mapping[str, _Writes]) -> set[int
 
 
 def _buffers(
-    method: MethodContents, writes: _Writes, arenas: set[int]
+    method: MethodContents, writes: Writes, arenas: set[int]
 ) -> Iterator[tuple[int, TensorMeta]]:
     """Mutable buffers, also those whose initial bytes the exporter left out: they start as zeros.
 
@@ -149,9 +125,9 @@ class _Reader:
         self._contents = contents
         self._arrays: dict[object, np.ndarray] = {}
 
-    async def initial_arrays(self, method: MethodContents) -> dict[int, np.ndarray]:
-        """Value index to array, for every tensor that the file gives bytes for."""
-        arrays = {}
+    async def initial_cells(self, method: MethodContents) -> State:
+        """Value index to cell, for every tensor that the file gives bytes for."""
+        cells = {}
         for index, tensor in _tensors(method):
             region = self._region(method, index, tensor)
             if region is None:
@@ -160,8 +136,9 @@ class _Reader:
             if key not in self._arrays:
                 data = await region.read(0, tensor.nbytes)
                 self._arrays[key] = _decode(data, tensor, method.plan.name)
-            arrays[index] = self._arrays[key]
-        return arrays
+            natural = tensor.dim_order == tuple(range(len(tensor.sizes)))
+            cells[index] = Cell(self._arrays[key], region if natural else None)
+        return cells
 
     def _region(self, method: MethodContents, index: int, tensor: TensorMeta) -> Region | None:
         if tensor.extra is None or tensor.extra.location != DataLocation.EXTERNAL:

@@ -6,7 +6,7 @@ such a value. It is read as what was written last to the same place, in its own 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +14,19 @@ import numpy as np
 
 from webpte.dtypes import dtype_of_program
 from webpte.errors import ExecutionError
-from webpte.format.program import Allocation, ExecutionPlan, TensorMeta
+from webpte.format.program import (
+    Allocation,
+    ExecutionPlan,
+    JumpFalseCall,
+    KernelCall,
+    MoveCall,
+    OptionalTensorList,
+    TensorList,
+    TensorMeta,
+)
 from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor
 from webpte.runtime.state import State
+from webpte.runtime.writes import Writes
 from webpte.shapes import Dims, numel
 
 
@@ -85,7 +95,26 @@ def _place(plan: ExecutionPlan, index: int) -> Allocation | None:
     return value.allocation if isinstance(value, TensorMeta) else None
 
 
-def sharing(plan: ExecutionPlan, indices: Iterable[int]) -> set[int]:
-    """The values that share planned memory with any of these: what a view may be read from."""
-    places = {_place(plan, index) for index in indices} - {None}
-    return {index for index in range(len(plan.values)) if _place(plan, index) in places}
+def with_sources(plan: ExecutionPlan, indices: Collection[int], writes: Writes) -> set[int]:
+    """These values, and for those that nothing writes what they may be views of."""
+    views = [index for index in indices if index not in writes]
+    places = {_place(plan, index) for index in views} - {None}
+    sources = {index for index in range(len(plan.values)) if _place(plan, index) in places}
+    return {*indices, *sources}
+
+
+def host_values(plan: ExecutionPlan, state: Collection[int], writes: Writes) -> set[int]:
+    """Values that are needed as arrays; what only delegates read can stay on the GPU."""
+    needed = set(state)
+    for instruction in (i for chain in plan.chains for i in chain):
+        if isinstance(instruction, KernelCall):
+            needed.update(instruction.args)
+        elif isinstance(instruction, MoveCall):
+            needed |= {instruction.move_from, instruction.move_to}
+        elif isinstance(instruction, JumpFalseCall):
+            needed.add(instruction.cond_value_index)
+    for index in list(needed):
+        value = plan.values[index]
+        if isinstance(value, TensorList | OptionalTensorList):
+            needed.update(item for item in value.items if item >= 0)
+    return with_sources(plan, needed, writes)

@@ -16,6 +16,10 @@ that needs another one is refused when it is loaded, with the names of all that 
 Arguments are those of PyTorch's schema, without the outputs. A note in code style names the
 operator of the delegates whose NumPy reference the kernel runs.
 
+On a GPU, a call runs there instead where an operator of the delegates means the same, all its
+tensors are of one type, float32 or float16, and it multiplies matrices or takes what a delegate
+gives and hands on what a delegate or the caller takes: `program.report` says which calls do.
+
 Mixed element types follow PyTorch's rules, half floats are computed in float32, and a result goes
 into an output of its own kind (bool, integer, float) or a higher one. An output is of the size that
 the file says, or at most of that size where the file calls it dynamic.

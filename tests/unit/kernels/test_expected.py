@@ -13,6 +13,7 @@ from support import kernel_elementwise_cases, kernel_other_cases, kernel_tensor_
 from support.kernel_cases import KernelCase
 from webpte.dtypes import DTYPES
 from webpte.kernels import OutSpec, fit_output, kernel_names, lookup_kernel
+from webpte.kernels.eager import run_op
 
 CASES = [
     *kernel_elementwise_cases.CASES,
@@ -62,10 +63,40 @@ def test_as_pytorch(case: KernelCase) -> None:
             assert results[index] == items[0]
             continue
         got = fit_output(case.kernel, results[index], outs[index])
-        want = np.array(items, dtype).reshape(shape)
-        assert got.dtype == want.dtype
-        if want.dtype.kind == "f":
-            limit = TOLERANCE[dtype]
-            np.testing.assert_allclose(got, want, rtol=limit, atol=limit)
-        else:
-            np.testing.assert_array_equal(got, want)
+        check(got, np.array(items, dtype).reshape(shape))
+
+
+def check(got: np.ndarray, want: np.ndarray) -> None:
+    assert got.dtype == want.dtype
+    if want.dtype.kind == "f":
+        limit = TOLERANCE[want.dtype.name]
+        np.testing.assert_allclose(got, want, rtol=limit, atol=limit)
+    else:
+        np.testing.assert_array_equal(got, want)
+
+
+def types_of(case: KernelCase) -> set[str]:
+    """The element types of a call's tensors."""
+    given = [item for arg in case.args for item in (arg if isinstance(arg, list) else [arg])]
+    arrays = {str(item.dtype) for item in given if isinstance(item, np.ndarray)}
+    return arrays | {dtype for dtype, _, _ in EXPECTED[str(case)]}
+
+
+OF_FLOATS = [
+    case
+    for case in CASES
+    if (kernel := lookup_kernel(case.kernel)) is not None
+    and kernel.op is not None
+    and types_of(case) in ({"float32"}, {"float16"})
+]
+
+
+@pytest.mark.parametrize("case", OF_FLOATS, ids=str)
+def test_the_op_of_a_kernel_means_the_same_for_floats(case: KernelCase) -> None:
+    kernel, expected = lookup_kernel(case.kernel), EXPECTED[str(case)]
+    assert kernel is not None
+    assert kernel.op is not None
+    outs = [(DTYPES[dtype], tuple(shape)) for dtype, shape, _ in expected]
+    results = run_op(kernel.op, kernel.op_arguments(case.args), outs)
+    for result, (dtype, shape, items) in zip(results, expected, strict=True):
+        check(result.astype(dtype), np.array(items, dtype).reshape(shape))

@@ -11,7 +11,7 @@ from webpte.format.program import Allocation, Dynamism, EValue, ExecutionPlan, T
 from webpte.format.shared import ScalarType
 from webpte.runtime.gpu_tensor import DeviceTensor
 from webpte.runtime.state import Cell
-from webpte.runtime.values import Values, sharing
+from webpte.runtime.values import Values
 
 
 def tensor(*sizes: int, offset: int | None = None) -> TensorMeta:
@@ -73,7 +73,3 @@ def test_state_changes_only_when_a_call_succeeds() -> None:
     assert state[2].array.tolist() == [0] * 6
     values.keep_state()
     assert state[2].array.tolist() == [1] * 6
-
-
-def test_what_shares_a_place() -> None:
-    assert sharing(PLAN, {1, 3}) == {0, 1}

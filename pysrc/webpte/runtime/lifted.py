@@ -1,0 +1,244 @@
+"""Calls of kernels that run on the GPU: what is between two delegates need not leave it.
+
+Many kernels mean the same as an operator of the delegates (`Kernel.op`). A call of one can become a
+delegate of a single call, to which everything applies that is true of delegates. It does where
+
+- all its tensors are of one type, float32 or float16: nothing is promoted, and no integer is
+  narrowed, wraps or is divided by 0 in another way than on the host;
+- the operator has a GPU kernel for it, at the shapes of the file, and each tensor fits a buffer;
+- it multiplies matrices; or it takes something from the GPU that nothing else needs as an array
+  (or constants alone), and what it gives is not for kernels on the host alone. Lifting anything
+  else would save no transfer.
+
+Constants that it reads are moved once, when the program is loaded. Mutable buffers are on the host,
+and go up with every call that reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from webpte.dtypes import DTYPES, DType, dtype_of_program
+from webpte.errors import UnsupportedError, WebpteError
+from webpte.format.program import (
+    BoolList,
+    DelegateCall,
+    DoubleList,
+    ExecutionPlan,
+    Instruction,
+    IntListRef,
+    KernelCall,
+    OptionalTensorList,
+    TensorList,
+    TensorMeta,
+)
+from webpte.format.vulkan import SymIntValue
+from webpte.gpu.device import DeviceInfo
+from webpte.graph import Constant, Graph
+from webpte.kernels import CallBuilder, Kernel, lookup_kernel
+from webpte.live import LiveState
+from webpte.ops import lookup
+from webpte.passes import store_halves
+from webpte.plan import Planner, check_arity, resolve_ops
+from webpte.runtime.contents import MethodContents
+from webpte.runtime.open import open_bytes
+from webpte.runtime.state import State
+from webpte.runtime.values import host_values, with_sources
+from webpte.runtime.writes import Writes, targets
+from webpte.source import Region
+from webpte.storage import plan_storage
+
+TYPES = {"float32", "float16"}
+BUFFER_LIMITS = ("maxBufferSize", "maxStorageBufferBindingSize")
+
+Place = tuple[int, int]  # of an instruction: which chain, and where in it
+
+
+@dataclass(frozen=True)
+class _Lifted:
+    """A call as a delegate. `inputs` and `outputs` are values of the method."""
+
+    kernel: Kernel
+    graph: Graph
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def lift(method: MethodContents, state: State, device: DeviceInfo) -> MethodContents:
+    """The method with calls of delegates for the calls of kernels that belong on the GPU."""
+    lifted: dict[Place, _Lifted] = {}
+    writes = Writes(method)
+    for chain, instructions in enumerate(method.plan.chains):
+        for position, call in enumerate(instructions):
+            if isinstance(call, KernelCall):
+                found = _as_delegate(method.plan, call, state, writes, device)
+                if found is not None:
+                    lifted[chain, position] = found
+    while True:
+        result = _rewritten(method, lifted)
+        staying = _without_gain(result, lifted, state)
+        if not staying:
+            return result
+        lifted = {place: call for place, call in lifted.items() if place not in staying}
+
+
+def _as_delegate(
+    plan: ExecutionPlan, call: KernelCall, state: State, writes: Writes, device: DeviceInfo
+) -> _Lifted | None:
+    """None for a call that only the host can run; if it is wrong, the host says what is."""
+    kernel = lookup_kernel(plan.operators[call.op_index].full_name)
+    op = lookup(kernel.op) if kernel is not None and kernel.op is not None else None
+    if kernel is None or op is None or len(call.args) < kernel.arguments + kernel.outputs:
+        return None
+    builder = _Builder(plan, state, writes)
+    try:
+        outputs = tuple(targets(plan, kernel, call))
+        arguments = [builder.argument(index) for index in call.args[: kernel.arguments]]
+        outs = [builder.bounds(index) for index in outputs]
+        graph = builder.graph(op, kernel.op_arguments(arguments), outs)
+        if not _has_kernel(graph, device):
+            return None
+    except WebpteError:
+        return None
+    return _Lifted(kernel, graph, tuple(builder.given), outputs)
+
+
+def _has_kernel(graph: Graph, device: DeviceInfo) -> bool:
+    """Whether the device can run a graph, and the host need not."""
+    check_arity(graph)
+    if "shader-f16" in device.features:
+        graph = store_halves(graph)
+    ops = resolve_ops(graph)
+    storage = plan_storage(graph, ops)
+    limits = [device.limits[name] for name in BUFFER_LIMITS if name in device.limits]
+    if any(slot.nbytes > limit for slot in storage.slots for limit in limits):
+        return False
+    planner = Planner(graph, LiveState(graph), ops, storage)
+    planner.lower_all()
+    return not any(step.host for step in planner.steps)
+
+
+def _rewritten(method: MethodContents, lifted: Mapping[Place, _Lifted]) -> MethodContents:
+    first = len(method.graphs)
+    numbers = {place: first + number for number, place in enumerate(lifted)}
+
+    def instruction(place: Place, old: Instruction) -> Instruction:
+        if place not in lifted:
+            return old
+        call = lifted[place]
+        return DelegateCall(numbers[place], (*call.inputs, *call.outputs))
+
+    chains = tuple(
+        tuple(instruction((chain, position), old) for position, old in enumerate(instructions))
+        for chain, instructions in enumerate(method.plan.chains)
+    )
+    return replace(
+        method,
+        plan=replace(method.plan, chains=chains),
+        graphs=(*method.graphs, *(call.graph for call in lifted.values())),
+        lifted={numbers[place]: call.kernel.name for place, call in lifted.items()},
+    )
+
+
+def _without_gain(
+    method: MethodContents, lifted: Mapping[Place, _Lifted], state: State
+) -> set[Place]:
+    """The calls that are light, and through which nothing passes that stays on the GPU."""
+    plan, writes = method.plan, Writes(method)
+    on_host = host_values(plan, state, writes)
+    resident = writes.by_delegates - on_host - with_sources(plan, plan.outputs, writes)
+
+    def gains(call: _Lifted) -> bool:
+        taken = with_sources(plan, call.inputs, writes) & resident
+        return bool(taken or not call.inputs) and not on_host.issuperset(call.outputs)
+
+    return {place for place, call in lifted.items() if not (call.kernel.heavy or gains(call))}
+
+
+@dataclass(frozen=True)
+class _Live:
+    """A value of the method that its file does not tell: a tensor, or a number that changes."""
+
+    index: int
+
+
+class _Builder(CallBuilder):
+    """The graph of a call. `given` are the values of the method that are its inputs."""
+
+    def __init__(self, plan: ExecutionPlan, state: State, writes: Writes) -> None:
+        super().__init__()
+        self._plan = plan
+        self._state = state
+        self._writes = writes
+        self._types: set[str] = set()
+        self._ids: dict[int, int] = {}
+        self.given: list[int] = []
+
+    def argument(self, index: int) -> Any:
+        """A value as kernels take it, with what is not known yet in its place."""
+        value = self._plan.values[index]
+        if isinstance(value, TensorMeta):
+            return _Live(index)
+        if isinstance(value, IntListRef | TensorList):
+            return [self.argument(item) for item in value.items]
+        if isinstance(value, OptionalTensorList):
+            return [None if item == -1 else self.argument(item) for item in value.items]
+        if isinstance(value, DoubleList | BoolList):
+            return list(value.items)
+        if index not in self._writes:
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return _Live(index)
+        raise UnsupportedError(f"value {index} changes, and only integers may")
+
+    def bounds(self, index: int) -> tuple[DType, tuple[int, ...]]:
+        """The type, the same as that of all others, and the largest sizes of a tensor."""
+        value = self._plan.values[index]
+        if not isinstance(value, TensorMeta) or value.is_unbounded:
+            raise UnsupportedError(f"value {index} is no tensor, or one of any size")
+        dtype = dtype_of_program(value.scalar_type, f"value {index}")
+        self._types.add(dtype.name)
+        if not self._types < TYPES:  # one of them, not both
+            raise UnsupportedError(f"tensors of {', '.join(sorted(self._types))}")
+        return dtype, value.sizes
+
+    def add(self, value: Any) -> int:
+        if isinstance(value, _Live):
+            if value.index not in self._ids:
+                self._ids[value.index] = self._add_live(value.index)
+            return self._ids[value.index]
+        if isinstance(value, np.ndarray):
+            constant = Constant(_in_memory(value), None)
+            return self.tensor(DTYPES[value.dtype.name], value.shape, constant)
+        return super().add(value)
+
+    def _add_live(self, index: int) -> int:
+        value = self._plan.values[index]
+        constant = None
+        if isinstance(value, TensorMeta):
+            if index in self._state and value.allocation is None and index not in self._writes:
+                constant = self._constant(index)
+            value_id = self.tensor(*self.bounds(index), constant)
+        else:
+            assert isinstance(value, int)
+            value_id = self.append(SymIntValue(value))
+        if constant is None:
+            self.given.append(index)
+            self.inputs.append(value_id)
+        return value_id
+
+    def _constant(self, index: int) -> Constant:
+        cell = self._state[index]
+        if cell.region is not None:
+            return Constant(cell.region, None)
+        return Constant(_in_memory(cell.array), None)
+
+
+def _in_memory(array: np.ndarray) -> Region:
+    """The bytes of an array as a part of a file."""
+    data = array.tobytes()
+    return Region(open_bytes(data, "constant"), 0, len(data))
