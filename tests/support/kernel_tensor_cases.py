@@ -311,6 +311,10 @@ def layers() -> Iterator[KernelCase]:
     }.items():
         yield KernelCase("aten::max_pool3d_with_indices.out", asked, WITH_PLACES, name)
     yield KernelCase("aten::_adaptive_avg_pool3d.out", (volume, [2, 3, 4]))
+    batch = (reals(2, 3, 4), units(2, 4, 5))
+    yield KernelCase("aten::addbmm.out", (reals(3, 5), *batch, 0.5, 2.0))
+    yield KernelCase("aten::addbmm.out", (odd(NAN), *batch, 0.0, 1.0), name="beta 0")
+    yield KernelCase("aten::addmv.out", (reals(3), a, units(4), 0.5, 2.0))
     yield KernelCase("aten::glu.out", (reals(3, 4), -1))
     yield KernelCase("aten::_adaptive_avg_pool2d.out", (image, [3, 4]))
     yield KernelCase("aten::adaptive_avg_pool2d.out", (image, [1, 1]))

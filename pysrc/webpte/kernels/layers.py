@@ -81,6 +81,12 @@ def add_bmm(x: Array, a: Array, b: Array, beta: float, alpha: float) -> Array:
     return (result if beta == 0 else result + beta * wide(x)).astype(result_type(a, b))
 
 
+def add_batches(x: Array, a: Array, b: Array, beta: float, alpha: float) -> Array:
+    """The sum of all products of the batch is one product of the batch side by side."""
+    side_by_side = a.transpose(1, 0, 2).reshape(a.shape[1], -1)
+    return add_bmm(x, side_by_side, b.reshape(-1, b.shape[2]), beta, alpha)
+
+
 # Normalization by the statistics of the batch itself
 
 
@@ -198,6 +204,8 @@ register("aten::matmul.out", "self, other", exactly(np.matmul))
 register("aten::dot.out", "self, tensor", exactly(np.dot))
 register("aten::mv.out", "self, vec", exactly(np.matmul))
 register("aten::baddbmm.out", "self, batch1, batch2, beta, alpha", add_bmm)
+register("aten::addbmm.out", "self, batch1, batch2, beta, alpha", add_batches)
+register("aten::addmv.out", "self, mat, vec, beta, alpha", add_bmm)
 register(
     "aten::_native_batch_norm_legit.no_stats_out",
     "input, weight, bias, training, momentum, eps",

@@ -14,8 +14,10 @@ from support.graphs import chain, load, wait
 from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.recorded import add_graph, ones, plans, runs
 from webpte import GpuTensor, errors
+from webpte.dtypes import DTYPES
 from webpte.gpu.device import GpuCopy
 from webpte.gpu.recording import RecordingDevice
+from webpte.runtime.gpu_tensor import DeviceTensor
 
 
 def kernel_method(dtype: str = "float32", data: np.ndarray | None = None) -> MethodWriter:
@@ -292,3 +294,10 @@ def test_half_floats_are_stored_as_the_device_has_them(native: bool) -> None:
         assert [copy.nbytes for copy in runs(device)[-1]["copies"]] == [8 if native else 16]
 
     wait(run())
+
+
+def test_what_no_half_float_holds_is_infinite() -> None:
+    """Where halves are stored as float32; without a warning, which here is an error."""
+    tensor = DeviceTensor(0, DTYPES["float16"], DTYPES["float32"], (3,))
+    data = np.array([65504, 1e5, -1e9], np.float32).tobytes()
+    assert tensor.decode(data).tolist() == [65504, np.inf, -np.inf]
