@@ -1,7 +1,9 @@
 // Quotients rounded to the nearest float32: the built-in one may be off by an ulp or two, which
 // could move a tie or a whole number.
 
-// a - q * b with the rounding error of the product taken off (Dekker), as fma may round twice.
+// a - q * b, exactly. Some GPUs round the product inside of fma, too: there its rounding error is
+// taken off (Dekker). It must not be where fma is exact, and compilers put an fma in place of
+// products and sums as they like; a non-zero error by fma shows that it is exact.
 fn exact_remainder(a: vec4<f32>, q: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
     let q_high = 4097.0 * q - (4097.0 * q - q);
     let b_high = 4097.0 * b - (4097.0 * b - b);
@@ -9,7 +11,8 @@ fn exact_remainder(a: vec4<f32>, q: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
     let b_low = b - b_high;
     let product = q * b;
     let error = ((q_high * b_high - product) + q_high * b_low + q_low * b_high) + q_low * b_low;
-    return (a - product) - error;
+    let remainder = fma(-q, b, a);
+    return select(remainder - error, remainder, fma(q, b, -product) != vec4<f32>());
 }
 
 // Where the correction is not finite, the built-in quotient has the right zero, infinity or NaN.

@@ -38,7 +38,7 @@ from webpte.format.program import (
 )
 from webpte.format.vulkan import SymIntValue
 from webpte.gpu.device import DeviceInfo
-from webpte.graph import Constant, Graph
+from webpte.graph import Constant, Graph, Tensor
 from webpte.kernels import CallBuilder, Kernel, lookup_kernel
 from webpte.live import LiveState
 from webpte.ops import lookup
@@ -80,7 +80,7 @@ def lift(method: MethodContents, state: State, device: DeviceInfo) -> MethodCont
                     lifted[chain, position] = found
     while True:
         result = _rewritten(method, lifted)
-        staying = _without_gain(result, lifted, state)
+        staying = _without_gain(result, lifted, state, device)
         if not staying:
             return result
         lifted = {place: call for place, call in lifted.items() if place not in staying}
@@ -145,18 +145,35 @@ def _rewritten(method: MethodContents, lifted: Mapping[Place, _Lifted]) -> Metho
 
 
 def _without_gain(
-    method: MethodContents, lifted: Mapping[Place, _Lifted], state: State
+    method: MethodContents, lifted: Mapping[Place, _Lifted], state: State, device: DeviceInfo
 ) -> set[Place]:
     """The calls that are light, and through which nothing passes that stays on the GPU."""
     plan, writes = method.plan, Writes(method)
     on_host = host_values(plan, state, writes)
     resident = writes.by_delegates - on_host - with_sources(plan, plan.outputs, writes)
+    if "shader-f16" in device.features:
+        resident -= _halves_of_floats(method)
 
     def gains(call: _Lifted) -> bool:
         taken = with_sources(plan, call.inputs, writes) & resident
         return bool(taken or not call.inputs) and not on_host.issuperset(call.outputs)
 
     return {place for place, call in lifted.items() if not (call.kernel.heavy or gains(call))}
+
+
+def _halves_of_floats(method: MethodContents) -> set[int]:
+    """float32 values of a method that a delegate has as half floats: they change on the host."""
+    found = set()
+    for call in (i for chain in method.plan.chains for i in chain if isinstance(i, DelegateCall)):
+        graph = method.graphs[call.delegate_index]
+        ids = (*graph.inputs, *graph.outputs) if graph is not None else ()
+        for index, value_id in zip(call.args, ids, strict=False):
+            value, passed = graph.values[value_id] if graph else None, method.plan.values[index]
+            if isinstance(value, Tensor) and isinstance(passed, TensorMeta):
+                declared = dtype_of_program(passed.scalar_type, f"value {index}")
+                if value.dtype.name == "float16" != declared.name:
+                    found.add(index)
+    return found
 
 
 @dataclass(frozen=True)

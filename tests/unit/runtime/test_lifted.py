@@ -11,7 +11,7 @@ import pytest
 
 import webpte
 from support.graphs import wait
-from support.pte_writer import MethodWriter, write_ptd, write_pte
+from support.pte_writer import GraphWriter, MethodWriter, write_ptd, write_pte
 from support.recorded import ones, runs
 from support.samples import Dims, convolution, numbers, relu
 from webpte import errors
@@ -491,3 +491,12 @@ def test_a_product_goes_to_the_gpu_from_anywhere() -> None:
         assert [len(r["payload"]) for r in runs(device)] == [32] * 3, "in whole quads"
 
     wait(run())
+
+
+@pytest.mark.parametrize(("features", "kept"), [((), 1), (("shader-f16",), 0)])
+def test_halves_that_the_method_has_as_floats_change_on_the_host_anyway(
+    monkeypatch: pytest.MonkeyPatch, features: tuple[str, ...], kept: int
+) -> None:
+    monkeypatch.setattr(GraphWriter, "halves", True)
+    contents, _ = wait(lifted(mean_between(), features=features))
+    assert len(contents.lifted) == kept
