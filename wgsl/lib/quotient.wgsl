@@ -1,9 +1,15 @@
 // Quotients rounded to the nearest float32: the built-in one may be off by an ulp or two, which
 // could move a tie or a whole number.
 
-// a - q * b, exactly. Some GPUs round the product inside of fma, too: there its rounding error is
-// taken off (Dekker). It must not be where fma is exact, and compilers put an fma in place of
-// products and sums as they like; a non-zero error by fma shows that it is exact.
+// Whether fma rounds once, as it should: some GPUs round the product inside of it, too. The square of
+// 1 + m * 2^-23 is never a float32 for an odd m; bits of x are in it so that it is no constant.
+fn fma_is_exact(x: vec4<f32>) -> vec4<bool> {
+    let odd = bitcast<vec4<f32>>((bitcast<vec4<u32>>(x) & vec4<u32>(0xffeu)) | vec4<u32>(0x3f800801u));
+    return fma(odd, odd, -(odd * odd)) != vec4<f32>();
+}
+
+// a - q * b. Where fma is not exact, the rounding error of the product is taken off (Dekker); where it
+// is, compilers use it in place of products and sums as they like, which spoils the error.
 fn exact_remainder(a: vec4<f32>, q: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
     let q_high = 4097.0 * q - (4097.0 * q - q);
     let b_high = 4097.0 * b - (4097.0 * b - b);
@@ -11,8 +17,7 @@ fn exact_remainder(a: vec4<f32>, q: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
     let b_low = b - b_high;
     let product = q * b;
     let error = ((q_high * b_high - product) + q_high * b_low + q_low * b_high) + q_low * b_low;
-    let remainder = fma(-q, b, a);
-    return select(remainder - error, remainder, fma(q, b, -product) != vec4<f32>());
+    return select((a - product) - error, fma(-q, b, a), fma_is_exact(b));
 }
 
 // Where the correction is not finite, the built-in quotient has the right zero, infinity or NaN.
