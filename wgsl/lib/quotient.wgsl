@@ -23,7 +23,8 @@ fn exact_remainder(a: vec4<f32>, q: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
 // Where the correction is not finite, the built-in quotient has the right zero, infinity or NaN.
 fn exact_quotient(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
     let estimate = a / b;
-    let corrected = estimate + exact_remainder(a, estimate, b) / b;
+    // By fma, or a compiler may add up before it divides.
+    let corrected = fma(exact_remainder(a, estimate, b), 1.0 / b, estimate);
     let finite = (bitcast<vec4<u32>>(corrected) & vec4<u32>(0x7f800000u)) != vec4<u32>(0x7f800000u);
     return select(estimate, corrected, finite);
 }
