@@ -89,7 +89,6 @@ OF_FLOATS = [
     if (kernel := lookup_kernel(case.kernel)) is not None
     and kernel.op is not None
     and types_of(case) in ({"float32"}, {"float16"})
-    and "volume" not in str(case)  # which no op takes: such calls stay on the host
 ]
 OF_VOLUMES, OTHERS = (
     [case for case in OF_FLOATS if case.name.startswith("volume") == of_volumes]
