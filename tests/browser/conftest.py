@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from webpte_host import chromium
 from webpte_host.browser import Harness, SharedHarness, open_browser
 from webpte_host.content import Mount
 from webpte_host.runtime import ensure_runtime
@@ -31,6 +32,17 @@ def site(root: Path) -> Iterator[Site]:
 def browser() -> Iterator[Browser]:
     with open_browser() as browser:
         yield browser
+
+
+@pytest.fixture
+def own_browser(browser: Browser) -> Iterator[Browser]:
+    """A browser of its own: pages of one site share a process, and its memory."""
+    path = chromium.find()
+    launched = browser.browser_type.launch(
+        executable_path=path, channel=None if path else "chromium", args=chromium.flags()
+    )
+    yield launched
+    launched.close()
 
 
 @pytest.fixture(scope="session")

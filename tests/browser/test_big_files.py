@@ -10,7 +10,6 @@ from playwright.sync_api import Browser
 
 from support.page import python
 from support.pte_writer import GraphWriter, Node, Scalar, write_pte
-from webpte_host import chromium
 from webpte_host.browser import Harness
 from webpte_host.content import Mount
 from webpte_host.server import Site
@@ -46,17 +45,6 @@ def write_table(path: Path, nbytes: int) -> None:
         file.write(bytes(len(data) - begin))
         file.seek(begin + nbytes - WIDTH)
         file.write(LAST)
-
-
-@pytest.fixture
-def own_browser(browser: Browser) -> Iterator[Browser]:
-    """A browser of its own: pages of one site share a process, and its memory."""
-    path = chromium.find()
-    launched = browser.browser_type.launch(
-        executable_path=path, channel=None if path else "chromium", args=chromium.flags()
-    )
-    yield launched
-    launched.close()
 
 
 @pytest.fixture

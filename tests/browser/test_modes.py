@@ -125,8 +125,8 @@ def modes_site(folder: Path) -> Iterator[Site]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    page = browser.new_page()
+def page(own_browser: Browser) -> Iterator[Page]:
+    page = own_browser.new_page()
     yield page
     page.close()
 
