@@ -15,6 +15,18 @@ def numel(dims: Sequence[int]) -> int:
     return math.prod(dims)
 
 
+def window_count(
+    size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
+) -> int:
+    """How many windows fit along a dim of a pool; less than 1 where none does."""
+    room = size + 2 * padding - dilation * (kernel - 1) - 1
+    if not ceil_mode:
+        return room // stride + 1
+    count = -(-room // stride) + 1
+    # A window that would start in the padding behind the input is dropped.
+    return count - 1 if (count - 1) * stride >= size + padding else count
+
+
 def normalize_dim(dim: int, rank: int) -> int:
     """A dim counted from the end becomes one counted from the front. Rank 0 has dim 0, as torch."""
     effective = max(rank, 1)

@@ -13,6 +13,7 @@ import pytest
 from support.graphs import chain
 from support.page import decode, encode, encode_bytes, python
 from support.pte_writer import GraphWriter, write_pte
+from support.recorded import narrowed_graph
 from support.samples import convolution, numbers
 from webpte_host.browser import Harness
 
@@ -348,13 +349,7 @@ def test_a_wrong_input_between_two_right_ones(harness: Harness) -> None:
 
 @pytest.mark.usefixtures("flat_counts")
 def test_int64_beyond_int32_is_an_error(harness: Harness) -> None:
-    g = GraphWriter()
-    x = g.tensor((2,), "int32")
-    out = g.op("aten.neg.default", x, g.tensor((2,), "int32"))
-    g.inputs(x)
-    g.outputs(out)
-    g.host(x, "int64")
-    g.host(out, "int64")
+    g = narrowed_graph(2)
     code = """
     async with await webpte.load(data) as program:
         (first,) = await program.forward(np.array([5, 2**31 - 1]))

@@ -32,6 +32,18 @@ def add_graph(
     return g
 
 
+def narrowed_graph(size: int) -> GraphWriter:
+    """x [size] -> -x: int64 outside, int32 inside, as the exporter narrows it."""
+    g = GraphWriter()
+    x, out = g.tensor((size,), "int32"), g.tensor((size,), "int32")
+    g.op("aten.neg.default", x, out)
+    g.inputs(x)
+    g.outputs(out)
+    for value in (x, out):
+        g.host(value, "int64")
+    return g
+
+
 def resizable() -> GraphWriter:
     """x [<=8, 3] -> relu -> + y [<=8, 3]."""
     g = GraphWriter()

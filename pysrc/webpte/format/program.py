@@ -218,6 +218,11 @@ class ExecutionPlan:
     container_inputs: str
     container_outputs: str
 
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """Those of all chains."""
+        return tuple(instruction for chain in self.chains for instruction in chain)
+
 
 @dataclass(frozen=True, slots=True)
 class Subsegments:

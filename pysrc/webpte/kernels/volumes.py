@@ -18,6 +18,7 @@ from webpte.errors import ExecutionError
 from webpte.kernels.eager import run_op
 from webpte.kernels.layers import adaptive_average
 from webpte.kernels.registry import OutSpec, register
+from webpte.shapes import window_count
 
 Array = np.ndarray
 Three = tuple[int, int, int]
@@ -75,12 +76,10 @@ def windows_of(
 ) -> Windows:
     sizes, window = three(x.shape[-3:]), three(kernel)
     steps, borders, apart = three(stride or kernel), three(padding), three(dilation)
-    counts = []
-    for size, k, s, p, d in zip(sizes, window, steps, borders, apart, strict=True):
-        room = size + 2 * p - d * (k - 1) - 1
-        count = (-(-room // s) if ceil_mode else room // s) + 1
-        # A window that would start in the padding behind the input is dropped.
-        counts.append(count - 1 if ceil_mode and (count - 1) * s >= size + p else count)
+    counts = [
+        window_count(*along, ceil_mode)
+        for along in zip(sizes, window, steps, borders, apart, strict=True)
+    ]
     if min(counts) < 1:
         raise ExecutionError(f"windows of {list(window)} do not fit {list(x.shape)}")
     return Windows(sizes, three(counts), window, steps, borders, apart)

@@ -21,7 +21,7 @@ from webpte.ops.args import Args
 from webpte.ops.elementwise import INT32_MIN, quad_count, quad_grid
 from webpte.ops.records import Dispatch, Scratch, pack
 from webpte.ops.registry import register
-from webpte.shapes import Dims, numel
+from webpte.shapes import Dims, numel, window_count
 
 Array = np.ndarray
 Pair = tuple[int, int]
@@ -67,14 +67,7 @@ def out_size(args: Args, size: int, kernel: int, stride: int, padding: int, dila
     reach = dilation * (kernel - 1) + 1
     if padding > reach // 2:
         raise GraphError(f"{args.call}: padding {padding} is more than half of a window of {reach}")
-    room = size + 2 * padding - reach
-    if not args.flag("ceil_mode"):
-        count = room // stride + 1
-    else:
-        count = -(-room // stride) + 1
-        # A window that would start in the padding behind the input is dropped.
-        if (count - 1) * stride >= size + padding:
-            count -= 1
+    count = window_count(size, kernel, stride, padding, dilation, args.flag("ceil_mode"))
     if count < 1:
         raise GraphError(f"{args.call}: a window of {reach} does not fit a size of {size}")
     return count

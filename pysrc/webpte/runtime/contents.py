@@ -91,7 +91,7 @@ async def _read_graph(
 def _tie_buffers(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> tuple[Graph | None, ...]:
     """A graph with more outputs than its call takes has the new values of buffers in front."""
     tied = list(graphs)
-    for call in (i for chain in plan.chains for i in chain if isinstance(i, DelegateCall)):
+    for call in (i for i in plan.instructions if isinstance(i, DelegateCall)):
         graph = graphs[call.delegate_index]
         if graph is not None:
             surplus = len(graph.inputs) + len(graph.outputs) - len(call.args)
@@ -159,7 +159,7 @@ def _is_stored_like(passed: EValue, taken: Value) -> bool:
 
 
 def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodInfo:
-    instructions = [instruction for chain in plan.chains for instruction in chain]
+    instructions = plan.instructions
     called = [_called_graph(plan, graphs, i) for i in instructions if isinstance(i, DelegateCall)]
     ops: Counter[str] = Counter()
     unsupported: Counter[str] = Counter()

@@ -164,14 +164,14 @@ def _without_gain(
 def _halves_of_floats(method: MethodContents) -> set[int]:
     """float32 values of a method that a delegate has as half floats: they change on the host."""
     found = set()
-    for call in (i for chain in method.plan.chains for i in chain if isinstance(i, DelegateCall)):
+    for call in (i for i in method.plan.instructions if isinstance(i, DelegateCall)):
         graph = method.graphs[call.delegate_index]
-        ids = (*graph.inputs, *graph.outputs) if graph is not None else ()
-        for index, value_id in zip(call.args, ids, strict=False):
-            value, passed = graph.values[value_id] if graph else None, method.plan.values[index]
-            if isinstance(value, Tensor) and isinstance(passed, TensorMeta):
+        assert graph is not None, "foreign delegates are refused at load"
+        for index, value_id in zip(call.args, (*graph.inputs, *graph.outputs), strict=True):
+            passed, taken = method.plan.values[index], graph.values[value_id]
+            if isinstance(passed, TensorMeta) and isinstance(taken, Tensor):
                 declared = dtype_of_program(passed.scalar_type, f"value {index}")
-                if value.dtype.name == "float16" != declared.name:
+                if taken.dtype.name == "float16" != declared.name:
                     found.add(index)
     return found
 

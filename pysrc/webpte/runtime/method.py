@@ -75,7 +75,7 @@ class Method:
         self._delegates = delegates
         self._state = state
         self._device = device
-        self._instructions = [i for chain in self._plan.chains for i in chain]
+        self._instructions = self._plan.instructions
         writes = Writes(contents)
         self._on_host = host_values(self._plan, state, writes)
         self._returned = with_sources(self._plan, self._plan.outputs, writes)

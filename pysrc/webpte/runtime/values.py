@@ -106,7 +106,7 @@ def with_sources(plan: ExecutionPlan, indices: Collection[int], writes: Writes) 
 def host_values(plan: ExecutionPlan, state: Collection[int], writes: Writes) -> set[int]:
     """Values that are needed as arrays; what only delegates read can stay on the GPU."""
     needed = set(state)
-    for instruction in (i for chain in plan.chains for i in chain):
+    for instruction in plan.instructions:
         if isinstance(instruction, KernelCall):
             needed.update(instruction.args)
         elif isinstance(instruction, MoveCall):

@@ -24,7 +24,7 @@ class Writes:
         self.computed = set(plan.inputs)
         self.changed: set[int] = set()
         self.by_delegates: set[int] = set()
-        for instruction in (i for chain in plan.chains for i in chain):
+        for instruction in plan.instructions:
             if isinstance(instruction, KernelCall):
                 kernel = lookup_kernel(plan.operators[instruction.op_index].full_name)
                 if kernel is not None and kernel.in_place:

@@ -11,8 +11,8 @@ import pytest
 
 import webpte
 from support.graphs import chain, load, wait
-from support.pte_writer import GraphWriter, MethodWriter, write_pte
-from support.recorded import add_graph, ones, plans, runs
+from support.pte_writer import MethodWriter, write_pte
+from support.recorded import add_graph, narrowed_graph, ones, plans, runs
 from webpte import GpuTensor, errors
 from webpte.dtypes import DTYPES
 from webpte.gpu.device import GpuCopy
@@ -222,13 +222,7 @@ def test_an_output_that_is_an_input_or_another_output_is_a_copy() -> None:
 
 
 def test_an_output_in_the_declared_type() -> None:
-    g = GraphWriter()
-    x = g.tensor((2,), "int32")
-    out = g.op("aten.neg.default", x, g.tensor((2,), "int32"))
-    g.inputs(x)
-    g.outputs(out)
-    g.host(x, "int64")
-    g.host(out, "int64")
+    g = narrowed_graph(2)
 
     async def run() -> None:
         program = await load(g, device=RecordingDevice())

@@ -9,7 +9,7 @@ import pytest
 
 from support.graphs import load, run_once, temporary_op, wait
 from support.pte_writer import GraphWriter
-from support.recorded import DEVICES, add_graph, device_of, ones
+from support.recorded import DEVICES, add_graph, device_of, narrowed_graph, ones
 from webpte import errors
 
 # Types at the border
@@ -17,13 +17,7 @@ from webpte import errors
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_int64_arrays_for_an_int32_graph(device: str) -> None:
-    g = GraphWriter()
-    x = g.tensor((3,), "int32")
-    out = g.op("aten.neg.default", x, g.tensor((3,), "int32"))
-    g.inputs(x)
-    g.outputs(out)
-    g.host(x, "int64")
-    g.host(out, "int64")
+    g = narrowed_graph(3)
 
     async def run() -> None:
         program = await load(g, device=device_of(device))
