@@ -34,6 +34,11 @@ class DeviceInfo:
     features: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def has_halves(self) -> bool:
+        """Whether shaders have half floats, so that buffers hold them as such."""
+        return "shader-f16" in self.features
+
 
 @dataclass(frozen=True)
 class PipelineSpec:

@@ -75,7 +75,7 @@ class GpuDelegate:
         self, graph: Graph, device: Device, library: ShaderLibrary, constants: ConstantStore
     ) -> None:
         check_arity(graph)
-        if "shader-f16" in device.info.features:
+        if device.info.has_halves:
             graph = store_halves(graph)
         self._transfers = constant_transfers(graph)
         graph = merge_duplicate_calls(separate_buffer_writes(graph))

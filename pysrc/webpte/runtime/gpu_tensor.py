@@ -204,7 +204,7 @@ async def upload(device: Device, array: np.ndarray, dtype: DType, what: str) -> 
 
 
 def _stored(dtype: DType, device: Device) -> DType:
-    native = dtype.name == NATIVE_HALF.name and "shader-f16" in device.info.features
+    native = dtype.name == NATIVE_HALF.name and device.info.has_halves
     return (NATIVE_HALF if native else dtype).storage
 
 

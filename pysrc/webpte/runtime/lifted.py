@@ -110,7 +110,7 @@ def _as_delegate(
 def _has_kernel(graph: Graph, device: DeviceInfo) -> bool:
     """Whether the device can run a graph, and the host need not."""
     check_arity(graph)
-    if "shader-f16" in device.features:
+    if device.has_halves:
         graph = store_halves(graph)
     ops = resolve_ops(graph)
     storage = plan_storage(graph, ops)
@@ -151,7 +151,7 @@ def _without_gain(
     plan, writes = method.plan, Writes(method)
     on_host = host_values(plan, state, writes)
     resident = writes.by_delegates - on_host - with_sources(plan, plan.outputs, writes)
-    if "shader-f16" in device.features:
+    if device.has_halves:
         resident -= _halves_of_floats(method)
 
     def gains(call: _Lifted) -> bool:
