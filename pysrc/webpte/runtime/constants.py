@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webpte.graph import Graph, Tensor
 from webpte.passes import volatile_values
@@ -51,7 +51,7 @@ def shareable(
         slot = storage.slots[storage.slot_of[target.id]]
         region = transfer.constant.region.head(target.file_bytes)
         alike = ConstantKey(region, conversion(target), slot.nbytes, 0)
-        keys[slot.index] = ConstantKey(region, alike.convert, slot.nbytes, copies[alike])
+        keys[slot.index] = replace(alike, copy=copies[alike])
         copies[alike] += 1
     return keys
 
