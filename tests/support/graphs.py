@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 import webpte
 from support.pte_writer import GraphWriter, MethodWriter, write_pte
+from webpte.checks import resolve_ops
 from webpte.gpu.recording import RecordingDevice
 from webpte.graph import Graph
 from webpte.live import LiveState
 from webpte.ops import registry
-from webpte.plan import Planner, resolve_ops
+from webpte.plan import Planner
 from webpte.runtime.contents import read_contents
 from webpte.runtime.delegate import GpuDelegate
 from webpte.shaders import ShaderLibrary

@@ -7,10 +7,10 @@ import pytest
 
 from support.graphs import build_graph, temporary_op
 from support.pte_writer import GraphWriter
+from webpte.checks import check_defined
 from webpte.errors import GraphError
 from webpte.graph import Graph
 from webpte.passes import merge_duplicate_calls, separate_buffer_writes, tie_buffer_outputs
-from webpte.plan import check_defined
 
 RELU, ADD, CLONE = "aten.relu.default", "aten.add.Tensor", "aten.clone.default"
 

@@ -15,16 +15,12 @@ from support.graphs import (
     wait,
 )
 from support.pte_writer import GraphWriter
+from webpte.checks import check_defined, resolve_ops, unsupported_ops
 from webpte.errors import GraphError, ResizeError, UnsupportedOpError, WebpteError
 from webpte.live import LiveState
 from webpte.ops.args import Args
 from webpte.ops.records import Dispatch
-from webpte.plan import (
-    Planner,
-    check_defined,
-    resolve_ops,
-    unsupported_ops,
-)
+from webpte.plan import Planner
 from webpte.storage import StoragePlan, plan_storage
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"

@@ -11,18 +11,12 @@ from support.graphs import (
     temporary_op,
 )
 from support.pte_writer import GraphWriter
+from webpte.checks import SymIntSource, read_symint, resolve_ops, symint_sources
 from webpte.errors import GraphError, ResizeError, UnsupportedError
 from webpte.live import LiveState
 from webpte.ops.args import Args
 from webpte.ops.records import SymIntBound
-from webpte.plan import (
-    Planner,
-    SymIntSource,
-    check_bounds,
-    read_symint,
-    resolve_ops,
-    symint_sources,
-)
+from webpte.plan import Planner, check_bounds
 
 RELU = "aten.relu.default"
 

@@ -11,9 +11,9 @@ import pytest
 from support.graphs import build_graph, load, make_delegate, run_once, wait
 from support.pte_writer import GraphWriter, write_pte
 from webpte import errors
+from webpte.checks import check_prepack, constant_transfers
 from webpte.gpu.device import Transfer
 from webpte.gpu.recording import RecordingDevice
-from webpte.plan import check_prepack, constant_transfers
 from webpte.runtime.delegate import GpuDelegate
 
 PREPACK, ADD = "et_vk.prepack.default", "aten.add.Tensor"

@@ -22,9 +22,9 @@ import webpte
 from support.fuzz import FILES, WRITTEN, changed_bytes, changed_tree
 from support.graphs import wait
 from support.pte_writer import GraphWriter, write_pte
-from webpte import errors
+from webpte import errors, reference
 from webpte.gpu.recording import RecordingDevice
-from webpte.runtime import method, numpy_delegate
+from webpte.runtime import method
 from webpte.runtime.info import MethodInfo, TensorInfo
 from webpte.shapes import numel
 
@@ -44,7 +44,7 @@ class TooLong(BaseException):
 def bounded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small limits, an address space that a wild allocation does not fit into, and an alarm."""
     monkeypatch.setattr(method, "MAX_INSTRUCTIONS", 1000)
-    monkeypatch.setattr(numpy_delegate, "MEMORY_LIMIT", HOST_BYTES)
+    monkeypatch.setattr(reference, "MEMORY_LIMIT", HOST_BYTES)
     old = resource.getrlimit(resource.RLIMIT_AS)
     pages = Path("/proc/self/statm")
     if pages.exists():  # only Linux tells what is in use
@@ -138,7 +138,7 @@ def big_full(rows: int) -> GraphWriter:
 def test_arrays_over_the_limit_are_an_error_before_they_are_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(numpy_delegate, "MEMORY_LIMIT", 8 << 20)
+    monkeypatch.setattr(reference, "MEMORY_LIMIT", 8 << 20)
 
     async def run(rows: int) -> int:
         async with await webpte.load(write_pte(big_full(rows)), device="numpy") as program:

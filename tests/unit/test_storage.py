@@ -11,8 +11,8 @@ import pytest
 
 from support.graphs import build_graph, temporary_op
 from support.pte_writer import GraphWriter
+from webpte.checks import check_defined, constant_transfers, resolve_ops
 from webpte.graph import PREPACK, Graph, Tensor
-from webpte.plan import check_defined, constant_transfers, resolve_ops
 from webpte.storage import ALIGNMENT, StoragePlan, aligned, plan_storage
 
 VIEW, CLONE, RELU, ADD = (

@@ -7,13 +7,17 @@ on every execution is one call, `run`, however many dispatches the plan has.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+from webpte.graph import Call, Graph
+from webpte.ops import OpDef
 from webpte.ops.records import Grid
+from webpte.ops.target import Target
+from webpte.shapes import Dims
 from webpte.source import Region
 
 # Uniform blocks and live scalars start at multiples of this: WebGPU's largest requirement.
@@ -39,6 +43,11 @@ class DeviceInfo:
         """Whether shaders have half floats, so that buffers hold them as such."""
         return "shader-f16" in self.features
 
+    @property
+    def target(self) -> Target:
+        """What kernels are chosen for."""
+        return Target(software=self.software)
+
 
 @dataclass(frozen=True)
 class PipelineSpec:
@@ -59,6 +68,22 @@ class Resource:
     nbytes: int
 
 
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """The call that dispatches belong to, one object for all of them, and where its values are.
+
+    A GPU has no use for it. A device that computes in NumPy runs the call's reference instead.
+    """
+
+    call: Call
+    op: OpDef
+    graph: Graph
+    dims: Mapping[int, Dims]  # live dims of the tensors that it reads and writes, by value id
+    tensors: Mapping[int, Resource]  # where these are
+    symints: Mapping[int, Resource]  # where SymInts are, 32 bits each
+    faults: tuple[tuple[int, Resource], ...]  # what is written where for an index out of range
+
+
 @dataclass(frozen=True)
 class DispatchCommand:
     """One dispatch with everything resolved."""
@@ -66,6 +91,7 @@ class DispatchCommand:
     pipeline: int
     resources: tuple[Resource, ...]
     grid: Grid
+    origin: Origin | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -88,12 +114,13 @@ class Readback:
 
 @dataclass(frozen=True)
 class PlanCommands:
-    """One execution: uploads, dispatches, read-backs, in that order."""
+    """One execution: uploads, buffers set to zero, dispatches, read-backs, in that order."""
 
     uploads: tuple[Upload, ...]
     dispatches: tuple[DispatchCommand, ...]
     readbacks: tuple[Readback, ...]
     result_bytes: int
+    clears: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -204,6 +231,21 @@ class Device(Protocol):
         """
         ...
 
-    async def profile(self, plan: int) -> list[float]:
-        """Microseconds of each dispatch, from the GPU's own clock."""
+    def profile(
+        self,
+        plan: int,
+        payload: np.ndarray,
+        copies: Sequence[GpuCopy] = (),
+        *,
+        kept: Sequence[GpuCopy] = (),
+        watched: bool = False,
+    ) -> Awaitable[tuple[bytes, list[float]]]:
+        """What `run` does and gives, and the microseconds of each dispatch by the GPU's own clock.
+
+        Raises DeviceError where the GPU has no clock, before anything is submitted.
+        """
+        ...
+
+    def copy(self, copies: Sequence[GpuCopy]) -> None:
+        """Copy on the GPU, after all that was submitted before; nothing comes back."""
         ...

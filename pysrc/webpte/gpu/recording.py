@@ -150,9 +150,20 @@ class RecordingDevice:
                 self.written[copy.target] = self.written[copy.source][: copy.nbytes]
         return _ready(bytes(self.plans[plan].result_bytes) if read else b"")
 
-    async def profile(self, plan: int) -> list[float]:
-        self._record("profile", plan)
-        return [0.0] * len(self.plans[plan].dispatches)
+    async def profile(
+        self,
+        plan: int,
+        payload: np.ndarray,
+        copies: Sequence[GpuCopy] = (),
+        *,
+        kept: Sequence[GpuCopy] = (),
+        watched: bool = False,
+    ) -> tuple[bytes, list[float]]:
+        result = await self.run(plan, payload, copies, kept=kept, watched=watched)
+        return result, [0.0] * len(self.plans[plan].dispatches)
+
+    def copy(self, copies: Sequence[GpuCopy]) -> None:
+        self._record("copy", tuple(copies))
 
 
 async def _ready(data: bytes) -> bytes:

@@ -44,6 +44,7 @@ from webpte.format.vulkan import (
 from webpte.graph import Call, Graph, Tensor
 from webpte.live import LiveState
 from webpte.ops.records import Faults, SymIntBound, SymIntUniform, pack
+from webpte.ops.target import GPU, Target
 from webpte.shapes import Dims, numel
 
 _PARAMETER = re.compile(r"^(\w+): (\w+)(\?)?(?: = (.+))?$")
@@ -119,7 +120,8 @@ class TensorArg:
 class Args:
     """The arguments of one call, by name, at the live state of the graph.
 
-    With `arrays` (value id to array) it also serves NumPy references through `array`.
+    With `arrays` (value id to array) it also serves NumPy references through `array`. Lowerings
+    choose kernels that suit the `target`.
     """
 
     def __init__(
@@ -129,8 +131,10 @@ class Args:
         graph: Graph,
         live: LiveState,
         arrays: Mapping[int, np.ndarray] | None = None,
+        target: Target = GPU,
     ) -> None:
         self.call = call
+        self.target = target
         self._signature = signature
         self._graph = graph
         self._live = live

@@ -15,6 +15,7 @@ from webpte.graph import Call, Graph
 from webpte.live import LiveState
 from webpte.ops.args import Args, Signature, parse_signature
 from webpte.ops.records import Dispatch, SymIntBound
+from webpte.ops.target import GPU, Target
 from webpte.shapes import Dims
 
 ShapeFunction = Callable[[Args], Sequence[Dims]]
@@ -57,8 +58,9 @@ class OpDef:
         graph: Graph,
         live: LiveState,
         arrays: dict[int, np.ndarray] | None = None,
+        target: Target = GPU,
     ) -> Args:
-        return Args(self.signature, call, graph, live, arrays)
+        return Args(self.signature, call, graph, live, arrays, target)
 
 
 _REGISTRY: dict[str, OpDef] = {}

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from webpte.checks import ConstantTransfer
 from webpte.graph import Graph, Tensor
 from webpte.passes import volatile_values
-from webpte.plan import ConstantTransfer
 from webpte.source import Region
 from webpte.storage import StoragePlan
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from webpte.checks import unsupported_ops
 from webpte.dtypes import dtype_of_program
 from webpte.errors import FormatError, GraphError, SourceError
 from webpte.format import pte
@@ -24,7 +25,6 @@ from webpte.format.vulkan import read_delegate
 from webpte.graph import Graph, Tensor, Value, build_graph
 from webpte.kernels import lookup_kernel
 from webpte.passes import tie_buffer_outputs
-from webpte.plan import unsupported_ops
 from webpte.runtime.info import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
 from webpte.source import ByteSource, Region
 

@@ -10,23 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from webpte.errors import ClosedError, ExecutionError, IndexRangeError, UnsupportedOpError
-from webpte.gpu.device import Device, GpuCopy, Progress, Transfer
-from webpte.graph import Graph, Tensor
-from webpte.live import LiveState
-from webpte.ops.records import Faults
-from webpte.passes import merge_duplicate_calls, separate_buffer_writes, store_halves
-from webpte.plan import (
-    Planner,
-    Step,
+from webpte.checks import (
     check_arity,
-    check_bounds,
     check_defined,
     constant_transfers,
     read_symint,
     resolve_ops,
     symint_sources,
 )
+from webpte.errors import ClosedError, ExecutionError, IndexRangeError, UnsupportedOpError
+from webpte.gpu.device import Device, GpuCopy, Progress, Transfer
+from webpte.graph import Graph, Tensor
+from webpte.live import LiveState
+from webpte.ops.records import Faults
+from webpte.passes import merge_duplicate_calls, separate_buffer_writes, store_halves
+from webpte.plan import Planner, Step, check_bounds
+from webpte.reference import run_reference
 from webpte.runtime.constants import ConstantStore, conversion, shareable
 from webpte.runtime.device_plan import (
     DevicePlan,
@@ -37,7 +36,6 @@ from webpte.runtime.device_plan import (
 )
 from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.memory import FAULT_BYTES, DelegateMemory
-from webpte.runtime.numpy_delegate import run_reference
 from webpte.runtime.transit import (
     Fate,
     Input,
@@ -85,7 +83,7 @@ class GpuDelegate:
         self._graph = graph
         self._device = device
         self._live = LiveState(graph)
-        self._planner = Planner(graph, self._live, ops, storage)
+        self._planner = Planner(graph, self._live, ops, storage, device.info.target)
         self._symints = graph.used_symints()
         self._symint_sources = symint_sources(graph, ops)
         shared = shareable(graph, self._transfers, storage)

@@ -17,6 +17,7 @@ from webpte.gpu.device import (
     UNIFORM_ALIGNMENT,
     Device,
     DispatchCommand,
+    Origin,
     PipelineSpec,
     PlanCommands,
     Progress,
@@ -25,7 +26,7 @@ from webpte.gpu.device import (
 )
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
-from webpte.ops.records import Dispatch, Faults, SymIntBound
+from webpte.ops.records import Dispatch, Faults, SymIntBound, SymIntUniform
 from webpte.plan import Planner, PlannerState, Step
 from webpte.runtime.gpu_tensor import DeviceTensor
 from webpte.runtime.memory import FAULT_BYTES, DelegateMemory
@@ -228,6 +229,7 @@ class PlanFactory:
         return list(zip(ids, specs, strict=True))
 
     async def make(self, key: PlanKey) -> DevicePlan:
+        """The plan for the live shapes, whose key it is given."""
         signature, work, _, bounds = key
         inputs = [self._graph.value(i) for i in self._graph.inputs]
         tensors = [value for value in inputs if isinstance(value, Tensor)]
@@ -237,16 +239,16 @@ class PlanFactory:
             if not on_gpu and self._memory.holds(tensor.id)
         ]
         segments: list[Segment] = []
-        records: list[Dispatch] = []
+        records: list[tuple[Step, Dispatch]] = []
         symints = len(self._symints)
         try:
-            for item in work:
-                if isinstance(item, Dispatch):
-                    records.append(item)
+            for step, record in self._planner.items():
+                if record is not None:
+                    records.append((step, record))
                     continue
-                reads = [self._graph.tensor(i) for i in self._planner.reads(item)]
-                segments.append(await self._segment(uploads, symints, records, reads, item))
-                uploads = [self._graph.tensor(i) for i in self._planner.writes(item)]
+                reads = [self._graph.tensor(i) for i in self._planner.reads(step)]
+                segments.append(await self._segment(uploads, symints, records, reads, step))
+                uploads = [self._graph.tensor(i) for i in self._planner.writes(step)]
                 uploads = [tensor for tensor in uploads if self._memory.holds(tensor.id)]
                 records, symints = [], 0
             outputs = self._graph.tensor_outputs()
@@ -261,17 +263,20 @@ class PlanFactory:
         self,
         uploads: Sequence[Tensor],
         symints: int,
-        records: Sequence[Dispatch],
+        records: Sequence[tuple[Step, Dispatch]],
         reads: Sequence[Tensor],
         host: Step | None,
         faults: tuple[Faults, ...] = (),
     ) -> Segment:
-        compiled = await self.compile(records)
-        params = await self._memory.arena.place([record.params for record in records])
+        compiled = await self.compile([record for _, record in records])
+        params = await self._memory.arena.place([record.params for _, record in records])
+        origins = {step: await self._origin(step) for step, _ in records}
         dispatches = []
-        for record, (pipeline, _), block in zip(records, compiled, params, strict=True):
+        for (step, record), (pipeline, _), block in zip(records, compiled, params, strict=True):
             resources = [await self._memory.resource(binding) for binding in record.bindings]
-            dispatches.append(DispatchCommand(pipeline, (*resources, block), record.grid))
+            dispatches.append(
+                DispatchCommand(pipeline, (*resources, block), record.grid, origins[step])
+            )
         payload = Payload([(t, self._live.cur_dims(t.id)) for t in uploads], symints)
         layout = _Layout()
         outputs, readbacks = self._plan_readbacks(reads, layout)
@@ -288,6 +293,21 @@ class PlanFactory:
         handle = await self._device.create_plan(commands)
         labels = tuple(spec.label for _, spec in compiled)
         return Segment(handle, payload, outputs, labels, host, faults)
+
+    async def _origin(self, step: Step) -> Origin:
+        ids = {*self._planner.reads(step), *self._planner.writes(step)}
+        held = [i for i in sorted(ids) if self._memory.holds(i)]
+        bound = [b for r in step.records if isinstance(r, Dispatch) for b in r.bindings]
+        faults = dict.fromkeys(b for b in bound if isinstance(b, Faults))
+        return Origin(
+            step.call,
+            step.op,
+            self._graph,
+            {i: self._live.cur_dims(i) for i in ids},
+            {i: await self._memory.resource(i) for i in held},
+            {i: await self._memory.resource(SymIntUniform(i)) for i in self._symints},
+            tuple([(fault.number, await self._memory.resource(fault)) for fault in faults]),
+        )
 
     def _plan_uploads(
         self, tensors: Sequence[Tensor], symints: int, payload: Payload

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from webpte.checks import check_arity, resolve_ops
 from webpte.dtypes import DTYPES, DType, dtype_of_program
 from webpte.errors import UnsupportedError, WebpteError
 from webpte.format.program import (
@@ -43,7 +44,7 @@ from webpte.kernels import CallBuilder, Kernel, lookup_kernel
 from webpte.live import LiveState
 from webpte.ops import lookup
 from webpte.passes import store_halves
-from webpte.plan import Planner, check_arity, resolve_ops
+from webpte.plan import Planner
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.open import open_bytes
 from webpte.runtime.state import State
@@ -117,7 +118,7 @@ def _has_kernel(graph: Graph, device: DeviceInfo) -> bool:
     limits = [device.limits[name] for name in BUFFER_LIMITS if name in device.limits]
     if any(slot.nbytes > limit for slot in storage.slots for limit in limits):
         return False
-    planner = Planner(graph, LiveState(graph), ops, storage)
+    planner = Planner(graph, LiveState(graph), ops, storage, device.target)
     planner.lower_all()
     return not any(step.host for step in planner.steps)
 

@@ -1,0 +1,15 @@
+"""What a lowering may know of the device: which kernels suit it, never what they compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """`software`: a CPU in disguise, where large kernels take minutes to compile."""
+
+    software: bool = False
+
+
+GPU = Target()
