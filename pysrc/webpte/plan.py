@@ -107,7 +107,7 @@ class Planner:
         self._hooks = self._find_hooks()
         self.hooks_fired = 0
         self.lowerings = 0
-        self.changed = False  # whether records or dims did, since `begin`
+        self.changed = False  # whether records or dims did, in the last transaction
         self.unsettled: set[int] = set()  # steps that could not be lowered yet
         self._undo: list[Callable[[], None]] = []
 
@@ -265,14 +265,22 @@ class Planner:
         self._undo.append(lambda: step.set(*old))
         step.set(records, host)
 
-    def begin(self) -> None:
-        """From here on, `rollback` takes back what changes."""
-        self._live.begin()
-        self._undo, self.changed = [], False
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """What changes in here stays only if nothing is raised in here.
 
-    def rollback(self) -> None:
-        """Go back to where `begin` was called."""
-        self._live.rollback()
-        for undo in reversed(self._undo):
-            undo()
-        self._undo = []
+        `changed` tells inside whether records or dims did since the start.
+        """
+        self._live.begin()
+        unsettled = frozenset(self.unsettled)
+        self._undo, self.changed = [], False
+        try:
+            yield
+        except BaseException:
+            self._live.rollback()
+            for undo in reversed(self._undo):
+                undo()
+            self.unsettled = set(unsettled)
+            raise
+        finally:
+            self._undo = []

@@ -1,11 +1,14 @@
-"""All uniform blocks of a program in a few buffers, with a mirror on the host.
+"""All uniform blocks of a delegate in a few buffers, with a mirror on the host.
 
 Blocks are addressed by content: equal params, in one plan or in several, are one block. New blocks
-go up in one write per page, when the plan that needs them is made; an execution writes none.
+go up in one write per page, when the plan that needs them is made; an execution writes none. A
+block stays for as long as some plan has it; a page for as long as it has blocks.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,45 +18,110 @@ from webpte.gpu.device import UNIFORM_ALIGNMENT, Device, Resource
 PAGE_BYTES = 64 * 1024  # 256 blocks of the usual size; also the largest uniform binding
 
 
-@dataclass
+def _room(block: bytes) -> int:
+    """Bytes from the start of a block to the next."""
+    return max(1, -(-len(block) // UNIFORM_ALIGNMENT)) * UNIFORM_ALIGNMENT
+
+
+@dataclass(eq=False)
 class _Page:
     buffer: int
     mirror: np.ndarray = field(default_factory=lambda: np.zeros(PAGE_BYTES, np.uint8))
-    used: int = 0
-    flushed: int = 0
+    end: int = 0  # of what was ever used
+    blocks: int = 0
+    stale: tuple[int, int] | None = None  # what the buffer lacks of the mirror
+
+    def put(self, offset: int, block: bytes) -> None:
+        self.mirror[offset : offset + len(block)] = np.frombuffer(block, np.uint8)
+        low, high = self.stale or (offset, offset)
+        self.stale = min(low, offset), max(high, offset + _room(block))
+        self.blocks += 1
 
 
 class ParamsArena:
-    """Hands out uniform blocks. Blocks stay for the life of the program."""
+    """Hands out uniform blocks; `release` takes them back."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._pages: list[_Page] = []
+        self._pages: dict[int, _Page] = {}  # by buffer
         self._blocks: dict[bytes, Resource] = {}
+        self._users: Counter[bytes] = Counter()
+        self._free: dict[int, list[tuple[_Page, int]]] = {}  # by room: pages and offsets
 
     @property
     def allocated(self) -> dict[int, int]:
         """Buffers by number, with their bytes."""
-        return {page.buffer: PAGE_BYTES for page in self._pages}
+        return dict.fromkeys(self._pages, PAGE_BYTES)
 
-    async def place(self, blocks: list[bytes]) -> list[Resource]:
-        """Where each block is, after placing and uploading those that are new."""
-        for block in blocks:
-            if block not in self._blocks:
-                self._blocks[block] = await self._append(block)
-        for page in self._pages:
-            if page.used > page.flushed:
-                self._device.write(page.buffer, page.flushed, page.mirror[page.flushed : page.used])
-                page.flushed = page.used
+    async def place(self, blocks: Sequence[bytes]) -> list[Resource]:
+        """Where each block is, after placing and uploading those that are new.
+
+        Each is to be released as often as it was placed; if this fails, none of them is.
+        """
+        placed: list[bytes] = []
+        try:
+            for block in blocks:
+                if block not in self._blocks:
+                    self._blocks[block] = await self._append(block)
+                self._users[block] += 1
+                placed.append(block)
+            self._flush()
+        except BaseException:
+            self.release(placed)
+            raise
         return [self._blocks[block] for block in blocks]
+
+    def release(self, blocks: Sequence[bytes]) -> None:
+        for block in blocks:
+            self._users[block] -= 1
+            if not self._users[block]:
+                del self._users[block]
+                self._remove(block)
+
+    def _remove(self, block: bytes) -> None:
+        place = self._blocks.pop(block)
+        page = self._pages[place.buffer]
+        page.blocks -= 1
+        self._free.setdefault(_room(block), []).append((page, place.offset))
+        if not page.blocks:
+            self._drop(page)
+
+    def _drop(self, page: _Page) -> None:
+        del self._pages[page.buffer]
+        for room, places in self._free.items():
+            self._free[room] = [place for place in places if place[0] is not page]
+        self._device.destroy_buffers([page.buffer])
 
     async def _append(self, block: bytes) -> Resource:
         padded = -(-len(block) // 16) * 16  # WGSL rounds a uniform struct up to its alignment
-        if not self._pages or self._pages[-1].used + padded > PAGE_BYTES:
-            (buffer,) = await self._device.create_buffers([PAGE_BYTES], uniform=True)
-            self._pages.append(_Page(buffer))
-        page = self._pages[-1]
-        offset = page.used
-        page.mirror[offset : offset + len(block)] = np.frombuffer(block, np.uint8)
-        page.used += -(-padded // UNIFORM_ALIGNMENT) * UNIFORM_ALIGNMENT
+        room = _room(block)
+        free = self._free.get(room)
+        if free:
+            page, offset = free.pop()
+        else:
+            page = await self._page_with(room)
+            offset, page.end = page.end, page.end + room
+        page.put(offset, block)
         return Resource(page.buffer, offset, padded)
+
+    async def _page_with(self, room: int) -> _Page:
+        for page in self._pages.values():
+            if page.end + room <= PAGE_BYTES:
+                return page
+        (buffer,) = await self._device.create_buffers([PAGE_BYTES], uniform=True)
+        page = self._pages[buffer] = _Page(buffer)
+        return page
+
+    def _flush(self) -> None:
+        for page in self._pages.values():
+            if page.stale is not None:
+                low, high = page.stale
+                self._device.write(page.buffer, low, page.mirror[low:high])
+                page.stale = None
+
+    def free(self) -> None:
+        """Give every page back."""
+        if self._pages:
+            self._device.destroy_buffers(list(self._pages))
+        self._pages, self._blocks, self._free = {}, {}, {}
+        self._users.clear()

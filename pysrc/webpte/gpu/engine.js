@@ -4,85 +4,8 @@
 // An execution is one call of `run`. Evaluates to an object with the functions that Python uses.
 
 ({
-    // The adapter, asked for twice: the first answer in a fresh browser can be null.
-    async requestAdapter() {
-        if (!globalThis.navigator?.gpu) return undefined;
-        const options = { powerPreference: "high-performance" };
-        const ask = () => navigator.gpu.requestAdapter(options);
-        return (await ask()) ?? (await ask()) ?? undefined; // undefined is Python's None, null is not
-    },
-
-    describeAdapter(adapter) {
-        const limits = {};
-        for (const name in adapter.limits) {
-            if (typeof adapter.limits[name] === "number") limits[name] = adapter.limits[name];
-        }
-        const { vendor = "", architecture = "", description = "", device = "", isFallbackAdapter = false } = adapter.info ?? {};
-        return JSON.stringify({
-            vendor, architecture, description: description || device, limits,
-            software: isFallbackAdapter || adapter.isFallbackAdapter === true,
-            features: [...adapter.features].sort(),
-        });
-    },
-
-    // A file by URL. Where the server answers ranges, only the parts that are read are fetched;
-    // otherwise the whole of it is collected into a Blob, which the browser keeps out of the heap.
-    async openUrl(url, progress) {
-        const head = await fetch(url, { headers: { Range: "bytes=0-65535" } });
-        if (head.status === 416) return this.blobFile(new Blob([])); // the range of an empty file
-        if (!head.ok) throw new Error(`the server answered ${head.status} ${head.statusText}`);
-        const size = Number(/\/(\d+)$/.exec(head.headers.get("Content-Range") ?? "")?.[1] ?? NaN);
-        if (head.status === 206 && Number.isSafeInteger(size)) {
-            return rangeFile(url, size, await head.arrayBuffer());
-        }
-        const response = head.status === 206 ? await fetch(url) : head;
-        if (!response.ok) throw new Error(`the server answered ${response.status} ${response.statusText}`);
-        return this.blobFile(await collect(response));
-
-        async function collect(response) {
-            const total = Number(response.headers.get("Content-Length") ?? 0);
-            const chunks = [];
-            let done = 0;
-            for (const reader = response.body.getReader(); ;) {
-                const { value, done: ended } = await reader.read();
-                if (ended) return new Blob(chunks);
-                chunks.push(value);
-                done += value.byteLength;
-                progress?.("fetch", done, Math.max(total, done));
-            }
-        }
-
-        function rangeFile(url, size, head) {
-            return {
-                size,
-                async read(offset, length) {
-                    if (offset + length <= head.byteLength) return head.slice(offset, offset + length);
-                    const range = `bytes=${offset}-${offset + length - 1}`;
-                    const response = await fetch(url, { headers: { Range: range } });
-                    const bytes = await response.arrayBuffer();
-                    if (response.status !== 206 || bytes.byteLength !== length) {
-                        throw new Error(`the server answered ${response.status} with ${bytes.byteLength} bytes to ${range}`);
-                    }
-                    return bytes;
-                },
-            };
-        }
-    },
-
-    blobFile(blob) {
-        return { size: blob.size, read: (offset, length) => blob.slice(offset, offset + length).arrayBuffer() };
-    },
-
-    bytesFile(bytes) {
-        const view = bytes.getBuffer("u8");
-        try {
-            return this.blobFile(new Blob([view.data])); // a copy: the Python object may go away
-        } finally {
-            view.release();
-        }
-    },
-
-    async createEngine(adapter, features) {
+    // `makeTransfer` is what transfer.js evaluates to.
+    async createEngine(adapter, features, makeTransfer) {
         const requiredLimits = {};
         for (const name in adapter.limits) {
             if (typeof adapter.limits[name] === "number") requiredLimits[name] = adapter.limits[name];
@@ -92,7 +15,6 @@
         return engineOf(device);
 
         function engineOf(device) {
-            const CHUNK = 32 * 1024 * 1024; // constants are read and written in parts of this size
             const buffers = new Map();
             const pipelines = new Map();
             const modules = new Map();
@@ -212,8 +134,9 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
                 pass.end();
             }
 
-            // One pass per dispatch, with the GPU's clock before and after; nanoseconds each.
-            async function timeDispatches(plan) {
+            // The same with one pass per dispatch, and the GPU's clock before and after each. Returns
+            // what to call when all is submitted: it gives a promise of nanoseconds, one per dispatch.
+            function encodeTimed(encoder, plan) {
                 const count = plan.dispatches.length;
                 const perSet = 2048; // WebGPU's limit is 4096 queries in a set
                 const usage = GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC;
@@ -221,10 +144,11 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
                 const staging = device.createBuffer({
                     size: resolved.size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
                 });
-                const encoder = device.createCommandEncoder();
+                const querySets = [];
                 for (let start = 0; start < count; start += perSet) {
                     const part = plan.dispatches.slice(start, start + perSet);
                     const querySet = device.createQuerySet({ type: "timestamp", count: 2 * part.length });
+                    querySets.push(querySet);
                     part.forEach(({ pipeline, group, x, y, z }, i) => {
                         const timestampWrites = { querySet, beginningOfPassWriteIndex: 2 * i, endOfPassWriteIndex: 2 * i + 1 };
                         const pass = encoder.beginComputePass({ timestampWrites });
@@ -236,13 +160,15 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
                     encoder.resolveQuerySet(querySet, 0, 2 * part.length, resolved, 16 * start);
                 }
                 encoder.copyBufferToBuffer(resolved, 0, staging, 0, resolved.size);
-                device.queue.submit([encoder.finish()]);
-                await staging.mapAsync(GPUMapMode.READ);
-                const stamps = new BigUint64Array(staging.getMappedRange());
-                const times = plan.dispatches.map((_, i) => Number(stamps[2 * i + 1] - stamps[2 * i]));
-                staging.destroy();
-                resolved.destroy();
-                return times;
+                return async () => {
+                    try {
+                        await staging.mapAsync(GPUMapMode.READ);
+                        const stamps = new BigUint64Array(staging.getMappedRange());
+                        return plan.dispatches.map((_, i) => Number(stamps[2 * i + 1] - stamps[2 * i]));
+                    } finally {
+                        for (const object of [staging, resolved, ...querySets]) object.destroy();
+                    }
+                };
             }
 
             function writeUploads(plan, payload) {
@@ -263,6 +189,11 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
                 });
             }
 
+            // Before the dispatches, and after them.
+            function copiesOf(described) {
+                return described ? JSON.parse(described) : [[], []];
+            }
+
             function copyAll(encoder, copies) {
                 for (const [source, target, size] of copies) {
                     encoder.copyBufferToBuffer(buffers.get(source), 0, buffers.get(target), 0, size);
@@ -270,11 +201,12 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
             }
 
             // Encodes and submits one execution; returns the buffer that will hold its results.
-            function submit(plan, payload, [copies, kept], read) {
+            function submit(plan, payload, [copies, kept], read, encodeKernels = encode) {
                 writeUploads(plan, payload);
                 const encoder = device.createCommandEncoder();
+                for (const buffer of plan.clears) encoder.clearBuffer(buffer);
                 copyAll(encoder, copies);
-                encode(encoder, plan);
+                encodeKernels(encoder, plan);
                 copyAll(encoder, kept);
                 const staging = read && plan.resultBytes ? stagingOf(plan) : null;
                 for (const [buffer, size, offset] of staging ? plan.readbacks : []) {
@@ -304,72 +236,6 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
                 if (plan.closed) staging.destroy(); else plan.staging.push(staging);
                 check();
                 return result;
-            }
-
-            const converters = {
-                float64: { from: 8, to: 4, of: (bytes) => Float32Array.from(new Float64Array(bytes)) },
-                float16: { from: 2, to: 4, of: (bytes) => Float32Array.from(new Uint16Array(bytes), halfToFloat) },
-                int64: {
-                    from: 8, to: 4, of: (bytes) => {
-                        const words = new Int32Array(bytes);
-                        const low = new Int32Array(words.length / 2);
-                        for (let i = 0; i < low.length; i++) {
-                            low[i] = words[2 * i];
-                            if (words[2 * i + 1] !== low[i] >> 31) {
-                                throw failure("Overflow", "an int64 constant does not fit into 32 bits");
-                            }
-                        }
-                        return low;
-                    },
-                },
-            };
-
-            function halfToFloat(half) {
-                const sign = half & 0x8000 ? -1 : 1;
-                const exponent = (half >> 10) & 0x1f;
-                const fraction = half & 0x3ff;
-                if (exponent === 0) return sign * fraction * 2 ** -24;
-                if (exponent === 31) return fraction ? NaN : sign * Infinity;
-                return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-            }
-
-            // The parts in which one transfer is read: aligned, so that each is a valid write.
-            function* partsOf([bufferId, offset, size, convert]) {
-                const { from, to } = converters[convert] ?? { from: 1, to: 1 };
-                for (let start = 0; start < size; start += CHUNK) {
-                    const length = Math.min(CHUNK, size - start);
-                    yield { bufferId, from: offset + start, length, target: (start / from) * to, convert };
-                }
-            }
-
-            // Neighbours in the file are read together: requests cost more than the bytes between.
-            function windowsOf(parts) {
-                const windows = [];
-                for (const part of parts) {
-                    const last = windows.at(-1);
-                    const end = part.from + part.length;
-                    if (last && end - last.from <= CHUNK && part.from - (last.from + last.length) <= 65536) {
-                        last.length = Math.max(last.length, end - last.from);
-                        last.parts.push(part);
-                    } else {
-                        windows.push({ from: part.from, length: part.length, parts: [part] });
-                    }
-                }
-                return windows;
-            }
-
-            function writePart(part, bytes, offset) {
-                const converter = converters[part.convert];
-                let data = new Uint8Array(bytes, offset, part.length);
-                if (converter) data = new Uint8Array(converter.of(data.slice().buffer).buffer);
-                const whole = data.byteLength & ~3;
-                const buffer = buffers.get(part.bufferId);
-                if (whole) device.queue.writeBuffer(buffer, part.target, data, 0, whole);
-                if (whole < data.byteLength) {
-                    const tail = new Uint8Array(4);
-                    tail.set(data.subarray(whole));
-                    device.queue.writeBuffer(buffer, part.target + whole, tail);
-                }
             }
 
             return {
@@ -449,35 +315,14 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
                     }
                 },
 
-                // Reads ahead of what it writes, but never holds more than a few chunks.
-                async transfer(file, transfers, total, progress) {
-                    const parts = JSON.parse(transfers).flatMap((transfer) => [...partsOf(transfer)]);
-                    const windows = windowsOf(parts);
-                    const reading = [];
-                    let started = 0;
-                    let done = 0;
-                    for (const window of windows) {
-                        while (started < windows.length && reading.length < 3) {
-                            const { from, length } = windows[started++];
-                            const read = file.read(from, length);
-                            read.catch(() => {}); // it is awaited below, perhaps after another one failed
-                            reading.push(read);
-                        }
-                        const bytes = await reading.shift();
-                        check();
-                        for (const part of window.parts) {
-                            writePart(part, bytes, part.from - window.from);
-                            done += part.length;
-                        }
-                        progress?.("constants", done, total);
-                    }
-                },
+                transfer: makeTransfer(device, buffers, check, failure),
 
                 createPlan(description) {
-                    const { uploads, dispatches, readbacks, resultBytes } = JSON.parse(description);
+                    const { uploads, clears, dispatches, readbacks, resultBytes } = JSON.parse(description);
                     return scoped(() => register(plans, {
                         resultBytes, closed: false, staging: [], proven: false,
                         uploads: uploads.map(([id, ...rest]) => [buffers.get(id), ...rest]),
+                        clears: clears.map((id) => buffers.get(id)),
                         readbacks: readbacks.map(([id, ...rest]) => [buffers.get(id), ...rest]),
                         dispatches: dispatches.map(([id, resources, x, y, z]) => {
                             const { pipeline, group } = pipelines.get(id);
@@ -502,7 +347,7 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
                 run(id, payload, described, read, reachable) {
                     check();
                     const plan = plans.get(id);
-                    const copies = described ? JSON.parse(described) : [[], []];
+                    const copies = copiesOf(described);
                     const start = () => {
                         const staging = submit(plan, payload, copies, read);
                         return read ? collect(plan, staging) : undefined;
@@ -514,9 +359,25 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
                     });
                 },
 
-                async profile(id) {
+                // A run in which every dispatch is timed.
+                profile(id, payload, described) {
                     check();
-                    return JSON.stringify(await timeDispatches(plans.get(id)));
+                    const plan = plans.get(id);
+                    return watched(async () => {
+                        let times;
+                        const staging = submit(plan, payload, copiesOf(described), true, (encoder) => {
+                            times = encodeTimed(encoder, plan);
+                        });
+                        const [bytes, nanoseconds] = await Promise.all([collect(plan, staging), times()]);
+                        return { bytes, nanoseconds: JSON.stringify(nanoseconds) };
+                    });
+                },
+
+                copy(described) {
+                    check();
+                    const encoder = device.createCommandEncoder();
+                    copyAll(encoder, JSON.parse(described));
+                    device.queue.submit([encoder.finish()]);
                 },
 
                 counts() {

@@ -16,7 +16,7 @@ from webpte.source import check_range
 
 
 class JsFile:
-    """A file object of engine.js: `file.size`, and `file.read` with a promise of bytes."""
+    """A file object of files.js: `file.size`, and `file.read` with a promise of bytes."""
 
     def __init__(self, file: Any, name: str) -> None:
         self.file = file

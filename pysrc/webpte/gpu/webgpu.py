@@ -6,10 +6,11 @@ into our errors. Each method is one crossing, and `interop_calls` counts them.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from webpte.gpu.device import (
     Transfer,
 )
 from webpte.gpu.files import JsFile
+from webpte.gpu.unbroken import or_undo
 
 _COPY_SRC = 0x0004  # GPUBufferUsage's number for it
 
@@ -69,19 +71,18 @@ def _translated(doing: str) -> Iterator[None]:
 
 
 @cache
-def load_engine_module() -> Any:
-    """The functions of engine.js, which have no state of their own."""
-    code = Path(__file__).with_name("engine.js").read_text(encoding="utf-8")
-    return run_js(code)
+def load_script(name: str) -> Any:
+    """What a script of this folder evaluates to: functions that have no state of their own."""
+    return run_js(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
 async def find_adapter() -> tuple[Any, Any, DeviceInfo]:
     """engine.js, the adapter and what it is; raises NoWebGPUError where there is none."""
-    module = load_engine_module()
-    adapter = await module.requestAdapter()
+    module = load_script("adapter.js")
+    adapter = await module.request()
     if adapter is None:
         raise NoWebGPUError(_NO_WEBGPU)
-    facts = json.loads(module.describeAdapter(adapter))
+    facts = json.loads(module.describe(adapter))
     names = f"{facts['vendor']} {facts['architecture']} {facts['description']}".lower()
     software = facts["software"] or "swiftshader" in names or "llvmpipe" in names
     info = DeviceInfo(
@@ -101,7 +102,7 @@ class WebGPUDevice:
 
     def __init__(self, engine: Any, info: DeviceInfo) -> None:
         self._engine = engine
-        self._pipelines: dict[PipelineSpec, int] = {}
+        self._pipelines: dict[PipelineSpec, asyncio.Future[int]] = {}
         self.info = info
         self.interop_calls = 0
 
@@ -109,7 +110,8 @@ class WebGPUDevice:
     async def create(cls) -> WebGPUDevice:
         module, adapter, info = await find_adapter()
         with _translated("asking for the GPU"):
-            engine = await module.createEngine(adapter, json.dumps(_FEATURES))
+            transfer = load_script("transfer.js")
+            engine = await module.createEngine(adapter, json.dumps(_FEATURES), transfer)
         return cls(engine, info)
 
     @property
@@ -126,9 +128,8 @@ class WebGPUDevice:
             )
         self.interop_calls += 1
         with _translated(f"allocating {len(sizes)} buffers, {sum(sizes):,} bytes in all"):
-            made: list[int] = json.loads(
-                await self._engine.createBuffers(json.dumps(list(sizes)), uniform)
-            )
+            promise = self._engine.createBuffers(json.dumps(list(sizes)), uniform)
+            made: list[int] = json.loads(await or_undo(promise, self._engine.destroyBuffers))
         return made
 
     def destroy_buffers(self, buffers: Sequence[int]) -> None:
@@ -163,15 +164,31 @@ class WebGPUDevice:
     ) -> list[int]:
         missing = [spec for spec in dict.fromkeys(specs) if spec not in self._pipelines]
         if missing:
-            self.interop_calls += 1
-            described = [
-                {"label": s.label, "code": s.code, "bindings": s.bindings, "overrides": s.overrides}
-                for s in missing
-            ]
-            with _translated("compiling kernels"), _proxied(progress) as proxy:
-                ids = json.loads(await self._engine.createPipelines(json.dumps(described), proxy))
-            self._pipelines |= dict(zip(missing, ids, strict=True))
-        return [self._pipelines[spec] for spec in specs]
+            # Whoever asks for the same meanwhile waits for this, and does not compile it again.
+            compiling = asyncio.ensure_future(self._compile(missing, progress))
+            for index, spec in enumerate(missing):
+                self._pipelines[spec] = asyncio.ensure_future(_item(compiling, index))
+                self._pipelines[spec].add_done_callback(partial(self._forget_failed, spec))
+        wanted = {spec: self._pipelines[spec] for spec in specs}
+        if not all(made.done() for made in wanted.values()):
+            await asyncio.wait(wanted.values())  # to the end of all, whichever fails
+        return [wanted[spec].result() for spec in specs]
+
+    async def _compile(self, specs: Sequence[PipelineSpec], progress: Progress | None) -> list[int]:
+        self.interop_calls += 1
+        described = [
+            {"label": s.label, "code": s.code, "bindings": s.bindings, "overrides": s.overrides}
+            for s in specs
+        ]
+        with _translated("compiling kernels"), _proxied(progress) as proxy:
+            ids: list[int] = json.loads(
+                await self._engine.createPipelines(json.dumps(described), proxy)
+            )
+        return ids
+
+    def _forget_failed(self, spec: PipelineSpec, made: asyncio.Future[int]) -> None:
+        if made.cancelled() or made.exception() is not None:
+            self._pipelines.pop(spec, None)
 
     def write(self, buffer: int, offset: int, data: np.ndarray) -> None:
         self.interop_calls += 1
@@ -204,6 +221,7 @@ class WebGPUDevice:
         self.interop_calls += 1
         description = {
             "uploads": [[u.buffer, u.payload_offset, u.nbytes] for u in commands.uploads],
+            "clears": commands.clears,
             "dispatches": [
                 [d.pipeline, [[r.buffer, r.offset, r.nbytes] for r in d.resources], *d.grid]
                 for d in commands.dispatches
@@ -212,7 +230,8 @@ class WebGPUDevice:
             "resultBytes": commands.result_bytes,
         }
         with _translated("preparing the execution"):
-            return int(await self._engine.createPlan(json.dumps(description)))
+            promise = self._engine.createPlan(json.dumps(description))
+            return int(await or_undo(promise, self._engine.destroyPlan))
 
     def destroy_plan(self, plan: int) -> None:
         self.interop_calls += 1
@@ -229,8 +248,7 @@ class WebGPUDevice:
         watched: bool = False,
     ) -> Awaitable[bytes]:
         self.interop_calls += 1
-        lists = [[[c.source, c.target, c.nbytes] for c in part] for part in (copies, kept)]
-        described = json.dumps(lists) if copies or kept else ""
+        described = _described(copies, kept)
         with _translated("running"):
             return self._collect(self._engine.run(plan, payload, described, read, watched), read)
 
@@ -242,14 +260,32 @@ class WebGPUDevice:
             result = await promise
             return bytes(result.to_bytes()) if read else b""
 
-    async def profile(self, plan: int) -> list[float]:
+    def profile(
+        self,
+        plan: int,
+        payload: np.ndarray,
+        copies: Sequence[GpuCopy] = (),
+        *,
+        kept: Sequence[GpuCopy] = (),
+        watched: bool = False,
+    ) -> Awaitable[tuple[bytes, list[float]]]:
         if "timestamp-query" not in self.info.features:
             raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
         self.interop_calls += 1
         with _translated("timing kernels"):
-            return [
-                nanoseconds / 1000 for nanoseconds in json.loads(await self._engine.profile(plan))
-            ]
+            return self._timed(self._engine.profile(plan, payload, _described(copies, kept)))
+
+    async def _timed(self, promise: Any) -> tuple[bytes, list[float]]:
+        self.interop_calls += 2
+        with _translated("timing kernels"):
+            result = await promise
+            microseconds = [n / 1000 for n in json.loads(result.nanoseconds)]
+            return bytes(result.bytes.to_bytes()), microseconds
+
+    def copy(self, copies: Sequence[GpuCopy]) -> None:
+        self.interop_calls += 1
+        with _translated("copying on the GPU"):
+            self._engine.copy(_list_of(copies))
 
     def counts(self) -> dict[str, int]:
         """Live objects on the JavaScript side, for leak tests."""
@@ -259,6 +295,18 @@ class WebGPUDevice:
     def destroy(self) -> None:
         """Give the GPU back; every program on this device is lost."""
         self._engine.destroy()
+
+
+def _list_of(copies: Sequence[GpuCopy]) -> str:
+    return json.dumps([[c.source, c.target, c.nbytes] for c in copies])
+
+
+def _described(copies: Sequence[GpuCopy], kept: Sequence[GpuCopy]) -> str:
+    return f"[{_list_of(copies)}, {_list_of(kept)}]" if copies or kept else ""
+
+
+async def _item(items: asyncio.Future[list[int]], index: int) -> int:
+    return (await asyncio.shield(items))[index]
 
 
 @contextmanager

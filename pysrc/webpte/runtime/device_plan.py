@@ -29,7 +29,7 @@ from webpte.live import LiveState
 from webpte.ops.records import Dispatch, Faults, SymIntBound, SymIntUniform
 from webpte.plan import Planner, PlannerState, Step
 from webpte.runtime.gpu_tensor import DeviceTensor
-from webpte.runtime.memory import FAULT_BYTES, DelegateMemory
+from webpte.runtime.memory import FAULT_BYTES, DelegateMemory, PlanMemory
 from webpte.shaders import Shader, ShaderLibrary
 from webpte.shapes import Dims, numel
 from webpte.storage import aligned
@@ -131,13 +131,15 @@ class DevicePlan:
     bounds: tuple[SymIntBound, ...]
     key: PlanKey
     state: PlannerState
+    memory: PlanMemory
 
     @property
     def labels(self) -> list[str]:
         return [label for segment in self.segments for label in segment.labels]
 
 
-def _faults(work: Iterable[Dispatch | Step]) -> Iterator[Faults]:
+def faults_of(work: Iterable[Dispatch | Step]) -> Iterator[Faults]:
+    """What kernels check of tensors of indices."""
     for item in work:
         bindings = item.bindings if isinstance(item, Dispatch) else ()
         yield from (binding for binding in bindings if isinstance(binding, Faults))
@@ -238,42 +240,55 @@ class PlanFactory:
             for tensor, (_, on_gpu) in zip(tensors, signature, strict=True)
             if not on_gpu and self._memory.holds(tensor.id)
         ]
+        memory = PlanMemory(self._memory)
         segments: list[Segment] = []
         records: list[tuple[Step, Dispatch]] = []
         symints = len(self._symints)
+        faults = tuple(faults_of(work))
+        # Whatever an earlier run left in the word for faults is gone before this one's kernels.
+        clears: tuple[int, ...] = ()
         try:
+            if faults:
+                clears = ((await self._memory.faults()).buffer,)
             for step, record in self._planner.items():
                 if record is not None:
                     records.append((step, record))
                     continue
                 reads = [self._graph.tensor(i) for i in self._planner.reads(step)]
-                segments.append(await self._segment(uploads, symints, records, reads, step))
+                segments.append(
+                    await self._segment(memory, uploads, symints, records, reads, step, clears)
+                )
                 uploads = [self._graph.tensor(i) for i in self._planner.writes(step)]
                 uploads = [tensor for tensor in uploads if self._memory.holds(tensor.id)]
-                records, symints = [], 0
+                records, symints, clears = [], 0, ()
             outputs = self._graph.tensor_outputs()
-            faults = tuple(_faults(work))
-            segments.append(await self._segment(uploads, symints, records, outputs, None, faults))
+            segments.append(
+                await self._segment(
+                    memory, uploads, symints, records, outputs, None, clears, faults
+                )
+            )
         except BaseException:
-            self._destroy(segments)
+            self._destroy(segments, memory)
             raise
-        return DevicePlan(tuple(segments), bounds, key, self._planner.state())
+        return DevicePlan(tuple(segments), bounds, key, self._planner.state(), memory)
 
     async def _segment(
         self,
+        memory: PlanMemory,
         uploads: Sequence[Tensor],
         symints: int,
         records: Sequence[tuple[Step, Dispatch]],
         reads: Sequence[Tensor],
         host: Step | None,
+        clears: tuple[int, ...],
         faults: tuple[Faults, ...] = (),
     ) -> Segment:
         compiled = await self.compile([record for _, record in records])
-        params = await self._memory.arena.place([record.params for _, record in records])
-        origins = {step: await self._origin(step) for step, _ in records}
+        params = await memory.blocks([record.params for _, record in records])
+        origins = {step: self._origin(step) for step, _ in records}
         dispatches = []
         for (step, record), (pipeline, _), block in zip(records, compiled, params, strict=True):
-            resources = [await self._memory.resource(binding) for binding in record.bindings]
+            resources = [await memory.resource(binding) for binding in record.bindings]
             dispatches.append(
                 DispatchCommand(pipeline, (*resources, block), record.grid, origins[step])
             )
@@ -289,24 +304,24 @@ class PlanFactory:
             tuple(dispatches),
             tuple(readbacks),
             layout.nbytes,
+            clears,
         )
         handle = await self._device.create_plan(commands)
         labels = tuple(spec.label for _, spec in compiled)
         return Segment(handle, payload, outputs, labels, host, faults)
 
-    async def _origin(self, step: Step) -> Origin:
+    def _origin(self, step: Step) -> Origin:
         ids = {*self._planner.reads(step), *self._planner.writes(step)}
-        held = [i for i in sorted(ids) if self._memory.holds(i)]
         bound = [b for r in step.records if isinstance(r, Dispatch) for b in r.bindings]
-        faults = dict.fromkeys(b for b in bound if isinstance(b, Faults))
+        faults = dict.fromkeys(b.number for b in bound if isinstance(b, Faults))
         return Origin(
             step.call,
             step.op,
             self._graph,
             {i: self._live.cur_dims(i) for i in ids},
-            {i: await self._memory.resource(i) for i in held},
-            {i: await self._memory.resource(SymIntUniform(i)) for i in self._symints},
-            tuple([(fault.number, await self._memory.resource(fault)) for fault in faults]),
+            {i: self._memory.place(i) for i in sorted(ids) if self._memory.holds(i)},
+            {i: self._memory.place(SymIntUniform(i)) for i in self._symints},
+            tuple((number, self._memory.fault_word) for number in faults),
         )
 
     def _plan_uploads(
@@ -338,8 +353,9 @@ class PlanFactory:
         return tuple(outputs), readbacks
 
     def destroy(self, plan: DevicePlan) -> None:
-        self._destroy(plan.segments)
+        self._destroy(plan.segments, plan.memory)
 
-    def _destroy(self, segments: Iterable[Segment]) -> None:
+    def _destroy(self, segments: Iterable[Segment], memory: PlanMemory) -> None:
         for segment in segments:
             self._device.destroy_plan(segment.handle)
+        memory.release()

@@ -7,16 +7,18 @@ Arrays are in logical order whatever a tensor's dim order, which matters only wh
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
 import numpy as np
 
 from webpte.dtypes import DTYPES, dtype_of_program
-from webpte.errors import ExecutionError, InputError
+from webpte.errors import ClosedError, ExecutionError, InputError
 from webpte.format.program import (
     BoolList,
     DelegateCall,
@@ -40,6 +42,7 @@ from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor, upload
 from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.inputs import check_inputs
+from webpte.runtime.replay import Timings
 from webpte.runtime.state import State
 from webpte.runtime.transit import Fate
 from webpte.runtime.values import Values, host_values, with_sources
@@ -55,7 +58,23 @@ class Delegate(Protocol):
     @property
     def input_count(self) -> int: ...
 
+    @property
+    def has_state(self) -> bool: ...
+
+    async def save_state(self) -> Callable[[], None]:
+        """Returns what puts the state back as it is now; for callers that run alone."""
+        ...
+
     async def execute(self, inputs: Sequence[Any]) -> list[Any]: ...
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One call of a method. With `timings` it is a rehearsal: timed, and state stays as it was."""
+
+    values: Values
+    on_gpu: bool
+    timings: Timings | None
 
 
 class Method:
@@ -85,8 +104,12 @@ class Method:
         self.kernels = Counter(
             self._describe(i) for i in self._instructions if isinstance(i, KernelCall)
         )
+        self._is_long = sum(not isinstance(i, FreeCall) for i in self._instructions) > 1
         # State, and tensors that delegates lend, change with the next call: one call at a time.
-        self._lock = lock
+        # A method that is one delegate alone leaves that to the delegate.
+        alone = not self._is_long and not any(cell.mutable for cell in state.values())
+        self._lock: AbstractAsyncContextManager[Any] = nullcontext() if alone else lock
+        self._last_inputs: list[Any] | None = None
         self.kernel_ms: dict[str, float] = {}
 
     @property
@@ -104,24 +127,76 @@ class Method:
     async def run(self, inputs: Sequence[Any], on_gpu: bool = False) -> tuple[Any, ...]:
         """Arrays and numbers, or with `on_gpu` tensors that stay there instead of arrays."""
         given = self.check_inputs(inputs)
+        self._last_inputs = [
+            weakref.ref(value) if isinstance(value, GpuTensor) else value for value in given
+        ]
+        return await self._run(given, on_gpu, None)
+
+    async def profile(self, inputs: Sequence[Any]) -> Timings:
+        """What runs, in order, with its microseconds; without inputs, on those of the last call."""
+        if not inputs and self.info.inputs:
+            inputs = self._earlier_inputs()
+        timings: Timings = []
+        await self._run(self.check_inputs(inputs), False, timings)
+        return timings
+
+    def _earlier_inputs(self) -> list[Any]:
+        if self._last_inputs is None:
+            raise InputError(
+                f"method {self.info.name!r} has not run yet; give its inputs, as to `run`"
+            )
+        inputs = [i() if isinstance(i, weakref.ref) else i for i in self._last_inputs]
+        if any(value is None for value in inputs):
+            raise InputError(
+                f"method {self.info.name!r}: a GPU tensor of the last call is gone; give the inputs"
+            )
+        return inputs
+
+    async def _run(
+        self, given: Sequence[Any], on_gpu: bool, timings: Timings | None
+    ) -> tuple[Any, ...]:
         read = [
             await value.numpy()
             if isinstance(value, GpuTensor) and self._fate(index, on_gpu) is Fate.READ
             else value
             for index, value in zip(self._plan.inputs, given, strict=True)
         ]
-        async with nullcontext() if len(self._instructions) == 1 else self._lock:
-            values = Values(self._plan, self._state)
-            for index, value in zip(self._plan.inputs, read, strict=True):
-                values.store(index, value)
-            for chain in self._plan.chains:
-                await self._run_chain(chain, values, on_gpu)
-            outputs = tuple(
-                self._finish(info, values, index)
-                for info, index in zip(self.info.outputs, self._plan.outputs, strict=True)
-            )
-            values.keep_state()
-        return await self._move_to_gpu(outputs, given) if on_gpu else outputs
+        outputs: tuple[Any, ...] = ()
+        async with self._lock, self._state_guard(rehearsal=timings is not None):
+            run = _Run(Values(self._plan, self._state), on_gpu, timings)
+            try:
+                for index, value in zip(self._plan.inputs, read, strict=True):
+                    run.values.store(index, value)
+                for chain in self._plan.chains:
+                    await self._run_chain(chain, run)
+                outputs = tuple(
+                    self._finish(info, run.values, index)
+                    for info, index in zip(self.info.outputs, self._plan.outputs, strict=True)
+                )
+                if on_gpu:
+                    outputs = await self._move_to_gpu(outputs, given)
+                if timings is None:
+                    run.values.keep_state()
+            except BaseException:
+                outputs = ()
+                raise
+            finally:
+                run.values.destroy_all_but(outputs)
+        return outputs
+
+    @asynccontextmanager
+    async def _state_guard(self, rehearsal: bool) -> AsyncIterator[None]:
+        """What delegates have written to their state is taken back if a later step fails."""
+        stateful = [d for d in self._delegates if d.has_state] if self._is_long else []
+        restores = [await delegate.save_state() for delegate in stateful]
+        try:
+            yield
+        except BaseException:
+            rehearsal = True
+            raise
+        finally:
+            for restore in restores if rehearsal else ():
+                restore()
 
     def _fate(self, index: int, on_gpu: bool, lendable: bool = False) -> Fate:
         """What a value on the GPU is needed as."""
@@ -129,7 +204,7 @@ class Method:
             return Fate.READ
         return Fate.LEND if lendable and index not in self._returned else Fate.KEEP
 
-    async def _run_chain(self, chain: Sequence[Instruction], values: Values, on_gpu: bool) -> None:
+    async def _run_chain(self, chain: Sequence[Instruction], run: _Run) -> None:
         position = 0
         for _ in range(MAX_INSTRUCTIONS):
             if position >= len(chain):
@@ -138,11 +213,11 @@ class Method:
             position += 1
             try:
                 if isinstance(instruction, JumpFalseCall):
-                    if not self._condition(instruction, values):
+                    if not self._condition(instruction, run.values):
                         position = instruction.destination
                 else:
-                    await self._run_instruction(instruction, values, on_gpu)
-            except InputError:
+                    await self._run_instruction(instruction, run)
+            except (InputError, ClosedError):
                 raise
             except Exception as error:
                 step = self._describe(instruction)
@@ -160,17 +235,15 @@ class Method:
             return self._plan.operators[instruction.op_index].full_name
         return type(instruction).__name__
 
-    async def _run_instruction(
-        self, instruction: Instruction, values: Values, on_gpu: bool
-    ) -> None:
+    async def _run_instruction(self, instruction: Instruction, run: _Run) -> None:
         if isinstance(instruction, DelegateCall):
-            await self._call_delegate(instruction, values, on_gpu)
+            await self._call_delegate(instruction, run)
         elif isinstance(instruction, KernelCall):
-            self._call_kernel(instruction, values)
+            self._call_kernel(instruction, run)
         elif isinstance(instruction, MoveCall):
-            values.store(instruction.move_to, values[instruction.move_from])
+            run.values.store(instruction.move_to, run.values[instruction.move_from])
         elif isinstance(instruction, FreeCall):
-            values.free(instruction.value_index)
+            run.values.free(instruction.value_index)
 
     def _condition(self, jump: JumpFalseCall, values: Values) -> bool:
         value = self._host_value(values, jump.cond_value_index)
@@ -180,24 +253,28 @@ class Method:
             return value
         raise ExecutionError("the condition of a jump is neither a bool nor one element")
 
-    async def _call_delegate(self, call: DelegateCall, values: Values, on_gpu: bool) -> None:
+    async def _call_delegate(self, call: DelegateCall, run: _Run) -> None:
         delegate = self._delegates[call.delegate_index]
         taken = delegate.input_count  # args: the delegate's inputs, then its outputs
-        inputs = [self._delegate_value(values, index) for index in call.args[:taken]]
+        inputs = [self._delegate_value(run.values, index) for index in call.args[:taken]]
         outputs = call.args[taken:]
         lifted = self.lifted.get(call.delegate_index)
         results: Iterable[Any]
         if isinstance(delegate, GpuDelegate):
             # What a delegate lends is gone with its next call, which may be in this very method.
             once = self._calls[call.delegate_index] == 1
-            fates = [self._fate(index, on_gpu, lendable=once) for index in outputs]
-            results = await delegate.execute_mixed(inputs, fates)
+            fates = [self._fate(index, run.on_gpu, lendable=once) for index in outputs]
+            rehearsal = run.timings is not None and not self._is_long
+            results = await delegate.execute_mixed(
+                inputs, fates, timings=run.timings, rehearsal=rehearsal
+            )
+            run.values.made(results)
         else:
             results = await delegate.execute(inputs)
         for index, result in zip(outputs, results, strict=True):
             if lifted is not None and (out := self._out_spec(index)) is not None:
                 check_shape(lifted, result.shape, out)
-            values.store(index, result)
+            run.values.store(index, result)
 
     def _delegate_value(self, values: Values, index: int) -> Any:
         value = values[index]
@@ -206,11 +283,11 @@ class Method:
             raise ExecutionError(f"value {index} is a {kind}; delegates take tensors and ints")
         return value
 
-    def _call_kernel(self, call: KernelCall, values: Values) -> None:
+    def _call_kernel(self, call: KernelCall, run: _Run) -> None:
         name = self._plan.operators[call.op_index].full_name
         kernel = lookup_kernel(name)
         assert kernel is not None, "unsupported kernels are refused at load"
-        started = perf_counter()
+        started, values = perf_counter(), run.values
         written = targets(self._plan, kernel, call)
         unwritten = kernel.in_place and not values.is_written(written[0])
         arguments = [
@@ -221,7 +298,10 @@ class Method:
         results = kernel.run(arguments, [out for out in outs if out is not None])
         for index, out, result in zip(written, outs, results, strict=True):
             values.store(index, result if out is None else fit_output(name, result, out))
-        self.kernel_ms[name] = self.kernel_ms.get(name, 0.0) + (perf_counter() - started) * 1000
+        spent = (perf_counter() - started) * 1000
+        self.kernel_ms[name] = self.kernel_ms.get(name, 0.0) + spent
+        if run.timings is not None:
+            run.timings.append((f"host: {name}", spent * 1000))
 
     def _out_spec(self, index: int) -> OutSpec | None:
         """What a tensor output must look like; None for an output that is a number."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from webpte.dtypes import convert_exactly
 from webpte.errors import ExecutionError
 from webpte.graph import Graph
 from webpte.live import LiveState
-from webpte.passes import rewritten_buffers, separate_buffer_writes
+from webpte.passes import rewritten_buffers, separate_buffer_writes, volatile_values
 
 
 class NumpyDelegate:
@@ -34,7 +34,8 @@ class NumpyDelegate:
         self._ops = resolve_ops(graph)
         self._symint_sources = symint_sources(graph, self._ops)
         self._constants = constants
-        self._rewritten = rewritten_buffers(graph)
+        # Written in place or anew, for good: calls work on copies, kept when all went well.
+        self._state = (rewritten_buffers(graph) | volatile_values(graph)) & set(constants)
         self.transfers = len(constants)
         self.executions = 0
 
@@ -58,19 +59,29 @@ class NumpyDelegate:
                 f"the delegate takes {len(self._graph.inputs)} inputs, not {len(inputs)}"
             )
         live = LiveState(self._graph)
-        arrays = dict(self._constants)
+        arrays = self._constants | {i: self._constants[i].copy() for i in self._state}
         self._set_inputs(inputs, live, arrays)
         room = reference.MEMORY_LIMIT - sum(array.nbytes for array in arrays.values())
         for index, op in sorted(self._ops.items()):
             room -= reference.run_reference(
                 op, self._graph.calls[index], self._graph, live, arrays, room
             )
-        self.executions += 1
-        self._constants |= {i: arrays[i] for i in self._rewritten}
-        return [
+        outputs = [
             live.symint(i) if self._graph.is_symint(i) else arrays[i].copy()
             for i in self._graph.outputs
         ]
+        self.executions += 1
+        self._constants |= {i: arrays[i] for i in self._state}
+        return outputs
+
+    @property
+    def has_state(self) -> bool:
+        return bool(self._state)
+
+    async def save_state(self) -> Callable[[], None]:
+        """Returns what puts the state back as it is now."""
+        saved = {i: self._constants[i] for i in self._state}
+        return lambda: self._constants.update(saved)
 
     def _set_inputs(
         self, inputs: Sequence[np.ndarray | int], live: LiveState, arrays: dict[int, np.ndarray]

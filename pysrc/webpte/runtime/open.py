@@ -27,14 +27,14 @@ async def open_source(
         if not IN_BROWSER:
             return FileSource(Path(source))
         from webpte.gpu.files import open_url
-        from webpte.gpu.webgpu import load_engine_module
+        from webpte.gpu.webgpu import load_script
 
-        return await open_url(load_engine_module(), source, progress)
+        return await open_url(load_script("files.js"), source, progress)
     if IN_BROWSER and hasattr(source, "arrayBuffer") and hasattr(source, "slice"):
         from webpte.gpu.files import JsFile
-        from webpte.gpu.webgpu import load_engine_module
+        from webpte.gpu.webgpu import load_script
 
-        file = load_engine_module().blobFile(source)
+        file = load_script("files.js").blobFile(source)
         return JsFile(file, str(name or getattr(source, "name", "blob")))
     raise SourceError(
         f"cannot open a {type(source).__name__}: give bytes, a path, "
@@ -46,9 +46,9 @@ def open_bytes(data: bytes | bytearray | memoryview, name: str) -> ByteSource:
     if not IN_BROWSER:
         return BytesSource(data, name)
     from webpte.gpu.files import JsFile
-    from webpte.gpu.webgpu import load_engine_module
+    from webpte.gpu.webgpu import load_script
 
-    return JsFile(load_engine_module().bytesFile(data), name)
+    return JsFile(load_script("files.js").bytesFile(data), name)
 
 
 def _read_file(path: Path) -> bytes:

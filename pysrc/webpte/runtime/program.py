@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
@@ -13,7 +13,6 @@ from weakref import WeakSet
 
 import numpy as np
 
-from webpte.dtypes import DTYPES, DType
 from webpte.errors import (
     ClosedError,
     DeviceError,
@@ -23,22 +22,15 @@ from webpte.errors import (
     InputError,
     UnsupportedOpError,
 )
-from webpte.format.vulkan import BoolValue, IntValue
 from webpte.gpu.device import Device, DeviceInfo, Progress
-from webpte.graph import Call, Graph, Tensor
-from webpte.runtime.constants import ConstantStore
-from webpte.runtime.contents import BACKEND, Contents, MethodContents, read_contents
+from webpte.runtime.build import Build
+from webpte.runtime.contents import BACKEND, Contents, read_contents
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.devices import shared_device
 from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
-from webpte.runtime.lifted import lift
-from webpte.runtime.method import Delegate, Method
-from webpte.runtime.numpy_delegate import NumpyDelegate
+from webpte.runtime.method import Method
 from webpte.runtime.open import open_source
-from webpte.runtime.state import read_states, share_cells
-from webpte.shaders import ShaderLibrary
-from webpte.shapes import Dims
 
 OUTPUTS = ("numpy", "gpu")
 
@@ -75,9 +67,9 @@ async def load(
     if shared:
         device = await shared_device()
         clock.lap("device")
-    program = Program(contents, device, clock, strict, shared)
-    await program._build(progress)
-    return program
+    build = await Build.create(contents, device, strict, progress)
+    clock.lap("build")
+    return Program(contents, build, clock, strict, shared)
 
 
 async def inspect(
@@ -117,7 +109,7 @@ def _executing(method: str) -> Iterator[None]:
     """What goes wrong inside becomes an ExecutionError; a wrong input is one already."""
     try:
         yield
-    except InputError:
+    except (InputError, ClosedError):
         raise
     except Exception as error:
         raise ExecutionError(f"method {method!r}: {error}") from error
@@ -137,73 +129,41 @@ class _Clock:
 
 
 class Program:
-    """A loaded program. Close it, or use `async with`, to free its GPU memory."""
+    """A loaded program. Close it, or use `async with`, to free its GPU memory.
+
+    Calls may overlap. One that is under way when the program is closed or rebuilt ends with its
+    result, or with a ClosedError if it was still being prepared.
+    """
 
     def __init__(
         self,
         contents: Contents,
-        device: str | Device,
+        build: Build,
         clock: _Clock,
         strict: bool = False,
         shared: bool = False,
     ) -> None:
-        """`shared` says that `device` is the default one, not one that the caller gave."""
+        """`shared` says that the device is the default one, not one that the caller gave."""
         self._contents = contents
+        self._build = build
+        self._clock = clock
         self._strict = strict
-        self._device = device
         self._shared = shared
         self._recovery = asyncio.Lock()
-        self._clock = clock
-        self._delegates: list[Delegate] = []
-        self._delegates_of: dict[str, list[Delegate]] = {}
-        self._methods: dict[str, Method] = {}
-        self._heads: dict[tuple[DType, Dims], GpuDelegate] = {}
         self._tensors: WeakSet[GpuTensor] = WeakSet()  # outputs that callers still hold
-        self._library = ShaderLibrary()
         self._closed = False
+        self._generation = 0
         self.name = contents.source.name
-
-    async def _build(self, progress: Progress | None) -> None:
-        """Everything on the device; closes the program if any of it fails."""
-        try:
-            await self._build_methods(progress)
-        except BaseException:
-            self.close()
-            raise
-        self._clock.lap("build")
-
-    async def _build_methods(self, progress: Progress | None) -> None:
-        constants = ConstantStore()
-        states = await read_states(self._contents)
-        together = asyncio.Lock() if share_cells(states.values()) else None
-        device = None if isinstance(self._device, str) else self._device
-        for name, of_file in self._contents.methods.items():
-            contents = of_file if device is None else lift(of_file, states[name], device.info)
-            delegates = [
-                await self._build_delegate(graph, constants, progress)
-                for graph in _graphs(contents)
-            ]
-            self._delegates_of[name] = delegates
-            lock = together or asyncio.Lock()
-            self._methods[name] = Method(contents, delegates, states[name], device, lock)
-
-    async def _build_delegate(
-        self, graph: Graph, constants: ConstantStore, progress: Progress | None
-    ) -> Delegate:
-        delegate: Delegate
-        if isinstance(self._device, str):
-            delegate = await NumpyDelegate.create(graph)
-        else:
-            delegate = await GpuDelegate.create(
-                graph, self._device, self._library, progress, self._strict, constants
-            )
-        self._delegates.append(delegate)
-        return delegate
 
     @property
     def methods(self) -> dict[str, MethodInfo]:
         """Every method with its inputs, outputs, operators and constants."""
         return {name: contents.info for name, contents in self._contents.methods.items()}
+
+    @property
+    def generation(self) -> int:
+        """How often `recover` rebuilt the program: state of an earlier generation is gone."""
+        return self._generation
 
     async def forward(self, *inputs: Any, output: str = "numpy") -> tuple[Any, ...]:
         """Run the method `forward`; always returns a tuple, one item per output."""
@@ -216,17 +176,19 @@ class Program:
                 shape), and scalars where the method takes them
         output  "numpy": tensors come back as arrays; "gpu": they stay there as `GpuTensor`s
         """
-        found = self._method(method)
+        build, found = self._build, self._method(method)
         if output not in OUTPUTS:
             raise InputError(f"output={output!r}: there are {' and '.join(map(repr, OUTPUTS))}")
-        if output == "gpu" and isinstance(self._device, str):
+        if output == "gpu" and isinstance(build.device, str):
             raise DeviceError(f"output='gpu': {self.name} runs on NumPy, where there is no GPU")
-        outputs = await found.run(inputs, on_gpu=output == "gpu")
+        with build.lifetime.lease():
+            outputs = await found.run(inputs, on_gpu=output == "gpu")
         tensors = [value for value in outputs if isinstance(value, GpuTensor)]
-        self._tensors.update(tensors)
         if self._closed and tensors:
-            self.close()
+            for tensor in tensors:
+                tensor.destroy()
             raise ClosedError(f"{self.name} was closed while it ran")
+        self._tensors.update(tensors)
         return outputs
 
     async def run_argmax(self, method: str, *inputs: Any) -> np.ndarray:
@@ -234,71 +196,69 @@ class Program:
 
         The search runs on the GPU, so a few bytes come back instead of the whole output.
         """
-        found = self._method(method)
+        build, found = self._build, self._method(method)
         if len(found.info.outputs) != 1 or not isinstance(found.info.outputs[0], TensorInfo):
             raise InputError(f"method {method!r} does not have exactly one tensor as its output")
-        delegate = found.only_delegate
-        if not isinstance(delegate, GpuDelegate):
-            (output,) = await found.run(inputs)
-            return np.argmax(output, axis=-1)
-        head = await self._argmax_head(delegate.outputs[0])
-        given = found.check_inputs(inputs)
-        with _executing(method):
-            (indices,) = await delegate.execute_into(given, head)
-        return indices
+        with build.lifetime.lease():
+            delegate = found.only_delegate
+            if not isinstance(delegate, GpuDelegate):
+                (output,) = await found.run(inputs)
+                return np.argmax(output, axis=-1)
+            given = found.check_inputs(inputs)
+            with _executing(method):
+                head = await build.argmax_head(delegate.outputs[0])
+                (indices,) = await delegate.execute_into(given, head)
+            return indices
 
     async def run_unread(self, method: str, *inputs: Any) -> None:
         """Run a method for its effect on state (caches) alone: nothing is read back."""
-        found = self._method(method)
-        delegate = found.only_delegate
-        if not isinstance(delegate, GpuDelegate):
-            await found.run(inputs)
-            return
-        given = found.check_inputs(inputs)
-        with _executing(method):
-            await delegate.execute_unread(given)
-
-    async def _argmax_head(self, output: Tensor) -> GpuDelegate:
-        """A graph of one op that takes a delegate's output; made on first use."""
-        heads, device, key = self._heads, self._device, (output.dtype, output.dims)
-        if key not in heads:
-            assert not isinstance(device, str)
-            heads[key] = await GpuDelegate.create(argmax_graph(*key), device, self._library)
-        return heads[key]
+        build, found = self._build, self._method(method)
+        with build.lifetime.lease():
+            delegate = found.only_delegate
+            if not isinstance(delegate, GpuDelegate):
+                await found.run(inputs)
+                return
+            given = found.check_inputs(inputs)
+            with _executing(method):
+                await delegate.execute_unread(given)
 
     def _method(self, name: str) -> Method:
         if self._closed:
             raise ClosedError(f"{self.name} was closed; load it again")
-        if name not in self._methods:
-            listed = ", ".join(self._methods) or "none"
+        if name not in self._build.methods:
+            listed = ", ".join(self._build.methods) or "none"
             raise InputError(f"{self.name} has no method {name!r}; it has: {listed}")
-        return self._methods[name]
+        return self._build.methods[name]
 
-    async def profile(self, method: str = "forward") -> list[tuple[str, float]]:
-        """Every kernel of a method's last run, in order, with its microseconds on the GPU.
+    async def profile(self, method: str = "forward", *inputs: Any) -> list[tuple[str, float]]:
+        """Run a method once with every kernel timed: what ran, in order, with its microseconds.
 
-        Runs the kernels once more on what is in memory: caches and other state are written again.
+        Kernels are timed by the GPU's own clock; what ran on the host is called "host: ...". State
+        (caches, mutable buffers) is afterwards as it was before. Without inputs, those of the last
+        `run` are taken.
         """
-        delegate = self._method(method).only_delegate
-        if not isinstance(delegate, GpuDelegate):
-            raise DeviceError(f"method {method!r} is not one delegate on the GPU")
-        return await delegate.profile()
+        build, found = self._build, self._method(method)
+        if isinstance(build.device, str):
+            raise DeviceError(f"{self.name} runs on NumPy, which has no kernels to time")
+        with build.lifetime.lease():
+            return await found.profile(inputs)
 
     @property
     def stats(self) -> Stats:
         """Counters, now."""
-        gpu = [delegate for delegate in self._delegates if isinstance(delegate, GpuDelegate)]
-        runs: Sequence[Any] = self._delegates
-        tensors = [tensor for tensor in self._tensors if tensor.device is self._device]
-        holders: list[GpuDelegate | GpuTensor] = [*gpu, *self._heads.values(), *tensors]
-        allocated = {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
+        build = self._build
+        gpu, runs = build.gpu_delegates, list[Any](build.delegates)
+        tensors = [tensor for tensor in self._tensors if tensor.device is build.device]
+        allocated = build.allocated
+        for tensor in tensors:
+            allocated |= tensor.allocated
         return Stats(
             buffers=len(allocated),
             buffer_bytes=sum(allocated.values()),
             dispatches=sum(delegate.dispatches for delegate in gpu),
             pipelines=sum(delegate.pipelines for delegate in gpu),
             prepack_transfers=sum(delegate.transfers for delegate in runs),
-            interop_calls=0 if isinstance(self._device, str) else self._device.interop_calls,
+            interop_calls=0 if isinstance(build.device, str) else build.device.interop_calls,
             executions=sum(delegate.executions for delegate in runs),
             hooks_fired=sum(delegate.hooks_fired for delegate in gpu),
             lowerings=sum(delegate.lowerings for delegate in gpu),
@@ -309,34 +269,19 @@ class Program:
     @property
     def report(self) -> list[Placement]:
         """What ran where: every operator of every method, with the host's share of the time."""
-        rows = []
-        for name, method in self._methods.items():
-            counts = Counter({(kernel, "host"): n for kernel, n in method.kernels.items()})
-            host_ms = defaultdict(
-                float, {(kernel, "host"): ms for kernel, ms in method.kernel_ms.items()}
-            )
-            for index, delegate in enumerate(self._delegates_of[name]):
-                if isinstance(delegate, GpuDelegate):
-                    for (op, where), count in delegate.placements().items():
-                        key = method.lifted.get(index, op), where
-                        counts[key] += count
-                        host_ms[key] += delegate.host_ms.get(op, 0.0)
-            rows += [
-                Placement(name, op, where, count, host_ms[op, where])
-                for (op, where), count in counts.items()
-            ]
-        return rows
+        return self._build.placements()
 
     @property
     def device(self) -> Device:
         """What the program runs on; `device.native` is the JavaScript `GPUDevice`."""
-        if isinstance(self._device, str):
+        if isinstance(self._build.device, str):
             raise DeviceError(f"{self.name} runs on NumPy, which is no device")
-        return self._device
+        return self._build.device
 
     @property
     def device_info(self) -> DeviceInfo:
-        return DeviceInfo(kind="numpy") if isinstance(self._device, str) else self._device.info
+        device = self._build.device
+        return DeviceInfo(kind="numpy") if isinstance(device, str) else device.info
 
     async def recover(
         self, device: Device | None = None, *, progress: Progress | None = None
@@ -354,16 +299,15 @@ class Program:
             clock = _Clock()
             target = await self._recovery_device(device)
             clock.lap("device")
-            shared = self._shared and device is None
-            fresh = Program(self._contents, target, clock, self._strict, shared)
-            await fresh._build(progress)
+            build = await Build.create(self._contents, target, self._strict, progress)
+            clock.lap("build")
             if self._closed:
-                fresh.close()
+                build.end(f"{self.name} was closed")
                 raise ClosedError(f"{self.name} was closed while it was being rebuilt")
-            self._free()
-            self._device, self._shared, self._clock = target, shared, clock
-            self._delegates, self._delegates_of = fresh._delegates, fresh._delegates_of
-            self._methods, self._heads = fresh._methods, fresh._heads
+            old, self._build, self._clock = self._build, build, clock
+            self._shared = self._shared and device is None
+            self._generation += 1
+            old.end(f"{self.name} was rebuilt while this call was being prepared; call it again")
 
     async def _recovery_device(self, device: Device | None) -> str | Device:
         if self._closed:
@@ -372,25 +316,23 @@ class Program:
             return device
         if self._shared:
             return await shared_device()
-        if not isinstance(self._device, str) and self._device.lost:
+        current = self._build.device
+        if not isinstance(current, str) and current.lost:
             raise DeviceLostError(
                 f"the device that {self.name} was loaded on is lost; make another, "
                 "and call recover(device)"
             )
-        return self._device
+        return current
 
     def close(self) -> None:
-        """Free every GPU buffer, also of tensors that it returned. It cannot run afterwards."""
+        """Free every GPU buffer, also of tensors that it returned. It cannot run afterwards.
+
+        While calls are under way, what they use is freed when they end.
+        """
         self._closed = True
-        self._free()
+        self._build.end(f"{self.name} was closed while this call was being prepared")
         for tensor in list(self._tensors):
             tensor.destroy()
-
-    def _free(self) -> None:
-        for delegate in (*self._delegates, *self._heads.values()):
-            if isinstance(delegate, GpuDelegate):
-                delegate.close()
-        self._delegates, self._delegates_of, self._heads = [], {}, {}
 
     async def __aenter__(self) -> Program:
         return self
@@ -402,18 +344,3 @@ class Program:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def argmax_graph(dtype: DType, dims: Dims) -> Graph:
-    """One call of argmax over the last dim, for inputs of up to these dims."""
-    values = (
-        Tensor(0, dtype, dims, None, None),
-        IntValue(-1),
-        BoolValue(False),
-        Tensor(3, DTYPES["int32"], dims[:-1], None, None),
-    )
-    return Graph(values, (Call(0, "aten.argmax.default", (0, 1, 2, 3)),), (0,), (3,))
-
-
-def _graphs(contents: MethodContents) -> list[Graph]:
-    return [graph for graph in contents.graphs if graph is not None]

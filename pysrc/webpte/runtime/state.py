@@ -32,11 +32,13 @@ ACTIVATIONS = 1
 class Cell:
     """The array of a tensor from call to call; methods that share the tensor share the cell.
 
-    `region` are the bytes that it starts with, where the file has them in the array's order.
+    `region` are the bytes that it starts with, where the file has them in the array's order. Calls
+    that touch a `mutable` one, which some call may write to, take turns.
     """
 
     array: np.ndarray
     region: Region | None = None
+    mutable: bool = False
 
 
 State = dict[int, Cell]
@@ -62,6 +64,8 @@ async def read_states(contents: Contents) -> dict[str, State]:
                 if index in known:
                     cell.array = array  # another method may have left the initial bytes out
                 state[index] = cell
+        for index, cell in state.items():
+            cell.mutable |= index in writes[name] or cell in shared.values()
         states[name] = state
     return states
 

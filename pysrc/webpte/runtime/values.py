@@ -6,7 +6,7 @@ such a value. It is read as what was written last to the same place, in its own 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,8 +38,10 @@ class Values:
         self._state = state
         self._written: dict[int, Any] = {}
         self._latest: dict[Allocation, int] = {}  # which value was written last to a place
-        for index, cell in state.items():
-            self.store(index, cell.array)
+        self._made: list[GpuTensor] = []
+        self._initial = {index: cell.array for index, cell in state.items()}
+        for index, array in self._initial.items():
+            self.store(index, array)
 
     def store(self, index: int, value: Any) -> None:
         self._written[index] = value
@@ -50,7 +52,20 @@ class Values:
     def keep_state(self) -> None:
         """The call is over: what it wrote to mutable buffers is what the next one starts with."""
         for index, cell in self._state.items():
-            cell.array = self._written.get(index, cell.array)
+            array = self._written.get(index)
+            if array is not None and array is not self._initial[index]:
+                cell.array = array
+
+    def made(self, results: Iterable[Any]) -> None:
+        """Tensors that this call made on the GPU are its own until they are handed out."""
+        self._made += [result for result in results if isinstance(result, GpuTensor)]
+
+    def destroy_all_but(self, outputs: Sequence[Any]) -> None:
+        """The call is over: what it made on the GPU, and does not return, is freed now."""
+        returned = [value for value in outputs if isinstance(value, GpuTensor)]
+        for tensor in self._made:
+            if not any(tensor.shares_memory(other) for other in returned):
+                tensor.destroy()
 
     def free(self, index: int) -> None:
         self._written.pop(index, None)

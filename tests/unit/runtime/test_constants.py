@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 import webpte
-from support.graphs import wait
+from support.graphs import build_graph, wait
 from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.recorded import ADD, ones
 from webpte import errors
 from webpte.gpu.device import Transfer
 from webpte.gpu.recording import RecordingDevice
+from webpte.runtime.constants import ConstantStore
+from webpte.runtime.delegate import GpuDelegate
+from webpte.shaders import ShaderLibrary
 
 W = np.arange(1000, dtype=np.float32)
 
@@ -159,13 +162,15 @@ def test_a_cache_is_not_shared() -> None:
 
 def test_a_shared_constant_is_freed_with_its_last_reader() -> None:
     async def run() -> None:
-        device = RecordingDevice()
-        program = await load(device, prefill=plus(W), decode=plus(W))
+        device, library, constants = RecordingDevice(), ShaderLibrary(), ConstantStore()
+        first, second = [
+            await GpuDelegate.create(build_graph(plus(W)), device, library, constants=constants)
+            for _ in range(2)
+        ]
         (shared,) = {buffer for buffers in weight_buffers(device) for buffer in buffers}
-        first, second = program._delegates
-        first.close()  # type: ignore[attr-defined]
+        first.close()
         assert shared in device.buffers
-        second.close()  # type: ignore[attr-defined]
+        second.close()
         assert device.buffers == {}
 
     wait(run())

@@ -1,0 +1,24 @@
+// The browser's WebGPU adapter, and what it says about itself.
+
+({
+    // The adapter, asked for twice: the first answer in a fresh browser can be null.
+    async request() {
+        if (!globalThis.navigator?.gpu) return undefined;
+        const options = { powerPreference: "high-performance" };
+        const ask = () => navigator.gpu.requestAdapter(options);
+        return (await ask()) ?? (await ask()) ?? undefined; // undefined is Python's None, null is not
+    },
+
+    describe(adapter) {
+        const limits = {};
+        for (const name in adapter.limits) {
+            if (typeof adapter.limits[name] === "number") limits[name] = adapter.limits[name];
+        }
+        const { vendor = "", architecture = "", description = "", device = "", isFallbackAdapter = false } = adapter.info ?? {};
+        return JSON.stringify({
+            vendor, architecture, description: description || device, limits,
+            software: isFallbackAdapter || adapter.isFallbackAdapter === true,
+            features: [...adapter.features].sort(),
+        });
+    },
+})

@@ -1,0 +1,142 @@
+"""A program on a device: what `load` makes, `recover` replaces, and `close` gives back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from webpte.dtypes import DTYPES, DType
+from webpte.format.vulkan import BoolValue, IntValue
+from webpte.gpu.device import Device, Progress
+from webpte.graph import Call, Graph, Tensor
+from webpte.runtime.constants import ConstantStore
+from webpte.runtime.contents import Contents, MethodContents
+from webpte.runtime.delegate import GpuDelegate
+from webpte.runtime.info import Placement
+from webpte.runtime.lifetime import Lifetime
+from webpte.runtime.lifted import lift
+from webpte.runtime.method import Delegate, Method
+from webpte.runtime.numpy_delegate import NumpyDelegate
+from webpte.runtime.state import read_states, share_cells
+from webpte.shaders import ShaderLibrary
+from webpte.shapes import Dims
+
+
+class Build:
+    """Methods with their delegates and state. Calls hold a lease on `lifetime`.
+
+    `device` is "numpy", or what the kernels run on.
+    """
+
+    def __init__(self, device: str | Device, strict: bool) -> None:
+        self.device = device
+        self.lifetime = Lifetime()
+        self.methods: dict[str, Method] = {}
+        self._strict = strict
+        self._library = ShaderLibrary()
+        self._delegates_of: dict[str, list[Delegate]] = {}
+        self._heads: dict[tuple[DType, Dims], GpuDelegate] = {}
+        self._making_head = asyncio.Lock()
+
+    @classmethod
+    async def create(
+        cls, contents: Contents, device: str | Device, strict: bool, progress: Progress | None
+    ) -> Build:
+        """Everything on the device; gives back what is there if any of it fails."""
+        build = cls(device, strict)
+        try:
+            await build._make_methods(contents, progress)
+        except BaseException:
+            build.end("the program could not be loaded")
+            raise
+        return build
+
+    async def _make_methods(self, contents: Contents, progress: Progress | None) -> None:
+        constants = ConstantStore()
+        states = await read_states(contents)
+        together = asyncio.Lock() if share_cells(states.values()) else None
+        device = None if isinstance(self.device, str) else self.device
+        for name, of_file in contents.methods.items():
+            method = of_file if device is None else lift(of_file, states[name], device.info)
+            delegates = [
+                await self._make_delegate(graph, constants, progress) for graph in _graphs(method)
+            ]
+            self._delegates_of[name] = delegates
+            lock = together or asyncio.Lock()
+            self.methods[name] = Method(method, delegates, states[name], device, lock)
+
+    async def _make_delegate(
+        self, graph: Graph, constants: ConstantStore, progress: Progress | None
+    ) -> Delegate:
+        if isinstance(self.device, str):
+            return await NumpyDelegate.create(graph)
+        return await GpuDelegate.create(
+            graph, self.device, self._library, progress, self._strict, constants, self.lifetime
+        )
+
+    async def argmax_head(self, output: Tensor) -> GpuDelegate:
+        """A graph of one op that takes a delegate's output; made on first use."""
+        key, device = (output.dtype, output.dims), self.device
+        assert not isinstance(device, str)
+        async with self._making_head:
+            self.lifetime.check()
+            if key not in self._heads:
+                self._heads[key] = await GpuDelegate.create(
+                    argmax_graph(*key), device, self._library, lifetime=self.lifetime
+                )
+            return self._heads[key]
+
+    @property
+    def delegates(self) -> Iterator[Delegate]:
+        """Those of the methods."""
+        return (delegate for found in self._delegates_of.values() for delegate in found)
+
+    @property
+    def gpu_delegates(self) -> list[GpuDelegate]:
+        return [delegate for delegate in self.delegates if isinstance(delegate, GpuDelegate)]
+
+    @property
+    def allocated(self) -> dict[int, int]:
+        """GPU buffers by number, with their bytes."""
+        holders = [*self.gpu_delegates, *self._heads.values()]
+        return {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
+
+    def placements(self) -> list[Placement]:
+        """What runs where: every operator of every method, with the host's share of the time."""
+        rows = []
+        for name, method in self.methods.items():
+            counts = Counter({(kernel, "host"): n for kernel, n in method.kernels.items()})
+            host_ms = defaultdict(
+                float, {(kernel, "host"): ms for kernel, ms in method.kernel_ms.items()}
+            )
+            for index, delegate in enumerate(self._delegates_of[name]):
+                if isinstance(delegate, GpuDelegate):
+                    for (op, where), count in delegate.placements().items():
+                        key = method.lifted.get(index, op), where
+                        counts[key] += count
+                        host_ms[key] += delegate.host_ms.get(op, 0.0)
+            rows += [
+                Placement(name, op, where, count, host_ms[op, where])
+                for (op, where), count in counts.items()
+            ]
+        return rows
+
+    def end(self, why: str) -> None:
+        """No call may start any more; what is on the device is freed with the last one."""
+        self.lifetime.end(why)
+
+
+def argmax_graph(dtype: DType, dims: Dims) -> Graph:
+    """One call of argmax over the last dim, for inputs of up to these dims."""
+    values = (
+        Tensor(0, dtype, dims, None, None),
+        IntValue(-1),
+        BoolValue(False),
+        Tensor(3, DTYPES["int32"], dims[:-1], None, None),
+    )
+    return Graph(values, (Call(0, "aten.argmax.default", (0, 1, 2, 3)),), (0,), (3,))
+
+
+def _graphs(contents: MethodContents) -> list[Graph]:
+    return [graph for graph in contents.graphs if graph is not None]

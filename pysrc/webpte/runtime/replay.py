@@ -1,0 +1,202 @@
+"""One execution of a delegate: its bytes go up, its plan is replayed, its outputs come back.
+
+In three steps: `prepare` finds or makes all that is needed, and shows whatever is wrong with a
+call; `submit` puts the work into the queue; `results` waits. During the first two, the caller keeps
+other calls of the delegate away; a call may wait for its results while others are submitted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from webpte.errors import IndexRangeError
+from webpte.gpu.device import Device, GpuCopy
+from webpte.graph import Graph
+from webpte.live import LiveState
+from webpte.plan import Planner
+from webpte.reference import run_reference
+from webpte.runtime.device_plan import DevicePlan, Payload, Segment
+from webpte.runtime.gpu_tensor import GpuTensor
+from webpte.runtime.lifetime import Lifetime
+from webpte.runtime.memory import FAULT_BYTES, DelegateMemory
+from webpte.runtime.prepare import Preparer
+from webpte.runtime.transit import Fate, Input, OnGpu, Returns, input_copies
+
+Timings = list[tuple[str, float]]  # what ran, and its microseconds
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A call about which nothing is left to ask. `drop` its returns if it goes no further."""
+
+    plan: DevicePlan
+    inputs: Sequence[Input]
+    returns: Returns
+    timings: Timings | None
+
+    @property
+    def is_split(self) -> bool:
+        """Whether ops run on the host between its kernels."""
+        return len(self.plan.segments) > 1
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """An execution whose work is all in the queue."""
+
+    segment: Segment
+    returns: Returns
+    running: Awaitable[bytes]
+    faults: Awaitable[bytes] | None  # the word for them, where it does not come with the results
+    symints: dict[int, int]  # the outputs that are no tensors, by value id
+
+
+class Replayer:
+    """Runs the plans of one delegate."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        live: LiveState,
+        planner: Planner,
+        preparer: Preparer,
+        memory: DelegateMemory,
+        device: Device,
+        symints: Sequence[int],
+        lifetime: Lifetime,
+    ) -> None:
+        self._graph = graph
+        self._live = live
+        self._planner = planner
+        self._preparer = preparer
+        self._memory = memory
+        self._device = device
+        self._symints = symints
+        self._lifetime = lifetime
+        self.executions = 0
+        self.last_ms: dict[str, float] = {}
+        self.ended = 0.0  # when the last execution did, by `perf_counter`
+        self.host_ms: dict[str, float] = {}  # op name to milliseconds spent on the host, in all
+
+    async def prepare(
+        self, inputs: Sequence[Input], fates: Sequence[Fate], timings: Timings | None = None
+    ) -> Prepared:
+        """Everything that can be wrong with a call shows here, before any of it is submitted."""
+        started = perf_counter()
+        plan = await self._preparer.prepare(inputs)
+        self._lifetime.check()
+        first = plan.segments[0].payload
+        for index, (value_id, value) in enumerate(zip(self._graph.inputs, inputs, strict=True)):
+            if value_id in first and not isinstance(value, OnGpu):
+                first.fill(value_id, np.asarray(value), f"input {index}")
+        first.fill_symints([self._live.symint(value_id) for value_id in self._symints])
+        outputs = zip(self._graph.outputs, fates, strict=True)
+        of_tensors = [fate for value_id, fate in outputs if not self._graph.is_symint(value_id)]
+        returns = await Returns.prepare(self._device, plan.segments[-1].outputs, of_tensors)
+        self.last_ms["prepare"] = (perf_counter() - started) * 1000
+        return Prepared(plan, inputs, returns, timings)
+
+    async def submit(self, call: Prepared) -> Submitted:
+        """Everything is in the queue when this returns; only the results are still to come."""
+        started = perf_counter()
+        try:
+            submitted = await self._replay(call)
+        except BaseException:
+            call.returns.drop()
+            raise
+        self.executions += 1
+        self.last_ms["submit"] = (perf_counter() - started) * 1000
+        return submitted
+
+    async def _replay(self, call: Prepared) -> Submitted:
+        """Replay the segments, with the ops on the host between them."""
+        self._lifetime.check()
+        copies = input_copies(call.inputs, self._graph, self._memory, self._device)
+        watched = any(isinstance(value, GpuTensor) for value in call.inputs)
+        segments, returns = call.plan.segments, call.returns
+        for segment, following in pairwise(segments):
+            running = self._run_segment(segment, call.timings, copies, watched=watched)
+            self._run_host_step(segment, await running, following.payload, call.timings)
+            self._lifetime.check()
+            copies, watched = [], False
+        last, kept = segments[-1], returns.copies(self._device)
+        running = self._run_segment(
+            last, call.timings, copies, read=returns.read, kept=kept, watched=watched
+        )
+        faults = None
+        if not returns.read and not self._preparer.are_checked(call.plan, call.inputs):
+            try:
+                faults = self._device.read(self._memory.fault_word.buffer, FAULT_BYTES)
+            except BaseException:
+                await running  # nobody else would; its own error is the better one
+                raise
+        return Submitted(last, returns, running, faults, self._symint_outputs())
+
+    def _run_segment(
+        self,
+        segment: Segment,
+        timings: Timings | None,
+        copies: Sequence[GpuCopy],
+        *,
+        read: bool = True,
+        kept: Sequence[GpuCopy] = (),
+        watched: bool,
+    ) -> Awaitable[bytes]:
+        data, device = segment.payload.data, self._device
+        if timings is None:
+            return device.run(segment.handle, data, copies, read, kept=kept, watched=watched)
+        timed = device.profile(segment.handle, data, copies, kept=kept, watched=watched)
+        return _noting_times(segment, timed, timings)
+
+    def _symint_outputs(self) -> dict[int, int]:
+        ids = [value_id for value_id in self._graph.outputs if self._graph.is_symint(value_id)]
+        return {value_id: self._live.symint(value_id) for value_id in ids}
+
+    async def results(self, submitted: Submitted) -> list[Any]:
+        started = perf_counter()
+        try:
+            if submitted.faults is None:
+                data = word = await submitted.running
+            else:
+                data, word = await asyncio.gather(submitted.running, submitted.faults)
+            if fault := submitted.segment.fault_in(word):
+                raise IndexRangeError(str(fault))
+        except BaseException:
+            submitted.returns.drop()
+            raise
+        self.ended = perf_counter()
+        self.last_ms["wait"] = (self.ended - started) * 1000
+        tensors, symints = iter(submitted.returns.results(data)), submitted.symints
+        return [symints[i] if i in symints else next(tensors) for i in self._graph.outputs]
+
+    def _run_host_step(
+        self, segment: Segment, result: bytes, following: Payload, timings: Timings | None
+    ) -> None:
+        """Run an op without a kernel in NumPy, and hand on what it gives."""
+        assert segment.host is not None
+        started = perf_counter()
+        arrays = {output.value_id: output.unpack(result) for output in segment.outputs}
+        step = segment.host
+        run_reference(step.op, step.call, self._graph, self._live, arrays)
+        for value_id in self._planner.writes(step):
+            if value_id in following:
+                following.fill(value_id, arrays[value_id], str(step.call))
+        spent = (perf_counter() - started) * 1000
+        self.host_ms[step.op.name] = self.host_ms.get(step.op.name, 0.0) + spent
+        if timings is not None:
+            timings.append((f"host: {step.op.name}", spent * 1000))
+
+
+async def _noting_times(
+    segment: Segment, running: Awaitable[tuple[bytes, list[float]]], timings: Timings
+) -> bytes:
+    result, times = await running
+    timings += zip(segment.labels, times, strict=True)
+    return result
