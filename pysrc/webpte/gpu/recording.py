@@ -1,14 +1,21 @@
-"""A device that computes nothing and writes down everything: tests of planning need no GPU."""
+"""A device in plain Python, as strict as a GPU: tests of planning and of timing need no browser.
+
+It writes down everything, keeps real memory, and computes with the references (see `emulation`).
+Work happens when it is submitted, in that order; results come later, so every await suspends. What
+WebGPU refuses raises DeviceError here (see `validation`), and faults can be injected.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from webpte.errors import InputError, OutOfMemoryError
+from webpte.errors import DeviceError, DeviceLostError, InputError, OutOfMemoryError
 from webpte.gpu.device import (
     DeviceInfo,
     GpuCopy,
@@ -17,69 +24,176 @@ from webpte.gpu.device import (
     Progress,
     Transfer,
 )
+from webpte.gpu.emulation import MAX_KEPT, EmulatedCall, RecordedBuffer, converted
+from webpte.gpu.validation import check_copies, check_plan, check_range, check_words, find_buffer
 
-# Of each transfer this much is kept to look at; constants can be larger than the memory.
-MAX_KEPT = 1 << 20
+__all__ = ["MAX_KEPT", "RecordedBuffer", "RecordingDevice"]
+
+# What can be made to fail. Giving memory back cannot, not even on a device that is lost.
+FALLIBLE = (
+    *("create_buffers", "create_pipelines", "create_plan", "transfer"),
+    *("write", "read", "run", "profile", "copy"),
+)
 
 
-@dataclass(frozen=True)
-class RecordedBuffer:
-    """Stands for a JavaScript `GPUBuffer`."""
+@dataclass
+class _Injected:
+    """An error that strikes when `left` more calls have been made."""
 
-    size: int
-    copyable: bool = True
+    error: type[DeviceError]
+    method: str | None
+    left: int
+    at_result: bool
 
 
 class RecordingDevice:
-    """`log` has one (name, detail) entry per call, in order; outputs are zeros.
+    """`log` has one (name, detail) entry per call, in order.
 
-    What is written to a buffer, or copied to it from one with known contents, can be read back.
+    memory_limit  bytes of buffers from which on OutOfMemoryError is raised
+    features      what the GPU is said to have: "shader-f16", "timestamp-query"
+    pauses        gives the number of times that the next await suspends; at least once
     """
 
-    def __init__(self, memory_limit: int | None = None, features: tuple[str, ...] = ()) -> None:
+    # In the browser a promise goes on when the task that waits for it is cancelled: what was to be
+    # allocated is, and nobody knows its number. Whoever cancels must not cancel that.
+    keeps_what_was_cancelled = True
+
+    def __init__(
+        self,
+        memory_limit: int | None = None,
+        features: tuple[str, ...] = (),
+        pauses: Callable[[], int] | None = None,
+    ) -> None:
         self.info = DeviceInfo(kind="recording", features=features)
         self.interop_calls = 0
         self.lost = False
+        self.pauses = pauses
         self.log: list[tuple[str, object]] = []
         self.buffers: dict[int, int] = {}  # id to bytes
         self.pipelines: dict[PipelineSpec, int] = {}
         self.plans: dict[int, PlanCommands] = {}
-        self.contents: dict[int, bytes] = {}  # the first MAX_KEPT bytes of each transfer
-        self.written: dict[int, bytes] = {}  # by `write`, and by copies from what it wrote to
+        self.contents: dict[int, bytes] = {}  # of transfers, the first MAX_KEPT bytes of the file
         self.adopted: dict[int, RecordedBuffer] = {}
+        self.memory: dict[int, RecordedBuffer] = {}  # all buffers, adopted ones too
+        self._calls: dict[int, list[EmulatedCall]] = {}  # of plans that ran
+        self._used: dict[int, frozenset[int]] = {}  # the buffers of each plan
         self._memory_limit = memory_limit
+        self._injected: list[_Injected] = []
         self._next_id = 1
+
+    # For tests
+
+    def inject(
+        self,
+        error: type[DeviceError] = DeviceError,
+        *,
+        after: int = 1,
+        method: str | None = None,
+        at_result: bool = False,
+    ) -> None:
+        """Make the call fail that is the `after`-th from now, of one method or of any.
+
+        It fails at once, having done nothing, or with `at_result` when it is awaited: a run then has
+        uploaded and nothing else, as when WebGPU finds its commands invalid. A DeviceLostError
+        loses the device for good.
+        """
+        assert method is None or method in FALLIBLE
+        self._injected.append(_Injected(error, method, after, at_result))
+
+    def counts(self) -> dict[str, int]:
+        """Live objects, for leak tests."""
+        found = {"buffers": self.buffers, "plans": self.plans, "adopted": self.adopted}
+        return {name: len(objects) for name, objects in found.items()} | {
+            "pipelines": len(self.pipelines)
+        }
+
+    # Every call begins and ends here
 
     def _record(self, name: str, detail: object) -> None:
         self.interop_calls += 1
         self.log.append((name, detail))
 
+    def _begin(self, name: str, detail: object) -> DeviceError | None:
+        """Note the call; raises what makes it fail at once, returns what makes its result fail."""
+        self._record(name, detail)
+        if self.lost:
+            raise DeviceLostError(f"{name}: the device is lost")
+        struck: DeviceError | None = None
+        for injected in list(self._injected):
+            if injected.method in (None, name):
+                injected.left -= 1
+            if injected.left == 0:
+                self._injected.remove(injected)
+                struck = injected.error(f"{name}: injected")
+                if not injected.at_result or name in ("write", "copy"):
+                    raise self._struck(struck)
+        return struck
+
+    def _struck(self, error: DeviceError) -> DeviceError:
+        self.lost |= isinstance(error, DeviceLostError)
+        return error
+
+    async def _pause(self) -> None:
+        for _ in range(1 if self.pauses is None else max(1, self.pauses())):
+            await asyncio.sleep(0)
+
+    async def _settle(self, failure: DeviceError | None) -> None:
+        """What was begun ends some time later, unless the device is lost until then."""
+        await self._pause()
+        if failure is not None:
+            raise self._struck(failure)
+        if self.lost:
+            raise DeviceLostError("the device was lost before the result came")
+
+    async def _later(self, data: bytes, failure: DeviceError | None) -> bytes:
+        await self._settle(failure)
+        return data
+
     def _new_id(self) -> int:
         self._next_id += 1
         return self._next_id - 1
 
+    # Buffers
+
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        self._record("create_buffers", (tuple(sizes), uniform))
+        failure = self._begin("create_buffers", (tuple(sizes), uniform))
+        for size in sizes:
+            check_words(size, "a buffer")
         total = sum(self.buffers.values()) + sum(sizes)
         if self._memory_limit is not None and total > self._memory_limit:
             raise OutOfMemoryError(f"{total} bytes are over the limit of {self._memory_limit}")
-        ids = [self._new_id() for _ in sizes]
-        self.buffers |= dict(zip(ids, sizes, strict=True))
-        return ids
+        made = {self._new_id(): RecordedBuffer(size, uniform=uniform) for size in sizes}
+        self.memory |= made
+        self.buffers |= {number: buffer.size for number, buffer in made.items()}
+        try:
+            await self._settle(failure)
+        except BaseException as error:
+            if isinstance(error, DeviceError) or not self.keeps_what_was_cancelled:
+                self._destroy(list(made))
+            raise
+        return list(made)
 
     def destroy_buffers(self, buffers: Sequence[int]) -> None:
         self._record("destroy_buffers", tuple(buffers))
+        if len(set(buffers)) < len(buffers):
+            raise DeviceError(f"buffers {list(buffers)} are destroyed, one of them twice")
         for buffer in buffers:
+            if buffer not in self.buffers:
+                raise DeviceError(f"buffer {buffer} is destroyed, but it does not exist")
+        self._destroy(buffers)
+
+    def _destroy(self, buffers: Sequence[int]) -> None:
+        for buffer in buffers:
+            self.memory.pop(buffer).destroy()
             del self.buffers[buffer]
             self.contents.pop(buffer, None)
-            self.written.pop(buffer, None)
 
     @property
     def native(self) -> Any:
         return self
 
     def native_buffer(self, buffer: int) -> Any:
-        return self.adopted.get(buffer) or RecordedBuffer(self.buffers[buffer])
+        return find_buffer(self.memory, buffer, "the native buffer")
 
     def is_native_buffer(self, value: object) -> bool:
         return isinstance(value, RecordedBuffer)
@@ -89,49 +203,92 @@ class RecordingDevice:
         if not self.is_native_buffer(native) or not native.copyable:
             raise InputError(f"{native} is not a buffer that can be copied from")
         adopted = self._new_id()
-        self.adopted[adopted] = native
+        self.adopted[adopted] = self.memory[adopted] = native
         return adopted, native.size
 
     def forget_buffers(self, buffers: Sequence[int]) -> None:
         self._record("forget_buffers", tuple(buffers))
         for buffer in buffers:
-            del self.adopted[buffer]
+            if buffer not in self.adopted:
+                raise DeviceError(f"buffer {buffer} is forgotten, but it was not adopted")
+            del self.adopted[buffer], self.memory[buffer]
+
+    def write(self, buffer: int, offset: int, data: np.ndarray) -> None:
+        self._begin("write", (buffer, offset, data.nbytes))
+        target = find_buffer(self.memory, buffer, "a write")
+        check_range(target, offset, data.nbytes, f"a write to buffer {buffer}")
+        target.write(data.tobytes(), offset)
+
+    def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
+        failure = self._begin("read", (buffer, nbytes))
+        source = find_buffer(self.memory, buffer, "reading")
+        check_range(source, 0, nbytes, f"reading buffer {buffer}")
+        if source.destroyed:
+            failure = DeviceError(f"reading buffer {buffer}, which its maker destroyed")
+        return self._later(source.read(nbytes), failure)
+
+    def copy(self, copies: Sequence[GpuCopy]) -> None:
+        self._begin("copy", tuple(copies))
+        check_copies(self.memory, copies, "a copy")
+        self._copy(copies)
+
+    def _copy(self, copies: Sequence[GpuCopy]) -> None:
+        for copy in copies:
+            self.memory[copy.target].copy_from(self.memory[copy.source], copy.nbytes)
+
+    async def transfer(
+        self, transfers: Sequence[Transfer], progress: Progress | None = None
+    ) -> None:
+        failure = self._begin("transfer", tuple(transfers))
+        for transfer in transfers:
+            target = find_buffer(self.memory, transfer.buffer, "a constant")
+            size = min(transfer.region.size, MAX_KEPT) if target.is_huge else transfer.region.size
+            data = await transfer.region.read(0, size)
+            await self._pause()
+            if self.lost:
+                raise DeviceLostError("the device was lost while constants were moved")
+            target = find_buffer(self.memory, transfer.buffer, "a constant")  # closed meanwhile?
+            stored = converted(data, transfer.convert)
+            check_range(target, 0, len(stored), f"a constant in buffer {transfer.buffer}")
+            self.contents[transfer.buffer] = data[:MAX_KEPT]
+            target.write(stored)
+        await self._settle(failure)
+
+    # Plans
 
     async def create_pipelines(
         self, specs: Sequence[PipelineSpec], progress: Progress | None = None
     ) -> list[int]:
-        self._record("create_pipelines", tuple(specs))
+        failure = self._begin("create_pipelines", tuple(specs))
+        await self._settle(failure)
         for spec in specs:
             if spec not in self.pipelines:
                 self.pipelines[spec] = self._new_id()
         return [self.pipelines[spec] for spec in specs]
 
-    def write(self, buffer: int, offset: int, data: np.ndarray) -> None:
-        self._record("write", (buffer, offset, data.nbytes))
-        old = self.written.get(buffer, b"").ljust(offset, b"\0")
-        self.written[buffer] = old[:offset] + data.tobytes() + old[offset + data.nbytes :]
-
-    def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
-        self._record("read", (buffer, nbytes))
-        return _ready(self.written.get(buffer, b"")[:nbytes].ljust(nbytes, b"\0"))
-
-    async def transfer(
-        self, transfers: Sequence[Transfer], progress: Progress | None = None
-    ) -> None:
-        self._record("transfer", tuple(transfers))
-        for transfer in transfers:
-            kept = min(transfer.region.size, MAX_KEPT)
-            self.contents[transfer.buffer] = await transfer.region.read(0, kept)
-
     async def create_plan(self, commands: PlanCommands) -> int:
-        self._record("create_plan", commands)
+        failure = self._begin("create_plan", commands)
+        by_number = {number: spec for spec, number in self.pipelines.items()}
+        check_plan(self.memory, by_number, commands)
         plan = self._new_id()
         self.plans[plan] = commands
+        try:
+            await self._settle(failure)
+        except BaseException as error:
+            if isinstance(error, DeviceError) or not self.keeps_what_was_cancelled:
+                del self.plans[plan]
+            raise
         return plan
 
     def destroy_plan(self, plan: int) -> None:
         self._record("destroy_plan", plan)
+        if plan not in self.plans:
+            raise DeviceError(f"plan {plan} is destroyed, but it does not exist")
         del self.plans[plan]
+        self._calls.pop(plan, None)
+        self._used.pop(plan, None)
+
+    # Execution
 
     def run(
         self,
@@ -142,15 +299,11 @@ class RecordingDevice:
         *,
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
-    ) -> Awaitable[bytes]:
-        self._record("run", (plan, payload.tobytes(), tuple(copies), read, tuple(kept), watched))
-        for copy in (*copies, *kept):
-            assert copy.source in self.buffers or copy.source in self.adopted, "a freed buffer"
-            if copy.source in self.written:
-                self.written[copy.target] = self.written[copy.source][: copy.nbytes]
-        return _ready(bytes(self.plans[plan].result_bytes) if read else b"")
+    ) -> Coroutine[Any, Any, bytes]:
+        detail = (plan, payload.tobytes(), tuple(copies), read, tuple(kept), watched)
+        return self._later(*self._execute("run", detail))
 
-    async def profile(
+    def profile(
         self,
         plan: int,
         payload: np.ndarray,
@@ -158,13 +311,78 @@ class RecordingDevice:
         *,
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
+    ) -> Coroutine[Any, Any, tuple[bytes, list[float]]]:
+        if "timestamp-query" not in self.info.features:
+            raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
+        detail = (plan, payload.tobytes(), tuple(copies), True, tuple(kept), watched)
+        data, failure = self._execute("profile", detail)
+        return self._timed(data, failure, len(self.plans[plan].dispatches))
+
+    async def _timed(
+        self, data: bytes, failure: DeviceError | None, count: int
     ) -> tuple[bytes, list[float]]:
-        result = await self.run(plan, payload, copies, kept=kept, watched=watched)
-        return result, [0.0] * len(self.plans[plan].dispatches)
+        return await self._later(data, failure), [1.0] * count
 
-    def copy(self, copies: Sequence[GpuCopy]) -> None:
-        self._record("copy", tuple(copies))
+    def _execute(
+        self, name: str, detail: tuple[int, bytes, Sequence[GpuCopy], bool, Sequence[GpuCopy], bool]
+    ) -> tuple[bytes, DeviceError | None]:
+        """The work of one submission; returns its results and why they will not come."""
+        failure = self._begin(name, detail)
+        plan, payload, copies, read, kept, watched = detail
+        self._check_runnable(plan, payload)
+        try:
+            check_copies(self.memory, [*copies, *kept], "a copy")
+        except DeviceError as error:
+            if not watched:
+                raise
+            failure = error
+        commands = self.plans[plan]
+        for upload in commands.uploads:
+            end = upload.payload_offset + upload.nbytes
+            self.memory[upload.buffer].write(payload[upload.payload_offset : end])
+        if failure is not None:
+            return b"", failure
+        for buffer in commands.clears:
+            self.memory[buffer].clear()
+        self._copy(copies)
+        for call in self._emulated(plan):
+            call.run(self.memory)
+        self._copy(kept)
+        return self._results(commands) if read else b"", None
+
+    def _results(self, commands: PlanCommands) -> bytes:
+        results = bytearray(commands.result_bytes)
+        for back in commands.readbacks:
+            data = self.memory[back.buffer].read(back.nbytes)
+            results[back.result_offset : back.result_offset + back.nbytes] = data
+        return bytes(results)
+
+    def _emulated(self, plan: int) -> list[EmulatedCall]:
+        if plan not in self._calls:
+            origins = groupby(dispatch.origin for dispatch in self.plans[plan].dispatches)
+            self._calls[plan] = [EmulatedCall(origin) for origin, _ in origins if origin]
+        return self._calls[plan]
+
+    def _check_runnable(self, plan: int, payload: bytes) -> None:
+        if plan not in self.plans:
+            raise DeviceError(f"plan {plan} does not exist, or not any more")
+        commands = self.plans[plan]
+        if plan not in self._used:
+            self._used[plan] = _buffers_of(commands)
+        for buffer in self._used[plan]:
+            find_buffer(self.memory, buffer, f"running plan {plan}")
+        for upload in commands.uploads:
+            if upload.payload_offset + upload.nbytes > len(payload):
+                raise DeviceError(f"an upload from beyond the {len(payload)} bytes of the payload")
 
 
-async def _ready(data: bytes) -> bytes:
-    return data
+def _buffers_of(commands: PlanCommands) -> frozenset[int]:
+    """Everything that an execution touches."""
+    used = {upload.buffer for upload in commands.uploads} | set(commands.clears)
+    used |= {back.buffer for back in commands.readbacks}
+    for dispatch in commands.dispatches:
+        used |= {resource.buffer for resource in dispatch.resources}
+        if dispatch.origin is not None:
+            used |= {resource.buffer for resource in dispatch.origin.tensors.values()}
+            used |= {resource.buffer for resource in dispatch.origin.symints.values()}
+    return frozenset(used)

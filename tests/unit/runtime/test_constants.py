@@ -119,8 +119,8 @@ def test_every_value_of_a_graph_has_a_buffer_of_its_own() -> None:
 
 def test_what_is_converted_in_another_way_is_another_constant() -> None:
     """The same bytes as float64, which becomes float32, and as int64, which becomes int32."""
-    wide = W.astype(np.float64)
-    doubles, longs = plus(wide, dtype="float64"), plus(wide.view(np.int64), dtype="int64")
+    wide = W.astype(np.int64)
+    doubles, longs = plus(wide.view(np.float64), dtype="float64"), plus(wide, dtype="int64")
 
     async def run() -> None:
         device = RecordingDevice()

@@ -156,7 +156,7 @@ def test_an_op_without_a_kernel_runs_between_two_replays() -> None:
             start = len(device.log)
             await delegate.execute([ones(3)])
             assert names(device, start) == ["run", "run"]
-            assert sent(device)[:12] == np.full(3, 7, np.float32).tobytes(), "zeros + 7"
+            assert sent(device)[:12] == np.full(3, 8, np.float32).tobytes(), "relu(1) + 7"
             assert delegate.host_ops == {"test.host.default": 1}
 
     wait(run())
