@@ -34,7 +34,7 @@ class WorkerBrowser:
         if not getattr(js.navigator, "gpu", None):
             return "missing"
         try:
-            return (await find_adapter())[2]
+            return (await find_adapter())[1]
         except (NoWebGPUError, JsException):
             return "no adapter"
 

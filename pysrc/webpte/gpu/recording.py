@@ -54,9 +54,8 @@ class RecordingDevice:
     pauses        gives the number of times that the next await suspends; at least once
     """
 
-    # In the browser a promise goes on when the task that waits for it is cancelled: what was to be
-    # allocated is, and nobody knows its number. Whoever cancels must not cancel that.
-    keeps_what_was_cancelled = True
+    # Whoever is cancelled while something is being made gets nothing, and nothing stays.
+    keeps_what_was_cancelled = False
 
     def __init__(
         self,
@@ -93,9 +92,9 @@ class RecordingDevice:
     ) -> None:
         """Make the call fail that is the `after`-th from now, of one method or of any.
 
-        It fails at once, having done nothing, or with `at_result` when it is awaited: a run then has
-        uploaded and nothing else, as when WebGPU finds its commands invalid. A DeviceLostError
-        loses the device for good.
+        It fails at once, having done nothing, or with `at_result` when it is awaited: a run has
+        uploaded then and nothing else, as when WebGPU finds its commands invalid. A
+        DeviceLostError loses the device for good.
         """
         assert method is None or method in FALLIBLE
         self._injected.append(_Injected(error, method, after, at_result))

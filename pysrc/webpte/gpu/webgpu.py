@@ -76,8 +76,8 @@ def load_script(name: str) -> Any:
     return run_js(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
-async def find_adapter() -> tuple[Any, Any, DeviceInfo]:
-    """engine.js, the adapter and what it is; raises NoWebGPUError where there is none."""
+async def find_adapter() -> tuple[Any, DeviceInfo]:
+    """The adapter and what it is; raises NoWebGPUError where there is none."""
     module = load_script("adapter.js")
     adapter = await module.request()
     if adapter is None:
@@ -94,7 +94,7 @@ async def find_adapter() -> tuple[Any, Any, DeviceInfo]:
         features=tuple(facts["features"]),
         limits=facts["limits"],
     )
-    return module, adapter, info
+    return adapter, info
 
 
 class WebGPUDevice:
@@ -108,10 +108,10 @@ class WebGPUDevice:
 
     @classmethod
     async def create(cls) -> WebGPUDevice:
-        module, adapter, info = await find_adapter()
+        adapter, info = await find_adapter()
+        create, transfer = load_script("engine.js"), load_script("transfer.js")
         with _translated("asking for the GPU"):
-            transfer = load_script("transfer.js")
-            engine = await module.createEngine(adapter, json.dumps(_FEATURES), transfer)
+            engine = await create(adapter, json.dumps(_FEATURES), transfer)
         return cls(engine, info)
 
     @property

@@ -36,7 +36,7 @@ class Build:
         self._strict = strict
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
-        self._heads: dict[tuple[DType, Dims], GpuDelegate] = {}
+        self.heads: dict[tuple[DType, Dims], GpuDelegate] = {}
         self._making_head = asyncio.Lock()
 
     @classmethod
@@ -81,11 +81,11 @@ class Build:
         assert not isinstance(device, str)
         async with self._making_head:
             self.lifetime.check()
-            if key not in self._heads:
-                self._heads[key] = await GpuDelegate.create(
+            if key not in self.heads:
+                self.heads[key] = await GpuDelegate.create(
                     argmax_graph(*key), device, self._library, lifetime=self.lifetime
                 )
-            return self._heads[key]
+            return self.heads[key]
 
     @property
     def delegates(self) -> Iterator[Delegate]:
@@ -99,7 +99,7 @@ class Build:
     @property
     def allocated(self) -> dict[int, int]:
         """GPU buffers by number, with their bytes."""
-        holders = [*self.gpu_delegates, *self._heads.values()]
+        holders = [*self.gpu_delegates, *self.heads.values()]
         return {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
 
     def placements(self) -> list[Placement]:

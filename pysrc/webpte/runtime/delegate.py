@@ -22,7 +22,7 @@ from webpte.live import LiveState
 from webpte.passes import merge_duplicate_calls, separate_buffer_writes, store_halves
 from webpte.plan import Planner
 from webpte.runtime.constants import ConstantStore, conversion, shareable
-from webpte.runtime.device_plan import PlanFactory
+from webpte.runtime.device_plan import DevicePlan, PlanFactory
 from webpte.runtime.guard import StateGuard, state_values
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.memory import DelegateMemory
@@ -31,6 +31,9 @@ from webpte.runtime.replay import Prepared, Replayer, Submitted, Timings
 from webpte.runtime.transit import Fate, Input, readable
 from webpte.shaders import ShaderLibrary
 from webpte.storage import plan_storage
+
+# Plans kept per delegate: prefill lengths come and go, and each plan holds its bind groups.
+MAX_PLANS = 32
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class GpuDelegate:
             graph, self._live, self._planner, self._memory, device, library, self._symints
         )
         self._preparer = Preparer(
-            graph, self._live, self._planner, self._factory, sources, lifetime, strict
+            graph, self._live, self._planner, self._factory, sources, lifetime, strict, MAX_PLANS
         )
         self._guard = StateGuard(device, self._memory, state_values(graph))
         self._replayer = Replayer(
@@ -279,9 +282,13 @@ class GpuDelegate:
         return counts
 
     @property
+    def _current(self) -> DevicePlan | None:
+        """The plan of the last call, or of the shapes in the file."""
+        return self._preparer.plans.current
+
+    @property
     def dispatches(self) -> int:
-        current = self._preparer.plans.current
-        return len(current.labels) if current else 0
+        return len(self._current.labels) if self._current else 0
 
     @property
     def pipelines(self) -> int:

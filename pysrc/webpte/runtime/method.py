@@ -128,7 +128,7 @@ class Method:
         """Arrays and numbers, or with `on_gpu` tensors that stay there instead of arrays."""
         given = self.check_inputs(inputs)
         self._last_inputs = [
-            weakref.ref(value) if isinstance(value, GpuTensor) else value for value in given
+            weakref.ref(value) if isinstance(value, GpuTensor) else value for value in inputs
         ]
         return await self._run(given, on_gpu, None)
 

@@ -6,15 +6,13 @@ from collections.abc import Callable
 
 from webpte.runtime.device_plan import DevicePlan, PlanKey, Signature
 
-# Prefill lengths come and go, and each plan holds its bind groups.
-MAX_PLANS = 32
-
 
 class PlanCache:
     """Forgets the plans that were not used for longest; never the current one."""
 
-    def __init__(self, destroy: Callable[[DevicePlan], None]) -> None:
+    def __init__(self, destroy: Callable[[DevicePlan], None], most: int) -> None:
         self._destroy = destroy
+        self._most = most
         self._plans: dict[PlanKey, DevicePlan] = {}  # least recently used first
         self._latest: dict[Signature, DevicePlan] = {}
         self.current: DevicePlan | None = None
@@ -39,7 +37,7 @@ class PlanCache:
         self._latest[plan.key[0]] = plan
 
     def _forget(self) -> None:
-        while len(self._plans) > MAX_PLANS:
+        while len(self._plans) > self._most:
             oldest = self._plans.pop(next(iter(self._plans)))
             if self._latest.get(oldest.key[0]) is oldest:
                 del self._latest[oldest.key[0]]

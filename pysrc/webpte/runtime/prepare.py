@@ -37,6 +37,7 @@ class Preparer:
         symint_sources: Sequence[SymIntSource],
         lifetime: Lifetime,
         strict: bool,
+        most_plans: int,
     ) -> None:
         self._graph = graph
         self._live = live
@@ -45,7 +46,7 @@ class Preparer:
         self._symint_sources = symint_sources
         self._lifetime = lifetime
         self._strict = strict
-        self.plans = PlanCache(factory.destroy)
+        self.plans = PlanCache(factory.destroy, most_plans)
 
     def lower(self) -> None:
         """Everything once, at the shapes that the file declares."""

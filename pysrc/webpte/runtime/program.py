@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from webpte.dtypes import DType
 from webpte.errors import (
     ClosedError,
     DeviceError,
@@ -31,6 +32,7 @@ from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.method import Method
 from webpte.runtime.open import open_source
+from webpte.shapes import Dims
 
 OUTPUTS = ("numpy", "gpu")
 
@@ -225,10 +227,19 @@ class Program:
     def _method(self, name: str) -> Method:
         if self._closed:
             raise ClosedError(f"{self.name} was closed; load it again")
-        if name not in self._build.methods:
-            listed = ", ".join(self._build.methods) or "none"
+        if name not in self._methods:
+            listed = ", ".join(self._methods) or "none"
             raise InputError(f"{self.name} has no method {name!r}; it has: {listed}")
-        return self._build.methods[name]
+        return self._methods[name]
+
+    @property
+    def _methods(self) -> dict[str, Method]:
+        return self._build.methods
+
+    @property
+    def _heads(self) -> dict[tuple[DType, Dims], GpuDelegate]:
+        """What searches the outputs of methods for their largest elements."""
+        return self._build.heads
 
     async def profile(self, method: str = "forward", *inputs: Any) -> list[tuple[str, float]]:
         """Run a method once with every kernel timed: what ran, in order, with its microseconds.

@@ -161,12 +161,12 @@ def test_a_cache_is_not_shared() -> None:
 
 
 def test_a_shared_constant_is_freed_with_its_last_reader() -> None:
+    graph = build_graph(plus(W))
+
     async def run() -> None:
         device, library, constants = RecordingDevice(), ShaderLibrary(), ConstantStore()
-        first, second = [
-            await GpuDelegate.create(build_graph(plus(W)), device, library, constants=constants)
-            for _ in range(2)
-        ]
+        first = await GpuDelegate.create(graph, device, library, constants=constants)
+        second = await GpuDelegate.create(graph, device, library, constants=constants)
         (shared,) = {buffer for buffers in weight_buffers(device) for buffer in buffers}
         first.close()
         assert shared in device.buffers

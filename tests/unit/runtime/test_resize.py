@@ -14,7 +14,7 @@ from webpte import errors
 from webpte.gpu.device import PlanCommands
 from webpte.gpu.recording import RecordingDevice
 from webpte.ops.args import Args
-from webpte.runtime import plan_cache
+from webpte.runtime import delegate as delegate_module
 
 
 def test_shrink_and_grow() -> None:
@@ -155,7 +155,7 @@ def test_a_plan_that_cannot_be_made_leaves_the_delegate_usable() -> None:
 
 
 def test_the_number_of_plans_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_cache, "MAX_PLANS", 3)
+    monkeypatch.setattr(delegate_module, "MAX_PLANS", 3)
 
     async def run() -> None:
         delegate, device = await make_delegate(resizable())
@@ -171,7 +171,7 @@ def test_the_number_of_plans_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_plan_in_use_is_not_the_one_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decoding goes back to one shape between prompts of many lengths: it is never planned anew."""
-    monkeypatch.setattr(plan_cache, "MAX_PLANS", 3)
+    monkeypatch.setattr(delegate_module, "MAX_PLANS", 3)
 
     async def run() -> None:
         delegate, device = await make_delegate(resizable())
@@ -188,7 +188,7 @@ def test_a_plan_in_use_is_not_the_one_to_go(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_failed_call_does_not_go_back_to_a_plan_that_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plan_cache, "MAX_PLANS", 2)
+    monkeypatch.setattr(delegate_module, "MAX_PLANS", 2)
 
     async def run() -> None:
         with temporary_op(

@@ -1,0 +1,499 @@
+"""Nothing half-done: calls that fail, overlap, are cancelled, or meet a close or a rebuild.
+
+The device suspends at every await, so what is done after so many turns of the loop comes between
+every two steps of a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+
+import webpte
+from support.graphs import chain, load, make_delegate, temporary_op, wait
+from support.pte_writer import GraphWriter, MethodWriter, write_pte
+from support.recorded import ADD, RELU, add_graph, ones
+from webpte import errors
+from webpte.gpu.recording import RecordingDevice
+from webpte.runtime import delegate as delegate_module
+
+MOST_TURNS = 60  # more than any call here takes
+
+
+def lookup(rows: int = 8, *, computed: bool = False) -> GraphWriter:
+    """Rows 0 to 9 of a table, by indices that are given or, negated, computed."""
+    g = GraphWriter()
+    table = np.arange(10, dtype=np.float32).repeat(2).reshape(10, 2)
+    weight = g.prepack(g.tensor((10, 2), constant=table))
+    index = x = g.tensor((rows,), "int32")
+    if computed:
+        index = g.op("aten.neg.default", x, g.tensor((rows,), "int32"))
+    out = g.op("aten.embedding.default", weight, index, g.tensor((rows, 2)))
+    g.inputs(x)
+    g.outputs(out)
+    g.host(x, dynamic=True)
+    g.host(out, dynamic=True)
+    return g
+
+
+def counting(extra: Callable[[GraphWriter, Any], Any] | None = None) -> GraphWriter:
+    """Adds x to a buffer and returns its new value; `extra` adds more outputs."""
+    g = GraphWriter()
+    x = g.tensor((2,))
+    kept = g.prepack(g.tensor((2,), constant=np.zeros(2, np.float32)))
+    new = g.op(ADD, kept, x, g.int(1), g.tensor((2,)))
+    g.op("aten.alias_copy.default", new, kept)
+    g.inputs(x)
+    g.outputs(new, *([] if extra is None else [extra(g, new)]))
+    return g
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def outcome(call: Coroutine[Any, Any, Any] | asyncio.Future[Any]) -> Any:
+    """What a call gives, or the error of ours that it ends with."""
+    try:
+        return await call
+    except (errors.WebpteError, asyncio.CancelledError) as error:
+        return error
+
+
+def nothing_left(device: RecordingDevice) -> bool:
+    counts = device.counts()
+    return (counts["buffers"], counts["plans"]) == (0, 0)
+
+
+# Calls that fail
+
+
+def test_failed_calls_leave_no_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delegate_module, "MAX_PLANS", 3)
+
+    async def run() -> None:
+        delegate, device = await make_delegate(lookup(64))
+        good = np.zeros(64, np.int32)
+        await delegate.execute([good])
+        before = dict(device.buffers)
+        for rows in range(1, 9):
+            with pytest.raises(errors.IndexRangeError):
+                await delegate.execute([np.full(rows, 99, np.int32)])
+        assert len(device.plans) == 1
+        assert device.buffers == before
+        (rows_0,) = await delegate.execute([good])
+        assert rows_0.shape == (64, 2)
+
+    wait(run())
+
+
+def test_a_failed_first_call_forgets_no_step() -> None:
+    """Steps that only the first call can lower are lowered by the first that succeeds."""
+    g = GraphWriter()
+    x, sizes = g.tensor((6, 2)), g.tensor((2,), "int64")
+    n, m = g.symint(0), g.symint(0)
+    for at, symint in enumerate((n, m)):
+        g.op("et_vk.select_as_symint.default", sizes, g.int(0), g.int(at), symint)
+    flat = g.op(RELU, x, g.tensor((6, 2)))
+    views = [
+        g.op("aten.view_copy.default", flat, g.value_list([s, g.int(-1)]), g.tensor((12, 12)))
+        for s in (n, m)
+    ]
+    g.inputs(x, sizes)
+    g.outputs(*(g.op("aten.exp.default", view, g.tensor((12, 12))) for view in views))
+
+    async def run() -> None:
+        delegate, _ = await make_delegate(g)
+        for bad in ((3, 5), (0, 4)):
+            with pytest.raises(errors.GraphError, match="12 elements do not fill"):
+                await delegate.execute([ones(6, 2), np.array(bad)])
+        first, second = await delegate.execute([ones(6, 2), np.array([3, 4])])
+        assert (first.shape, second.shape) == ((3, 4), (4, 3))
+        assert np.allclose(first, np.e)
+        assert np.allclose(second, np.e)
+
+    wait(run())
+
+
+def test_after_a_failed_call_the_last_shape_is_still_the_live_one() -> None:
+    async def run() -> None:
+        delegate, device = await make_delegate(lookup(8))
+        await delegate.execute([np.arange(3, dtype=np.int32)])
+        plans = len(device.plans)
+        with pytest.raises(errors.IndexRangeError):
+            await delegate.execute([np.full(5, 99, np.int32)])
+        (out,) = await delegate.execute([np.arange(3, dtype=np.int32)])
+        assert out[:, 0].tolist() == [0, 1, 2]
+        assert len(device.plans) == plans
+
+    wait(run())
+
+
+@pytest.mark.parametrize("method", ["create_buffers", "create_plan", "create_pipelines", "write"])
+def test_a_shape_that_could_not_be_prepared_can_be_tried_again(method: str) -> None:
+    async def run() -> None:
+        device = RecordingDevice()
+        program = await load(summing(), device=device)
+        before = device.counts()
+        device.inject(errors.OutOfMemoryError, method=method)
+        with pytest.raises(errors.ExecutionError, match="injected"):
+            await program.forward(ones(3, 100_000))
+        left = device.counts()
+        assert (left["plans"], left["buffers"]) == (before["plans"], before["buffers"])
+        (out,) = await program.forward(ones(3, 100_000))
+        assert out.tolist() == [100_000] * 3
+        program.close()
+        assert nothing_left(device)
+
+    wait(run())
+
+
+def summing() -> GraphWriter:
+    """Sums rows of up to 64 by 100,000: large ones in parts, which takes scratch memory."""
+    g = GraphWriter()
+    x, out = g.tensor((64, 100_000)), g.tensor((64,))
+    g.op("aten.sum.dim_IntList", x, g.int_list([1]), g.bool_(False), g.null(), out)
+    g.inputs(x)
+    g.outputs(out)
+    for value in (x, out):
+        g.host(value, dynamic=True)
+    return g
+
+
+def test_memory_of_forgotten_shapes_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delegate_module, "MAX_PLANS", 4)
+
+    async def run() -> None:
+        delegate, device = await make_delegate(summing())
+        seen = []
+        for rows in range(1, 65):
+            await delegate.execute([np.broadcast_to(np.float32(1), (rows, 100_000))])
+            seen.append(len(device.buffers))
+        assert max(seen[8:]) <= max(seen[:8]) + 1, "as many as a few shapes need"
+        delegate.close()
+        assert nothing_left(device)
+
+    wait(run())
+
+
+def test_params_of_forgotten_shapes_are_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delegate_module, "MAX_PLANS", 2)
+
+    async def run() -> None:
+        g = GraphWriter()
+        value = x = g.tensor((400,))
+        for at in range(100):
+            value = g.op("aten.leaky_relu.default", value, g.double(at / 8), g.tensor((400,)))
+        g.inputs(x)
+        g.outputs(value)
+        delegate, device = await make_delegate(g)
+        sizes = []
+        for length in range(1, 40):
+            (out,) = await delegate.execute([ones(length)])
+            assert out.tolist() == [1] * length
+            sizes.append(sum(device.buffers.values()))
+        assert max(sizes) == max(sizes[:4])
+        (out,) = await delegate.execute([-ones(400)])
+        assert (out == 0).all(), "the first slope is 0"
+
+    wait(run())
+
+
+def test_strict_holds_for_every_shape() -> None:
+    def lower(args: Any) -> Any:
+        if args.tensor("self").dims[0] == 5:
+            raise errors.UnsupportedError("five has no kernel")
+        return []
+
+    async def run() -> None:
+        g = GraphWriter()
+        x, out = g.tensor((8, 3)), g.tensor((8, 3))
+        g.op("test.picky.default", x, out)
+        g.inputs(x)
+        g.outputs(out)
+        for value in (x, out):
+            g.host(value, dynamic=True)
+        program = await load(g, device=RecordingDevice(), strict=True)
+        await program.forward(ones(4, 3))
+        with pytest.raises(errors.ExecutionError, match=r"strict=True.*test\.picky"):
+            await program.forward(ones(5, 3))
+        await program.forward(ones(4, 3))
+        assert {placement.where for placement in program.report} == {"gpu"}
+
+    shape = lambda args: [args.tensor("self").dims]  # noqa: E731
+    with temporary_op("test.picky.default", "self: tensor -> tensor", shape=shape, lower=lower):
+        wait(run())
+
+
+# State
+
+
+@pytest.mark.parametrize("device", ["numpy", "recording"])
+def test_a_failed_call_does_not_change_state(device: str) -> None:
+    """The buffer is written before the step that fails, on the host or by an index on the GPU."""
+    calls = {"fail": False}
+
+    def reference(args: Any) -> Any:
+        if calls["fail"]:
+            raise errors.GraphError("this one fails")
+        return args.array("self")
+
+    def refuse(args: Any) -> Any:
+        raise errors.UnsupportedError("no kernel")
+
+    async def run() -> None:
+        target: Any = RecordingDevice() if device == "recording" else device
+        program = await load(
+            counting(lambda g, new: g.op("test.host.default", new, g.tensor((2,)))), device=target
+        )
+        for expected in (1, 2):
+            assert (await program.forward(ones(2)))[0].tolist() == [expected] * 2
+        calls["fail"] = True
+        for _ in range(2):
+            with pytest.raises(errors.ExecutionError, match="this one fails"):
+                await program.forward(ones(2))
+        calls["fail"] = False
+        assert (await program.forward(ones(2)))[0].tolist() == [3, 3]
+        program.close()
+
+    definition = {
+        "shape": lambda args: [args.tensor("self").dims],
+        "lower": refuse,
+        "reference": reference,
+    }
+    with temporary_op("test.host.default", "self: tensor -> tensor", **definition):
+        wait(run())
+
+
+def rows_of_state() -> GraphWriter:
+    """Adds x to a buffer, and looks up rows by that: the GPU alone knows the indices."""
+    g = GraphWriter()
+    x = g.tensor((2,), "int32")
+    table = g.prepack(g.tensor((3, 1), constant=np.arange(3, dtype=np.float32).reshape(3, 1)))
+    kept = g.prepack(g.tensor((2,), "int32", constant=np.zeros(2, np.int32)))
+    new = g.op(ADD, kept, x, g.int(1), g.tensor((2,), "int32"))
+    g.op("aten.alias_copy.default", new, kept)
+    g.inputs(x)
+    g.outputs(g.op("aten.embedding.default", table, new, g.tensor((2, 1))))
+    return g
+
+
+@pytest.mark.parametrize("way", ["run", "argmax", "unread", "gpu"])
+def test_an_index_that_only_the_gpu_sees_does_not_change_state(way: str) -> None:
+    async def call(program: webpte.Program, *inputs: np.ndarray) -> Any:
+        if way == "argmax":
+            return await program.run_argmax("forward", *inputs)
+        if way == "unread":
+            return await program.run_unread("forward", *inputs)
+        return await program.forward(*inputs, output="gpu" if way == "gpu" else "numpy")
+
+    async def run() -> None:
+        device = RecordingDevice()
+        program = await load(rows_of_state(), device=device)
+        one, five = np.array([1, 0], np.int32), np.array([5, 0], np.int32)
+        await call(program, one)
+        results = await asyncio.gather(
+            *(outcome(call(program, x)) for x in (five, one, five)), return_exceptions=True
+        )
+        kinds = [isinstance(result, errors.ExecutionError) for result in results]
+        assert kinds == [True, False, True], results
+        (now,) = await program.forward(np.zeros(2, np.int32))
+        assert now.tolist() == [[2], [0]]
+        program.close()
+        assert nothing_left(device)
+
+    wait(run())
+
+
+@pytest.mark.parametrize("device", ["numpy", "recording"])
+def test_a_step_that_fails_takes_back_what_earlier_delegates_wrote(device: str) -> None:
+    async def run() -> None:
+        method = MethodWriter()
+        x, sums, index, row = (method.tensor((2,), d) for d in ("float32",) * 2 + ("int32",) * 2)
+        out = method.tensor((2, 2))
+        method.inputs(x, index)
+        method.delegate(counting(), [x, sums])
+        method.kernel("aten::neg.out", index, row, row)
+        method.delegate(lookup(2), [row, out])
+        method.outputs(sums, out)
+        target: Any = RecordingDevice() if device == "recording" else device
+        program = await load(method, device=target)
+        good, bad = np.zeros(2, np.int32), np.full(2, 50, np.int32)
+        await program.forward(ones(2), good)
+        with pytest.raises(errors.ExecutionError):
+            await program.forward(ones(2), bad)
+        sums_now, _ = await program.forward(ones(2), good)
+        assert sums_now.tolist() == [2, 2]
+
+    wait(run())
+
+
+def test_a_fault_belongs_to_its_call() -> None:
+    async def run() -> None:
+        delegate, _ = await make_delegate(lookup(computed=True))
+        good, bad = np.zeros(8, np.int32), np.full(8, 50, np.int32)
+        results = await asyncio.gather(
+            outcome(delegate.execute([bad])), outcome(delegate.execute([good]))
+        )
+        assert [type(result) for result in results] == [errors.IndexRangeError, list]
+        cancelled = asyncio.ensure_future(delegate.execute([bad]))
+        await turns(2)
+        cancelled.cancel()
+        await outcome(cancelled)
+        await delegate.execute([good])
+
+    wait(run())
+
+
+# Closing, rebuilding and cancelling
+
+
+def host_step() -> GraphWriter:
+    """relu, an op on the host, neg."""
+    g = GraphWriter()
+    x = g.tensor((4,))
+    a = g.op(RELU, x, g.tensor((4,)))
+    b = g.op("test.host.default", a, g.tensor((4,)))
+    g.inputs(x)
+    g.outputs(g.op("aten.neg.default", b, g.tensor((4,))))
+    return g
+
+
+def two_delegates() -> MethodWriter:
+    method = MethodWriter()
+    x, y, z, w = (method.tensor((4,)) for _ in range(4))
+    method.inputs(x)
+    method.delegate(chain(1), [x, y])
+    method.kernel("aten::cumsum.out", y, 0, None, z, z)
+    method.delegate(chain(2), [z, w])
+    method.outputs(w)
+    return method
+
+
+CALLS: dict[str, tuple[Callable[[], Any], Callable[[webpte.Program], Any]]] = {
+    "new shape": (
+        lambda: add_graph((8, 3), dynamic=True),
+        lambda program: program.forward(ones(5, 3), ones(5, 3)),
+    ),
+    "kept on the GPU": (
+        lambda: add_graph((8, 3), dynamic=True),
+        lambda program: program.forward(ones(5, 3), ones(5, 3), output="gpu"),
+    ),
+    "argmax": (lambda: chain(2), lambda program: program.run_argmax("forward", ones(4))),
+    "unread": (lambda: chain(2), lambda program: program.run_unread("forward", ones(4))),
+    "op on the host": (host_step, lambda program: program.forward(ones(4))),
+    "two delegates": (two_delegates, lambda program: program.forward(ones(4))),
+    "profile": (host_step, lambda program: program.profile("forward", ones(4))),
+}
+
+
+@pytest.mark.parametrize("kind", CALLS)
+@pytest.mark.parametrize("what", ["close", "cancel", "recover"])
+def test_at_every_turn_of_a_call(kind: str, what: str) -> None:
+    write, call = CALLS[kind]
+
+    async def at(count: int) -> tuple[Any, bool]:
+        device = RecordingDevice(features=("timestamp-query",))
+        program = await load(write(), device=device)
+        expected = await call(program) if what == "cancel" else None
+        going = asyncio.ensure_future(call(program))
+        await turns(count)
+        early = not going.done()
+        if what == "close":
+            program.close()
+        elif what == "cancel":
+            going.cancel()
+        else:
+            await program.recover()
+        result = await outcome(going)
+        if isinstance(result, BaseException):
+            allowed = asyncio.CancelledError if what == "cancel" else errors.ClosedError
+            assert type(result) is allowed, result
+        if what != "close":
+            again = await outcome(call(program))
+            assert not isinstance(again, BaseException), again
+            if isinstance(expected, np.ndarray):
+                assert np.array_equal(again, expected)
+        del expected
+        program.close()
+        await turns(3)
+        assert nothing_left(device), count
+        return result, early
+
+    async def run() -> None:
+        stopped = 0
+        for count in range(MOST_TURNS):
+            result, early = await at(count)
+            stopped += isinstance(result, BaseException)
+            if not early:
+                break
+        assert not early, "the last time came after the end"
+        assert stopped or what == "recover"
+
+    reference = {
+        "shape": lambda args: [args.tensor("self").dims],
+        "lower": _no_kernel,
+        "reference": lambda args: args.array("self") + 7,
+    }
+    with temporary_op("test.host.default", "self: tensor -> tensor", **reference):
+        wait(run())
+
+
+def _no_kernel(args: Any) -> Any:
+    raise errors.UnsupportedError("no kernel")
+
+
+def test_cancelling_at_every_turn_of_loading() -> None:
+    async def at(count: int) -> bool:
+        device = RecordingDevice()
+        going = asyncio.ensure_future(load(add_graph((8, 3)), device=device))
+        await turns(count)
+        going.cancel()
+        result = await outcome(going)
+        if isinstance(result, webpte.Program):
+            result.close()
+        await turns(3)
+        assert nothing_left(device), count
+        return isinstance(result, webpte.Program)
+
+    async def run() -> None:
+        loaded = [await at(count) for count in range(0, MOST_TURNS, 2)]
+        assert True in loaded
+        assert False in loaded
+
+    wait(run())
+
+
+def test_first_calls_of_argmax_at_once_make_one_head() -> None:
+    async def run() -> None:
+        device = RecordingDevice()
+        program = await load(chain(1, dims=(2, 4)), device=device)
+        x = np.array([[1, 5, 2, 3], [4, 0, 1, 2]], np.float32)
+        before = len(device.buffers)
+        first = await program.run_argmax("forward", x)
+        each = len(device.buffers) - before
+        await program.recover()
+        both = await asyncio.gather(*(program.run_argmax("forward", x) for _ in range(2)))
+        assert [r.tolist() for r in (first, *both)] == [[1, 0]] * 3
+        assert len(device.buffers) - before == each
+        program.close()
+        assert nothing_left(device)
+
+    wait(run())
+
+
+def test_closing_twice_and_calling_afterwards() -> None:
+    async def run() -> None:
+        program = await webpte.load(write_pte(chain(1)), device=RecordingDevice())
+        program.close()
+        program.close()
+        for call in (program.forward(ones(4)), program.profile(), program.recover()):
+            with pytest.raises(errors.ClosedError, match="was closed; load it again"):
+                await call
+
+    wait(run())
