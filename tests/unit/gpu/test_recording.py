@@ -193,7 +193,8 @@ def test_a_copy_that_webgpu_would_refuse(copy: tuple[int, int, int], message: st
         with pytest.raises(DeviceError, match=message):
             device.copy([GpuCopy(*copy)])
         plan = await device.create_plan(NO_PLAN)
-        for copies in ({"copies": [GpuCopy(*copy)]}, {"kept": [GpuCopy(*copy)]}):
+        either: list[dict[str, Any]] = [{"copies": [GpuCopy(*copy)]}, {"kept": [GpuCopy(*copy)]}]
+        for copies in either:
             with pytest.raises(DeviceError, match=message):
                 device.run(plan, NO_PAYLOAD, **copies)
             running = device.run(plan, NO_PAYLOAD, watched=True, **copies)
@@ -358,6 +359,24 @@ def test_constants_are_stored_as_the_gpu_does(dtype: str, convert: str, stored: 
         large = Region(BytesSource(np.array([2**40], np.int64).tobytes()), 0, 8)
         with pytest.raises(ConstantError, match="does not fit into 32 bits"):
             await device.transfer([Transfer(large, buffer, "int64")])
+        long = Region(BytesSource(bytes(20)), 0, 20)
+        with pytest.raises(DeviceError, match="bytes 0 to 20 of a buffer of 16"):
+            await device.transfer([Transfer(long, buffer, None)])
+
+    wait(run())
+
+
+def test_constants_are_not_moved_to_a_device_that_was_lost_meanwhile() -> None:
+    async def run() -> None:
+        device = RecordingDevice()
+        (buffer,) = await device.create_buffers([4])
+        region = Region(BytesSource(b"abcd"), 0, 4)
+        moving = asyncio.ensure_future(device.transfer([Transfer(region, buffer, None)]))
+        await asyncio.sleep(0)
+        device.lost = True
+        with pytest.raises(DeviceLostError, match="while constants were moved"):
+            await moving
+        assert device.contents == {}
 
     wait(run())
 
