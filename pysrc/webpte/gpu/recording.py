@@ -8,7 +8,7 @@ WebGPU refuses raises DeviceError here (see `validation`), and faults can be inj
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -93,7 +93,7 @@ class RecordingDevice:
         """Make the call fail that is the `after`-th from now, of one method or of any.
 
         It fails at once, having done nothing, or with `at_result` when it is awaited: a run has
-        uploaded then and nothing else, as when WebGPU finds its commands invalid. A
+        then uploaded and done nothing else, as when WebGPU finds its commands invalid. A
         DeviceLostError loses the device for good.
         """
         assert method is None or method in FALLIBLE
@@ -101,9 +101,11 @@ class RecordingDevice:
 
     def counts(self) -> dict[str, int]:
         """Live objects, for leak tests."""
-        found = {"buffers": self.buffers, "plans": self.plans, "adopted": self.adopted}
-        return {name: len(objects) for name, objects in found.items()} | {
-            "pipelines": len(self.pipelines)
+        return {
+            "buffers": len(self.buffers),
+            "plans": len(self.plans),
+            "adopted": len(self.adopted),
+            "pipelines": len(self.pipelines),
         }
 
     # Every call begins and ends here
@@ -298,7 +300,7 @@ class RecordingDevice:
         *,
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
-    ) -> Coroutine[Any, Any, bytes]:
+    ) -> Awaitable[bytes]:
         detail = (plan, payload.tobytes(), tuple(copies), read, tuple(kept), watched)
         return self._later(*self._execute("run", detail))
 
@@ -310,7 +312,7 @@ class RecordingDevice:
         *,
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
-    ) -> Coroutine[Any, Any, tuple[bytes, list[float]]]:
+    ) -> Awaitable[tuple[bytes, list[float]]]:
         if "timestamp-query" not in self.info.features:
             raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
         detail = (plan, payload.tobytes(), tuple(copies), True, tuple(kept), watched)

@@ -66,8 +66,8 @@ def check_plan(
         _check_dispatch(memory, pipelines[dispatch.pipeline], dispatch)
     check_words(commands.result_bytes, "the results")
     for back in commands.readbacks:
-        buffer = find_buffer(memory, back.buffer, "a read-back")
-        check_range(buffer, 0, back.nbytes, "a read-back")
+        source = find_buffer(memory, back.buffer, "a read-back")
+        check_range(source, 0, back.nbytes, "a read-back")
         check_words(back.result_offset, "a read-back")
         if back.result_offset + back.nbytes > commands.result_bytes:
             raise DeviceError(f"a read-back beyond the {commands.result_bytes} bytes of results")
