@@ -115,6 +115,7 @@ class Graph:
         self.calls = calls
         self.inputs = inputs
         self.outputs = outputs
+        self.derived: dict[type, object] = {}  # what later layers find out, once per graph
 
     def value(self, value_id: int) -> Value:
         if not 0 <= value_id < len(self.values):
