@@ -13,11 +13,13 @@ from webpte.errors import (
     PrepackArityError,
     PrepackBufferError,
     PrepackByteSizeError,
+    PrepackDTypeError,
     PrepackElementSizeError,
     PrepackShapeError,
     PrepackSourceError,
     UnsupportedError,
     UnsupportedOpError,
+    ValueKindError,
 )
 from webpte.graph import PREPACK, Call, Constant, Graph, Tensor
 from webpte.live import LiveState
@@ -87,6 +89,8 @@ def check_prepack(graph: Graph, call: Call) -> tuple[Constant, Tensor]:
         raise PrepackSourceError(f"{where}: the source is not a constant")
     if source.dtype.itemsize != out.dtype.itemsize:
         raise PrepackElementSizeError(f"{where}: elements of different sizes")
+    if source.dtype.name != out.dtype.name:
+        raise PrepackDTypeError(f"{where}: a prepack moves bytes and converts nothing")
     if source.file_bytes != out.file_bytes:
         raise PrepackByteSizeError(f"{where}: {source.file_bytes} bytes into {out.file_bytes}")
     if source.dims != out.dims:
@@ -103,9 +107,12 @@ def _describe(tensor: Tensor) -> str:
 
 
 def check_defined(graph: Graph) -> None:
-    """Every tensor that is read must have been written: no uninitialised memory, ever."""
+    """Every tensor that is read must have been written: no uninitialised memory, ever.
+
+    What is prepacked is there before the first call, wherever the prepack stands.
+    """
     flow = Dataflow.of(graph)
-    defined = set(graph.inputs) | flow.constants
+    defined = set(flow.given)
     for call in graph.calls:
         for value_id in flow.reads(call):
             if value_id not in defined:
@@ -150,6 +157,11 @@ def symint_sources(graph: Graph, ops: dict[int, OpDef]) -> tuple[SymIntSource, .
             raise UnsupportedError(
                 f"{call}: reads tensor value {tensor.id}, which is not an input; "
                 "only inputs can be read on the host"
+            )
+        if tensor.dtype.numpy.kind not in "iu":
+            raise ValueKindError(
+                f"{call}: reads a SymInt from tensor value {tensor.id}, which is "
+                f"{tensor.dtype.name}; only an integer can be one, and nothing is rounded to it"
             )
         dim = normalize_dim(args.integer("dim"), tensor.rank)
         sources.append(SymIntSource(call.args[-1], tensor.id, dim, args.integer("index")))
