@@ -44,7 +44,7 @@ def resolve_ops(graph: Graph) -> dict[int, OpDef]:
     return {
         call.index: op
         for call in graph.calls
-        if call.name != PREPACK and (op := lookup(call.name)) is not None
+        if (op := lookup(call.name)) is not None
     }
 
 
@@ -122,7 +122,6 @@ def check_defined(graph: Graph) -> None:
     for value_id in graph.outputs:
         if value_id not in defined:
             raise GraphError(f"output value {value_id} is never written")
-    graph.tensor_outputs()
 
 
 def check_distinct(flow: Dataflow, call: Call) -> None:
