@@ -7,16 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from webpte.dataflow import Dataflow
 from webpte.errors import (
     GraphError,
     PrepackArityError,
     PrepackBufferError,
     PrepackByteSizeError,
+    PrepackDTypeError,
     PrepackElementSizeError,
     PrepackShapeError,
     PrepackSourceError,
     UnsupportedError,
     UnsupportedOpError,
+    ValueKindError,
 )
 from webpte.graph import PREPACK, Call, Constant, Graph, Tensor
 from webpte.live import LiveState
@@ -41,7 +44,7 @@ def resolve_ops(graph: Graph) -> dict[int, OpDef]:
     return {
         call.index: op
         for call in graph.calls
-        if call.name != PREPACK and (op := lookup(call.name)) is not None
+        if (op := lookup(call.name)) is not None
     }
 
 
@@ -66,18 +69,12 @@ def constant_transfers(graph: Graph) -> list[ConstantTransfer]:
     A constant that ops use directly goes into its own buffer. One used through prepack goes
     straight into the buffer of the prepack's output and never has one of its own.
     """
-    transfers = []
-    used: set[int] = set(graph.outputs)
-    for call in graph.calls:
-        if call.name == PREPACK:
-            source, target = check_prepack(graph, call)
-            transfers.append(ConstantTransfer(source, target))
-        else:
-            used.update(graph.expand(call.args))
+    flow = Dataflow.of(graph)
+    transfers = [ConstantTransfer(*check_prepack(graph, call)) for call in flow.prepacks]
     transfers += [
         ConstantTransfer(tensor.constant, tensor)
         for tensor in graph.tensors()
-        if tensor.constant is not None and tensor.id in used
+        if tensor.constant is not None and tensor.id in flow.used
     ]
     return transfers
 
@@ -92,11 +89,13 @@ def check_prepack(graph: Graph, call: Call) -> tuple[Constant, Tensor]:
         raise PrepackSourceError(f"{where}: the source is not a constant")
     if source.dtype.itemsize != out.dtype.itemsize:
         raise PrepackElementSizeError(f"{where}: elements of different sizes")
+    if source.dtype.name != out.dtype.name:
+        raise PrepackDTypeError(f"{where}: a prepack moves bytes and converts nothing")
     if source.file_bytes != out.file_bytes:
         raise PrepackByteSizeError(f"{where}: {source.file_bytes} bytes into {out.file_bytes}")
     if source.dims != out.dims:
         raise PrepackShapeError(f"{where}: different dims")
-    packed = sum(other.args[-1:] == (out.id,) for other in graph.calls if other.name == PREPACK)
+    packed = Dataflow.of(graph).prepacked[out.id]
     shared = out.constant is not None or out.mem_obj_id is not None or out.id in graph.inputs
     if shared or packed > 1:
         raise PrepackBufferError(f"{where}: the output needs a buffer of its own")
@@ -108,27 +107,28 @@ def _describe(tensor: Tensor) -> str:
 
 
 def check_defined(graph: Graph) -> None:
-    """Every tensor that is read must have been written: no uninitialised memory, ever."""
-    defined = set(graph.inputs) | {t.id for t in graph.tensors() if t.constant is not None}
+    """Every tensor that is read must have been written: no uninitialised memory, ever.
+
+    What is prepacked is there before the first call, wherever the prepack stands.
+    """
+    flow = Dataflow.of(graph)
+    defined = set(flow.given)
     for call in graph.calls:
-        for value_id in graph.expand(call.args[:-1]):
-            if isinstance(graph.value(value_id), Tensor) and value_id not in defined:
+        for value_id in flow.reads(call):
+            if value_id not in defined:
                 raise GraphError(f"{call}: reads tensor value {value_id} before anything wrote it")
-        outputs = set(graph.expand(call.args[-1:]))
-        check_distinct(graph, call, outputs)
-        defined.update(outputs)
+        check_distinct(flow, call)
+        defined.update(flow.gives(call))
     for value_id in graph.outputs:
         if value_id not in defined:
             raise GraphError(f"output value {value_id} is never written")
-    graph.tensor_outputs()
 
 
-def check_distinct(graph: Graph, call: Call, outputs: set[int]) -> None:
+def check_distinct(flow: Dataflow, call: Call) -> None:
     """No op may write over a tensor that it reads, unless it is made to change it in place."""
-    op = lookup(call.name)
-    mutated = {call.args[op.signature.positions[name]] for name in op.mutates} if op else set()
-    for value_id in graph.expand(call.args[:-1]):
-        if value_id in outputs - mutated and isinstance(graph.value(value_id), Tensor):
+    outputs = set(flow.gives(call)).difference(flow.changes(call))
+    for value_id in flow.reads(call):
+        if value_id in outputs:
             raise GraphError(f"{call}: writes to tensor value {value_id}, which it reads")
 
 
@@ -156,6 +156,11 @@ def symint_sources(graph: Graph, ops: dict[int, OpDef]) -> tuple[SymIntSource, .
             raise UnsupportedError(
                 f"{call}: reads tensor value {tensor.id}, which is not an input; "
                 "only inputs can be read on the host"
+            )
+        if tensor.dtype.numpy.kind not in "iu":
+            raise ValueKindError(
+                f"{call}: reads a SymInt from tensor value {tensor.id}, which is "
+                f"{tensor.dtype.name}; only an integer can be one, and nothing is rounded to it"
             )
         dim = normalize_dim(args.integer("dim"), tensor.rank)
         sources.append(SymIntSource(call.args[-1], tensor.id, dim, args.integer("index")))

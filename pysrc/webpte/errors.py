@@ -12,6 +12,7 @@ WebpteError
 │       ├── PrepackArityError          not exactly (source, output)
 │       ├── PrepackSourceError         the source is not a constant
 │       ├── PrepackElementSizeError    element sizes differ
+│       ├── PrepackDTypeError          element types differ, though not in size
 │       ├── PrepackByteSizeError       byte sizes differ
 │       ├── PrepackShapeError          dims differ
 │       └── PrepackBufferError         the output does not own its buffer
@@ -91,6 +92,10 @@ class PrepackSourceError(PrepackError):
 
 class PrepackElementSizeError(PrepackError):
     """Source and output have elements of different sizes."""
+
+
+class PrepackDTypeError(PrepackError):
+    """Source and output have elements of different types of one size."""
 
 
 class PrepackByteSizeError(PrepackError):

@@ -115,6 +115,7 @@ class Graph:
         self.calls = calls
         self.inputs = inputs
         self.outputs = outputs
+        self.derived: dict[type, object] = {}  # what later layers find out, once per graph
 
     def value(self, value_id: int) -> Value:
         if not 0 <= value_id < len(self.values):
@@ -196,7 +197,19 @@ def build_graph(delegate: VkDelegate, source: ByteSource, named: Mapping[str, Re
     for call in calls:
         if not call.args and call.name != PREPACK:  # prepack has its own errors
             raise GraphError(f"{call}: has no arguments, not even an output")
-    return Graph(values, calls, file_graph.input_ids, file_graph.output_ids)
+    graph = Graph(values, calls, file_graph.input_ids, file_graph.output_ids)
+    _check_ends(graph)
+    return graph
+
+
+def _check_ends(graph: Graph) -> None:
+    for end, value_ids in (("input", graph.inputs), ("output", graph.outputs)):
+        for value_id in value_ids:
+            if not isinstance(graph.value(value_id), Tensor | SymIntValue):
+                raise ValueKindError(
+                    f"{end} value {value_id} is {graph.kind(value_id)}; a graph takes and gives "
+                    "tensors and SymInts, and those of a list one by one"
+                )
 
 
 def _build_tensor(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import replace
 
+from webpte.dataflow import Dataflow
 from webpte.dtypes import NATIVE_HALF
 from webpte.errors import GraphError
 from webpte.format.vulkan import ValueListValue
@@ -30,22 +31,21 @@ def merge_duplicate_calls(graph: Graph) -> Graph:
     they read. Exports of language models read the position once per layer, and quantize one
     activation for each of the three linears that use it.
     """
-    volatile = volatile_values(graph)
+    flow = Dataflow.of(graph)
     replaced: dict[int, int] = {}
     first: dict[Hashable, Call] = {}
     calls: list[Call] = []
     for call in graph.calls:
         args = tuple(replaced.get(i, i) for i in call.args[:-1])
-        reads = set(_members(graph, args, replaced))
+        reads = _members(graph, args, replaced)
         mergeable = (
             call.name != PREPACK
             and _is_pure(lookup(call.name))
-            and not volatile & (reads | set(graph.expand(call.args[-1:])))
+            and flow.volatile.isdisjoint((*reads, *flow.gives(call)))
         )
         key = (call.name, tuple(_content(graph, i, replaced) for i in args))
         if mergeable and key in first and _same_outputs(graph, first[key].args[-1], call.args[-1]):
-            old = graph.expand(call.args[-1:])
-            replaced |= dict(zip(old, graph.expand(first[key].args[-1:]), strict=True))
+            replaced |= dict(zip(flow.gives(call), graph.expand(first[key].args[-1:]), strict=True))
             continue
         first.setdefault(key, call)
         calls.append(replace(call, index=len(calls), args=(*args, call.args[-1])))
@@ -56,10 +56,8 @@ def merge_duplicate_calls(graph: Graph) -> Graph:
 
 def rewritten_buffers(graph: Graph) -> set[int]:
     """Tensors that start with bytes of the file and that calls give new values, for good."""
-    given = {tensor.id for tensor in graph.tensors() if tensor.constant is not None}
-    given |= {call.args[-1] for call in graph.calls if call.name == PREPACK}
-    calls = [call for call in graph.calls if call.name != PREPACK]
-    return given & {i for call in calls for i in graph.expand(call.args[-1:])}
+    flow = Dataflow.of(graph)
+    return {i for i in flow.stored if i in flow.writers}
 
 
 def separate_buffer_writes(graph: Graph) -> Graph:
@@ -68,11 +66,13 @@ def separate_buffer_writes(graph: Graph) -> Graph:
     With the exporter's option `alias_buffer_mutations` the new value of a mutable buffer has the
     id of the buffer, but no dispatch may read and write one buffer.
     """
-    buffers = rewritten_buffers(graph)
+    flow, buffers = Dataflow.of(graph), rewritten_buffers(graph)
     values, calls = list(graph.values), list[Call]()
     for call in graph.calls:
-        out, read = call.args[-1], set(graph.expand(call.args[:-1]))
-        if call.name == PREPACK or out not in (buffers & read) - _mutated(call):
+        out = call.args[-1]
+        if call.name == PREPACK or out not in buffers.intersection(flow.takes(call)).difference(
+            flow.changes(call)
+        ):
             calls.append(replace(call, index=len(calls)))
             continue
         apart = replace(graph.tensor(out), id=len(values), constant=None, mem_obj_id=None)
@@ -88,10 +88,11 @@ def tie_buffer_outputs(graph: Graph, count: int) -> Graph:
     The file does not say whose they are. Where only one constant has their size and type there is
     no doubt; anything else is refused, because a guess could give wrong numbers.
     """
-    packs = [call.args for call in graph.calls if call.name == PREPACK and len(call.args) == 2]
+    flow = Dataflow.of(graph)
+    packs = [call.args for call in flow.prepacks if len(call.args) == 2]
     sources = {args[0] for args in packs}
     buffers = [graph.tensor(args[1]) for args in packs]
-    buffers += [t for t in graph.tensors() if t.constant is not None and t.id not in sources]
+    buffers += [graph.tensor(i) for i in sorted(flow.constants - sources)]
     calls, news = list(graph.calls), [graph.tensor(i) for i in graph.outputs[:count]]
     for new in news:
         alike = [t for t in buffers if (t.dtype, t.dims) == (new.dtype, new.dims)]
@@ -106,26 +107,8 @@ def tie_buffer_outputs(graph: Graph, count: int) -> Graph:
     return Graph(graph.values, tuple(calls), graph.inputs, graph.outputs[count:])
 
 
-def _mutated(call: Call) -> set[int]:
-    op = lookup(call.name)
-    return {call.args[op.signature.positions[name]] for name in op.mutates} if op else set()
-
-
 def _is_pure(op: OpDef | None) -> bool:
     return op is not None and not op.mutates
-
-
-def volatile_values(graph: Graph) -> set[int]:
-    """Values that are written in place, or by more than one call, or both given and written."""
-    written = set(graph.inputs) | {t.id for t in graph.tensors() if t.constant is not None}
-    volatile: set[int] = set()
-    for call in graph.calls:
-        volatile |= _mutated(call)
-        for value_id in graph.expand(call.args[-1:]):
-            if value_id in written:
-                volatile.add(value_id)
-            written.add(value_id)
-    return volatile
 
 
 def _members(graph: Graph, ids: tuple[int, ...], replaced: dict[int, int]) -> list[int]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from webpte.dataflow import Dataflow
 from webpte.errors import GraphError, ResizeError, UnsupportedError, WebpteError
 from webpte.format.vulkan import SymIntValue
 from webpte.graph import Call, Graph, Tensor
@@ -223,15 +224,11 @@ class Planner:
 
     def reads(self, step: Step) -> list[int]:
         """The tensors that a step reads."""
-        ids = dict.fromkeys(self._graph.expand(step.call.args[:-1]))
-        return [i for i in ids if isinstance(self._graph.value(i), Tensor)]
+        return list(Dataflow.of(self._graph).reads(step.call))
 
     def writes(self, step: Step) -> list[int]:
         """The tensors that a step writes: its outputs, and what it changes in place."""
-        positions = step.op.signature.positions
-        mutated = [step.call.args[positions[name]] for name in step.op.mutates]
-        ids = dict.fromkeys([*self._graph.expand(step.call.args[-1:]), *mutated])
-        return [i for i in ids if isinstance(self._graph.value(i), Tensor)]
+        return list(Dataflow.of(self._graph).writes(step.call))
 
     def dispatches(self) -> tuple[Dispatch, ...]:
         """Everything to dispatch at the live shapes, in order."""

@@ -7,9 +7,11 @@ once views are aliases; lifetimes are computed here instead, on whole groups of 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from webpte.graph import PREPACK, Graph, Tensor
+from webpte.dataflow import Dataflow
+from webpte.graph import Graph, Tensor
 from webpte.ops import OpDef
 
 # Buffers are whole quads: see wgsl/lib/quads.wgsl.
@@ -58,59 +60,38 @@ class _Group:
 
 def plan_storage(graph: Graph, ops: dict[int, OpDef]) -> StoragePlan:
     """`ops` maps call indices to definitions; prepack calls are not among them."""
-    uses = _Uses(graph, ops)
-    root_of, aliased = _find_aliases(graph, ops, uses)
+    flow = Dataflow.of(graph)
+    root_of, aliased = _find_aliases(graph, ops, flow)
     groups: dict[int, _Group] = {}
-    for value_id, (first, last) in uses.lifetime.items():
+    for value_id, (first, last) in _lifetimes(graph, flow).items():
         tensor, root = graph.tensor(value_id), root_of.get(value_id, value_id)
         group = groups.setdefault(root, _Group([], first, last, False))
         group.members.append(tensor)
         group.first, group.last = min(group.first, first), max(group.last, last)
-        group.dedicated |= (
-            tensor.constant is not None or value_id in uses.prepacked or value_id in uses.mutated
-        )
+        group.dedicated |= value_id in flow.stored or value_id in flow.mutated
     return _assign_slots(list(groups.values()), aliased)
 
 
-class _Uses:
-    """Who reads and writes what, and when."""
+def _lifetimes(graph: Graph, flow: Dataflow) -> dict[int, tuple[int, int]]:
+    """The first and the last call that needs each tensor; -1 is before the first of all."""
+    lifetimes: dict[int, tuple[int, int]] = {}
 
-    def __init__(self, graph: Graph, ops: dict[int, OpDef]) -> None:
-        end = len(graph.calls)
-        self.lifetime: dict[int, tuple[int, int]] = {}
-        self.writers: dict[int, list[int]] = {}
-        self.mutated: set[int] = set()
-        self.prepacked: set[int] = set()
-        self._given = set(graph.inputs) | {t.id for t in graph.tensors() if t.constant is not None}
-        for call in graph.calls:
-            if call.name == PREPACK:
-                self._touch(graph, (call.args[-1],), -1)
-                self.prepacked.add(call.args[-1])
-                self._given.add(call.args[-1])
-                continue
-            self._touch(graph, call.args, call.index)
-            for value_id in graph.expand(call.args[-1:]):
-                self.writers.setdefault(value_id, []).append(call.index)
-            positions = ops[call.index].signature.positions
-            for name in ops[call.index].mutates:
-                self.mutated.add(call.args[positions[name]])
-        used_inputs = [i for i in graph.inputs if i in self.lifetime or i in graph.outputs]
-        self._touch(graph, tuple(used_inputs), -1)
-        self._touch(graph, graph.outputs, end)
-
-    def times_written(self, value_id: int) -> int:
-        """Writes per execution; an upload, and the bytes of a constant, count as one."""
-        return len(self.writers.get(value_id, ())) + (value_id in self._given)
-
-    def _touch(self, graph: Graph, value_ids: tuple[int, ...], at: int) -> None:
-        for value_id in graph.expand(value_ids):
+    def touch(value_ids: Iterable[int], at: int) -> None:
+        for value_id in graph.expand(tuple(value_ids)):
             if isinstance(graph.value(value_id), Tensor):
-                first, last = self.lifetime.get(value_id, (at, at))
-                self.lifetime[value_id] = (min(first, at), max(last, at))
+                first, last = lifetimes.get(value_id, (at, at))
+                lifetimes[value_id] = (min(first, at), max(last, at))
+
+    touch(flow.prepacked, -1)
+    for call in flow.computing:
+        touch(call.args, call.index)
+    touch([i for i in graph.inputs if i in lifetimes or i in graph.outputs], -1)
+    touch(graph.outputs, len(graph.calls))
+    return lifetimes
 
 
 def _find_aliases(
-    graph: Graph, ops: dict[int, OpDef], uses: _Uses
+    graph: Graph, ops: dict[int, OpDef], flow: Dataflow
 ) -> tuple[dict[int, int], frozenset[int]]:
     """View outputs by the tensor whose memory they share.
 
@@ -131,8 +112,8 @@ def _find_aliases(
             out.id != source.id
             and out.constant is None
             and out.id not in graph.inputs
-            and not uses.mutated & {source.id, root, out.id}
-            and all(uses.times_written(i) == 1 for i in {source.id, root, out.id})
+            and not flow.mutated & {source.id, root, out.id}
+            and all(flow.times_written(i) == 1 for i in {source.id, root, out.id})
         )
         if stable and out.dtype.holds_stored(source.dtype):
             root_of[out.id] = root

@@ -22,7 +22,7 @@ SHADERS = PACKAGE.parent.parent / "wgsl"
 # A unit may import those before it. The package itself is the public face over `runtime`.
 ORDER = (
     *("errors", "dtypes", "shapes", "source", "format", "graph", "live", "ops"),
-    *("kernels", "shaders", "storage", "passes", "checks", "plan", "reference", "gpu"),
+    *("dataflow", "kernels", "shaders", "storage", "passes", "checks", "plan", "reference", "gpu"),
     *("runtime", "llm", "webpte", "suite", "bench"),
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.

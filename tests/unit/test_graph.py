@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.graphs import build_graph, wait
+from support.graphs import build_graph, load, wait
 from support.pte_writer import GraphWriter, Node, Scalar, write_pte
 from webpte.errors import ConstantError, FormatError, GraphError, ValueKindError
 from webpte.format.vulkan import (
@@ -22,6 +22,7 @@ from webpte.format.vulkan import (
     SymIntValue,
     ValueListValue,
 )
+from webpte.gpu.recording import RecordingDevice
 from webpte.graph import Tensor
 
 KINDS: list[tuple[str, Any, str]] = [
@@ -140,6 +141,23 @@ def test_memory_groups_leave_out_constants_and_dedicated_tensors() -> None:
     g.tensor((3,))
     g.tensor((2,), constant=np.ones(2, np.float32), mem_obj_id=1)
     assert build_graph(g).memory_groups() == {1: (first, second), 0: (other,)}
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1], ids=[kind[0] for kind in KINDS[:-1]])
+@pytest.mark.parametrize("end", ["input", "output"])
+@pytest.mark.parametrize("device", ["numpy", "recording"])
+def test_inputs_and_outputs_are_tensors_and_symints(
+    device: str, end: str, kind: tuple[str, Any, str]
+) -> None:
+    """The exporter writes the members of a list one by one; nothing else makes sense there."""
+    g = GraphWriter()
+    write_all_kinds(g)
+    x, other = g.tensor((2,)), KINDS.index(kind)
+    y = g.op("aten.relu.default", x, g.tensor((2,)))
+    g.inputs(x, *([other] if end == "input" else []))
+    g.outputs(y, *([other] if end == "output" else []))
+    with pytest.raises(ValueKindError, match=rf"^{end} value {other} is {kind[2]}; .* SymInts"):
+        wait(load(g, device=RecordingDevice() if device == "recording" else device))
 
 
 def test_an_absent_memory_id_is_number_0() -> None:

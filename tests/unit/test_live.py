@@ -133,3 +133,69 @@ def test_going_back() -> None:
     assert not some.live.dirty
     some.live.set_cur_dims(some.x, (3, 3))
     assert before.cur_dims[some.x] == (2, 6), "a snapshot is not live"
+
+
+# One call that fails
+
+
+def changed() -> Some:
+    """[3, 6] and 8 before `begin`, [1, 1] and 9 after it."""
+    some = Some()
+    some.live.set_cur_dims(some.x, (3, 6))
+    some.live.set_symint(some.n, 8)
+    some.live.take_dirty()
+    some.live.begin()
+    some.live.set_cur_dims(some.x, (1, 1))
+    some.live.set_symint(some.n, 9)
+    return some
+
+
+def test_what_changed_since_the_beginning_is_taken_back() -> None:
+    some = changed()
+    some.live.rollback()
+    assert some.live.cur_dims(some.x) == (3, 6)
+    assert some.live.symint(some.n) == 8
+    assert not some.live.dirty
+
+
+def test_what_changed_twice_goes_back_to_where_it_was() -> None:
+    some = changed()
+    some.live.set_cur_dims(some.x, (2, 2))
+    some.live.set_symint(some.n, 10)
+    some.live.rollback()
+    assert some.live.cur_dims(some.x) == (3, 6)
+    assert some.live.symint(some.n) == 8
+
+
+def test_a_switch_is_taken_back() -> None:
+    some = changed()
+    some.live.begin()
+    some.live.restore(LiveState(some.graph).snapshot())
+    assert some.live.cur_dims(some.x) == (4, 6)
+    some.live.rollback()
+    assert some.live.cur_dims(some.x) == (1, 1)
+    assert some.live.symint(some.n) == 9
+
+
+def test_a_switch_is_taken_back_with_what_came_before_and_after_it() -> None:
+    some = changed()
+    first = LiveState(some.graph).snapshot()
+    some.live.restore(first)
+    assert some.live.cur_dims(some.x) == (4, 6)
+    assert some.live.symint(some.n) == 7
+    some.live.set_cur_dims(some.x, (2, 2))
+    some.live.set_symint(some.n, 10)
+    some.live.rollback()
+    assert some.live.cur_dims(some.x) == (3, 6)
+    assert some.live.symint(some.n) == 8
+    assert first.cur_dims[some.x] == (4, 6)
+
+
+def test_what_was_taken_back_is_not_taken_back_again() -> None:
+    some = changed()
+    some.live.rollback()
+    some.live.begin()
+    some.live.set_cur_dims(some.x, (2, 2))
+    some.live.begin()
+    some.live.rollback()
+    assert some.live.cur_dims(some.x) == (2, 2)

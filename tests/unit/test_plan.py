@@ -16,7 +16,13 @@ from support.graphs import (
 )
 from support.pte_writer import GraphWriter
 from webpte.checks import check_defined, resolve_ops, unsupported_ops
-from webpte.errors import GraphError, ResizeError, UnsupportedOpError, WebpteError
+from webpte.errors import (
+    ExecutionError,
+    GraphError,
+    ResizeError,
+    UnsupportedOpError,
+    WebpteError,
+)
 from webpte.live import LiveState
 from webpte.ops.args import Args
 from webpte.ops.records import Dispatch
@@ -160,22 +166,64 @@ def test_an_empty_tensor_dispatches_nothing_and_comes_back() -> None:
     assert len(planner.dispatches()) == 3
 
 
-def test_growth_past_the_maximum_names_op_and_value() -> None:
+def growing() -> tuple[GraphWriter, dict[str, int]]:
+    """A view [n, 12 / n] of x, for which the file declares no more than 6 rows; and its relu."""
     g = GraphWriter()
-    x, y = g.tensor((8, 1)), g.tensor((1, 8))
-    out = g.op(ADD, x, y, g.int(1), g.tensor((8, 8)))
-    small = g.op("aten.view_copy.default", out, g.int_list([-1]), g.tensor((64,)))
-    g.inputs(x, y)
-    g.outputs(small)
-    graph = build_graph(g)
-    planner, live = make_planner(graph)
-    planner.lower_all()
-    with pytest.raises(ResizeError, match=r"\[9, 1\] does not fit into its maximum \[8, 1\]"):
-        live.set_cur_dims(x, (9, 1))
+    x, n = g.tensor((12,)), g.symint(6)
+    v = g.op("aten.view_copy.default", x, g.value_list([n, g.int(-1)]), g.tensor((6, 12)))
+    out = g.op(RELU, v, g.tensor((6, 12)))
+    g.inputs(x, n)
+    g.outputs(out)
+    return g, {"x": x, "n": n, "v": v, "out": out}
 
 
-def test_an_intermediate_past_its_maximum_is_named_with_its_op() -> None:
-    """Two tensors of which only one is as large as declared broadcast to more than allocated."""
+def test_an_output_past_its_maximum_is_named_with_its_op() -> None:
+    """What is beyond the maximum is not allocated: other values lie there."""
+    g, ids = growing()
+    planner, live = lowered(g)
+    live.set_symint(ids["n"], 4)
+    planner.propagate_resize()
+    assert live.cur_dims(ids["out"]) == (4, 3)
+    live.set_symint(ids["n"], 12)
+    with pytest.raises(ResizeError) as caught:
+        planner.propagate_resize()
+    assert str(caught.value) == (
+        f"op 0 (aten.view_copy.default): tensor value {ids['v']}: [12, 1] does not fit into "
+        "its maximum [6, 12]"
+    )
+
+
+def test_an_output_past_its_maximum_on_both_ways_to_run() -> None:
+    message = r"op 0 \(aten.view_copy.default\): tensor value \d+: \[12, 1\] does not fit"
+    x = np.arange(12, dtype=np.float32)
+
+    async def run() -> None:
+        delegate, device = await make_delegate(growing()[0])
+        with pytest.raises(ResizeError, match=message):
+            await delegate.execute([x, 12])
+        assert "run" not in [name for name, _ in device.log]
+        (result,) = await delegate.execute([x, 3])
+        assert result.shape == (3, 4)
+
+    wait(run())
+    with pytest.raises(ExecutionError, match=message) as caught:
+        wait(run_once(growing()[0], x, 12))
+    assert isinstance(caught.value.__cause__, ResizeError)
+
+
+def test_an_output_that_is_declared_too_small_does_not_load() -> None:
+    g = GraphWriter()
+    x = g.tensor((4,))
+    out = g.op(RELU, x, g.tensor((3,)))
+    g.inputs(x)
+    g.outputs(out)
+    message = rf"op 0 \(aten.relu.default\): tensor value {out}: \[4\] does not fit into .* \[3\]"
+    with pytest.raises(ResizeError, match=message):
+        wait(make_delegate(g))
+
+
+def test_shapes_that_do_not_fit_together_any_more_are_named_with_their_op() -> None:
+    """Two tensors that broadcast at their largest, and of which only one shrinks."""
     g = GraphWriter()
     x, y = g.tensor((4,)), g.tensor((4,))
     a = g.op("aten.unsqueeze_copy.default", x, g.int(0), g.tensor((1, 4)))

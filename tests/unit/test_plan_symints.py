@@ -12,7 +12,8 @@ from support.graphs import (
 )
 from support.pte_writer import GraphWriter
 from webpte.checks import SymIntSource, read_symint, resolve_ops, symint_sources
-from webpte.errors import GraphError, ResizeError, UnsupportedError
+from webpte.errors import GraphError, ResizeError, UnsupportedError, ValueKindError
+from webpte.graph import Graph
 from webpte.live import LiveState
 from webpte.ops.args import Args
 from webpte.ops.records import SymIntBound
@@ -200,6 +201,36 @@ def test_only_inputs_can_be_read_on_the_host() -> None:
     graph = build_graph(g)
     with pytest.raises(UnsupportedError, match=f"reads tensor value {a}, which is not an input"):
         symint_sources(graph, resolve_ops(graph))
+
+
+def read_as_symint(dtype: str, out: str = "symint") -> tuple[Graph, int]:
+    g = GraphWriter()
+    x = g.tensor((4,), dtype)
+    result = g.symint(0) if out == "symint" else g.int(0)
+    g.op("et_vk.select_as_symint.default", x, g.int(0), g.int(0), result)
+    g.inputs(x)
+    g.outputs(x)
+    return build_graph(g), x
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "bool"])
+def test_only_integers_are_read_as_symints(dtype: str) -> None:
+    graph, x = read_as_symint(dtype)
+    message = rf"op 0 \(et_vk.select_as_symint.default\).* tensor value {x}, which is {dtype};"
+    with pytest.raises(ValueKindError, match=message):
+        symint_sources(graph, resolve_ops(graph))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
+def test_every_type_of_integers_is_read_as_a_symint(dtype: str) -> None:
+    graph, x = read_as_symint(dtype)
+    (source,) = symint_sources(graph, resolve_ops(graph))
+    assert source.input == x
+
+
+def test_a_read_that_yields_no_symint_reads_nothing() -> None:
+    graph, _ = read_as_symint("float32", "int")
+    assert symint_sources(graph, resolve_ops(graph)) == ()
 
 
 def test_bounds_are_checked_and_the_tightest_is_kept() -> None:

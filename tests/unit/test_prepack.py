@@ -219,6 +219,49 @@ def test_an_empty_constant_is_fine() -> None:
         assert result.shape == (0, 3)
 
 
+def packed_late(written: bool = False) -> GraphWriter:
+    """x + w, where w is prepacked only behind the sum; or x + relu(x), where that is written to w.
+
+    Whatever is prepacked is there before the first call.
+    """
+    g = GraphWriter()
+    x, w = g.tensor((3,)), g.tensor((3,))
+    if written:
+        g.op("aten.relu.default", x, w)
+    out = g.op(ADD, x, w, g.int(1), g.tensor((3,)))
+    g.op(PREPACK, constant(g), w)
+    g.inputs(x)
+    g.outputs(out)
+    return g
+
+
+def test_a_prepack_behind_its_reader_comes_before_it() -> None:
+    x = np.array([1, -2, 3], np.float32)
+
+    async def run() -> None:
+        program = await load(packed_late())
+        for _ in range(2):
+            (result,) = await program.forward(x)
+            np.testing.assert_array_equal(result, x + W)
+        delegate, device = await make_delegate(packed_late())
+        (moved,) = transfers_of(device)
+        assert device.contents == {moved.buffer: W.tobytes()}
+        await delegate.execute([x])
+        names = [name for name, _ in device.log]
+        assert names.index("transfer") < names.index("run")
+        (plan,) = device.plans.values()
+        (dispatch,) = plan.dispatches
+        assert moved.buffer in {resource.buffer for resource in dispatch.resources}
+
+    wait(run())
+
+
+def test_a_prepack_does_not_undo_what_a_call_before_it_wrote() -> None:
+    x = np.array([1, -2, 3], np.float32)
+    (result,) = wait(run_once(packed_late(written=True), x))
+    np.testing.assert_array_equal(result, x + np.maximum(x, 0))
+
+
 @pytest.mark.parametrize(
     ("dtype", "convert"),
     [("float32", None), ("float16", "float16"), ("float64", "float64"), ("int64", "int64")],
@@ -272,6 +315,16 @@ def element_size(g: GraphWriter) -> int:
     return constant(g)
 
 
+def dtypes(source: str, target: str) -> Broken:
+    """Elements of one size: without a check, the bits of one type would be read as the other."""
+
+    def write(g: GraphWriter) -> int:
+        data = np.array([1, 0, 1], source)
+        return g.op(PREPACK, g.tensor((3,), source, constant=data), g.tensor((3,), target))
+
+    return write
+
+
 def byte_size(g: GraphWriter) -> int:
     g.op(PREPACK, constant(g), g.tensor((4,)))
     return constant(g)
@@ -313,6 +366,13 @@ CONTRACT: list[tuple[Broken, type[errors.WebpteError], str]] = [
     (an_input, errors.PrepackSourceError, "the source is not a constant"),
     (never_written, errors.PrepackSourceError, "the source is not a constant"),
     (element_size, errors.PrepackElementSizeError, "elements of different sizes"),
+    *[
+        (dtypes(*pair), errors.PrepackDTypeError, r"{} \[3\]\) into .*{} \[3\]\): ".format(*pair))
+        for pair in [
+            *(("int32", "float32"), ("float32", "int32"), ("int64", "float64")),
+            *(("int8", "uint8"), ("uint8", "int8"), ("bool", "uint8"), ("int8", "bool")),
+        ]
+    ],
     (byte_size, errors.PrepackByteSizeError, "12 bytes into 16"),
     (dims, errors.PrepackShapeError, "different dims"),
     (shared_memory, errors.PrepackBufferError, "needs a buffer of its own"),

@@ -332,6 +332,17 @@ def test_the_best_fitting_slot_is_taken() -> None:
     assert plan.nbytes <= 2 * 4000 + 3 * 16
 
 
+def test_what_is_prepacked_late_has_its_memory_from_the_start() -> None:
+    g = GraphWriter()
+    x, w = g.tensor((4,)), g.tensor((4,))
+    out = relu(g, relu(g, add(g, x, w)))
+    g.op(PREPACK, g.tensor((4,), constant=np.ones(4, np.float32)), w)
+    g.inputs(x)
+    g.outputs(out)
+    _, plan = check(g)
+    assert plan.slots[plan.slot_of[w]].dedicated
+
+
 def test_what_nobody_uses_gets_no_memory() -> None:
     g = GraphWriter()
     x, unused_input, unused = g.tensor((4,)), g.tensor((4,)), g.tensor((4,))

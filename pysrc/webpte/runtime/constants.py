@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from webpte.checks import ConstantTransfer
+from webpte.dataflow import Dataflow
 from webpte.graph import Graph, Tensor
-from webpte.passes import volatile_values
 from webpte.source import Region
 from webpte.storage import StoragePlan
 
@@ -41,7 +41,7 @@ def shareable(
     graph: Graph, transfers: Iterable[ConstantTransfer], storage: StoragePlan
 ) -> dict[int, ConstantKey]:
     """The slots of a graph that hold constants which nothing writes to."""
-    written = volatile_values(graph) | set(graph.inputs)
+    written = Dataflow.of(graph).volatile | set(graph.inputs)
     copies: Counter[ConstantKey] = Counter()
     keys: dict[int, ConstantKey] = {}
     for transfer in transfers:

@@ -160,6 +160,25 @@ def test_a_cache_is_not_shared() -> None:
     wait(run())
 
 
+def test_a_constant_that_is_an_input_is_not_shared() -> None:
+    """Its bytes in the file are what it starts with; every call brings others."""
+
+    def started() -> GraphWriter:
+        g = GraphWriter()
+        x = g.tensor((1000,), constant=W)
+        g.inputs(x)
+        g.outputs(g.op("aten.neg.default", x, g.tensor((1000,))))
+        return g
+
+    async def run() -> None:
+        device = RecordingDevice()
+        await load(device, constant=plus(W), one=started(), two=started())
+        buffers = [transfer.buffer for transfer in transfers(device)]
+        assert len(set(buffers)) == len(buffers) == 3
+
+    wait(run())
+
+
 def test_a_shared_constant_is_freed_with_its_last_reader() -> None:
     graph = build_graph(plus(W))
 

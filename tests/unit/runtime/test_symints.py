@@ -65,6 +65,42 @@ def test_a_symint_can_be_an_output(device: str) -> None:
     wait(run())
 
 
+def position_of(dtype: str) -> GraphWriter:
+    """Gives relu(x), and the first element of a tensor of `dtype` as a SymInt."""
+    g = GraphWriter()
+    x, position, n = g.tensor((4,)), g.tensor((1,), dtype), g.symint(0)
+    g.op("et_vk.select_as_symint.default", position, g.int(0), g.int(0), n)
+    g.inputs(x, position)
+    g.outputs(g.op(RELU, x, g.tensor((4,))), n)
+    return g
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_no_integer_is_not_cut_to_one(device: str, dtype: str) -> None:
+    used = device_of(device)
+    with pytest.raises(errors.ValueKindError, match=f"tensor value 1, which is {dtype};"):
+        wait(load(position_of(dtype), device=used))
+    assert device == "numpy" or used.buffers == {}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_integer_beyond_32_bits_is_an_error_and_those_at_the_ends_are_not(device: str) -> None:
+    async def run() -> None:
+        program = await load(position_of("int64"), device=device_of(device))
+        for value in (2**31 - 1, -(2**31)):
+            _, number = await program.forward(ones(4), np.array([value]))
+            assert number == value
+        for value in (2**31, -(2**31) - 1, 2**40, -(2**63)):
+            with pytest.raises(errors.ExecutionError, match=f"SymInt value 2: {value} ") as caught:
+                await program.forward(ones(4), np.array([value]))
+            assert isinstance(caught.value.__cause__, errors.ResizeError)
+        _, number = await program.forward(ones(4), np.array([7]))
+        assert number == 7
+
+    wait(run())
+
+
 def test_a_symint_that_does_not_fit_leaves_the_delegate_usable() -> None:
     async def run() -> None:
         g = GraphWriter()
