@@ -130,3 +130,8 @@ class Dataflow:
     def volatile(self) -> frozenset[int]:
         """Values that are written in place, or by more than one call, or both given and written."""
         return self.mutated.union(i for i in self.writers if self.times_written(i) > 1)
+
+    @cached_property
+    def state(self) -> frozenset[int]:
+        """What starts with bytes of the file, and what calls write to: it outlives them."""
+        return self.stored & self.volatile

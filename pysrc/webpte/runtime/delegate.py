@@ -16,6 +16,7 @@ from webpte.checks import (
     resolve_ops,
     symint_sources,
 )
+from webpte.dataflow import Dataflow
 from webpte.gpu.device import Device, Progress, Transfer
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
@@ -23,7 +24,7 @@ from webpte.passes import merge_duplicate_calls, separate_buffer_writes, store_h
 from webpte.plan import Planner
 from webpte.runtime.constants import ConstantStore, conversion, shareable
 from webpte.runtime.device_plan import DevicePlan, PlanFactory
-from webpte.runtime.guard import StateGuard, state_values
+from webpte.runtime.guard import StateGuard
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.memory import DelegateMemory
 from webpte.runtime.prepare import Preparer
@@ -81,7 +82,7 @@ class GpuDelegate:
         self._preparer = Preparer(
             graph, self._live, self._planner, self._factory, sources, lifetime, strict, MAX_PLANS
         )
-        self._guard = StateGuard(device, self._memory, state_values(graph))
+        self._guard = StateGuard(device, self._memory, sorted(Dataflow.of(graph).state))
         self._replayer = Replayer(
             graph,
             self._live,

@@ -13,8 +13,6 @@ from contextlib import asynccontextmanager
 
 from webpte.errors import DeviceLostError
 from webpte.gpu.device import Device, GpuCopy
-from webpte.graph import PREPACK, Graph
-from webpte.passes import volatile_values
 from webpte.runtime.memory import DelegateMemory
 
 
@@ -60,10 +58,3 @@ class StateGuard:
     def _restore(self) -> None:
         with contextlib.suppress(DeviceLostError):  # then there is no state to put back
             self._device.copy([GpuCopy(c.target, c.source, c.nbytes) for c in self._saves])
-
-
-def state_values(graph: Graph) -> list[int]:
-    """Tensors that start with bytes of the file and that calls write to."""
-    given = {tensor.id for tensor in graph.tensors() if tensor.constant is not None}
-    given |= {call.args[-1] for call in graph.calls if call.name == PREPACK}
-    return sorted(given & volatile_values(graph))

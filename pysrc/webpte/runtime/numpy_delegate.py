@@ -16,11 +16,12 @@ from webpte.checks import (
     resolve_ops,
     symint_sources,
 )
+from webpte.dataflow import Dataflow
 from webpte.dtypes import convert_exactly
 from webpte.errors import ExecutionError
 from webpte.graph import Graph
 from webpte.live import LiveState
-from webpte.passes import rewritten_buffers, separate_buffer_writes, volatile_values
+from webpte.passes import separate_buffer_writes
 
 
 class NumpyDelegate:
@@ -35,7 +36,7 @@ class NumpyDelegate:
         self._symint_sources = symint_sources(graph, self._ops)
         self._constants = constants
         # Written in place or anew, for good: calls work on copies, kept when all went well.
-        self._state = (rewritten_buffers(graph) | volatile_values(graph)) & set(constants)
+        self._state = Dataflow.of(graph).state & constants.keys()
         self.transfers = len(constants)
         self.executions = 0
 
