@@ -121,23 +121,24 @@ class Method:
         whole = calls[0].args == (*self._plan.inputs, *self._plan.outputs)
         return self._delegates[calls[0].delegate_index] if whole else None
 
-    def check_inputs(self, inputs: Sequence[Any]) -> list[Any]:
-        return check_inputs(self.info, inputs, self._device)
-
-    async def run(self, inputs: Sequence[Any], on_gpu: bool = False) -> tuple[Any, ...]:
-        """Arrays and numbers, or with `on_gpu` tensors that stay there instead of arrays."""
-        given = self.check_inputs(inputs)
+    def take_inputs(self, inputs: Sequence[Any]) -> list[Any]:
+        """Inputs of a call, checked, and remembered for a later profile."""
+        given = check_inputs(self.info, inputs, self._device)
         self._last_inputs = [
             weakref.ref(value) if isinstance(value, GpuTensor) else value for value in inputs
         ]
-        return await self._run(given, on_gpu, None)
+        return given
+
+    async def run(self, inputs: Sequence[Any], on_gpu: bool = False) -> tuple[Any, ...]:
+        """Arrays and numbers, or with `on_gpu` tensors that stay there instead of arrays."""
+        return await self._run(self.take_inputs(inputs), on_gpu, None)
 
     async def profile(self, inputs: Sequence[Any]) -> Timings:
         """What runs, in order, with its microseconds; without inputs, on those of the last call."""
         if not inputs and self.info.inputs:
             inputs = self._earlier_inputs()
         timings: Timings = []
-        await self._run(self.check_inputs(inputs), False, timings)
+        await self._run(check_inputs(self.info, inputs, self._device), False, timings)
         return timings
 
     def _earlier_inputs(self) -> list[Any]:

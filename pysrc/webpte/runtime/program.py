@@ -206,7 +206,7 @@ class Program:
             if not isinstance(delegate, GpuDelegate):
                 (output,) = await found.run(inputs)
                 return np.argmax(output, axis=-1)
-            given = found.check_inputs(inputs)
+            given = found.take_inputs(inputs)
             with _executing(method):
                 head = await build.argmax_head(delegate.outputs[0])
                 (indices,) = await delegate.execute_into(given, head)
@@ -220,7 +220,7 @@ class Program:
             if not isinstance(delegate, GpuDelegate):
                 await found.run(inputs)
                 return
-            given = found.check_inputs(inputs)
+            given = found.take_inputs(inputs)
             with _executing(method):
                 await delegate.execute_unread(given)
 
