@@ -251,6 +251,8 @@ class Program:
         build, found = self._build, self._method(method)
         if isinstance(build.device, str):
             raise DeviceError(f"{self.name} runs on NumPy, which has no kernels to time")
+        if "timestamp-query" not in build.device.info.features:
+            raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
         with build.lifetime.lease():
             return await found.profile(inputs)
 

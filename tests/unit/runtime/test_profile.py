@@ -163,7 +163,7 @@ def test_where_there_is_nothing_to_time() -> None:
         with pytest.raises(errors.DeviceError, match="runs on NumPy"):
             await program.profile("forward", ones(4))
         program = await load(chain(1), device=RecordingDevice())
-        with pytest.raises(errors.ExecutionError, match="no timestamps"):
+        with pytest.raises(errors.DeviceError, match="no timestamps"):
             await program.profile("forward", ones(4))
 
     wait(run())
