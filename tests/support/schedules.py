@@ -1,0 +1,314 @@
+"""Schedules: what happens to a few programs and when, all of it from a seed; made, shrunk, printed.
+
+Unit tests run ten thousand of them, see tests/unit/test_schedules_*.py. More, or others:
+
+    pytest tests/unit -k schedules --schedules 100000 --seed 7
+
+A failing schedule is shrunk and printed as Python. To look at it alone, paste it into a test:
+
+    assert run(Schedule(seed=3, programs=("embed",), steps=(Call(...), ...))) == []
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from random import Random
+
+from support.schedules_kinds import KINDS, Entry, Spec
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that happens; then the loop turns this often before the next step."""
+
+    turns: int = 0
+
+
+@dataclass(frozen=True)
+class Call(Step):
+    """A call of a method, under way until it ends.
+
+    how is "run" (arrays come back), "gpu" (tensors stay there), "argmax", "unread", "profile", or
+    "again": a profile of the last run, whatever it was.
+    `bad` spoils the first input ("shape", "dtype") or leaves it out ("count"). `handed` is the
+    number of a call (and of its output) whose GPU tensor is the first input, if it is there by then.
+    """
+
+    program: int = 0
+    method: str = "forward"
+    how: str = "run"
+    spec: Spec = ()
+    bad: str = ""
+    handed: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Cancel(Step):
+    """Of the call of that number, if it is still under way."""
+
+    call: int = 0
+
+
+@dataclass(frozen=True)
+class Close(Step):
+    program: int = 0
+
+
+@dataclass(frozen=True)
+class Recover(Step):
+    """On a new device or on the one that the program has, under way until it ends."""
+
+    program: int = 0
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Destroy(Step):
+    """The GPU tensors that a call gave."""
+
+    call: int = 0
+
+
+@dataclass(frozen=True)
+class Read(Step):
+    """The GPU tensors that a call gave."""
+
+    call: int = 0
+
+
+@dataclass(frozen=True)
+class Inject(Step):
+    """A fault of the device that a program is on: `error`, "memory" or "loss"."""
+
+    program: int = 0
+    error: str = "error"
+    after: int = 1
+    method: str | None = None
+    at_result: bool = False
+
+
+@dataclass(frozen=True)
+class Settle(Step):
+    """Wait until nothing is under way."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Programs by kind, and the steps. `seed` is for how long the device takes each time."""
+
+    seed: int
+    programs: tuple[str, ...]
+    steps: tuple[Step, ...]
+    device: str = "recording"  # or "numpy", or in the browser "webgpu"
+
+    def __repr__(self) -> str:
+        steps = "".join(f"        {_short(step)},\n" for step in self.steps)
+        device = "" if self.device == "recording" else f", device={self.device!r}"
+        return (
+            f"Schedule(\n    seed={self.seed}, programs={self.programs!r}{device},\n"
+            f"    steps=(\n{steps}    ),\n)"
+        )
+
+
+def _short(step: Step) -> str:
+    """Without what is as it is by default."""
+    default = type(step)()
+    fields = [(name, getattr(step, name)) for name in step.__dataclass_fields__]
+    given = [f"{name}={value!r}" for name, value in fields if value != getattr(default, name)]
+    return f"{type(step).__name__}({', '.join(given)})"
+
+
+# Making them
+
+
+class _Maker:
+    """Makes one schedule from a generator of random numbers."""
+
+    def __init__(self, rng: Random, device: str, faults: bool) -> None:
+        self.rng = rng
+        self.device = device
+        self.faults = faults
+        kinds = [kind for kind in KINDS if device != "numpy" or not KINDS[kind].strict]
+        self.programs = tuple(rng.choices(kinds, k=rng.choice([1, 1, 1, 1, 2, 2, 3])))
+        self.steps: list[Step] = []
+        self.calls: list[Call] = []
+
+    def make(self) -> Schedule:
+        rng = self.rng
+        makers: list[tuple[Callable[[], Step | None], int]] = [
+            (self._call, 50),
+            (self._cancel, 10),
+            (lambda: Settle(), 8),
+            (lambda: Close(self._turns(), self._program()), 3),
+            (lambda: Recover(self._turns(), self._program(), rng.random() < 0.5), 5),
+            (self._tensors, 8),
+            (self._inject, 8 if self.faults else 0),
+        ]
+        functions, weights = zip(*makers, strict=True)
+        wanted = rng.randint(3, 9)
+        while len(self.steps) < wanted:
+            step = rng.choices(functions, weights)[0]()
+            if step is not None:
+                self._add(step)
+        self._add(Settle())
+        for program, kind in enumerate(self.programs):
+            if self.faults and rng.random() < 0.3:
+                self._add(Recover(0, program, fresh=True))
+                self._add(Settle())
+            for method in KINDS[kind].entries:
+                self._add(replace(self._call_of(program, method), how="run", bad="", handed=None))
+                self._add(Settle())
+        return Schedule(rng.randrange(1 << 16), self.programs, tuple(self.steps), self.device)
+
+    def _add(self, step: Step) -> None:
+        self.steps.append(step)
+        if isinstance(step, Call):
+            self.calls.append(step)
+
+    def _turns(self) -> int:
+        return self.rng.choice([0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 25])
+
+    def _program(self) -> int:
+        return self.rng.randrange(len(self.programs))
+
+    def _call(self) -> Call:
+        program = self._program()
+        return self._call_of(program, self.rng.choice(list(KINDS[self.programs[program]].entries)))
+
+    def _call_of(self, program: int, method: str) -> Call:
+        rng, entry = self.rng, KINDS[self.programs[program]].entries[method]
+        hows = ["run"] * 6 + ["unread", "unread", "argmax", "argmax"]
+        if self.device != "numpy":
+            hows += ["gpu"] * 4 + ["profile", "profile", "again"]
+        how = rng.choice(hows)
+        if how == "argmax" and len(entry.gives) > 1:
+            how = "run"
+        spec = entry.specs(rng)
+        bad = rng.choice(["shape", "dtype", "count"]) if rng.random() < 0.08 and spec else ""
+        handed = None if bad else self._handed(entry)
+        return Call(self._turns(), program, method, how, spec, bad, handed)
+
+    def _handed(self, entry: Entry) -> tuple[int, int] | None:
+        """Some GPU tensor that was perhaps made before and can be an input here."""
+        if entry.takes is None or self.rng.random() < 0.4:
+            return None
+        found = [
+            (number, output)
+            for number, call in enumerate(self.calls)
+            if call.how == "gpu"
+            for output, gives in enumerate(self._entry(call).gives)
+            if gives == entry.takes
+        ]
+        return self.rng.choice(found) if found else None
+
+    def _entry(self, call: Call) -> Entry:
+        return KINDS[self.programs[call.program]].entries[call.method]
+
+    def _cancel(self) -> Step | None:
+        return Cancel(self._turns(), self.rng.randrange(len(self.calls))) if self.calls else None
+
+    def _tensors(self) -> Step | None:
+        made = [number for number, call in enumerate(self.calls) if call.how == "gpu"]
+        if not made:
+            return None
+        kind = self.rng.choice([Destroy, Read])
+        return kind(self._turns(), self.rng.choice(made))
+
+    def _inject(self) -> Step | None:
+        rng = self.rng
+        if self.device == "numpy":
+            return None
+        method = rng.choice(
+            [None, None, "create_buffers", "create_plan", "create_pipelines", "transfer"]
+            + ["write", "read", "run", "run", "profile"]
+        )
+        error = rng.choice(["error", "error", "memory", "loss"])
+        after = rng.choice([1, 1, 2, 3, 5])
+        return Inject(0, self._program(), error, after, method, rng.random() < 0.5)
+
+
+def schedules(seed: int, count: int, start: int = 0) -> Iterator[Schedule]:
+    """The same seed gives the same schedules, each whatever the others are."""
+    for number in range(start, start + count):
+        rng = Random(f"{seed}:{number}")
+        device = "numpy" if rng.random() < 0.05 else "recording"
+        yield _Maker(rng, device, faults=rng.random() < 0.5).make()
+
+
+def browser_schedules(seed: int, count: int) -> Iterator[Schedule]:
+    """On WebGPU, where no faults can be ordered."""
+    for number in range(count):
+        yield _Maker(Random(f"{seed}:{number}"), "webgpu", faults=False).make()
+
+
+# Making them smaller
+
+
+def shrunk(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
+    """Drop steps, and what the others have too much of, for as long as it still fails."""
+    changed = True
+    while changed:
+        changed = False
+        for candidate in _smaller(schedule):
+            if fails(candidate):
+                schedule, changed = candidate, True
+                break
+    return schedule
+
+
+def _smaller(schedule: Schedule) -> Iterator[Schedule]:
+    steps = schedule.steps
+    for at in reversed(range(len(steps))):
+        yield replace(schedule, steps=_without(steps, at))
+    for number in range(len(schedule.programs)):
+        if not any(getattr(step, "program", None) == number for step in steps):
+            if len(schedule.programs) > 1:
+                yield _without_program(schedule, number)
+    for at, step in enumerate(steps):
+        for simpler in _simpler(step):
+            yield replace(schedule, steps=(*steps[:at], simpler, *steps[at + 1 :]))
+    if schedule.seed:
+        yield replace(schedule, seed=0)
+
+
+def _without(steps: tuple[Step, ...], at: int) -> tuple[Step, ...]:
+    """Calls are known by number: those after a call that goes have another one."""
+    left = [*steps[:at], *steps[at + 1 :]]
+    if not isinstance(steps[at], Call):
+        return tuple(left)
+    gone = sum(isinstance(step, Call) for step in steps[:at])
+    return tuple(_renumbered(step, gone) for step in left if getattr(step, "call", None) != gone)
+
+
+def _renumbered(step: Step, gone: int) -> Step:
+    if isinstance(step, Cancel | Destroy | Read) and step.call > gone:
+        return replace(step, call=step.call - 1)
+    if isinstance(step, Call) and step.handed is not None:
+        number, output = step.handed
+        if number == gone:
+            return replace(step, handed=None)
+        return replace(step, handed=(number - (number > gone), output))
+    return step
+
+
+def _without_program(schedule: Schedule, number: int) -> Schedule:
+    programs = (*schedule.programs[:number], *schedule.programs[number + 1 :])
+    steps = tuple(
+        replace(step, program=step.program - 1)  # type: ignore[attr-defined, call-arg]
+        if getattr(step, "program", -1) > number
+        else step
+        for step in schedule.steps
+    )
+    return replace(schedule, programs=programs, steps=steps)
+
+
+def _simpler(step: Step) -> Iterator[Step]:
+    if step.turns:
+        yield replace(step, turns=0)
+        yield replace(step, turns=step.turns // 2)
+    if isinstance(step, Call):
+        if step.how != "run":
+            yield replace(step, how="run")
+        if step.handed is not None:
+            yield replace(step, handed=None)

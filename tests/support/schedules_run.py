@@ -1,0 +1,360 @@
+"""Runs schedules: on the recording device as fast as it can, or on whatever device is given."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import warnings
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import webpte
+from support.schedules import (
+    Call,
+    Cancel,
+    Close,
+    Destroy,
+    Inject,
+    Read,
+    Recover,
+    Schedule,
+    Settle,
+    Step,
+    shrunk,
+)
+from support.schedules_judge import UNKNOWN, Event, History, judge
+from support.schedules_kinds import KINDS, ops_of_kinds
+from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError, WebpteError
+from webpte.gpu.recording import RecordingDevice
+from webpte.runtime.contents import read_contents
+from webpte.shaders import ShaderLibrary
+
+ERRORS = {"error": DeviceError, "memory": OutOfMemoryError, "loss": DeviceLostError}
+MOST_TURNS = 3000  # of the loop, for everything to end; usually some dozens do
+FEW_PLANS = 3  # so that plans are forgotten within a schedule
+
+MakeDevice = Callable[[], Awaitable[Any]]
+
+
+class World:
+    """The programs of one schedule while it runs."""
+
+    def __init__(self, schedule: Schedule, make_device: MakeDevice) -> None:
+        self.schedule = schedule
+        self.history = History([KINDS[name] for name in schedule.programs])
+        self.programs: list[webpte.Program] = []
+        self.devices: list[Any] = []
+        self.calls: list[Event] = []
+        self.tasks: dict[Event, asyncio.Task[None]] = {}
+        self._make_device = make_device
+        self._clock = 0
+
+    def tick(self) -> int:
+        self._clock += 1
+        return self._clock
+
+    async def new_device(self) -> Any:
+        if self.schedule.device == "numpy":
+            return "numpy"
+        device = await self._make_device()
+        self.devices.append(device)
+        return device
+
+    async def run(self) -> list[str]:
+        device = await self.new_device()
+        for kind in self.history.kinds:
+            self.programs.append(
+                await webpte.load(kind.file, device=device, strict=kind.strict, name=kind.name)
+            )
+        for step in self.schedule.steps:
+            self._do(step)
+            if isinstance(step, Settle):
+                await self._settle()
+            for _ in range(step.turns):
+                await asyncio.sleep(0)
+        await self._settle()
+        self._close_all()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return judge(self.history) + self._left()
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case Call():
+                self._begin_call(step)
+            case Recover():
+                self._begin(self._event(step, step.program), lambda: self._recover(step))
+            case Cancel(call=number) if number < len(self.calls):
+                task = self.tasks[self.calls[number]]
+                self.calls[number].cancelled |= not task.done()
+                task.cancel()
+            case Close(program=number):
+                self._close(number)
+            case Destroy(call=number) if number < len(self.calls):
+                for tensor in self.calls[number].tensors:
+                    self._destroy(tensor)
+            case Read(call=number) if number < len(self.calls):
+                self._begin_read(step, self.calls[number])
+            case Inject(program=number):
+                self._inject(step, self._device_of(number))
+
+    def _device_of(self, program: int) -> Any:
+        try:
+            return self.programs[program].device
+        except DeviceError:
+            return None
+
+    def _inject(self, step: Inject, device: Any) -> None:
+        error = ERRORS[step.error]
+        device.inject(error, after=step.after, method=step.method, at_result=step.at_result)
+
+    # What takes a while
+
+    def _event(self, step: Step, program: int, number: int = -1) -> Event:
+        event = Event(number, step, program, self.tick(), device=self._device_of(program))
+        self.history.events.append(event)
+        return event
+
+    def _begin(self, event: Event, work: Callable[[], Awaitable[Any]]) -> None:
+        self.tasks[event] = asyncio.ensure_future(self._watched(event, work))
+
+    async def _watched(self, event: Event, work: Callable[[], Awaitable[Any]]) -> None:
+        try:
+            event.result = await work()
+        except asyncio.CancelledError:
+            if not event.cancelled:
+                self.history.problems.append(f"{event}: cancelled, but not by us")
+        except BaseException as error:
+            event.error = error
+        event.ended = self.tick()
+
+    async def _recover(self, step: Recover) -> str:
+        device = await self.new_device() if step.fresh else None
+        await self.programs[step.program].recover(device)
+        return "recovered"
+
+    def _begin_call(self, step: Call) -> None:
+        event = self._event(step, step.program, len(self.calls))
+        self.calls.append(event)
+        entry = KINDS[self.schedule.programs[step.program]].entries[step.method]
+        handed = self._handed(step)
+        event.handed, value = handed if handed else (None, None)
+        event.arrays = entry.make(step.spec, value)
+        given: list[Any] = spoiled(event.arrays, step.bad)
+        if event.handed is not None:
+            given[0] = event.handed
+        self._begin(event, lambda: self._call(event, step, given))
+
+    def _handed(self, step: Call) -> tuple[Any, np.ndarray] | None:
+        """A tensor on the GPU and its value, both known by now."""
+        if step.handed is None or step.handed[0] >= len(self.calls):
+            return None
+        event, at = self.calls[step.handed[0]], step.handed[1]
+        if len(event.tensors) <= at or event.result in (None, UNKNOWN):
+            return None
+        value = event.result[at]
+        return None if value is UNKNOWN else (event.tensors[at], value)
+
+    async def _call(self, event: Event, step: Call, given: list[Any]) -> Any:
+        program = self.programs[step.program]
+        if step.how == "unread":
+            await program.run_unread(step.method, *given)
+            return []
+        if step.how in ("profile", "again"):
+            return await program.profile(step.method, *(given if step.how == "profile" else ()))
+        if step.how == "argmax":
+            return [await program.run_argmax(step.method, *given)]
+        output = "gpu" if step.how == "gpu" else "numpy"
+        results = await program.run(step.method, *given, output=output)
+        if step.how == "run":
+            return list(results)
+        event.ended = self.tick()  # reading is not a part of the call
+        event.tensors = list(results)
+        read = [await self._value(tensor) for tensor in results]
+        return read
+
+    async def _value(self, tensor: Any) -> Any:
+        try:
+            return await tensor.numpy()
+        except WebpteError:
+            return UNKNOWN
+
+    def _begin_read(self, step: Read, made: Event) -> None:
+        if made.tensors and isinstance(made.result, list):
+            event = self._event(step, made.program)
+            event.handed = made.tensors[0]
+            self._begin(event, lambda: self._read(made))
+
+    async def _read(self, made: Event) -> None:
+        for tensor, value in zip(made.tensors, list(made.result), strict=True):
+            again = await tensor.numpy()
+            if value is not UNKNOWN and not np.array_equal(again, value):
+                self.history.problems.append(f"{made}: its GPU tensor has changed to {again}")
+
+    # The end
+
+    def _destroy(self, tensor: Any) -> None:
+        self.history.destroyed.setdefault(id(tensor), self.tick())
+        tensor.destroy()
+
+    def _close(self, number: int) -> None:
+        self.history.closed.setdefault(number, self.tick())
+        for event in self.calls:
+            if event.program == number:
+                for tensor in event.tensors:
+                    self.history.destroyed.setdefault(id(tensor), self.tick())
+        self.programs[number].close()
+
+    async def _settle(self) -> None:
+        for _ in range(MOST_TURNS):
+            if all(task.done() for task in self.tasks.values()):
+                return
+            await asyncio.sleep(0)
+        for event, task in self.tasks.items():
+            if not task.done():
+                self.history.problems.append(f"{event}: does not end")
+                event.cancelled = True
+                task.cancel()
+
+    def _close_all(self) -> None:
+        for number in range(len(self.programs)):
+            try:
+                self._close(number)
+            except Exception as error:
+                self.history.problems.append(f"closing program {number}: {error!r}")
+        for event in self.calls:
+            for tensor in event.tensors:
+                tensor.destroy()
+
+    def _left(self) -> list[str]:
+        problems = []
+        for number, device in enumerate(self.devices):
+            left = {name: n for name, n in device.counts().items() if n and name != "pipelines"}
+            if left and not device.lost:
+                problems.append(f"left on device {number}: {left}")
+        return problems
+
+
+def spoiled(arrays: list[np.ndarray], bad: str) -> list[Any]:
+    """Inputs with something wrong with the first of them."""
+    if bad == "count":
+        return list(arrays[1:])
+    if bad == "shape":
+        return [np.zeros((99, *arrays[0].shape[1:]), arrays[0].dtype), *arrays[1:]]
+    if bad == "dtype":
+        return [arrays[0].astype(np.complex64), *arrays[1:]]
+    return list(arrays)
+
+
+# In CPython
+
+
+class Runner:
+    """Runs many schedules one after the other, in one event loop while all goes well."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._noises: list[str] = []
+
+    def run(self, schedule: Schedule) -> list[str]:
+        """What is wrong with how it goes."""
+        self._noises = []
+        rng = Random(schedule.seed)
+
+        async def make_device() -> RecordingDevice:
+            return RecordingDevice(
+                features=("timestamp-query",), pauses=lambda: rng.choice((1, 1, 1, 2, 3, 6))
+            )
+
+        self._loop.set_exception_handler(lambda _, context: self._noises.append(str(context)))
+        with warnings.catch_warnings(record=True) as warned, self._unraisable():
+            warnings.simplefilter("always")
+            problems = self._loop.run_until_complete(World(schedule, make_device).run())
+            gc.collect()
+        self._noises += [str(warning.message) for warning in warned]
+        problems += [f"afterwards: {noise}" for noise in self._noises]
+        if problems:
+            self.close()
+            self._loop = asyncio.new_event_loop()
+        return problems
+
+    @contextmanager
+    def _unraisable(self) -> Iterator[None]:
+        before = sys.unraisablehook
+        sys.unraisablehook = lambda unraisable: self._noises.append(repr(unraisable.exc_value))
+        try:
+            yield
+        finally:
+            sys.unraisablehook = before
+
+    def close(self) -> None:
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        with suppress(Exception):
+            self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+
+@contextmanager
+def quickly() -> Iterator[Runner]:
+    """Files are read, and shaders put together, once for all programs; few plans are kept."""
+    library, read = ShaderLibrary(), read_contents
+    contents: dict[str, Any] = {}
+
+    async def read_once(source: Any, files: Any = ()) -> Any:
+        if source.name not in contents:
+            contents[source.name] = await read(source, files)
+        return contents[source.name]
+
+    runner = Runner()
+    gc.collect()
+    gc.freeze()  # so that collecting what one schedule leaves is cheap
+    gc.disable()
+    try:
+        with (
+            ops_of_kinds(),
+            _in_runtime("read_contents", read_once),
+            _in_runtime("ShaderLibrary", lambda: library),
+            _in_runtime("MAX_PLANS", FEW_PLANS),
+        ):
+            yield runner
+    finally:
+        runner.close()
+        gc.enable()
+        gc.unfreeze()
+
+
+@contextmanager
+def _in_runtime(name: str, value: Any) -> Iterator[None]:
+    """`name` means something else wherever the runtime uses it."""
+    modules = [m for key, m in sys.modules.items() if key.startswith("webpte.runtime.")]
+    users = [module for module in modules if hasattr(module, name)]
+    assert users, name
+    with ExitStack() as stack:
+        for module in users:
+            stack.enter_context(patch.object(module, name, value))
+        yield
+
+
+def first_failure(found: Iterable[Schedule]) -> str | None:
+    """The first schedule that goes wrong, shrunk, with what is wrong; None if all go well."""
+    with quickly() as runner:
+        for number, schedule in enumerate(found):
+            problems = runner.run(schedule)
+            if problems:
+                small = shrunk(schedule, lambda candidate: bool(runner.run(candidate)))
+                said = "\n".join(runner.run(small))
+                return f"schedule {number} of these goes wrong:\n{small!r}\n{said}"
+    return None
+
+
+def run(schedule: Schedule) -> list[str]:
+    """For a schedule that was pasted into a test."""
+    with quickly() as runner:
+        return runner.run(schedule)
