@@ -41,11 +41,7 @@ def resolve_ops(graph: Graph) -> dict[int, OpDef]:
     """Call index to definition; prepack is not an op here."""
     if missing := unsupported_ops(graph):
         raise UnsupportedOpError("a delegate", missing)
-    return {
-        call.index: op
-        for call in graph.calls
-        if (op := lookup(call.name)) is not None
-    }
+    return {call.index: op for call in graph.calls if (op := lookup(call.name)) is not None}
 
 
 def check_arity(graph: Graph) -> None:
