@@ -10,7 +10,6 @@ from webpte.dtypes import NATIVE_HALF
 from webpte.errors import GraphError
 from webpte.format.vulkan import ValueListValue
 from webpte.graph import PREPACK, Call, Graph, Tensor, Value
-from webpte.ops import OpDef, lookup
 
 
 def store_halves(graph: Graph) -> Graph:
@@ -38,11 +37,8 @@ def merge_duplicate_calls(graph: Graph) -> Graph:
     for call in graph.calls:
         args = tuple(replaced.get(i, i) for i in call.args[:-1])
         reads = _members(graph, args, replaced)
-        mergeable = (
-            call.name != PREPACK
-            and _is_pure(lookup(call.name))
-            and flow.volatile.isdisjoint((*reads, *flow.gives(call)))
-        )
+        # What a call changes in place is volatile, so that no such call is merged.
+        mergeable = call.name != PREPACK and flow.volatile.isdisjoint((*reads, *flow.gives(call)))
         key = (call.name, tuple(_content(graph, i, replaced) for i in args))
         if mergeable and key in first and _same_outputs(graph, first[key].args[-1], call.args[-1]):
             replaced |= dict(zip(flow.gives(call), graph.expand(first[key].args[-1:]), strict=True))
@@ -105,10 +101,6 @@ def tie_buffer_outputs(graph: Graph, count: int) -> Graph:
             )
         calls.append(Call(len(calls), "aten.alias_copy.default", (new.id, alike[0].id)))
     return Graph(graph.values, tuple(calls), graph.inputs, graph.outputs[count:])
-
-
-def _is_pure(op: OpDef | None) -> bool:
-    return op is not None and not op.mutates
 
 
 def _members(graph: Graph, ids: tuple[int, ...], replaced: dict[int, int]) -> list[int]:

@@ -319,6 +319,22 @@ def test_a_slot_is_as_large_as_its_largest_tenant() -> None:
     assert all(plan.slots[plan.slot_of[i]].nbytes >= 800 for i in (big, last))
 
 
+@pytest.mark.parametrize("larger", ["view", "source"])
+def test_a_slot_is_as_large_as_the_largest_of_its_aliases(larger: str) -> None:
+    """The size of a view that follows a SymInt is declared larger than it ever is."""
+    g = GraphWriter()
+    x, n = g.tensor((12,)), g.symint(3)
+    dims = [(12,), (12, 12)]
+    a = g.op(RELU, x, g.tensor(dims[larger == "source"]))
+    v = g.op(VIEW, a, g.value_list([n, g.int(-1)]), g.tensor(dims[larger == "view"]))
+    g.inputs(x, n)
+    g.outputs(relu(g, v))
+    graph, plan = check(g)
+    assert plan.slot_of[a] == plan.slot_of[v]
+    assert plan.slots[plan.slot_of[a]].nbytes == 4 * 144
+    assert {graph.tensor(i).storage_bytes for i in (a, v)} == {4 * 12, 4 * 144}
+
+
 def test_the_best_fitting_slot_is_taken() -> None:
     """A small value does not block the large slot that the next one needs."""
     g = GraphWriter()
