@@ -66,9 +66,7 @@ def separate_buffer_writes(graph: Graph) -> Graph:
     values, calls = list(graph.values), list[Call]()
     for call in graph.calls:
         out = call.args[-1]
-        if call.name == PREPACK or out not in buffers.intersection(flow.takes(call)).difference(
-            flow.changes(call)
-        ):
+        if out not in buffers or out not in flow.takes(call) or out in flow.changes(call):
             calls.append(replace(call, index=len(calls)))
             continue
         apart = replace(graph.tensor(out), id=len(values), constant=None, mem_obj_id=None)

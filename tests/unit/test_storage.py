@@ -209,6 +209,22 @@ def test_a_view_of_a_mutated_value_is_a_copy(mutated: str) -> None:
         assert plan.slots[plan.slot_of[target]].dedicated
 
 
+def test_views_of_what_nothing_mutates_share_memory_beside_a_cache() -> None:
+    with mutating_op():
+        g = GraphWriter()
+        x = g.tensor((4,))
+        state = g.tensor((4,), constant=np.zeros(4, np.float32))
+        a = relu(g, x)
+        v = view(g, a, 2, 2)
+        g.op(MUTATE, state, a, g.tensor((4,)))
+        out = add(g, view(g, v, 4), state)
+        g.inputs(x)
+        g.outputs(out)
+        _, plan = check(g)
+        assert plan.slot_of[v] == plan.slot_of[a]
+        assert len(plan.aliased_calls) == 2
+
+
 def test_a_mutated_constant_keeps_its_state() -> None:
     with mutating_op():
         g = GraphWriter()
