@@ -10,7 +10,6 @@ from webpte.dtypes import NATIVE_HALF
 from webpte.errors import GraphError
 from webpte.format.vulkan import ValueListValue
 from webpte.graph import PREPACK, Call, Graph, Tensor, Value
-from webpte.ops import OpDef, lookup
 
 
 def store_halves(graph: Graph) -> Graph:
@@ -38,11 +37,8 @@ def merge_duplicate_calls(graph: Graph) -> Graph:
     for call in graph.calls:
         args = tuple(replaced.get(i, i) for i in call.args[:-1])
         reads = _members(graph, args, replaced)
-        mergeable = (
-            call.name != PREPACK
-            and _is_pure(lookup(call.name))
-            and flow.volatile.isdisjoint((*reads, *flow.gives(call)))
-        )
+        # What a call changes in place is volatile, so that no such call is merged.
+        mergeable = call.name != PREPACK and flow.volatile.isdisjoint((*reads, *flow.gives(call)))
         key = (call.name, tuple(_content(graph, i, replaced) for i in args))
         if mergeable and key in first and _same_outputs(graph, first[key].args[-1], call.args[-1]):
             replaced |= dict(zip(flow.gives(call), graph.expand(first[key].args[-1:]), strict=True))
@@ -70,9 +66,7 @@ def separate_buffer_writes(graph: Graph) -> Graph:
     values, calls = list(graph.values), list[Call]()
     for call in graph.calls:
         out = call.args[-1]
-        if call.name == PREPACK or out not in buffers.intersection(flow.takes(call)).difference(
-            flow.changes(call)
-        ):
+        if out not in buffers or out not in flow.takes(call) or out in flow.changes(call):
             calls.append(replace(call, index=len(calls)))
             continue
         apart = replace(graph.tensor(out), id=len(values), constant=None, mem_obj_id=None)
@@ -105,10 +99,6 @@ def tie_buffer_outputs(graph: Graph, count: int) -> Graph:
             )
         calls.append(Call(len(calls), "aten.alias_copy.default", (new.id, alike[0].id)))
     return Graph(graph.values, tuple(calls), graph.inputs, graph.outputs[count:])
-
-
-def _is_pure(op: OpDef | None) -> bool:
-    return op is not None and not op.mutates
 
 
 def _members(graph: Graph, ids: tuple[int, ...], replaced: dict[int, int]) -> list[int]:

@@ -96,8 +96,8 @@ def _find_aliases(
     """View outputs by the tensor whose memory they share.
 
     A view and its source may share memory if nothing writes to either after the view was taken:
-    neither is mutated in place, and each is written by one call at most. An input is written by
-    the upload of the next call, which also ends every view of it.
+    neither is mutated in place, and each is written once. An input is written by the upload of the
+    next call, which also ends every view of it.
     """
     root_of: dict[int, int] = {}
     aliased: set[int] = set()
@@ -108,13 +108,8 @@ def _find_aliases(
         source = graph.tensor(call.args[op.signature.positions[op.alias_of]])
         out = graph.tensor(call.args[-1])
         root = root_of.get(source.id, source.id)
-        stable = (
-            out.id != source.id
-            and out.constant is None
-            and out.id not in graph.inputs
-            and not flow.mutated & {source.id, root, out.id}
-            and all(flow.times_written(i) == 1 for i in {source.id, root, out.id})
-        )
+        shared = {source.id, root, out.id}
+        stable = not flow.mutated & shared and all(flow.times_written(i) == 1 for i in shared)
         if stable and out.dtype.holds_stored(source.dtype):
             root_of[out.id] = root
             aliased.add(call.index)

@@ -10,7 +10,12 @@ from support.pte_writer import GraphWriter
 from webpte.checks import check_defined
 from webpte.errors import GraphError
 from webpte.graph import Graph
-from webpte.passes import merge_duplicate_calls, separate_buffer_writes, tie_buffer_outputs
+from webpte.passes import (
+    merge_duplicate_calls,
+    rewritten_buffers,
+    separate_buffer_writes,
+    tie_buffer_outputs,
+)
 
 RELU, ADD, CLONE = "aten.relu.default", "aten.add.Tensor", "aten.clone.default"
 
@@ -201,6 +206,34 @@ def test_what_a_call_would_write_over_its_own_input_is_copied_there() -> None:
     assert names(graph)[1:] == [ADD, "aten.alias_copy.default", RELU]
     assert graph.calls[2].args == (graph.calls[1].args[-1], buffer)
     assert graph.calls[3].args == (buffer, out)
+
+
+def test_buffers_that_calls_give_new_values() -> None:
+    g = GraphWriter()
+    x, w = g.tensor((4,)), g.tensor((4,), constant=np.ones(4, np.float32))
+    direct = g.tensor((4,), constant=np.ones(4, np.float32))
+    kept, rewritten = g.prepack(w), g.prepack(w)
+    g.op(ADD, kept, x, g.int(1), rewritten)
+    g.op(RELU, x, direct)
+    out = g.op(RELU, rewritten, g.tensor((4,)))
+    g.inputs(x)
+    g.outputs(out)
+    assert rewritten_buffers(build_graph(g)) == {rewritten, direct}
+
+
+@pytest.mark.parametrize("op", ["in place", "apart", "of another"])
+def test_what_is_not_written_over_what_it_reads_stays(op: str) -> None:
+    """Nothing to separate: the op is made for it, or it writes to what it does not read."""
+    with temporary_op("test.bump.default", "self: tensor -> tensor", mutates=("self",)):
+        g = GraphWriter()
+        x = g.tensor((4,))
+        buffer, other = (g.prepack(g.tensor((4,), constant=np.ones(4, np.float32))) for _ in "ab")
+        written = {"in place": buffer, "apart": g.tensor((4,)), "of another": other}[op]
+        g.op("test.bump.default" if op == "in place" else RELU, buffer, written)
+        g.inputs(x)
+        g.outputs(written)
+        graph = build_graph(g)
+        assert separate_buffer_writes(graph).calls == graph.calls
 
 
 def test_only_a_buffer_may_be_written_by_what_reads_it() -> None:

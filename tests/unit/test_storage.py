@@ -209,6 +209,22 @@ def test_a_view_of_a_mutated_value_is_a_copy(mutated: str) -> None:
         assert plan.slots[plan.slot_of[target]].dedicated
 
 
+def test_views_of_what_nothing_mutates_share_memory_beside_a_cache() -> None:
+    with mutating_op():
+        g = GraphWriter()
+        x = g.tensor((4,))
+        state = g.tensor((4,), constant=np.zeros(4, np.float32))
+        a = relu(g, x)
+        v = view(g, a, 2, 2)
+        g.op(MUTATE, state, a, g.tensor((4,)))
+        out = add(g, view(g, v, 4), state)
+        g.inputs(x)
+        g.outputs(out)
+        _, plan = check(g)
+        assert plan.slot_of[v] == plan.slot_of[a]
+        assert len(plan.aliased_calls) == 2
+
+
 def test_a_mutated_constant_keeps_its_state() -> None:
     with mutating_op():
         g = GraphWriter()
@@ -317,6 +333,22 @@ def test_a_slot_is_as_large_as_its_largest_tenant() -> None:
     g.outputs(last)
     _, plan = check(g)
     assert all(plan.slots[plan.slot_of[i]].nbytes >= 800 for i in (big, last))
+
+
+@pytest.mark.parametrize("larger", ["view", "source"])
+def test_a_slot_is_as_large_as_the_largest_of_its_aliases(larger: str) -> None:
+    """The size of a view that follows a SymInt is declared larger than it ever is."""
+    g = GraphWriter()
+    x, n = g.tensor((12,)), g.symint(3)
+    dims = [(12,), (12, 12)]
+    a = g.op(RELU, x, g.tensor(dims[larger == "source"]))
+    v = g.op(VIEW, a, g.value_list([n, g.int(-1)]), g.tensor(dims[larger == "view"]))
+    g.inputs(x, n)
+    g.outputs(relu(g, v))
+    graph, plan = check(g)
+    assert plan.slot_of[a] == plan.slot_of[v]
+    assert plan.slots[plan.slot_of[a]].nbytes == 4 * 144
+    assert {graph.tensor(i).storage_bytes for i in (a, v)} == {4 * 12, 4 * 144}
 
 
 def test_the_best_fitting_slot_is_taken() -> None:

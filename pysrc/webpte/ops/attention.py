@@ -28,6 +28,7 @@ from webpte.ops.attention_kernels import Attention, Heads, Mask, lower_attention
 from webpte.ops.elementwise import INT32_MAX, float_type
 from webpte.ops.records import Dispatch, SymIntBound, pack
 from webpte.ops.registry import register
+from webpte.ops.rows import check_floats
 from webpte.shapes import Dims, broadcast, broadcast_strides, contiguous_strides, numel
 
 Array = np.ndarray
@@ -50,14 +51,6 @@ PLAIN = (
 
 
 # Shapes
-
-
-def check_floats(args: Args, *tensors: TensorArg) -> None:
-    for tensor in tensors:
-        if not tensor.dtype.is_float:
-            raise UnsupportedError(
-                f"{args.call}: value {tensor.id} is {tensor.dtype.name}; attention takes floats"
-            )
 
 
 def check_fresh(args: Args, what: str, fresh: TensorArg, cache: TensorArg) -> None:

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from webpte.errors import GraphError, UnsupportedError
+from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import float_type, quad_grid
 from webpte.ops.records import Dispatch, SymIntBound, ceil_div, pack
 from webpte.ops.registry import register
+from webpte.ops.rows import check_floats
 from webpte.shapes import Dims
 
 Array = np.ndarray
@@ -28,14 +29,6 @@ Array = np.ndarray
 PAIRS = "xq: tensor, xk: tensor, freqs_cos: tensor, freqs_sin: tensor -> tensors"
 HALVES = "xq: tensor, xk: tensor, freqs_cos: tensor, freqs_sin: tensor, start_pos: live -> tensors"
 COMPLEX = "x: tensor, freqs_cis: tensor -> tensor"
-
-
-def check_floats(args: Args, *tensors: TensorArg) -> None:
-    for tensor in tensors:
-        if not tensor.dtype.is_float:
-            raise UnsupportedError(
-                f"{args.call}: value {tensor.id} is {tensor.dtype.name}; only floats can be turned"
-            )
 
 
 def operands(args: Args) -> tuple[TensorArg, TensorArg, TensorArg, TensorArg]:

@@ -20,7 +20,7 @@ from webpte.ops.movement import symint_of
 from webpte.ops.records import Dispatch, SymIntBound, ceil_div
 from webpte.ops.registry import register
 from webpte.ops.strided import Start, Walk, lower_walk
-from webpte.shapes import Dims, contiguous_strides, normalize_dim
+from webpte.shapes import Dims, contiguous_strides, normalize_dim, normalize_index
 
 Array = np.ndarray
 
@@ -46,11 +46,11 @@ def part_walk(source: TensorArg, dim: int, length: int, start: int | Start, step
     return Walk(dims, steps, base=start * strides[dim])
 
 
-def live_start(args: Args, name: str, dim: int, index: int) -> int | Start:
-    """The index where a part starts: read by the kernel if it is a SymInt, else `index`."""
+def live_start(args: Args, name: str, dim: int) -> Start | None:
+    """Where a part starts at a SymInt, which the kernel reads; None if it is none."""
     source, symint = args.tensor("self"), symint_of(args, name)
     if symint is None:
-        return index
+        return None
     return Start(symint, source.dims[dim], contiguous_strides(source.dims)[dim])
 
 
@@ -62,15 +62,9 @@ def slice_of(args: Args) -> tuple[int, slice]:
     dim, step = dim_of(args), args.integer("step")
     if step < 1:
         raise GraphError(f"{args.call}: step {step}; it must be 1 or more")
-    size = args.tensor("self").dims[dim]
-    start, end = args.optional_integer("start"), args.optional_integer("end")
-    start = clamp_index(0 if start is None else start, size)
-    end = clamp_index(size if end is None else end, size)
+    given = slice(args.optional_integer("start"), args.optional_integer("end"))
+    start, end, _ = given.indices(args.tensor("self").dims[dim])
     return dim, slice(start, max(start, end), step)
-
-
-def clamp_index(index: int, size: int) -> int:
-    return min(max(index + size if index < 0 else index, 0), size)
 
 
 def sliced_shape(args: Args) -> tuple[Dims]:
@@ -81,9 +75,9 @@ def sliced_shape(args: Args) -> tuple[Dims]:
 
 def lower_slice(args: Args) -> list[Dispatch]:
     dim, part = slice_of(args)
-    start = live_start(args, "start", dim, part.start)
-    length = sliced_shape(args)[0][dim]
-    return lower_walk(args, part_walk(args.tensor("self"), dim, length, start, part.step), args.out)
+    source, length = args.tensor("self"), sliced_shape(args)[0][dim]
+    start = live_start(args, "start", dim) or part.start
+    return lower_walk(args, part_walk(source, dim, length, start, part.step), args.out)
 
 
 def run_slice(args: Args) -> Array:
@@ -103,15 +97,18 @@ def selected_bounds(args: Args) -> list[SymIntBound]:
     return args.bound("index", -size, size - 1, f"selects from a dim of size {size}")
 
 
+def selected_index(args: Args) -> int:
+    return normalize_index(args.integer("index"), args.tensor("self").dims[dim_of(args)])
+
+
 def lower_select(args: Args) -> list[Dispatch]:
     source, dim = args.tensor("self"), dim_of(args)
-    size = source.dims[dim]
-    start = live_start(args, "index", dim, clamp_index(args.integer("index"), size))
+    start = live_start(args, "index", dim) or selected_index(args)
     return lower_walk(args, part_walk(source, dim, 1, start), args.out)
 
 
 def run_select(args: Args) -> Array:
-    return np.take(args.array("self"), args.integer("index"), axis=dim_of(args))
+    return np.take(args.array("self"), selected_index(args), axis=dim_of(args))
 
 
 # Split

@@ -312,7 +312,7 @@ FLOATS, BAD_MASK = np.float32, np.zeros((2, 4), np.float32)
         (
             "custom_sdpa",
             (QUERIES.astype(np.int32), KEYS, VALUES, 1, None, 0, True, None),
-            "int32; attention takes floats",
+            "int32; this op is defined for floats",
         ),
         (
             "sdpa_with_kv_cache",
