@@ -190,6 +190,7 @@ class GpuDelegate:
         with self._lifetime.lease():
             given = await self._readable(inputs)
             async with self._lock:
+                self._guard.settle()
                 call = await replayer.prepare(given, fates, timings)
                 if rehearsal or self._may_spoil_state(call):
                     return await self._execute_guarded(call, rehearsal)
@@ -220,6 +221,7 @@ class GpuDelegate:
         with self._lifetime.lease():
             given = await self._readable(inputs)
             async with self._lock, head._lock:
+                self._guard.settle()
                 body = await self._replayer.prepare(given, fates)
                 lent = [output.tensor for output in body.plan.segments[-1].outputs]
                 top = await head._replayer.prepare(lent, [Fate.READ] * len(head._graph.outputs))

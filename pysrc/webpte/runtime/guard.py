@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from webpte.errors import DeviceLostError
+from webpte.errors import DeviceError
 from webpte.gpu.device import Device, GpuCopy
 from webpte.runtime.memory import DelegateMemory
 
@@ -24,6 +24,7 @@ class StateGuard:
         self._memory = memory
         self._values = values
         self._saves: list[GpuCopy] = []  # made on first use: most delegates need none
+        self._owed = False  # whether state has still to be put back
 
     @property
     def has_state(self) -> bool:
@@ -33,6 +34,7 @@ class StateGuard:
         """Returns what puts the state back as it is now. The copies are kept for the next time."""
         if not self._values:
             return lambda: None
+        self.settle()
         if not self._saves:
             buffers = self._memory.buffers_of(self._values)
             copies = await self._memory.create(list(buffers.values()))
@@ -56,5 +58,13 @@ class StateGuard:
             restore()
 
     def _restore(self) -> None:
-        with contextlib.suppress(DeviceLostError):  # then there is no state to put back
+        """Never raises: the error that led here matters more, and the next call tries again."""
+        self._owed = True
+        with contextlib.suppress(DeviceError):
+            self.settle()
+
+    def settle(self) -> None:
+        """Put back what could not be put back before; no call may start without it."""
+        if self._owed and not self._device.lost:  # with the device, state is lost anyway
             self._device.copy([GpuCopy(c.target, c.source, c.nbytes) for c in self._saves])
+        self._owed = False

@@ -16,7 +16,7 @@ import pytest
 import webpte
 from support.graphs import chain, load, make_delegate, temporary_op, wait
 from support.pte_writer import GraphWriter, MethodWriter, write_pte
-from support.recorded import ADD, RELU, add_graph, ones
+from support.recorded import ADD, RELU, add_graph, names, ones
 from webpte import errors
 from webpte.gpu.recording import RecordingDevice
 from webpte.runtime import delegate as delegate_module
@@ -268,6 +268,27 @@ def test_a_failed_call_does_not_change_state(device: str) -> None:
     }
     with temporary_op("test.host.default", "self: tensor -> tensor", **definition):
         wait(run())
+
+
+def test_state_that_could_not_be_put_back_is_put_back_by_the_next_call() -> None:
+    async def run() -> None:
+        device = RecordingDevice()
+        program = await load(rows_of_state(), device=device)
+        await program.forward(np.array([1, 0], np.int32))
+        failing = asyncio.ensure_future(program.forward(np.array([5, 0], np.int32)))
+        start = len(device.log)
+        while "run" not in names(device, start):
+            await asyncio.sleep(0)
+        for _ in range(2):
+            device.inject(method="copy")
+        with pytest.raises(errors.ExecutionError, match="an index is out of range"):
+            await failing
+        with pytest.raises(errors.ExecutionError, match="injected"):
+            await program.forward(np.array([1, 0], np.int32))
+        (now,) = await program.forward(np.array([1, 0], np.int32))
+        assert now.tolist() == [[2], [0]]
+
+    wait(run())
 
 
 def rows_of_state() -> GraphWriter:
