@@ -54,9 +54,8 @@ class RecordingDevice:
     pauses        gives the number of times that the next await suspends; at least once
     """
 
-    # In the browser a promise goes on when the task that waits for it is cancelled: what was to be
-    # allocated is, and nobody knows its number. Whoever cancels must not cancel that.
-    keeps_what_was_cancelled = True
+    # Whoever is cancelled while something is being made gets nothing, and nothing stays.
+    keeps_what_was_cancelled = False
 
     def __init__(
         self,
