@@ -17,7 +17,6 @@ from random import Random
 
 from support.schedules_kinds import KINDS, Entry, Spec
 
-
 # Calls of the device that are made to fail. Not `copy`: what puts state back must not be one.
 INJECTED = (
     *("create_buffers", "create_plan", "create_pipelines", "transfer"),
