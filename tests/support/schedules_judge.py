@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from support.schedules import Call, Recover, Step
-from support.schedules_kinds import Arrays, Entry, Kind, Refused, State
+from support.schedules_kinds import Arrays, Entry, Kind, RefusedError, State
 from webpte.errors import (
     ClosedError,
     DeviceError,
     DeviceLostError,
-    InputError,
     IndexRangeError,
+    InputError,
     WebpteError,
 )
 
@@ -93,7 +93,7 @@ def _judged(history: History, event: Event) -> str | None:
     closed = history.closed.get(event.program)
     if closed is not None and closed < event.started and not event.cancelled:
         return "the program was closed before, but there is no error"
-    if not isinstance(event.step, Call) or event.result is None and event.cancelled:
+    if not isinstance(event.step, Call) or (event.result is None and event.cancelled):
         return None
     if event.step.how == "again":
         return None
@@ -103,7 +103,7 @@ def _judged(history: History, event: Event) -> str | None:
     initial = history.kinds[event.program].initial
     try:
         _, expected = entry.model(initial or (), event.arrays)
-    except Refused as refused:
+    except RefusedError as refused:
         return f"should be refused: {refused}"
     if initial is None and not _is_result(event, expected):
         return f"gives {_shown(event.result)}, not {_shown(_expected(event, expected))}"
@@ -131,7 +131,7 @@ def _judged_error(history: History, event: Event, error: BaseException) -> str |
         return None if isinstance(error, InputError) else f"not an InputError: {shown}"
     try:
         _entry(history, event).model(history.kinds[event.program].initial or (), event.arrays)
-    except Refused as refused:
+    except RefusedError as refused:
         wanted = "out of range" in str(refused)
         is_range = any(isinstance(cause, IndexRangeError) for cause in chain)
         return None if is_range == wanted else f"refused for another reason: {shown}"
@@ -166,8 +166,10 @@ def _is_result(event: Event, outputs: Arrays) -> bool:
     expected = _expected(event, outputs)
     return len(event.result) == len(expected) and all(
         got is UNKNOWN
-        or (got.shape == want.shape and got.dtype.kind == want.dtype.kind)
-        and np.array_equal(got, want)
+        or (
+            (got.shape == want.shape and got.dtype.kind == want.dtype.kind)
+            and np.array_equal(got, want)
+        )
         for got, want in zip(event.result, expected, strict=True)
     )
 
@@ -231,7 +233,7 @@ def _after(history: History, event: Event, state: State, initial: State) -> list
         return [initial, state] if unfinished or event.error is not None else [initial]
     try:
         after, expected = _entry(history, event).model(state, event.arrays)
-    except Refused:
+    except RefusedError:
         return [state]
     if isinstance(event.step, Call) and event.step.how in ("profile", "again"):
         return [state]

@@ -1,7 +1,7 @@
 """The programs of the schedules: small, each with a way to go wrong, and with its meaning in NumPy.
 
-A model is what a call does to the state of a program and what it returns, or `Refused` for inputs
-that no program of the kind can take. Numbers are small integers, so that floats are exact.
+A model is what a call does to the state of a program and what it returns, or `RefusedError` for
+inputs that no program of the kind can take. Numbers are small integers, so that floats are exact.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TABLE = np.arange(30, dtype=np.float32).reshape(10, 3) % 7
 MOST_ROWS = 8
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The model of a call that has to fail with an error of its own."""
 
 
@@ -81,7 +81,7 @@ def pattern(dims: tuple[int, ...], seed: int) -> np.ndarray:
 
 def picked(indices: np.ndarray) -> np.ndarray:
     if indices.size and (indices.min() < -10 or indices.max() >= 10):
-        raise Refused("an index is out of range")
+        raise RefusedError("an index is out of range")
     return TABLE[indices]
 
 
@@ -219,7 +219,7 @@ def write_folds() -> bytes:
 def model_folds(state: State, given: Arrays) -> tuple[State, Arrays]:
     x, sizes = given
     if any(size <= 0 or 12 % size for size in sizes):
-        raise Refused("12 elements in as many rows")
+        raise RefusedError("12 elements in as many rows")
     return state, [-np.maximum(x, 0).reshape(size, -1) for size in sizes.tolist()]
 
 
@@ -249,7 +249,7 @@ def write_picky() -> bytes:
 
 def model_picky(state: State, given: Arrays) -> tuple[State, Arrays]:
     if given[0].shape[0] == 5:
-        raise Refused("strict, and there is no kernel for this")
+        raise RefusedError("strict, and there is no kernel for this")
     return state, [-given[0]]
 
 
@@ -361,7 +361,7 @@ def write_cache() -> bytes:
 def model_cache(state: State, given: Arrays) -> tuple[State, Arrays]:
     value, (position, n) = given
     if not 0 <= position < 4 or n <= 0 or 12 % n:
-        raise Refused("no such position or shape")
+        raise RefusedError("no such position or shape")
     cache_array = np.array(state, np.float32).reshape(4, 3)
     cache_array[position] = value.reshape(3)
     return as_state(cache_array), [cache_array.reshape(n, -1)]
@@ -398,7 +398,7 @@ def write_hosted() -> bytes:
 
 def model_hosted(state: State, given: Arrays) -> tuple[State, Arrays]:
     if given[0].max() > 1000:
-        raise Refused("too large for the op on the host")
+        raise RefusedError("too large for the op on the host")
     total = added(state, given[0])
     return as_state(total), [total - given[0] + 7]
 
@@ -484,9 +484,7 @@ SHARED = Kind(
             lambda spec, _: [],
             lambda state, given: (state, [np.maximum(np.array(state, np.float32), 0)]),
         ),
-        "put": Entry(
-            four_specs, make_four, lambda _, given: (as_state(given[0]), [given[0]])
-        ),
+        "put": Entry(four_specs, make_four, lambda _, given: (as_state(given[0]), [given[0]])),
     },
     ZEROS,
 )

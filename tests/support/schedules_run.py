@@ -26,6 +26,7 @@ from support.schedules import (
     Schedule,
     Settle,
     Step,
+    schedules,
     shrunk,
 )
 from support.schedules_judge import UNKNOWN, Event, History, judge
@@ -37,7 +38,9 @@ from webpte.shaders import ShaderLibrary
 
 ERRORS = {"error": DeviceError, "memory": OutOfMemoryError, "loss": DeviceLostError}
 MOST_TURNS = 3000  # of the loop, for everything to end; usually some dozens do
-FEW_PLANS = 3  # so that plans are forgotten within a schedule
+FEW_PLANS = 2  # so that plans are forgotten within a schedule
+
+FILES, CHUNKS = 4, 5  # of tests, and of parts in each of them
 
 MakeDevice = Callable[[], Awaitable[Any]]
 
@@ -176,8 +179,7 @@ class World:
             return list(results)
         event.ended = self.tick()  # reading is not a part of the call
         event.tensors = list(results)
-        read = [await self._value(tensor) for tensor in results]
-        return read
+        return [await self._value(tensor) for tensor in results]
 
     async def _value(self, tensor: Any) -> Any:
         try:
@@ -276,7 +278,7 @@ class Runner:
         with warnings.catch_warnings(record=True) as warned, self._unraisable():
             warnings.simplefilter("always")
             problems = self._loop.run_until_complete(World(schedule, make_device).run())
-            gc.collect()
+            gc.collect(0)  # what this schedule made, and no more
         self._noises += [str(warning.message) for warning in warned]
         problems += [f"afterwards: {noise}" for noise in self._noises]
         if problems:
@@ -350,8 +352,14 @@ def first_failure(found: Iterable[Schedule]) -> str | None:
             if problems:
                 small = shrunk(schedule, lambda candidate: bool(runner.run(candidate)))
                 said = "\n".join(runner.run(small))
-                return f"schedule {number} of these goes wrong:\n{small!r}\n{said}"
+                return f"the {number + 1}th goes wrong, and so does this:\n{small!r}\n{said}"
     return None
+
+
+def first_failure_of(chunk: int, count: int, seed: int) -> str | None:
+    """Of one of the parts into which `count` schedules are cut: so many for each of the files."""
+    start, end = (count * at // (FILES * CHUNKS) for at in (chunk, chunk + 1))
+    return first_failure(schedules(seed, end - start, start))
 
 
 def run(schedule: Schedule) -> list[str]:
