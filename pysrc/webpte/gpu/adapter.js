@@ -21,4 +21,14 @@
             features: [...adapter.features].sort(),
         });
     },
+
+    // A device with all that the adapter offers: its limits, and those of the features it has.
+    async open(adapter, features) {
+        const requiredLimits = {};
+        for (const name in adapter.limits) {
+            if (typeof adapter.limits[name] === "number") requiredLimits[name] = adapter.limits[name];
+        }
+        const requiredFeatures = JSON.parse(features).filter((name) => adapter.features.has(name));
+        return adapter.requestDevice({ requiredFeatures, requiredLimits });
+    },
 })

@@ -145,6 +145,16 @@ class GpuCopy:
     nbytes: int
 
 
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """A plan to go through once, with what goes up before and what is copied before and after."""
+
+    plan: int
+    payload: np.ndarray
+    copies: Sequence[GpuCopy] = ()
+    kept: Sequence[GpuCopy] = ()
+
+
 class Device(Protocol):
     """Implemented by `WebGPUDevice` and `RecordingDevice`."""
 
@@ -222,12 +232,14 @@ class Device(Protocol):
         *,
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
+        before: Replay | None = None,
     ) -> Awaitable[bytes]:
         """Upload, copy, dispatch, copy what is to be `kept`, and read back.
 
         Everything is submitted when this returns. Without `read` the results stay on the GPU, and
         the awaited bytes are empty. `watched` is for copies from buffers that other code can reach
-        and destroy: what WebGPU says against them is then this call's error.
+        and destroy: what WebGPU says against them is then this call's error. `before` comes before
+        all but the uploads, in the same submission: both happen, or neither.
         """
         ...
 

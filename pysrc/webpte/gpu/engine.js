@@ -4,392 +4,393 @@
 // An execution is one call of `run`. Evaluates to a function that makes an engine: an object with
 // the functions that Python uses. `makeTransfer` is what transfer.js evaluates to.
 
-(async (adapter, features, makeTransfer) => {
-    const requiredLimits = {};
-    for (const name in adapter.limits) {
-        if (typeof adapter.limits[name] === "number") requiredLimits[name] = adapter.limits[name];
+((device, makeTransfer) => {
+    const buffers = new Map();
+    const pipelines = new Map();
+    const modules = new Map();
+    const layouts = new Map();
+    const plans = new Map();
+    let nextId = 1;
+    let lost = null;
+    let uncaptured = null;
+    device.lost.then((info) => { lost = info; });
+    device.addEventListener("uncapturederror", (event) => { uncaptured ??= event.error; });
+
+    function failure(name, message) {
+        const error = new Error(message);
+        error.name = name;
+        return error;
     }
-    const requiredFeatures = JSON.parse(features).filter((name) => adapter.features.has(name));
-    const device = await adapter.requestDevice({ requiredFeatures, requiredLimits });
-    return engineOf(device);
 
-    function engineOf(device) {
-        const buffers = new Map();
-        const pipelines = new Map();
-        const modules = new Map();
-        const layouts = new Map();
-        const plans = new Map();
-        let nextId = 1;
-        let lost = null;
-        let uncaptured = null;
-        device.lost.then((info) => { lost = info; });
-        device.addEventListener("uncapturederror", (event) => { uncaptured ??= event.error; });
-
-        function failure(name, message) {
-            const error = new Error(message);
-            error.name = name;
-            return error;
+    function check() {
+        if (lost) throw failure("DeviceLost", `${lost.reason}: ${lost.message}`);
+        if (uncaptured) {
+            const error = uncaptured;
+            uncaptured = null;
+            throw failure("DeviceError", error.message);
         }
+    }
 
-        function check() {
-            if (lost) throw failure("DeviceLost", `${lost.reason}: ${lost.message}`);
-            if (uncaptured) {
-                const error = uncaptured;
-                uncaptured = null;
-                throw failure("DeviceError", error.message);
-            }
+    // Runs `work` and throws what WebGPU reports about it, which it does only later.
+    async function scoped(work) {
+        check();
+        device.pushErrorScope("out-of-memory");
+        device.pushErrorScope("validation");
+        let result;
+        let thrown = null;
+        try {
+            result = work();
+        } catch (error) {
+            thrown = error;
         }
+        const [invalid, memory] = await Promise.all([device.popErrorScope(), device.popErrorScope()]);
+        if (memory) throw failure("OutOfMemory", memory.message);
+        if (thrown) throw thrown;
+        if (invalid) throw failure("DeviceError", invalid.message);
+        return result;
+    }
 
-        // Runs `work` and throws what WebGPU reports about it, which it does only later.
-        async function scoped(work) {
-            check();
-            device.pushErrorScope("out-of-memory");
-            device.pushErrorScope("validation");
-            let result;
-            let thrown = null;
-            try {
-                result = work();
-            } catch (error) {
-                thrown = error;
-            }
-            const [invalid, memory] = await Promise.all([device.popErrorScope(), device.popErrorScope()]);
-            if (memory) throw failure("OutOfMemory", memory.message);
-            if (thrown) throw thrown;
-            if (invalid) throw failure("DeviceError", invalid.message);
-            return result;
+    // The same for work that goes on as a promise: what WebGPU reports goes before its result.
+    function watched(work) {
+        return scoped(() => {
+            const going = Promise.resolve(work());
+            going.catch(() => {}); // it is thrown below, unless WebGPU has a better reason
+            return { going };
+        }).then(({ going }) => going);
+    }
+
+    function register(table, object) {
+        table.set(nextId, object);
+        return nextId++;
+    }
+
+    function layoutOf(bindings) {
+        const key = bindings.join();
+        if (!layouts.has(key)) {
+            const types = { read: "read-only-storage", write: "storage", uniform: "uniform" };
+            const group = device.createBindGroupLayout({
+                entries: bindings.map((use, binding) => ({
+                    binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: types[use] },
+                })),
+            });
+            layouts.set(key, { group, pipeline: device.createPipelineLayout({ bindGroupLayouts: [group] }) });
         }
+        return layouts.get(key);
+    }
 
-        // The same for work that goes on as a promise: what WebGPU reports goes before its result.
-        function watched(work) {
-            return scoped(() => {
-                const going = Promise.resolve(work());
-                going.catch(() => {}); // it is thrown below, unless WebGPU has a better reason
-                return { going };
-            }).then(({ going }) => going);
-        }
-
-        function register(table, object) {
-            table.set(nextId, object);
-            return nextId++;
-        }
-
-        function layoutOf(bindings) {
-            const key = bindings.join();
-            if (!layouts.has(key)) {
-                const types = { read: "read-only-storage", write: "storage", uniform: "uniform" };
-                const group = device.createBindGroupLayout({
-                    entries: bindings.map((use, binding) => ({
-                        binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: types[use] },
-                    })),
-                });
-                layouts.set(key, { group, pipeline: device.createPipelineLayout({ bindGroupLayouts: [group] }) });
-            }
-            return layouts.get(key);
-        }
-
-        // Not every browser has the dot product of four bytes; a function of that name will do.
-        function completed(code) {
-            const builtin = navigator.gpu.wgslLanguageFeatures?.has("packed_4x8_integer_dot_product");
-            if (builtin || !code.includes("dot4I8Packed")) return code;
-            return `${code}
+    // Not every browser has the dot product of four bytes; a function of that name will do.
+    function completed(code) {
+        const builtin = navigator.gpu.wgslLanguageFeatures?.has("packed_4x8_integer_dot_product");
+        if (builtin || !code.includes("dot4I8Packed")) return code;
+        return `${code}
 fn dot4I8Packed(a: u32, b: u32) -> i32 {
 let shifts = vec4<u32>(24u, 16u, 8u, 0u);
 let x = (vec4<i32>(i32(a)) << shifts) >> vec4<u32>(24u);
 let y = (vec4<i32>(i32(b)) << shifts) >> vec4<u32>(24u);
 return dot(x, y);
 }`;
-        }
+    }
 
-        async function compile(spec) {
-            device.pushErrorScope("validation");
-            if (!modules.has(spec.code)) {
-                const code = completed(spec.code);
-                modules.set(spec.code, device.createShaderModule({ label: spec.label, code }));
-            }
-            const module = modules.get(spec.code);
-            const layout = layoutOf(spec.bindings);
-            const compute = { module, entryPoint: "main", constants: Object.fromEntries(spec.overrides) };
-            const made = device.createComputePipelineAsync({ label: spec.label, layout: layout.pipeline, compute });
-            device.popErrorScope(); // what is in it, the pipeline's own error says better
-            try {
-                return register(pipelines, { pipeline: await made, group: layout.group });
-            } catch (error) {
-                check();
-                const { messages } = await module.getCompilationInfo();
-                const lines = messages.map((m) => `line ${m.lineNum}: ${m.message}`);
-                throw failure("ShaderError", [`${spec.label}: ${error.message}`, ...lines].join("\n"));
-            }
+    async function compile(spec) {
+        device.pushErrorScope("validation");
+        if (!modules.has(spec.code)) {
+            const code = completed(spec.code);
+            modules.set(spec.code, device.createShaderModule({ label: spec.label, code }));
         }
+        const module = modules.get(spec.code);
+        const layout = layoutOf(spec.bindings);
+        const compute = { module, entryPoint: "main", constants: Object.fromEntries(spec.overrides) };
+        const made = device.createComputePipelineAsync({ label: spec.label, layout: layout.pipeline, compute });
+        device.popErrorScope(); // what is in it, the pipeline's own error says better
+        try {
+            return register(pipelines, { pipeline: await made, group: layout.group });
+        } catch (error) {
+            check();
+            const { messages } = await module.getCompilationInfo();
+            const lines = messages.map((m) => `line ${m.lineNum}: ${m.message}`);
+            throw failure("ShaderError", [`${spec.label}: ${error.message}`, ...lines].join("\n"));
+        }
+    }
 
-        function encode(encoder, plan) {
-            if (!plan.dispatches.length) return;
-            const pass = encoder.beginComputePass();
-            let current = null;
-            for (const { pipeline, group, x, y, z } of plan.dispatches) {
-                if (pipeline !== current) pass.setPipeline(current = pipeline);
+    function encode(encoder, plan) {
+        if (!plan.dispatches.length) return;
+        const pass = encoder.beginComputePass();
+        let current = null;
+        for (const { pipeline, group, x, y, z } of plan.dispatches) {
+            if (pipeline !== current) pass.setPipeline(current = pipeline);
+            pass.setBindGroup(0, group);
+            pass.dispatchWorkgroups(x, y, z);
+        }
+        pass.end();
+    }
+
+    // The same with one pass per dispatch, and the GPU's clock before and after each. Returns
+    // what to call when all is submitted: it gives a promise of nanoseconds, one per dispatch.
+    function encodeTimed(encoder, plan) {
+        const count = plan.dispatches.length;
+        const perSet = 2048; // WebGPU's limit is 4096 queries in a set
+        const usage = GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC;
+        const resolved = device.createBuffer({ size: Math.max(16 * count, 16), usage });
+        const staging = device.createBuffer({
+            size: resolved.size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
+        });
+        const querySets = [];
+        for (let start = 0; start < count; start += perSet) {
+            const part = plan.dispatches.slice(start, start + perSet);
+            const querySet = device.createQuerySet({ type: "timestamp", count: 2 * part.length });
+            querySets.push(querySet);
+            part.forEach(({ pipeline, group, x, y, z }, i) => {
+                const timestampWrites = { querySet, beginningOfPassWriteIndex: 2 * i, endOfPassWriteIndex: 2 * i + 1 };
+                const pass = encoder.beginComputePass({ timestampWrites });
+                pass.setPipeline(pipeline);
                 pass.setBindGroup(0, group);
                 pass.dispatchWorkgroups(x, y, z);
-            }
-            pass.end();
-        }
-
-        // The same with one pass per dispatch, and the GPU's clock before and after each. Returns
-        // what to call when all is submitted: it gives a promise of nanoseconds, one per dispatch.
-        function encodeTimed(encoder, plan) {
-            const count = plan.dispatches.length;
-            const perSet = 2048; // WebGPU's limit is 4096 queries in a set
-            const usage = GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC;
-            const resolved = device.createBuffer({ size: Math.max(16 * count, 16), usage });
-            const staging = device.createBuffer({
-                size: resolved.size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
+                pass.end();
             });
-            const querySets = [];
-            for (let start = 0; start < count; start += perSet) {
-                const part = plan.dispatches.slice(start, start + perSet);
-                const querySet = device.createQuerySet({ type: "timestamp", count: 2 * part.length });
-                querySets.push(querySet);
-                part.forEach(({ pipeline, group, x, y, z }, i) => {
-                    const timestampWrites = { querySet, beginningOfPassWriteIndex: 2 * i, endOfPassWriteIndex: 2 * i + 1 };
-                    const pass = encoder.beginComputePass({ timestampWrites });
-                    pass.setPipeline(pipeline);
-                    pass.setBindGroup(0, group);
-                    pass.dispatchWorkgroups(x, y, z);
-                    pass.end();
-                });
-                encoder.resolveQuerySet(querySet, 0, 2 * part.length, resolved, 16 * start);
-            }
-            encoder.copyBufferToBuffer(resolved, 0, staging, 0, resolved.size);
-            return async () => {
-                try {
-                    await staging.mapAsync(GPUMapMode.READ);
-                    const stamps = new BigUint64Array(staging.getMappedRange());
-                    return plan.dispatches.map((_, i) => Number(stamps[2 * i + 1] - stamps[2 * i]));
-                } finally {
-                    for (const object of [staging, resolved, ...querySets]) object.destroy();
-                }
-            };
+            encoder.resolveQuerySet(querySet, 0, 2 * part.length, resolved, 16 * start);
         }
-
-        function writeUploads(plan, payload) {
-            if (!plan.uploads.length) return;
-            const view = payload.getBuffer("u8");
+        encoder.copyBufferToBuffer(resolved, 0, staging, 0, resolved.size);
+        return async () => {
             try {
-                for (const [buffer, offset, size] of plan.uploads) {
-                    device.queue.writeBuffer(buffer, 0, view.data, offset, size);
-                }
+                await staging.mapAsync(GPUMapMode.READ);
+                const stamps = new BigUint64Array(staging.getMappedRange());
+                return plan.dispatches.map((_, i) => Number(stamps[2 * i + 1] - stamps[2 * i]));
+            } finally {
+                for (const object of [staging, resolved, ...querySets]) object.destroy();
+            }
+        };
+    }
+
+    function writeUploads(plan, payload) {
+        if (!plan.uploads.length) return;
+        const view = payload.getBuffer("u8");
+        try {
+            for (const [buffer, offset, size] of plan.uploads) {
+                device.queue.writeBuffer(buffer, 0, view.data, offset, size);
+            }
+        } finally {
+            view.release();
+        }
+    }
+
+    function stagingOf(plan) {
+        return plan.staging.pop() ?? device.createBuffer({
+            size: plan.resultBytes, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
+        });
+    }
+
+    // Before the dispatches, and after them.
+    function copiesOf(described) {
+        return described ? JSON.parse(described) : [[], []];
+    }
+
+    function copyAll(encoder, copies) {
+        for (const [source, target, size] of copies) {
+            encoder.copyBufferToBuffer(buffers.get(source), 0, buffers.get(target), 0, size);
+        }
+    }
+
+    function encodeAll(encoder, plan, [copies, kept], encodeKernels) {
+        for (const buffer of plan.clears) encoder.clearBuffer(buffer);
+        copyAll(encoder, copies);
+        encodeKernels(encoder, plan);
+        copyAll(encoder, kept);
+    }
+
+    // Encodes and submits one execution, with what comes before it if something does; returns
+    // the buffer that will hold its results.
+    function submit(plan, payload, copies, read, encodeKernels = encode, before = undefined) {
+        if (before) writeUploads(before.plan, before.payload);
+        writeUploads(plan, payload);
+        const encoder = device.createCommandEncoder();
+        if (before) encodeAll(encoder, before.plan, before.copies, encode);
+        encodeAll(encoder, plan, copies, encodeKernels);
+        const staging = read && plan.resultBytes ? stagingOf(plan) : null;
+        for (const [buffer, size, offset] of staging ? plan.readbacks : []) {
+            encoder.copyBufferToBuffer(buffer, 0, staging, offset, size);
+        }
+        device.queue.submit([encoder.finish()]);
+        return staging;
+    }
+
+    async function collect(plan, staging) {
+        if (!staging) {
+            await device.queue.onSubmittedWorkDone();
+            check();
+            return new Uint8Array();
+        }
+        try {
+            await staging.mapAsync(GPUMapMode.READ);
+        } catch (error) {
+            staging.destroy();
+            // The loss of the device is told a moment after what it broke.
+            await Promise.race([device.lost, new Promise((resolve) => setTimeout(resolve, 100))]);
+            check();
+            throw error;
+        }
+        const result = new Uint8Array(staging.getMappedRange()).slice();
+        staging.unmap();
+        if (plan.closed) staging.destroy(); else plan.staging.push(staging);
+        check();
+        return result;
+    }
+
+    return {
+        createBuffers(sizes, uniform) {
+            const usage = (uniform ? GPUBufferUsage.UNIFORM : GPUBufferUsage.STORAGE)
+                | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC;
+            const made = [];
+            const work = () => {
+                for (const size of JSON.parse(sizes)) made.push(device.createBuffer({ size, usage }));
+            };
+            return scoped(work).then(
+                () => JSON.stringify(made.map((buffer) => register(buffers, buffer))),
+                (error) => {
+                    for (const buffer of made) buffer.destroy();
+                    throw error;
+                },
+            );
+        },
+
+        destroyBuffers(ids) {
+            for (const id of JSON.parse(ids)) {
+                buffers.get(id).destroy();
+                buffers.delete(id);
+            }
+        },
+
+        async createPipelines(specs, progress) {
+            check();
+            const wanted = JSON.parse(specs);
+            let done = 0;
+            const results = await Promise.allSettled(wanted.map(async (spec) => {
+                const id = await compile(spec);
+                progress?.("compile", ++done, wanted.length);
+                return id;
+            }));
+            for (const result of results) if (result.status === "rejected") throw result.reason;
+            return JSON.stringify(results.map((result) => result.value));
+        },
+
+        device,
+
+        bufferOf(id) {
+            return buffers.get(id);
+        },
+
+        isBuffer(value) {
+            return value instanceof GPUBuffer;
+        },
+
+        // A buffer that other code made and will destroy: known here, but not owned.
+        adoptBuffer(buffer) {
+            return register(buffers, buffer);
+        },
+
+        forgetBuffers(ids) {
+            for (const id of JSON.parse(ids)) buffers.delete(id);
+        },
+
+        read(id, size) {
+            return watched(() => {
+                const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
+                const staging = device.createBuffer({ size, usage });
+                const encoder = device.createCommandEncoder();
+                encoder.copyBufferToBuffer(buffers.get(id), 0, staging, 0, size);
+                device.queue.submit([encoder.finish()]);
+                return collect({ closed: true }, staging);
+            });
+        },
+
+        write(id, offset, bytes) {
+            check();
+            const view = bytes.getBuffer("u8");
+            try {
+                device.queue.writeBuffer(buffers.get(id), offset, view.data);
             } finally {
                 view.release();
             }
-        }
+        },
 
-        function stagingOf(plan) {
-            return plan.staging.pop() ?? device.createBuffer({
-                size: plan.resultBytes, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
-            });
-        }
+        transfer: makeTransfer(device, buffers, check, failure),
 
-        // Before the dispatches, and after them.
-        function copiesOf(described) {
-            return described ? JSON.parse(described) : [[], []];
-        }
+        createPlan(description) {
+            const { uploads, clears, dispatches, readbacks, resultBytes } = JSON.parse(description);
+            return scoped(() => register(plans, {
+                resultBytes, closed: false, staging: [], proven: false,
+                uploads: uploads.map(([id, ...rest]) => [buffers.get(id), ...rest]),
+                clears: clears.map((id) => buffers.get(id)),
+                readbacks: readbacks.map(([id, ...rest]) => [buffers.get(id), ...rest]),
+                dispatches: dispatches.map(([id, resources, x, y, z]) => {
+                    const { pipeline, group } = pipelines.get(id);
+                    const entries = resources.map(([buffer, offset, size], binding) => (
+                        { binding, resource: { buffer: buffers.get(buffer), offset, size } }
+                    ));
+                    return { pipeline, group: device.createBindGroup({ layout: group, entries }), x, y, z };
+                }),
+            }));
+        },
 
-        function copyAll(encoder, copies) {
-            for (const [source, target, size] of copies) {
-                encoder.copyBufferToBuffer(buffers.get(source), 0, buffers.get(target), 0, size);
-            }
-        }
+        destroyPlan(id) {
+            const plan = plans.get(id);
+            plan.closed = true;
+            for (const buffer of plan.staging) buffer.destroy();
+            plans.delete(id);
+        },
 
-        // Encodes and submits one execution; returns the buffer that will hold its results.
-        function submit(plan, payload, [copies, kept], read, encodeKernels = encode) {
-            writeUploads(plan, payload);
-            const encoder = device.createCommandEncoder();
-            for (const buffer of plan.clears) encoder.clearBuffer(buffer);
-            copyAll(encoder, copies);
-            encodeKernels(encoder, plan);
-            copyAll(encoder, kept);
-            const staging = read && plan.resultBytes ? stagingOf(plan) : null;
-            for (const [buffer, size, offset] of staging ? plan.readbacks : []) {
-                encoder.copyBufferToBuffer(buffer, 0, staging, offset, size);
-            }
-            device.queue.submit([encoder.finish()]);
-            return staging;
-        }
-
-        async function collect(plan, staging) {
-            if (!staging) {
-                await device.queue.onSubmittedWorkDone();
-                check();
-                return new Uint8Array();
-            }
-            try {
-                await staging.mapAsync(GPUMapMode.READ);
-            } catch (error) {
-                staging.destroy();
-                // The loss of the device is told a moment after what it broke.
-                await Promise.race([device.lost, new Promise((resolve) => setTimeout(resolve, 100))]);
-                check();
-                throw error;
-            }
-            const result = new Uint8Array(staging.getMappedRange()).slice();
-            staging.unmap();
-            if (plan.closed) staging.destroy(); else plan.staging.push(staging);
+        // A plan's first execution is watched by error scopes; later ones repeat it exactly,
+        // unless they copy from buffers that other code can reach.
+        // Without `read` nothing comes back, and there is nothing to wait for.
+        run(id, payload, described, read, reachable, firstId, firstPayload, firstDescribed) {
             check();
-            return result;
-        }
+            const plan = plans.get(id);
+            const copies = copiesOf(described);
+            const before = firstId && {
+                plan: plans.get(firstId), payload: firstPayload, copies: copiesOf(firstDescribed),
+            };
+            const start = () => {
+                const staging = submit(plan, payload, copies, read, encode, before);
+                return read ? collect(plan, staging) : undefined;
+            };
+            if (plan.proven && (!before || before.plan.proven) && !reachable) return start();
+            return watched(start).then((result) => {
+                plan.proven = true;
+                if (before) before.plan.proven = true;
+                return result;
+            });
+        },
 
-        return {
-            createBuffers(sizes, uniform) {
-                const usage = (uniform ? GPUBufferUsage.UNIFORM : GPUBufferUsage.STORAGE)
-                    | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC;
-                const made = [];
-                const work = () => {
-                    for (const size of JSON.parse(sizes)) made.push(device.createBuffer({ size, usage }));
-                };
-                return scoped(work).then(
-                    () => JSON.stringify(made.map((buffer) => register(buffers, buffer))),
-                    (error) => {
-                        for (const buffer of made) buffer.destroy();
-                        throw error;
-                    },
-                );
-            },
-
-            destroyBuffers(ids) {
-                for (const id of JSON.parse(ids)) {
-                    buffers.get(id).destroy();
-                    buffers.delete(id);
-                }
-            },
-
-            async createPipelines(specs, progress) {
-                check();
-                const wanted = JSON.parse(specs);
-                let done = 0;
-                const results = await Promise.allSettled(wanted.map(async (spec) => {
-                    const id = await compile(spec);
-                    progress?.("compile", ++done, wanted.length);
-                    return id;
-                }));
-                for (const result of results) if (result.status === "rejected") throw result.reason;
-                return JSON.stringify(results.map((result) => result.value));
-            },
-
-            device,
-
-            bufferOf(id) {
-                return buffers.get(id);
-            },
-
-            isBuffer(value) {
-                return value instanceof GPUBuffer;
-            },
-
-            // A buffer that other code made and will destroy: known here, but not owned.
-            adoptBuffer(buffer) {
-                return register(buffers, buffer);
-            },
-
-            forgetBuffers(ids) {
-                for (const id of JSON.parse(ids)) buffers.delete(id);
-            },
-
-            read(id, size) {
-                return watched(() => {
-                    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
-                    const staging = device.createBuffer({ size, usage });
-                    const encoder = device.createCommandEncoder();
-                    encoder.copyBufferToBuffer(buffers.get(id), 0, staging, 0, size);
-                    device.queue.submit([encoder.finish()]);
-                    return collect({ closed: true }, staging);
+        // A run in which every dispatch is timed.
+        profile(id, payload, described) {
+            check();
+            const plan = plans.get(id);
+            return watched(async () => {
+                let times;
+                const staging = submit(plan, payload, copiesOf(described), true, (encoder) => {
+                    times = encodeTimed(encoder, plan);
                 });
-            },
+                const [bytes, nanoseconds] = await Promise.all([collect(plan, staging), times()]);
+                return { bytes, nanoseconds: JSON.stringify(nanoseconds) };
+            });
+        },
 
-            write(id, offset, bytes) {
-                check();
-                const view = bytes.getBuffer("u8");
-                try {
-                    device.queue.writeBuffer(buffers.get(id), offset, view.data);
-                } finally {
-                    view.release();
-                }
-            },
+        copy(described) {
+            check();
+            const encoder = device.createCommandEncoder();
+            copyAll(encoder, JSON.parse(described));
+            device.queue.submit([encoder.finish()]);
+        },
 
-            transfer: makeTransfer(device, buffers, check, failure),
+        counts() {
+            return JSON.stringify({ buffers: buffers.size, pipelines: pipelines.size, plans: plans.size });
+        },
 
-            createPlan(description) {
-                const { uploads, clears, dispatches, readbacks, resultBytes } = JSON.parse(description);
-                return scoped(() => register(plans, {
-                    resultBytes, closed: false, staging: [], proven: false,
-                    uploads: uploads.map(([id, ...rest]) => [buffers.get(id), ...rest]),
-                    clears: clears.map((id) => buffers.get(id)),
-                    readbacks: readbacks.map(([id, ...rest]) => [buffers.get(id), ...rest]),
-                    dispatches: dispatches.map(([id, resources, x, y, z]) => {
-                        const { pipeline, group } = pipelines.get(id);
-                        const entries = resources.map(([buffer, offset, size], binding) => (
-                            { binding, resource: { buffer: buffers.get(buffer), offset, size } }
-                        ));
-                        return { pipeline, group: device.createBindGroup({ layout: group, entries }), x, y, z };
-                    }),
-                }));
-            },
+        isLost() {
+            return lost !== null;
+        },
 
-            destroyPlan(id) {
-                const plan = plans.get(id);
-                plan.closed = true;
-                for (const buffer of plan.staging) buffer.destroy();
-                plans.delete(id);
-            },
-
-            // A plan's first execution is watched by error scopes; later ones repeat it exactly,
-            // unless they copy from buffers that other code can reach.
-            // Without `read` nothing comes back, and there is nothing to wait for.
-            run(id, payload, described, read, reachable) {
-                check();
-                const plan = plans.get(id);
-                const copies = copiesOf(described);
-                const start = () => {
-                    const staging = submit(plan, payload, copies, read);
-                    return read ? collect(plan, staging) : undefined;
-                };
-                if (plan.proven && !reachable) return start();
-                return watched(start).then((result) => {
-                    plan.proven = true;
-                    return result;
-                });
-            },
-
-            // A run in which every dispatch is timed.
-            profile(id, payload, described) {
-                check();
-                const plan = plans.get(id);
-                return watched(async () => {
-                    let times;
-                    const staging = submit(plan, payload, copiesOf(described), true, (encoder) => {
-                        times = encodeTimed(encoder, plan);
-                    });
-                    const [bytes, nanoseconds] = await Promise.all([collect(plan, staging), times()]);
-                    return { bytes, nanoseconds: JSON.stringify(nanoseconds) };
-                });
-            },
-
-            copy(described) {
-                check();
-                const encoder = device.createCommandEncoder();
-                copyAll(encoder, JSON.parse(described));
-                device.queue.submit([encoder.finish()]);
-            },
-
-            counts() {
-                return JSON.stringify({ buffers: buffers.size, pipelines: pipelines.size, plans: plans.size });
-            },
-
-            isLost() {
-                return lost !== null;
-            },
-
-            destroy() {
-                device.destroy();
-            },
-        };
-    }
+        destroy() {
+            device.destroy();
+        },
+    };
 })

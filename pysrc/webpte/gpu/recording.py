@@ -22,6 +22,7 @@ from webpte.gpu.device import (
     PipelineSpec,
     PlanCommands,
     Progress,
+    Replay,
     Transfer,
 )
 from webpte.gpu.emulation import MAX_KEPT, EmulatedCall, RecordedBuffer, converted
@@ -300,9 +301,10 @@ class RecordingDevice:
         *,
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
+        before: Replay | None = None,
     ) -> Awaitable[bytes]:
         detail = (plan, payload.tobytes(), tuple(copies), read, tuple(kept), watched)
-        return self._later(*self._execute("run", detail))
+        return self._later(*self._execute("run", detail, before))
 
     def profile(
         self,
@@ -325,31 +327,44 @@ class RecordingDevice:
         return await self._later(data, failure), [1.0] * count
 
     def _execute(
-        self, name: str, detail: tuple[int, bytes, Sequence[GpuCopy], bool, Sequence[GpuCopy], bool]
+        self,
+        name: str,
+        detail: tuple[int, bytes, Sequence[GpuCopy], bool, Sequence[GpuCopy], bool],
+        before: Replay | None = None,
     ) -> tuple[bytes, DeviceError | None]:
         """The work of one submission; returns its results and why they will not come."""
         failure = self._begin(name, detail)
         plan, payload, copies, read, kept, watched = detail
-        self._check_runnable(plan, payload)
+        replays = [(plan, payload, copies, kept)]
+        if before is not None:
+            first = (before.plan, before.payload.tobytes(), before.copies, before.kept)
+            replays.insert(0, first)
+        for number, data, *_ in replays:
+            self._check_runnable(number, data)
         try:
-            check_copies(self.memory, [*copies, *kept], "a copy")
+            for _, _, *both in replays:
+                check_copies(self.memory, [copy for part in both for copy in part], "a copy")
         except DeviceError as error:
             if not watched:
                 raise
             failure = error
-        commands = self.plans[plan]
-        for upload in commands.uploads:
-            end = upload.payload_offset + upload.nbytes
-            self.memory[upload.buffer].write(payload[upload.payload_offset : end])
+        for number, data, *_ in replays:
+            for upload in self.plans[number].uploads:
+                end = upload.payload_offset + upload.nbytes
+                self.memory[upload.buffer].write(data[upload.payload_offset : end])
         if failure is not None:
             return b"", failure
-        for buffer in commands.clears:
+        for number, _, *both in replays:
+            self._replay(number, *both)
+        return self._results(self.plans[plan]) if read else b"", None
+
+    def _replay(self, plan: int, copies: Sequence[GpuCopy], kept: Sequence[GpuCopy]) -> None:
+        for buffer in self.plans[plan].clears:
             self.memory[buffer].clear()
         self._copy(copies)
         for call in self._emulated(plan):
             call.run(self.memory)
         self._copy(kept)
-        return self._results(commands) if read else b"", None
 
     def _results(self, commands: PlanCommands) -> bytes:
         results = bytearray(commands.result_bytes)

@@ -34,6 +34,7 @@ from webpte.gpu.device import (
     PipelineSpec,
     PlanCommands,
     Progress,
+    Replay,
     Transfer,
 )
 from webpte.gpu.files import JsFile
@@ -109,9 +110,9 @@ class WebGPUDevice:
     @classmethod
     async def create(cls) -> WebGPUDevice:
         adapter, info = await find_adapter()
-        create, transfer = load_script("engine.js"), load_script("transfer.js")
         with _translated("asking for the GPU"):
-            engine = await create(adapter, json.dumps(_FEATURES), transfer)
+            device = await load_script("adapter.js").open(adapter, json.dumps(_FEATURES))
+            engine = load_script("engine.js")(device, load_script("transfer.js"))
         return cls(engine, info)
 
     @property
@@ -246,11 +247,16 @@ class WebGPUDevice:
         *,
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
+        before: Replay | None = None,
     ) -> Awaitable[bytes]:
         self.interop_calls += 1
         described = _described(copies, kept)
+        first = []
+        if before is not None:
+            first = [before.plan, before.payload, _described(before.copies, before.kept)]
         with _translated("running"):
-            return self._collect(self._engine.run(plan, payload, described, read, watched), read)
+            running = self._engine.run(plan, payload, described, read, watched, *first)
+            return self._collect(running, read)
 
     async def _collect(self, promise: Any, read: bool, doing: str = "running") -> bytes:
         if promise is None:

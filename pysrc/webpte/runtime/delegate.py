@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,15 +34,6 @@ from webpte.storage import plan_storage
 
 # Plans kept per delegate: prefill lengths come and go, and each plan holds its bind groups.
 MAX_PLANS = 32
-
-
-@dataclass(frozen=True)
-class _Stacked:
-    """An execution, and that of a head on its outputs."""
-
-    body: Submitted
-    head: GpuDelegate
-    top: Submitted
 
 
 class GpuDelegate:
@@ -227,24 +217,16 @@ class GpuDelegate:
                 top = await head._replayer.prepare(lent, [Fate.READ] * len(head._graph.outputs))
                 if self._may_spoil_state(body):
                     async with self._guard.guarding():
-                        return await self._results_into(await self._submit_into(body, head, top))
+                        submitted = await self._submit_into(body, head, top)
+                        return await head._replayer.results(submitted)
                 submitted = await self._submit_into(body, head, top)
-            return await self._results_into(submitted)
+            return await head._replayer.results(submitted)
 
-    async def _submit_into(self, body: Prepared, head: GpuDelegate, top: Prepared) -> _Stacked:
-        first = await self._replayer.submit(body)
-        try:
-            return _Stacked(first, head, await head._replayer.submit(top))
-        except BaseException:
-            await self._replayer.results(first)  # if that went wrong, it is the better error
-            raise
-
-    async def _results_into(self, submitted: _Stacked) -> list[np.ndarray]:
-        try:
-            await self._replayer.results(submitted.body)
-        finally:
-            results = await submitted.head._replayer.results(submitted.top)
-        return [result for result in results if isinstance(result, np.ndarray)]
+    async def _submit_into(self, body: Prepared, head: GpuDelegate, top: Prepared) -> Submitted:
+        """In one submission: a head that fails must not leave what the body wrote to state."""
+        submitted = await head._replayer.submit(top, await self._replayer.lead(body))
+        self._replayer.executions += 1
+        return submitted
 
     async def _readable(self, inputs: Sequence[Input]) -> list[Input]:
         return await readable(inputs, self._graph, self._on_host, self._device)

@@ -8,7 +8,7 @@ other calls of the delegate away; a call may wait for its results while others a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from time import perf_counter
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import IndexRangeError
-from webpte.gpu.device import Device, GpuCopy
+from webpte.gpu.device import Device, Replay
 from webpte.graph import Graph
 from webpte.live import LiveState
 from webpte.plan import Planner
@@ -48,14 +48,29 @@ class Prepared:
 
 
 @dataclass(frozen=True)
+class Leading:
+    """A call of which all but the last segment has run. That one is left to submit."""
+
+    call: Prepared
+    replay: Replay
+    watched: bool
+    read_faults: Callable[[], Awaitable[bytes] | None]
+
+    @property
+    def segment(self) -> Segment:
+        return self.call.plan.segments[-1]
+
+
+@dataclass(frozen=True)
 class Submitted:
     """An execution whose work is all in the queue."""
 
     segment: Segment
     returns: Returns
     running: Awaitable[bytes]
-    faults: Awaitable[bytes] | None  # the word for them, where it does not come with the results
     symints: dict[int, int]  # the outputs that are no tensors, by value id
+    # The words for faults that do not come with the results, with the segments that tell of them.
+    faults: Sequence[tuple[Segment, Awaitable[bytes]]]
 
 
 class Replayer:
@@ -103,56 +118,75 @@ class Replayer:
         self.last_ms["prepare"] = (perf_counter() - started) * 1000
         return Prepared(plan, inputs, returns, timings)
 
-    async def submit(self, call: Prepared) -> Submitted:
-        """Everything is in the queue when this returns; only the results are still to come."""
+    async def submit(self, call: Prepared, body: Leading | None = None) -> Submitted:
+        """Everything is in the queue when this returns; only the results are still to come.
+
+        The rest of a `body`, whose outputs are this call's inputs, is submitted together with it.
+        """
         started = perf_counter()
         try:
-            submitted = await self._replay(call)
+            own = await self.lead(call)
+            running = self._run_segment(own, body)
+            try:
+                comes = call.returns.read or call.timings is not None
+                words = [] if comes else [(own.segment, own.read_faults())]
+                words += [] if body is None else [(body.segment, body.read_faults())]
+            except BaseException:
+                await running  # nobody else would; its own error is the better one
+                raise
         except BaseException:
             call.returns.drop()
             raise
         self.executions += 1
         self.last_ms["submit"] = (perf_counter() - started) * 1000
-        return submitted
+        faults = [(segment, word) for segment, word in words if word is not None]
+        return Submitted(own.segment, call.returns, running, self._symint_outputs(), faults)
 
-    async def _replay(self, call: Prepared) -> Submitted:
-        """Replay the segments, with the ops on the host between them."""
+    def _read_faults(self, call: Prepared) -> Awaitable[bytes] | None:
+        """The word for faults alone, unless every index was seen on the host already."""
+        if self._preparer.are_checked(call.plan, call.inputs):
+            return None
+        return self._device.read(self._memory.fault_word.buffer, FAULT_BYTES)
+
+    async def lead(self, call: Prepared) -> Leading:
+        """Run all but the last segment, with the ops on the host after each."""
         self._lifetime.check()
         copies = input_copies(call.inputs, self._graph, self._memory, self._device)
         watched = any(isinstance(value, GpuTensor) for value in call.inputs)
-        segments, returns = call.plan.segments, call.returns
-        for segment, following in pairwise(segments):
-            running = self._run_segment(segment, call.timings, copies, watched=watched)
-            self._run_host_step(segment, await running, following.payload, call.timings)
+        for segment, following in pairwise(call.plan.segments):
+            replay = Replay(segment.handle, segment.payload.data, copies)
+            result = await self._run(call.timings, segment, replay, watched=watched)
+            self._run_host_step(segment, result, following.payload, call.timings)
             self._lifetime.check()
             copies, watched = [], False
-        last, kept = segments[-1], returns.copies(self._device)
-        running = self._run_segment(
-            last, call.timings, copies, read=returns.read, kept=kept, watched=watched
-        )
-        faults = None
-        if not returns.read and not self._preparer.are_checked(call.plan, call.inputs):
-            try:
-                faults = self._device.read(self._memory.fault_word.buffer, FAULT_BYTES)
-            except BaseException:
-                await running  # nobody else would; its own error is the better one
-                raise
-        return Submitted(last, returns, running, faults, self._symint_outputs())
+        last, kept = call.plan.segments[-1], call.returns.copies(self._device)
+        replay = Replay(last.handle, last.payload.data, copies, kept)
+        return Leading(call, replay, watched, lambda: self._read_faults(call))
 
-    def _run_segment(
+    def _run_segment(self, own: Leading, body: Leading | None) -> Awaitable[bytes]:
+        return self._run(
+            own.call.timings,
+            own.segment,
+            own.replay,
+            read=own.call.returns.read,
+            watched=own.watched or (body is not None and body.watched),
+            before=None if body is None else body.replay,
+        )
+
+    def _run(
         self,
-        segment: Segment,
         timings: Timings | None,
-        copies: Sequence[GpuCopy],
+        segment: Segment,
+        replay: Replay,
         *,
         read: bool = True,
-        kept: Sequence[GpuCopy] = (),
         watched: bool,
+        before: Replay | None = None,
     ) -> Awaitable[bytes]:
-        data, device = segment.payload.data, self._device
+        given, kept = (replay.plan, replay.payload, replay.copies), replay.kept
         if timings is None:
-            return device.run(segment.handle, data, copies, read, kept=kept, watched=watched)
-        timed = device.profile(segment.handle, data, copies, kept=kept, watched=watched)
+            return self._device.run(*given, read, kept=kept, watched=watched, before=before)
+        timed = self._device.profile(*given, kept=kept, watched=watched)
         return _noting_times(segment, timed, timings)
 
     def _symint_outputs(self) -> dict[int, int]:
@@ -162,12 +196,10 @@ class Replayer:
     async def results(self, submitted: Submitted) -> list[Any]:
         started = perf_counter()
         try:
-            if submitted.faults is None:
-                data = word = await submitted.running
-            else:
-                data, word = await asyncio.gather(submitted.running, submitted.faults)
-            if fault := submitted.segment.fault_in(word):
-                raise IndexRangeError(str(fault))
+            data, told = await self._awaited(submitted)
+            for segment, word in ((submitted.segment, data), *told):
+                if fault := segment.fault_in(word):
+                    raise IndexRangeError(str(fault))
         except BaseException:
             submitted.returns.drop()
             raise
@@ -175,6 +207,15 @@ class Replayer:
         self.last_ms["wait"] = (self.ended - started) * 1000
         tensors, symints = iter(submitted.returns.results(data)), submitted.symints
         return [symints[i] if i in symints else next(tensors) for i in self._graph.outputs]
+
+    async def _awaited(self, submitted: Submitted) -> tuple[bytes, list[tuple[Segment, bytes]]]:
+        """The results, and the words for faults that do not come with them."""
+        if not submitted.faults:
+            return await submitted.running, []
+        words = (word for _, word in submitted.faults)
+        data, *told = await asyncio.gather(submitted.running, *words)
+        segments = (segment for segment, _ in submitted.faults)
+        return data, list(zip(segments, told, strict=True))
 
     def _run_host_step(
         self, segment: Segment, result: bytes, following: Payload, timings: Timings | None
