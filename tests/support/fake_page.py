@@ -75,6 +75,7 @@ class Engine:
         self.programs: list[Any] = []
         self.closed: list[Any] = []
         self.data: list[Any] = []
+        self.executions: list[int] = []  # of what was closed
         self.devices: list[str] = []  # that programs were asked for
         self.failure: Exception | None = None
         self.gate: asyncio.Event | None = None
@@ -95,6 +96,7 @@ class Engine:
 
         def closing() -> None:
             self.closed.append(program)
+            self.executions.append(program.stats.executions)
             close()
 
         program.close = closing  # type: ignore[method-assign]
