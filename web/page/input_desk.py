@@ -70,7 +70,7 @@ class InputDesk:
         self._show_preview(state)
 
     def on_scalar(self, message: Message) -> None:
-        state = self._states[int(message["input"])]
+        state = self._state(message)
         if isinstance(state, ScalarInput):
             state.set_value(str(message["value"]))
             self._show_preview(state)
@@ -95,8 +95,14 @@ class InputDesk:
             return
         self._show(state)
 
+    def _state(self, message: Message) -> Input:
+        index = int(message["input"])
+        if index >= len(self._states):
+            raise ValueError("this input is not on the page any more")
+        return self._states[index]
+
     def _tensor(self, message: Message) -> TensorInput:
-        state = self._states[int(message["input"])]
+        state = self._state(message)
         if not isinstance(state, TensorInput):
             raise TypeError(f"input {state.index} is not a tensor")
         return state
@@ -122,6 +128,7 @@ class InputDesk:
         found = place(arrivals, session.inputs)
         for arrival, state in found.placed:
             self._give(arrival, state)
+            self._stage.browser.show(reveal=f"input-{state.index}")
         for question in found.unsure:
             self._asked[self._next_question] = question
             self._next_question += 1

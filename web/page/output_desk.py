@@ -30,6 +30,8 @@ class OutputDesk:
             self._stage.show(outputs="")
             return
         self._stage.show(outputs=outputs_card(session.shown.outputs))
+        for index, verdict in session.shown.verdicts.items():
+            self._show_verdict(index, verdict)
         self.draw_age()
 
     def draw_age(self) -> None:
@@ -39,18 +41,18 @@ class OutputDesk:
             self._stage.show(outputs_age=age_view(session.age()))
 
     def compare_all(self, expected: Sequence[Any], against: str) -> list[Comparison]:
-        results = [
+        compared = [
             compare(output.array, Output(0, "", value).array, against)
             for output, value in zip(self._outputs, expected, strict=True)
         ]
-        for output, result in zip(self._outputs, results, strict=True):
-            self._show_verdict(output, comparison_view(result))
-        return results
+        for output, result in zip(self._outputs, compared, strict=True):
+            self._keep_verdict(output, comparison_view(result))
+        return compared
 
     def tell_unknown_state(self, reason: str) -> None:
         """Instead of a comparison that would be with another state."""
         for output in self._outputs:
-            self._show_verdict(output, unknown_state_view(reason))
+            self._show_verdict(output.index, unknown_state_view(reason))
 
     def on_copy(self, message: Message) -> None:
         output = self._output(message)
@@ -75,7 +77,7 @@ class OutputDesk:
         else:
             shown = comparison_view(compare(output.array, expected, name))
         if output in self._outputs:  # which other results may have replaced meanwhile
-            self._show_verdict(output, shown)
+            self._keep_verdict(output, shown)
 
     def _output(self, message: Message) -> Output:
         index = int(message["output"])
@@ -83,5 +85,12 @@ class OutputDesk:
             raise ValueError("these results are not on the page any more: run the program again")
         return self._outputs[index]
 
-    def _show_verdict(self, output: Output, shown: Html) -> None:
-        self._stage.browser.show(html={f"output-{output.index}-compare": shown})
+    def _keep_verdict(self, output: Output, verdict: Html) -> None:
+        """It goes with the results, wherever they are shown again."""
+        session = self._stage.session
+        if session is not None and session.shown is not None:
+            session.shown.verdicts[output.index] = verdict
+        self._show_verdict(output.index, verdict)
+
+    def _show_verdict(self, index: int, verdict: Html) -> None:
+        self._stage.browser.show(html={f"output-{index}-compare": verdict})

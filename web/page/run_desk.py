@@ -186,7 +186,7 @@ class RunDesk:
 
         await session.program.recover(progress=progress)
         session.start_over()
-        self._outputs.draw_age()
+        self._outputs.draw()
         self._stage.tell("The program is rebuilt: run it again")
 
     # ---- drawing

@@ -14,6 +14,7 @@ from typing import Any
 from page.browser import Source
 from page.history import Call, History
 from page.inputs import Input, carry_over, inputs_of
+from page.markup import Html
 from page.output_view import Output
 from page.runner import Runner
 from webpte import MethodInfo, Program
@@ -29,8 +30,9 @@ Held = tuple[object, ...]  # what the inputs of a method held; equal if they hol
 class Results:
     """What a run returned, and of what.
 
-    calls  all that led to them, their own last; empty if that is not known, as `lost` says
-    note   what came in between since, if anything
+    calls     all that led to them, their own last; empty if that is not known, as `lost` says
+    note      what came in between since, if anything
+    verdicts  of comparisons, by output
     """
 
     method: str
@@ -40,6 +42,7 @@ class Results:
     calls: tuple[Call, ...]
     lost: str = ""
     note: str = ""
+    verdicts: dict[int, Html] = field(default_factory=dict)
 
 
 @dataclass(eq=False)

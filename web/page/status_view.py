@@ -21,7 +21,7 @@ Amounts = Mapping[str, tuple[int, int]]  # stage -> (done, total); a total of 0 
 _WAYS_OUT = {
     "FormatError": "Check that the file is a complete .pte written by ExecuTorch, and not, for "
     "example, a Git LFS pointer or an HTML error page.",
-    "UnsupportedOpError": "What the file contains is listed on the page. Export the model without "
+    "UnsupportedOpError": "What the file contains is listed below. Export the model without "
     "these operators, or add them to webpte.",
     "ForeignDelegateError": "Export again with VulkanPartitioner (or WebGPUPartitioner).",
     "NoWebGPUError": "See the note on top of the page for browsers and flags, or run on NumPy.",

@@ -171,6 +171,23 @@ def test_numpy_follows_a_kv_cache() -> None:
     drive(script, GPU, Engine())
 
 
+def test_a_verdict_stays_with_its_results() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_file(app, STATE / "shared.pte")
+        await run(app, 0)
+        assert "Agrees with NumPy" in await check(app, browser)
+        await app.receive({"act": "method", "name": "get"})
+        del browser.html["output-0-compare"]
+        await app.receive({"act": "method", "name": "forward"})
+        assert "Agrees with NumPy" in browser.html["output-0-compare"]
+        await app.receive({"act": "device", "value": "numpy"})
+        del browser.html["output-0-compare"]
+        await run(app, 0)
+        assert "output-0-compare" not in browser.html
+
+    drive(script, GPU, Engine())
+
+
 def test_a_wrong_state_is_still_found() -> None:
     """A program that forgot its state gives what a fresh one gives; that must not agree."""
     engine = Engine()
