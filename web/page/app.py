@@ -70,14 +70,16 @@ class App:
             # Files can be inspected meanwhile; the answer is shown whenever it comes.
             stage.browser.show(html={"gpu": waiting_banner()}, state="ready")
             stage.tell("Ready")
-        found = await asking
-        if isinstance(found, DeviceInfo):
-            stage.adapter = found
-            banner = adapter_banner(found)
-        else:
-            stage.device = "numpy"
-            banner = no_gpu_banner(found, runs_on_numpy=True)
-        stage.adapter_known.set()
+        try:
+            found = await asking
+            if isinstance(found, DeviceInfo):
+                stage.adapter = found
+                banner = adapter_banner(found)
+            else:
+                stage.device = "numpy"
+                banner = no_gpu_banner(found, runs_on_numpy=True)
+        finally:
+            stage.adapter_known.set()  # whatever the answer: openings wait for it
         stage.browser.show(html={"gpu": banner}, state="ready")
         stage.tell("Ready")
 
@@ -126,7 +128,6 @@ class App:
         if session is None or session is not self._stage.session:
             return
         session.choose(str(message["name"]))
-        session.runner.reset()
         self._draw()
 
     async def on_close(self, message: Message) -> None:

@@ -17,10 +17,11 @@ from page.output_view import Output
 from page.run_view import Timing
 from page.session import Session
 from page.stage import Stage
+from page.state import keeps_state
 from page.status_view import causes, opening_card, progress_view
 from page.units import ms_text, number_text, shape_text
 from webpte import MethodInfo, Program, TensorInfo
-from webpte.errors import DeviceLostError, OutOfMemoryError, SourceError
+from webpte.errors import DeviceLostError, OutOfMemoryError, SourceError, WebpteError
 
 REDRAW_SECONDS = 0.08  # how often a running figure is drawn again
 
@@ -116,7 +117,8 @@ class OpenDesk:
         try:
             self._check(turn)
             values = await _read_constant_methods(methods, program)
-            session = Session(source, methods, program, device, values)
+            stateful = await keeps_state(source, methods)
+            session = Session(source, methods, program, device, stateful, values)
             session.runner.timing = Timing(load=spent, stages=program.stats.load_ms)
         except BaseException:
             program.close()
@@ -153,8 +155,10 @@ class OpenDesk:
         stage, kinds = self._stage, list(causes(error))
         again = any(isinstance(cause, DeviceLostError | SourceError) for cause in kinds)
         note = ""
+        if not isinstance(error, WebpteError | MemoryError):
+            note = "This looks like a fault of webpte: the details below say where. "
         if stage.session is not None:
-            note = f"{stage.session.source.name} is still loaded, with its inputs and results."
+            note += f"{stage.session.source.name} is still loaded, with its inputs and results."
             if any(isinstance(cause, OutOfMemoryError | MemoryError) for cause in kinds):
                 note += " Close it first: that frees its memory."
         stage.show(progress="")

@@ -60,7 +60,7 @@ class RunDesk:
 
     def on_cancel(self, message: Message) -> None:
         session = self._stage.session
-        if session is not None and session.runner.busy:
+        if session is not None and session.runner.busy and session.runner.can_stop:
             session.runner.cancel()
             self._stage.tell("Stopping after this run", "busy")
 
@@ -79,26 +79,33 @@ class RunDesk:
         session = self._idle_session()
         if session is not None and session.runs[session.method]:
             self._stage.tell("Timing the kernels", "busy")
-            await self._do(session, self._profile(session), "timing the kernels")
+            await self._do(session, self._profile(session), "timing the kernels", False)
 
     async def on_recover(self, message: Message) -> None:
         session = self._idle_session()
         if session is not None:
             self._stage.show(error="")
             self._stage.tell("Rebuilding the program", "busy")
-            await self._do(session, self._recover(session), "rebuilding the program")
+            await self._do(session, self._recover(session), "rebuilding the program", False)
 
     def _idle_session(self) -> Session | None:
         """The session, if nothing uses its program; else what does is told."""
         session = self._stage.session
         if session is not None and session.runner.busy:
-            self._stage.tell(f"Still {session.runner.doing}: wait for it, or cancel it", "busy")
+            way = "wait for it, or cancel it" if session.runner.can_stop else "wait for it"
+            self._stage.tell(f"Still {session.runner.doing}: {way}", "busy")
             return None
         return session
 
-    async def _do(self, session: Session, work: Coroutine[Any, Any, None], doing: str) -> None:
+    async def _do(
+        self,
+        session: Session,
+        work: Coroutine[Any, Any, None],
+        doing: str,
+        can_stop: bool = True,
+    ) -> None:
         """Work on the program, with the buttons locked meanwhile."""
-        task = session.runner.start(work, doing)
+        task = session.runner.start(work, doing, can_stop)
         self.draw()
         try:
             await task
@@ -201,6 +208,7 @@ class RunDesk:
         devices = DEVICE_NAMES if adapter is not None else {"numpy": DEVICE_NAMES["numpy"]}
         controls = run_card(
             running=session.runner.busy,
+            can_cancel=session.runner.busy and session.runner.can_stop,
             why_not="" if session.method else "Constant methods only: there is nothing to run.",
             repeats=self._repeats,
             devices=devices,

@@ -28,6 +28,7 @@ class Timing:
 def run_card(
     *,
     running: bool,
+    can_cancel: bool,
     why_not: str,
     repeats: int,
     devices: Mapping[str, str],
@@ -52,7 +53,7 @@ def run_card(
                 aria_disabled="true" if running else None,
                 aria_keyshortcuts="Control+Enter",
             ),
-            h("button", "Cancel", type="button", data_act="cancel") if running else None,
+            h("button", "Cancel", type="button", data_act="cancel") if can_cancel else None,
             h(
                 "label",
                 h("span", "then repeat", class_="label"),

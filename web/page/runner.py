@@ -18,6 +18,7 @@ class Runner:
     def __init__(self) -> None:
         self.timing = Timing()
         self.doing = ""
+        self.can_stop = False  # before it has ended by itself
         self.stopping = False
         self._task: asyncio.Task[None] | None = None
 
@@ -29,10 +30,12 @@ class Runner:
         """Forgets the runs; the load's time stays."""
         self.timing = Timing(load=self.timing.load, stages=self.timing.stages)
 
-    def start(self, work: Coroutine[Any, Any, None], doing: str) -> asyncio.Task[None]:
-        """Busy from now on, until `work` has ended."""
+    def start(
+        self, work: Coroutine[Any, Any, None], doing: str, can_stop: bool
+    ) -> asyncio.Task[None]:
+        """Busy from now on, until `work` has ended. `can_stop`: it heeds `stopping`."""
         assert self._task is None, f"{doing} while {self.doing}"
-        self.stopping, self.doing = False, doing
+        self.stopping, self.doing, self.can_stop = False, doing, can_stop
         self._task = asyncio.ensure_future(work)
         self._task.add_done_callback(self._end)
         return self._task

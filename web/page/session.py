@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from page.browser import Source
@@ -16,11 +16,10 @@ from page.history import Call, History
 from page.inputs import Input, carry_over, inputs_of
 from page.markup import Html
 from page.output_view import Output
+from page.run_view import Timing
 from page.runner import Runner
 from webpte import MethodInfo, Program
 from webpte.errors import InputError
-from webpte.kernels import lookup_kernel
-from webpte.ops import lookup
 
 DEVICE_NAMES = {"webgpu": "WebGPU", "numpy": "NumPy (CPU)"}
 Held = tuple[object, ...]  # what the inputs of a method held; equal if they hold the same
@@ -42,6 +41,7 @@ class Results:
     calls: tuple[Call, ...]
     lost: str = ""
     note: str = ""
+    timing: Timing = field(default_factory=Timing)
     verdicts: dict[int, Html] = field(default_factory=dict)
 
 
@@ -51,6 +51,7 @@ class Session:
     methods: Mapping[str, MethodInfo]
     program: Program
     device: str
+    stateful: bool = False  # its results depend on the calls before
     constant_values: Mapping[str, str] = field(default_factory=dict)
     runner: Runner = field(default_factory=Runner)
     method: str = ""
@@ -60,7 +61,6 @@ class Session:
     _inputs: dict[str, list[Input]] = field(default_factory=dict)  # by method
 
     def __post_init__(self) -> None:
-        self.stateful = keeps_state(self.methods)
         if not self.method:
             runnable = [info.name for info in self.methods.values() if not info.is_constant]
             self.method = "forward" if "forward" in runnable else next(iter(runnable), "")
@@ -87,6 +87,10 @@ class Session:
         self.method = method
         if method not in self._inputs:
             carry_over(before, self.inputs)  # of the same name, those of the last method count
+        self.runner.reset()
+        if self.shown is not None and self.shown.device == self.device:
+            now, known = self.runner.timing, self.shown.timing
+            self.runner.timing = replace(known, load=now.load, stages=now.stages)
 
     def continue_from(self, old: Session) -> None:
         """Take over what was done with the same file before, as far as it fits."""
@@ -117,7 +121,9 @@ class Session:
             for index, (info, value) in enumerate(zip(infos, values, strict=True))
         ]
         calls = self.history.calls if self.stateful else (Call(method, tuple(arrays)),)
-        self.results[method] = Results(method, self.device, outputs, held, calls, self.history.lost)
+        self.results[method] = Results(
+            method, self.device, outputs, held, calls, self.history.lost, timing=self.runner.timing
+        )
 
     def count_run(self, method: str, arrays: Sequence[Any]) -> None:
         self.runs[method] += 1
@@ -152,15 +158,3 @@ class Session:
         if results.held != self.held():
             told.append("for earlier inputs")
         return [*told, results.note] if results.note else told
-
-
-def keeps_state(methods: Mapping[str, MethodInfo]) -> bool:
-    """Whether some call writes to what outlives it: then results depend on the calls before."""
-    for info in methods.values():
-        ops = [lookup(name) for name in info.ops]
-        kernels = [lookup_kernel(name) for name in info.kernels_outside]
-        if any(op is not None and op.mutates for op in ops) or any(
-            kernel is not None and kernel.in_place for kernel in kernels
-        ):
-            return True
-    return False

@@ -91,6 +91,8 @@ def test_a_program_that_cannot_be_built_changes_nothing(failure: Exception) -> N
         assert shown(browser) == before
         assert type(failure).__name__ in browser.html["error"]
         assert "opening superres.pte" in browser.html["error"]
+        assert browser.html["error"].count("error-hint") >= 1
+        assert ("fault of webpte" in browser.html["error"]) == isinstance(failure, KeyError)
         engine.failure = None
         await run(app, 0)
         assert browser.text["status"].startswith("Done")
@@ -246,9 +248,10 @@ def test_methods_keep_their_inputs_and_results() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
         await app.receive({"act": "npy", "input": "0", "files": [File("x.npy", write_npy(x))]})
-        await run(app, 0)
+        await run(app, 3)
         assert (await outputs(app, browser)).tolist() == [9, 16]
         await app.receive({"act": "method", "name": "get"})
+        assert "median of 3" not in browser.html["timing"]
         assert "takes no inputs" in browser.html["inputs"]
         assert browser.html["outputs"] == ""
         await app.receive({"act": "method", "name": "put"})
@@ -259,6 +262,7 @@ def test_methods_keep_their_inputs_and_results() -> None:
         assert "from x.npy" in browser.html["inputs"]
         assert (await outputs(app, browser)).tolist() == [9, 16]
         assert browser.html["outputs-age"] == ""
+        assert "median of 3" in browser.html["timing"]
         await app.receive({"act": "method", "name": "put"})
         assert "from x.npy" not in browser.html["inputs"]
         await app.receive({"act": "method", "name": "nothing"})

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from page.app import App
-from support.fake_page import GPU, STATE, Engine, FakeBrowser, drive, open_file, open_sample, run
+from page.npy import write_npy
+from support.fake_page import (
+    GPU,
+    STATE,
+    Engine,
+    FakeBrowser,
+    File,
+    drive,
+    open_file,
+    open_sample,
+    run,
+)
 
 
 class SlowEngine(Engine):
@@ -212,5 +226,57 @@ def test_a_check_can_be_cancelled() -> None:
         assert "not checked" in browser.text["status"]
         assert "output-0-compare" not in browser.html
         assert engine.closed == engine.programs[1:]
+
+    drive(script, GPU, engine)
+
+
+ACTS: list[dict[str, Any]] = [
+    {"act": "run", "fields": {"repeats": "3"}},
+    {"act": "run", "fields": {"repeats": "30"}},
+    {"act": "cancel"},
+    {"act": "check"},
+    {"act": "recover"},
+    {"act": "close"},
+    {"act": "cancel-opening"},
+    {"act": "sample", "url": "samples/add.pte"},
+    {"act": "sample", "url": "samples/none.pte"},
+    {"act": "open-file", "files": [File("m.pte", (STATE / "shared.pte").read_bytes())]},
+    {"act": "open-file", "files": [File("x.npy", write_npy(np.ones(2, np.float32)))]},
+    {"act": "open-file", "files": [File("bad.pte", b"bad")]},
+    {"act": "device", "value": "numpy"},
+    {"act": "device", "value": "webgpu"},
+    {"act": "method", "name": "forward"},
+    {"act": "fill", "input": "0", "value": "ones"},
+    {"act": "dismiss"},
+    {"act": "retry"},
+]
+TOLD_ERRORS = {"SourceError", "FormatError", "NpyError", "ValueError"}  # that ACTS can lead to
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_anything_at_any_time(seed: int) -> None:
+    """Whatever comes in between: one program, used by one at a time, and never after its end."""
+    engine = SlowEngine()
+    choose = random.Random(seed)
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        tasks = []
+        for _ in range(40):
+            tasks.append(app.receive(choose.choice(ACTS)))
+            for _ in range(choose.choice([0, 0, 1, 5, 40])):
+                await asyncio.sleep(0)
+            told = re.search(r"<strong>(\w+)", browser.html.get("error", ""))
+            assert told is None or told[1] in TOLD_ERRORS, browser.html["error"]
+            assert engine.most_running <= 1
+        await asyncio.wait_for(asyncio.gather(*tasks), 20)
+        assert browser.html["progress"] == ""
+        await open_sample(app)
+        await run(app, 0)
+        assert browser.text["status"].startswith("Done")
+        await app.receive({"act": "check"})
+        assert browser.text["status"] == "Every output agrees with NumPy"
+        await app.receive({"act": "close"})
+        assert len(engine.closed) == len(engine.programs)
+        assert not engine.used_after_close
 
     drive(script, GPU, engine)

@@ -12,8 +12,9 @@ import pytest
 import webpte
 from page import history
 from page.app import App
+from page.browser import Source
 from page.npy import read_npy, write_npy
-from page.session import keeps_state
+from page.state import keeps_state
 from support.fake_page import (
     GPU,
     SAMPLES,
@@ -22,10 +23,12 @@ from support.fake_page import (
     FakeBrowser,
     File,
     drive,
+    drop,
     open_file,
     open_sample,
     run,
 )
+from support.pte_writer import GraphWriter, write_pte
 from webpte import errors
 
 EARLIER = "Earlier results"
@@ -318,14 +321,41 @@ def test_a_wrong_input_leaves_the_state_known() -> None:
     drive(script, GPU, engine)
 
 
+def running_sum() -> File:
+    """x -> the sum of all x so far, in a buffer of the delegate that an ordinary op writes to."""
+    g = GraphWriter()
+    x, out = g.tensor((4,)), g.tensor((4,))
+    buffer = g.prepack(g.tensor((4,), constant=np.zeros(4, np.float32)))
+    g.op("aten.add.Tensor", buffer, x, g.int(1), buffer)
+    g.op("aten.relu.default", buffer, out)
+    g.inputs(x)
+    g.outputs(out)
+    return File("sum.pte", write_pte(g))
+
+
+def test_numpy_follows_a_buffer_inside_of_a_delegate() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await drop(app, running_sum())
+        await fill(app, "ones")
+        await run(app, 4)
+        await run(app, 0)
+        assert "Agrees with NumPy after the same 6 calls" in await check(app, browser)
+
+    drive(script, GPU, Engine())
+
+
 @pytest.mark.parametrize(
-    ("path", "expected"),
+    ("file", "expected"),
     [
         (STATE / "shared.pte", True),
         (STATE / "separate.pte", True),
         (STATE.parent / "llm" / "llama_tiny_q4.pte", True),
         (SAMPLES / "superres.pte", False),
+        (SAMPLES / "add.pte", False),
     ],
 )
-def test_state_is_told_by_what_the_methods_do(path: Path, expected: bool) -> None:
-    assert keeps_state(asyncio.run(webpte.inspect(path))) is expected
+def test_state_is_told_by_what_the_methods_do(file: Path, expected: bool) -> None:
+    async def found() -> bool:
+        return await keeps_state(Source(file.name, 0, file), await webpte.inspect(file))
+
+    assert asyncio.run(found()) is expected

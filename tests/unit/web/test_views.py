@@ -236,12 +236,14 @@ def test_run_card() -> None:
     common = {"why_not": "", "repeats": 7, "devices": {"webgpu": "WebGPU", "numpy": "NumPy"}}
 
     def made(**changes: object) -> Checker:
-        known = {"running": False, "device": "webgpu", "can_check": True, "can_profile": True}
+        known = {"running": False, "can_cancel": False, "device": "webgpu"}
+        known |= {"can_check": True, "can_profile": True}
         return check(run_card(**{**common, **known, **changes}))  # type: ignore[arg-type]
 
     assert made().acts() == {"run", "device", "check", "profile"}
     assert "profile" not in made(can_profile=False).acts()
-    assert "cancel" in made(running=True).acts()
+    assert "cancel" in made(running=True, can_cancel=True).acts()
+    assert "cancel" not in made(running=True).acts()
     assert "check" not in made(can_check=False).acts()
     assert "why" in made(why_not="why").text
 
