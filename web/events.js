@@ -136,7 +136,8 @@ addEventListener("drop", (event) => {
   unmark();
   const files = [...event.dataTransfer.files];
   const at = target(event);
-  // A program dropped onto an input card is still a program.
-  const wanted = at && !files.some(({ name }) => /\.pt[ed]$/i.test(name)) ? { ...at.dataset, act: at.dataset.drop } : { act: "open-file" };
+  // A program dropped onto an input card is still a program, and several files find their own places.
+  const here = at && files.length === 1 && !/\.pt[ed]$/i.test(files[0].name);
+  const wanted = here ? { ...at.dataset, act: at.dataset.drop } : { act: "open-file" };
   act({ dataset: wanted }, { files });
 });

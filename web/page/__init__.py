@@ -1,8 +1,13 @@
 """What the page shows and how it thinks, without a browser: every module here imports in CPython.
 
-`app` decides what happens, with a desk for the inputs and one for the outputs and a `runner`
-between them; `browser` is the seam that `main.py` fills. `inputs` fills the arrays, `npy` reads and
-writes `.npy`, `tensors` and `pictures` sum up the outputs, `compare` holds them against expected
-ones. The `*_view` modules turn all that into sections of the page, with `markup`, which escapes
-unless told otherwise, and `units`.
+`app` hands what people do to the desks, one for each section of the page: `open_desk`, `file_desk`,
+`input_desk`, `run_desk` and `output_desk`. They share a `stage`, on which there is one `session`: a
+program, its inputs, its results and the `history` of its calls, which matters if it keeps `state`.
+A session is replaced only by a complete one, and its `runner` lets one thing at a time use the
+program. `browser` is the seam that `main.py` fills.
+
+`inputs` fills the arrays, `placing` finds the input for a dropped one, `npy` reads and writes
+`.npy`, `tensors` and `pictures` sum up the outputs, `compare` holds them against expected ones. The
+`*_view` modules turn all that into sections of the page, with `markup`, which escapes unless told
+otherwise, and `units`.
 """

@@ -38,8 +38,3 @@ class Browser(Protocol):
     async def read(self, file: Any) -> bytes: ...
 
     def download_url(self, data: bytes) -> str: ...
-
-
-def tell(browser: Browser, line: str, mood: str = "good") -> None:
-    """The one line that says what goes on; its dot is green ("good"), amber ("busy") or red."""
-    browser.show(text={"status": line}, mood=mood)

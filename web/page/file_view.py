@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from page.markup import Html, h
+from page.markup import Html, h, render
 from page.units import bytes_text, count_text, ms_text, number_text, plural, shape_text
 from webpte import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
 
@@ -54,15 +54,44 @@ def file_card(
             class_="soft",
         ),
         _method_tabs(runnable, method),
+        _method(info, limits, placed, folded) if info is not None else None,
+        _constant_methods(methods, constant_values),
+        class_="card file",
+    )
+
+
+def _method(
+    info: MethodInfo, limits: Mapping[str, int], placed: Mapping[str, Placed], folded: bool
+) -> Html:
+    return render(
         (
             _signature(info),
             _operators(info, placed, folded),
             _constants(info.constants, limits, folded),
         )
-        if info is not None
-        else None,
-        _constant_methods(methods, constant_values),
-        class_="card file",
+    )
+
+
+def contents_view(methods: Mapping[str, MethodInfo], limits: Mapping[str, int]) -> Html:
+    """What a file holds that is not loaded (yet): every method, and nothing to click."""
+    return render(
+        (
+            [
+                _method(info, limits, {}, folded=True)
+                for info in methods.values()
+                if not info.is_constant
+            ],
+            _constant_methods(methods, {}),
+        )
+    )
+
+
+def unloaded_view(name: str, methods: Mapping[str, MethodInfo], limits: Mapping[str, int]) -> Html:
+    """The contents of a file that could be read, but not loaded."""
+    return h(
+        "details",
+        h("summary", f"What is in {name}"),
+        h("div", contents_view(methods, limits), class_="file"),
     )
 
 

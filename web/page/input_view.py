@@ -1,17 +1,15 @@
-"""The input cards and the run bar."""
+"""The input cards, and the question which of them a file is for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from statistics import median
 
 from page.inputs import FILLS, Input, ScalarInput, TensorInput, fills_for
 from page.markup import Html, h, render
 from page.npy import Array
 from page.pictures import picture
 from page.tensors import first_values, summarise
-from page.units import bytes_text, count_text, ms_text, number_text, plural, shape_text
+from page.units import bytes_text, count_text, number_text, plural, shape_text
 
 PREVIEWED = 2_000_000  # elements; a preview must not take longer than the run
 
@@ -189,174 +187,31 @@ def _thumbnail(array: Array) -> Html | None:
     return h("img", src=made.url, alt="The input as an image", class_="thumbnail")
 
 
-@dataclass
-class Timing:
-    """The times of one program, in milliseconds."""
-
-    load: float | None = None
-    stages: Mapping[str, float] = field(default_factory=dict)  # of the load
-    first: float | None = None
-    repeats: list[float] = field(default_factory=list)
-    wanted: int = 0
-
-    @property
-    def median(self) -> float | None:
-        return median(self.repeats) if self.repeats else None
-
-
-def run_card(
-    *,
-    running: bool,
-    why_not: str,
-    repeats: int,
-    devices: Mapping[str, str],
-    device: str,
-    has_outputs: bool,
-    can_profile: bool,
-) -> Html:
-    """The buttons. `why_not` says why there is nothing to run."""
+def ask_view(asked: Mapping[int, tuple[str, Mapping[int, str]]]) -> Html:
+    """Files that fit several inputs: question -> (file, input index -> input name)."""
+    if not asked:
+        return Html("")
     return h(
-        "form",
+        "div",
+        [_question(number, name, fits) for number, (name, fits) in asked.items()],
+        class_="card ask",
+        role="group",
+        aria_label="Which input is a file for?",
+    )
+
+
+def _question(number: int, name: str, fits: Mapping[int, str]) -> Html:
+    return h(
+        "div",
+        h("p", "Which input is ", h("strong", name), " for?"),
         h(
             "div",
-            h("button", "Cancel", type="button", class_="primary", data_act="cancel")
-            if running
-            else h(
-                "button",
-                "Run",
-                h("kbd", "Ctrl ⏎", aria_hidden="true"),
-                type="submit",
-                class_="primary",
-                disabled=bool(why_not),
-                aria_keyshortcuts="Control+Enter",
-            ),
-            h(
-                "label",
-                h("span", "then repeat", class_="label"),
-                h(
-                    "input",
-                    type="number",
-                    name="repeats",
-                    min="0",
-                    max="10000",
-                    step="1",
-                    value=repeats,
-                    class_="small",
-                ),
-                h("span", "times", class_="label"),
-                class_="inline",
-            ),
-            h(
-                "label",
-                h("span", "on", class_="label"),
-                h(
-                    "select",
-                    [
-                        h("option", label, value=key, selected=key == device)
-                        for key, label in devices.items()
-                    ],
-                    data_act="device",
-                    disabled=running,
-                    aria_label="Run on",
-                ),
-                class_="inline",
-            )
-            if len(devices) > 1
-            else None,
-            h(
-                "button",
-                "Check against NumPy",
-                type="button",
-                data_act="check",
-                disabled=running,
-                title="Run the same inputs on the NumPy reference and compare every output",
-            )
-            if has_outputs and device != "numpy"
-            else None,
-            h(
-                "button",
-                "Time the kernels",
-                type="button",
-                data_act="profile",
-                disabled=running,
-                title="Run once more with a timestamp around every dispatch",
-            )
-            if has_outputs and can_profile
-            else None,
+            [
+                h("button", label, type="button", data_act="place", data_file=number,
+                  data_input=index)
+                for index, label in fits.items()
+            ],
+            h("button", "None", type="button", class_="quiet", data_act="leave", data_file=number),
             class_="controls",
         ),
-        h("p", why_not, class_="soft") if why_not else None,
-        data_act="run",
-        id="run-form",
-    )
-
-
-def timing_strip(timing: Timing, running: bool) -> Html:
-    if timing.load is None and timing.first is None:
-        return Html("")
-    done = len(timing.repeats)
-    steady = timing.median
-    return h(
-        "div",
-        _tile("Load", timing.load, _stages_text(timing.stages)),
-        _tile("First run", timing.first, "one-time work included"),
-        _tile(
-            "Steady state",
-            steady,
-            f"median of {count_text(done)}, best {ms_text(min(timing.repeats))}"
-            if steady is not None
-            else "median of the repeats",
-        ),
-        _spark(timing.repeats),
-        h(
-            "div",
-            h("progress", max=timing.wanted, value=done, aria_label="Repeats"),
-            h("span", f"{count_text(done)} of {count_text(timing.wanted)}", class_="soft"),
-            class_="repeating",
-        )
-        if running and timing.wanted
-        else None,
-        class_="tiles",
-    )
-
-
-def _stages_text(stages: Mapping[str, float]) -> str:
-    told = [f"{stage} {ms_text(spent)}" for stage, spent in stages.items() if spent >= 1]
-    return ", ".join(told) or "read, compile, constants"
-
-
-def _tile(label: str, value: float | None, note: str) -> Html:
-    return h(
-        "div",
-        h("span", label, class_="label"),
-        h("strong", "-" if value is None else ms_text(value), class_=None if value else "soft"),
-        h("span", note, class_="note"),
-        class_="tile",
-    )
-
-
-def _spark(times: Sequence[float]) -> Html | None:
-    """One bar per repeat: a slow start or a hiccup shows at once."""
-    if len(times) < 3:
-        return None
-    shown = times[-60:]
-    top = max(shown)
-    bars = [
-        h(
-            "rect",
-            x=f"{index * 4}",
-            y=f"{36 - 36 * value / top:.1f}",
-            width="3",
-            height=f"{36 * value / top:.1f}",
-        )
-        for index, value in enumerate(shown)
-    ]
-    return h(
-        "svg",
-        bars,
-        viewBox=f"0 0 {4 * len(shown)} 36",
-        preserveAspectRatio="none",
-        class_="spark",
-        role="img",
-        aria_label=f"Times of the last {len(shown)} repeats, up to {ms_text(top)}",
-    )
+    )  # fmt: skip

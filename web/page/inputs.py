@@ -68,7 +68,7 @@ def fill_array(
     raise ValueError(f"there is no fill named {fill!r}; take one of {', '.join(FILLS)}")
 
 
-@dataclass
+@dataclass(eq=False)
 class TensorInput:
     """A tensor input: its fill, its live dims, and the array they make."""
 
@@ -83,6 +83,7 @@ class TensorInput:
     file_name: str = ""
     error: str = ""
     _array: Array | None = None
+    _file: object = None  # stands for the file that was taken, to tell it from the next one
 
     def __post_init__(self) -> None:
         self.seed = self.seed or self.index + 1
@@ -99,6 +100,14 @@ class TensorInput:
     @property
     def takes_below(self) -> bool:
         return self.fill == "integers" and self.dtype not in _BYTE_RANGES
+
+    @property
+    def held(self) -> object:
+        """Equal to what it was as long as the same array goes in."""
+        if self.fill == "file":
+            return self._file, self.error
+        rule = (self.seed, self.below) if self.is_random else ()
+        return self.fill, tuple(self.dims), rule, self.error
 
     def array(self) -> Array:
         if self._array is None:
@@ -144,13 +153,33 @@ class TensorInput:
 
     def take_file(self, data: bytes, name: str) -> None:
         """Use a `.npy`. Raises NpyError, and then nothing has changed."""
-        array = check_fits(read_npy(data, name), dtype=self.dtype, bounds=self.bounds, name=name)
-        self._array = array
+        self.take_array(read_npy(data, name), name)
+
+    def take_array(self, array: Array, name: str) -> None:
+        """Use an array of a file. Raises NpyError, and then nothing has changed."""
+        array = self.fitted(array, name)
+        self._array, self._file = array, object()
         self.dims = list(array.shape)
         self.fill, self.file_name, self.error = "file", name, ""
 
+    def fitted(self, array: Array, name: str) -> Array:
+        """The array as this input takes it, or an NpyError."""
+        return check_fits(array, dtype=self.dtype, bounds=self.bounds, name=name)
 
-@dataclass
+    def adopt(self, other: Input) -> None:
+        """Hold what another input holds, if that fits."""
+        if not isinstance(other, TensorInput) or other.dtype != self.dtype:
+            return
+        if len(other.dims) != len(self.bounds):
+            return
+        sizes = zip(other.dims, self.bounds, strict=True)
+        if all(low <= size <= high for size, (low, high) in sizes):
+            self.fill, self.dims, self.seed = other.fill, list(other.dims), other.seed
+            self.below, self.file_name = other.below, other.file_name
+            self._array, self._file = other._array, other._file
+
+
+@dataclass(eq=False)
 class ScalarInput:
     """An input that is one plain value. It starts with the one that the file was exported with."""
 
@@ -175,8 +204,18 @@ class ScalarInput:
             return
         self.error = ""
 
+    @property
+    def held(self) -> object:
+        """Equal to what it was as long as the same value goes in."""
+        return type(self.value), self.value, self.error
+
     def array(self) -> int | float | bool | str | None:
         return self.value
+
+    def adopt(self, other: Input) -> None:
+        """Hold what another input holds, if it is of the same kind."""
+        if isinstance(other, ScalarInput) and other.kind == self.kind:
+            self.value = other.value
 
 
 Input = TensorInput | ScalarInput
@@ -190,3 +229,11 @@ def inputs_of(infos: Sequence[TensorInfo | ScalarInfo]) -> list[Input]:
         else ScalarInput(index, info.name, info.kind, info.value)
         for index, info in enumerate(infos)
     ]
+
+
+def carry_over(old: Sequence[Input], new: Sequence[Input]) -> None:
+    """Inputs with the name of an earlier one start with what that holds, where it fits."""
+    named = {state.name: state for state in old}
+    for state in new:
+        if state.name in named:
+            state.adopt(named[state.name])

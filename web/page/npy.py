@@ -1,8 +1,9 @@
-"""`.npy` files in and out, and the check that one fits an input."""
+"""`.npy` files in and out, `.npz` archives in, and the check that an array fits an input."""
 
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,14 +24,22 @@ def read_npy(data: bytes, name: str = "the file") -> Array:
     if not data.startswith(npy_format.MAGIC_PREFIX):
         raise NpyError(
             f"{name} is not a .npy file: it does not start with NumPy's magic bytes. "
-            "Save one array with numpy.save(path, array); .npz archives hold several and are "
-            "not taken."
+            "Save one array with numpy.save(path, array)."
         )
     try:
         array = npy_format.read_array(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise NpyError(f"{name} could not be read as .npy: {error}") from error
     return np.asarray(array)
+
+
+def read_npz(data: bytes, name: str) -> dict[str, Array]:
+    """The arrays of a `.npz` archive, by their names in it."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            return {key: np.asarray(archive[key]) for key in archive.files}
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, AttributeError) as error:
+        raise NpyError(f"{name} could not be read as .npz: {error}") from error
 
 
 def write_npy(array: Array) -> bytes:
@@ -44,7 +53,10 @@ def check_fits(
     array: Array, *, dtype: str, bounds: Sequence[tuple[int, int]], name: str = "the file"
 ) -> Array:
     """The array as it goes in, or an NpyError that says what is wrong and what to do."""
-    if array.dtype.newbyteorder("=") != np.dtype(dtype):
+    given, needed = array.dtype.newbyteorder("="), np.dtype(dtype)
+    # As the program itself: integers may be wider inside than in the file, nothing else converts.
+    widened = given.kind in "iu" and needed.kind in "iu" and np.can_cast(given, needed, "safe")
+    if given != needed and not widened:
         raise NpyError(
             f"{name} holds {array.dtype.name}, but this input takes {dtype}. "
             f"Save it with array.astype('{dtype}')."

@@ -1,4 +1,4 @@
-"""The outputs section: the last results, and what can be done with them."""
+"""The outputs section: the last results, whether they are of what is set now, and what to do."""
 
 from __future__ import annotations
 
@@ -6,70 +6,91 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from page.browser import Browser, Message
+from page.browser import Message
 from page.compare import Comparison, compare
-from page.markup import h
+from page.markup import Html, h
 from page.npy import NpyError, read_npy, write_npy
-from page.output_view import Output, comparison_view, outputs_card
+from page.output_view import Output, age_view, comparison_view, outputs_card, unknown_state_view
+from page.stage import Stage
 from page.tensors import values_text
-from webpte import ScalarInfo, TensorInfo
 
 
 class OutputDesk:
-    def __init__(self, browser: Browser) -> None:
-        self._browser = browser
-        self._outputs: list[Output] = []
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
 
-    def __bool__(self) -> bool:
-        return bool(self._outputs)
+    @property
+    def _outputs(self) -> list[Output]:
+        session = self._stage.session
+        return session.shown.outputs if session is not None and session.shown is not None else []
 
-    def clear(self) -> None:
-        self._outputs = []
-        self._browser.show(html={"outputs": ""})
+    def draw(self) -> None:
+        session = self._stage.session
+        if session is None or session.shown is None:
+            self._stage.show(outputs="")
+            return
+        self._stage.show(outputs=outputs_card(session.shown.outputs))
+        for index, verdict in session.shown.verdicts.items():
+            self._show_verdict(index, verdict)
+        self.draw_age()
 
-    def take(self, infos: Sequence[TensorInfo | ScalarInfo], values: Sequence[Any]) -> None:
-        self._outputs = [
-            Output(index, info.name, value)
-            for index, (info, value) in enumerate(zip(infos, values, strict=True))
-        ]
-        self._browser.show(html={"outputs": outputs_card(self._outputs)})
+    def draw_age(self) -> None:
+        """Only the line that says what the results are of: the pictures take long to draw."""
+        session = self._stage.session
+        if session is not None and session.shown is not None:
+            self._stage.show(outputs_age=age_view(session.age()))
 
     def compare_all(self, expected: Sequence[Any], against: str) -> list[Comparison]:
-        results = [
+        compared = [
             compare(output.array, Output(0, "", value).array, against)
             for output, value in zip(self._outputs, expected, strict=True)
         ]
-        for output, result in zip(self._outputs, results, strict=True):
-            self._browser.show(html={_verdict(output): comparison_view(result)})
-        return results
+        for output, result in zip(self._outputs, compared, strict=True):
+            self._keep_verdict(output, comparison_view(result))
+        return compared
+
+    def tell_unknown_state(self, reason: str) -> None:
+        """Instead of a comparison that would be with another state."""
+        for output in self._outputs:
+            self._show_verdict(output.index, unknown_state_view(reason))
 
     def on_copy(self, message: Message) -> None:
         output = self._output(message)
-        self._browser.show(
+        self._stage.browser.show(
             copy={"text": values_text(output.array), "done": f"{output.name} is copied"}
         )
 
     def on_download(self, message: Message) -> None:
         output = self._output(message)
         name = re.sub(r"[^\w.-]+", "_", output.name).strip("._") or f"output{output.index}"
-        url = self._browser.download_url(write_npy(output.array))
-        self._browser.show(download={"url": url, "name": f"{name}.npy"})
+        url = self._stage.browser.download_url(write_npy(output.array))
+        self._stage.browser.show(download={"url": url, "name": f"{name}.npy"})
 
     async def on_compare(self, message: Message) -> None:
         output = self._output(message)
         file = message["files"][0]
-        name = self._browser.source(file).name
+        name = self._stage.browser.source(file).name
         try:
-            expected = read_npy(await self._browser.read(file), name)
+            expected = read_npy(await self._stage.browser.read(file), name)
         except NpyError as error:
             shown = h("p", str(error), class_="notice notice-bad")
         else:
             shown = comparison_view(compare(output.array, expected, name))
-        self._browser.show(html={_verdict(output): shown})
+        if output in self._outputs:  # which other results may have replaced meanwhile
+            self._keep_verdict(output, shown)
 
     def _output(self, message: Message) -> Output:
-        return self._outputs[int(message["output"])]
+        index = int(message["output"])
+        if index >= len(self._outputs):
+            raise ValueError("these results are not on the page any more: run the program again")
+        return self._outputs[index]
 
+    def _keep_verdict(self, output: Output, verdict: Html) -> None:
+        """It goes with the results, wherever they are shown again."""
+        session = self._stage.session
+        if session is not None and session.shown is not None:
+            session.shown.verdicts[output.index] = verdict
+        self._show_verdict(output.index, verdict)
 
-def _verdict(output: Output) -> str:
-    return f"output-{output.index}-compare"
+    def _show_verdict(self, index: int, verdict: Html) -> None:
+        self._stage.browser.show(html={f"output-{index}-compare": verdict})

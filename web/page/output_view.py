@@ -19,7 +19,7 @@ from webpte import Stats
 _CHART = (192, 56)  # viewBox of the histogram
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Output:
     """One result: an array, or a plain number."""
 
@@ -45,8 +45,37 @@ def outputs_card(outputs: Sequence[Output]) -> Html:
             h("span", plural(len(outputs), "output"), class_="count"),
             class_="card-head",
         ),
+        h("div", id="outputs-age", aria_live="polite"),
         h("div", [output_card(output) for output in outputs], class_="outputs"),
         class_="card",
+    )
+
+
+def age_view(reasons: Sequence[str]) -> Html:
+    """What the results are of, where that is not what is set on the page now."""
+    if not reasons:
+        return Html("")
+    return h(
+        "p",
+        h("strong", "Earlier results: "),
+        "; ".join(reasons),
+        ". Run again for new ones.",
+        class_="notice notice-warn",
+    )
+
+
+def unknown_state_view(reason: str) -> Html:
+    """Why NumPy cannot follow the program, and how it could again."""
+    return h(
+        "div",
+        h(
+            "p",
+            "This cannot be checked: the program keeps state from call to call, and "
+            f"{reason}, so NumPy cannot be brought to the same state. Start its state over, then "
+            "run and check.",
+        ),
+        h("button", "Start over", type="button", data_act="recover"),
+        class_="notice notice-warn",
     )
 
 

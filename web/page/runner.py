@@ -1,4 +1,4 @@
-"""Runs a method once and then again and again, and keeps the times."""
+"""One thing at a time on a program: runs it once and then again and again, and keeps the times."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ from collections.abc import Callable, Coroutine, Sequence
 from time import perf_counter
 from typing import Any
 
-from page.input_view import Timing
+from page.run_view import Timing
 from page.units import ms_text
 from webpte import Program
 
 
 class Runner:
-    """One thing at a time: while `busy`, nothing else may use the program."""
+    """While `busy`, nothing else may use the program; `doing` says with what."""
 
     def __init__(self) -> None:
         self.timing = Timing()
+        self.doing = ""
+        self.can_stop = False  # before it has ended by itself
+        self.stopping = False
         self._task: asyncio.Task[None] | None = None
-        self._stopping = False
 
     @property
     def busy(self) -> bool:
         return self._task is not None
 
-    def reset(self, timing: Timing | None = None) -> None:
-        """Forgets the runs; the load's time stays, unless there is a new one."""
-        known = timing or self.timing
-        self.timing = Timing(load=known.load, stages=known.stages)
+    def reset(self) -> None:
+        """Forgets the runs; the load's time stays."""
+        self.timing = Timing(load=self.timing.load, stages=self.timing.stages)
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Busy from now on, until `work` has ended."""
-        self._stopping = False
+    def start(
+        self, work: Coroutine[Any, Any, None], doing: str, can_stop: bool
+    ) -> asyncio.Task[None]:
+        """Busy from now on, until `work` has ended. `can_stop`: it heeds `stopping`."""
+        assert self._task is None, f"{doing} while {self.doing}"
+        self.stopping, self.doing, self.can_stop = False, doing, can_stop
         self._task = asyncio.ensure_future(work)
         self._task.add_done_callback(self._end)
         return self._task
@@ -40,12 +44,12 @@ class Runner:
         self._task = None
 
     def cancel(self) -> None:
-        """Ends the repeats after the one that is under way."""
-        self._stopping = True
+        """Ends what is under way after the call that runs now."""
+        self.stopping = True
 
     async def stop(self) -> None:
-        """`cancel`, and wait until nothing runs any more."""
-        self._stopping = True
+        """`cancel`, and wait until it has ended."""
+        self.stopping = True
         if self._task is not None:
             await asyncio.wait({self._task})
 
@@ -68,7 +72,7 @@ class Runner:
         for _ in range(wanted):
             # Lets messages in: on NumPy a run never waits for anything.
             await asyncio.sleep(0)
-            if self._stopping:
+            if self.stopping:
                 return
             started = perf_counter()
             await program.run(method, *arrays)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Mapping
 
-from page.markup import Html, h
+from page.markup import Html, h, render
 from page.units import bytes_text, count_text
 
 STAGES = {
@@ -21,7 +21,7 @@ Amounts = Mapping[str, tuple[int, int]]  # stage -> (done, total); a total of 0 
 _WAYS_OUT = {
     "FormatError": "Check that the file is a complete .pte written by ExecuTorch, and not, for "
     "example, a Git LFS pointer or an HTML error page.",
-    "UnsupportedOpError": "What the file contains is listed on the page. Export the model without "
+    "UnsupportedOpError": "What the file contains is listed below. Export the model without "
     "these operators, or add them to webpte.",
     "ForeignDelegateError": "Export again with VulkanPartitioner (or WebGPUPartitioner).",
     "NoWebGPUError": "See the note on top of the page for browsers and flags, or run on NumPy.",
@@ -36,10 +36,31 @@ _WAYS_OUT = {
     "SourceError": "Check the address or the file, and that its server lets other pages read it "
     "(CORS).",
     "ClosedError": "Open the file again.",
+    "ConstantError": "Drop the .ptd file with the program's constants onto the page, or choose it "
+    "together with the .pte.",
+    "GraphError": "The file contradicts itself. Export the model again.",
+    "NpyError": "Save an array that fits with numpy.save(path, array), and drop it again.",
+    "MemoryError": "This tab has no memory left. Close what is open, or reload the page.",
 }
 
 
-def progress_view(name: str, amounts: Amounts) -> Html:
+def opening_card(name: str) -> Html:
+    """A frame for what changes while a file opens; what it holds, once that is known, is below."""
+    return h(
+        "div",
+        h(
+            "div",
+            h("h2", f"Opening {name}", class_="file-name", title=name),
+            h("button", "Cancel", type="button", class_="quiet", data_act="cancel-opening"),
+            class_="card-head",
+        ),
+        h("div", id="stages", class_="opening"),
+        h("div", id="arriving", class_="file"),
+        class_="card",
+    )
+
+
+def progress_view(amounts: Amounts) -> Html:
     """Where the loading is. Kernels and constants are under way at the same time."""
     order = list(STAGES)
     reached = max((order.index(stage) for stage in amounts), default=0)
@@ -65,12 +86,11 @@ def progress_view(name: str, amounts: Amounts) -> Html:
         )
     done, total = amounts.get(busy or "", (0, 0))
     known = {"value": done, "max": total} if total else {}
-    return h(
-        "div",
-        h("h2", f"Opening {name}", class_="file-name"),
-        h("progress", aria_label=STAGES[busy] if busy else "Opening", **known),
-        h("ol", steps, class_="steps"),
-        class_="card opening",
+    return render(
+        (
+            h("progress", aria_label=STAGES[busy] if busy else "Opening", **known),
+            h("ol", steps, class_="steps"),
+        )
     )
 
 
@@ -96,8 +116,16 @@ def way_out(error: BaseException) -> str:
     return ""
 
 
-def error_view(error: BaseException, doing: str, actions: Mapping[str, str] | None = None) -> Html:
-    """`doing` says what was under way, such as "Opening model.pte"; actions: act -> button."""
+def error_view(
+    error: BaseException,
+    doing: str,
+    actions: Mapping[str, str] | None = None,
+    note: str = "",
+    more: Html | None = None,
+) -> Html:
+    """`doing` says what was under way, such as "opening model.pte"; actions: act -> button;
+    `note` says what is as it was; `more` comes below.
+    """
     told = "".join(traceback.format_exception(error))
     hint = way_out(error)
     return h(
@@ -110,7 +138,9 @@ def error_view(error: BaseException, doing: str, actions: Mapping[str, str] | No
         ),
         h("p", str(error) or "no message", class_="error-message"),
         h("p", hint, class_="error-hint") if hint else None,
+        h("p", note, class_="error-hint") if note else None,
         [h("button", label, type="button", data_act=act) for act, label in (actions or {}).items()],
+        more,
         h("details", h("summary", "Details"), h("pre", told, tabindex="0")),
         class_="error",
     )

@@ -4,88 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import webpte
 from page.app import App
-from page.browser import Progress, Source
 from page.npy import read_npy, write_npy
+from support.fake_page import SAMPLES, Engine, FakeBrowser, File, drive, open_sample, run
 from webpte import DeviceInfo
-
-SAMPLES = Path(__file__).resolve().parents[3] / "web" / "samples"
-
-
-class File:
-    """Stands for a File of the browser."""
-
-    def __init__(self, name: str, data: bytes) -> None:
-        self.name = name
-        self.data = data
-
-
-class FakeBrowser:
-    def __init__(self, adapter: DeviceInfo | str = "missing") -> None:
-        self.html: dict[str, str] = {}
-        self.text: dict[str, str] = {}
-        self.hidden: dict[str, bool] = {}
-        self.other: dict[str, Any] = {}
-        self.links: list[bytes] = []
-        self._adapter = adapter
-
-    def show(self, **changes: Any) -> None:
-        self.html.update(changes.pop("html", {}))
-        self.text.update(changes.pop("text", {}))
-        self.hidden.update(changes.pop("hidden", {}))
-        self.other.update(changes)
-
-    async def adapter(self) -> DeviceInfo | str:
-        return self._adapter
-
-    def source(self, file: File) -> Source:
-        return Source(file.name, len(file.data), file.data)
-
-    async def fetch(self, url: str, progress: Progress) -> Source:
-        path = SAMPLES.parent / url
-        if not path.is_file():
-            raise webpte.errors.SourceError(f"{url}: the server answered 404 Not Found")
-        progress("fetch", 1, 1)
-        return Source(path.name, path.stat().st_size, path)
-
-    async def read(self, file: File) -> bytes:
-        return file.data
-
-    def download_url(self, data: bytes) -> str:
-        self.links.append(data)
-        return f"blob:{len(self.links)}"
-
-
-Script = Callable[[App, FakeBrowser], Awaitable[None]]
-
-
-def drive(
-    script: Script, adapter: DeviceInfo | str = "missing", engine: Any = webpte
-) -> FakeBrowser:
-    async def all_of_it() -> FakeBrowser:
-        browser = FakeBrowser(adapter)
-        app = App(browser, engine)
-        await app.receive({"act": "hello"})
-        await script(app, browser)
-        return browser
-
-    return asyncio.run(all_of_it())
-
-
-async def open_sample(app: App, name: str = "sigmoid.pte") -> None:
-    await app.receive({"act": "sample", "url": f"samples/{name}"})
-
-
-async def run(app: App, repeats: object = 2) -> None:
-    await app.receive({"act": "run", "fields": {"repeats": repeats}})
 
 
 def test_start_without_webgpu() -> None:
@@ -165,7 +92,7 @@ def test_a_broken_file_is_told_and_the_page_goes_on() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "open-file", "files": [File("no.pte", b"not a program" * 9)]})
         assert "FormatError" in browser.html["error"]
-        assert browser.hidden["welcome"] is False
+        assert not browser.hidden.get("welcome")
         await open_sample(app)
         assert browser.html["error"] == ""
         await run(app)
@@ -210,37 +137,6 @@ def test_ptd_files_go_with_their_program() -> None:
     drive(script, engine=engine)
 
 
-class Engine:
-    """webpte with a load that can be made to fail, to wait, or to be watched."""
-
-    def __init__(self) -> None:
-        self.programs: list[Any] = []
-        self.closed: list[Any] = []
-        self.data: list[Any] = []
-        self.failure: Exception | None = None
-        self.gate: asyncio.Event | None = None
-
-    async def inspect(self, source: Any, **options: Any) -> Any:
-        self.data = list(options["data"])
-        return await webpte.inspect(source, **options)
-
-    async def load(self, source: Any, **options: Any) -> Any:
-        if self.gate is not None:
-            await self.gate.wait()
-        if self.failure is not None:
-            raise self.failure
-        program = await webpte.load(source, **{**options, "device": "numpy"})
-        self.programs.append(program)
-        close = program.close
-
-        def closing() -> None:
-            self.closed.append(program)
-            close()
-
-        program.close = closing  # type: ignore[method-assign]
-        return program
-
-
 def test_the_contents_are_shown_even_if_the_program_cannot_run() -> None:
     engine = Engine()
     engine.failure = webpte.errors.UnsupportedOpError("m", {"aten.x": 2})
@@ -248,9 +144,10 @@ def test_the_contents_are_shown_even_if_the_program_cannot_run() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
         assert "UnsupportedOpError" in browser.html["error"]
-        assert "sigmoid" in browser.html["file"]
+        assert "What is in sigmoid.pte" in browser.html["error"]
+        assert "37 × 41" in browser.html["error"]
         await run(app)
-        assert browser.html["outputs"] == ""
+        assert "outputs" not in browser.html
 
     drive(script, engine=engine)
 

@@ -52,7 +52,13 @@ def test_sections_that_are_drawn_exist() -> None:
         "stats",
         "outputs",
     } <= ids
-    assert {"status", "welcome", "run-controls", "boot-note"} <= ids
+    assert {"status", "welcome", "run-controls", "boot-note", "ask", "kernels"} <= ids
+
+
+def test_no_module_does_everything() -> None:
+    for path in (WEB / "page").glob("*.py"):
+        lines = path.read_text(encoding="utf-8").count("\n")
+        assert lines <= 400, f"{path.name} has {lines} lines: split it"
 
 
 def test_acts_of_the_markup_have_handlers() -> None:

@@ -6,13 +6,21 @@ import numpy as np
 import pytest
 
 from page.compare import compare
-from page.file_view import Placed, constant_text, file_card, short_op
+from page.file_view import Placed, constant_text, file_card, short_op, unloaded_view
 from page.gpu_view import adapter_banner, no_gpu_banner
-from page.input_view import Timing, inputs_card, run_card, timing_strip
+from page.input_view import ask_view, inputs_card
 from page.inputs import Input, ScalarInput, TensorInput
 from page.kernel_view import KernelTime, kernel_times, kernels_view
-from page.output_view import Output, comparison_view, outputs_card, stats_strip
-from page.status_view import error_view, progress_view, way_out
+from page.output_view import (
+    Output,
+    age_view,
+    comparison_view,
+    outputs_card,
+    stats_strip,
+    unknown_state_view,
+)
+from page.run_view import Timing, run_card, timing_strip
+from page.status_view import error_view, opening_card, progress_view, way_out
 from webpte import ConstantInfo, DeviceInfo, MethodInfo, ScalarInfo, Stats, TensorInfo
 from webpte.errors import (
     DeviceLostError,
@@ -228,15 +236,15 @@ def test_run_card() -> None:
     common = {"why_not": "", "repeats": 7, "devices": {"webgpu": "WebGPU", "numpy": "NumPy"}}
 
     def made(**changes: object) -> Checker:
-        known = {"running": False, "device": "webgpu", "has_outputs": True}
-        known["can_profile"] = True
+        known = {"running": False, "can_cancel": False, "device": "webgpu"}
+        known |= {"can_check": True, "can_profile": True}
         return check(run_card(**{**common, **known, **changes}))  # type: ignore[arg-type]
 
     assert made().acts() == {"run", "device", "check", "profile"}
     assert "profile" not in made(can_profile=False).acts()
-    assert "cancel" in made(running=True).acts()
-    assert "check" not in made(has_outputs=False).acts()
-    assert "check" not in made(device="numpy").acts()
+    assert "cancel" in made(running=True, can_cancel=True).acts()
+    assert "cancel" not in made(running=True).acts()
+    assert "check" not in made(can_check=False).acts()
     assert "why" in made(why_not="why").text
 
 
@@ -346,7 +354,7 @@ def test_way_out_looks_at_the_cause() -> None:
 
 def test_progress() -> None:
     def states(amounts: dict[str, tuple[int, int]]) -> list[str]:
-        checked = check(progress_view("m.pte", amounts))
+        checked = check(progress_view(amounts))
         steps = [known.get("class") or "" for tag, known in checked.elements if tag == "li"]
         return [step.rsplit("-", 1)[-1] for step in steps]
 
@@ -355,6 +363,39 @@ def test_progress() -> None:
     # Kernels and constants are under way together.
     both = {"read": (1, 1), "compile": (2, 8), "constants": (4096, 8192)}
     assert states(both) == ["done", "done", "now", "now"]
-    told = check(progress_view(NASTY, both)).text
+    told = check(progress_view(both)).text
     assert "2 of 8" in told
     assert "4.00 KiB of 8.00 KiB" in told
+    opening = check(opening_card(NASTY))
+    assert f"Opening {NASTY}" in opening.text
+    assert opening.acts() == {"cancel-opening"}
+
+
+def test_a_file_that_could_not_be_loaded_shows_what_it_holds() -> None:
+    nasty = method(name=NASTY, ops={NASTY: 1}, unsupported={NASTY: 1})
+    checked = check(unloaded_view(NASTY, {NASTY: nasty}, {}))
+    assert "1 operator not supported" in checked.text
+    assert checked.acts() == set()
+
+
+def test_questions() -> None:
+    assert ask_view({}) == ""
+    checked = check(ask_view({4: (NASTY, {0: "x", 2: NASTY}), 5: ("b.npy", {1: "y"})}))
+    assert checked.acts() == {"place", "leave"}
+    asked = [known for _, known in checked.elements if known.get("data-act") == "place"]
+    assert [(known["data-file"], known["data-input"]) for known in asked] == [
+        ("4", "0"),
+        ("4", "2"),
+        ("5", "1"),
+    ]
+
+
+def test_age() -> None:
+    assert age_view([]) == ""
+    assert (
+        "Earlier results: for earlier inputs; x. Run"
+        in check(age_view(["for earlier inputs", "x"])).text
+    )
+    told = check(unknown_state_view("it had more than 5 calls"))
+    assert "more than 5 calls" in told.text
+    assert told.acts() == {"recover"}

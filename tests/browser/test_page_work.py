@@ -1,0 +1,171 @@
+"""The page never loses work: what fails, waits or comes at the wrong time changes nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from support.page_visit import (
+    SAMPLES,
+    SHAPE,
+    downloaded,
+    drop,
+    give_npy,
+    npy,
+    open_page,
+    open_sample,
+    random_input,
+    run,
+    sigmoid,
+    status,
+    wait_until_ready,
+)
+from webpte_host.browser import PageLog
+from webpte_host.server import Site
+
+SIGMOID = (SAMPLES / "sigmoid.pte").read_bytes()
+EARLIER = re.compile("Earlier results")
+
+
+@pytest.fixture(scope="module")
+def started(browser: Browser, site: Site) -> Iterator[Page]:
+    """One page for the whole file: Python starts once."""
+    page = open_page(browser, site)
+    log = PageLog(page)
+    wait_until_ready(page)
+    yield page
+    assert log.errors == []
+    assert log.console_errors == []
+    page.close()
+
+
+@pytest.fixture
+def page(started: Page) -> Iterator[Page]:
+    yield started
+    button = started.locator("[data-act=close]")
+    if button.count():
+        button.click()
+        expect(button).to_have_count(0)
+
+
+def check(page: Page) -> None:
+    page.get_by_role("button", name="Check against NumPy").click()
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"not a program", "FormatError"),
+        (SIGMOID.replace(b"aten.sigmoid", b"aten.sigmund"), "UnsupportedOpError"),
+        (SIGMOID.replace(b"VulkanBackend", b"XnnpackBacken"), "ForeignDelegateError"),
+    ],
+)
+def test_a_file_that_cannot_be_opened_changes_nothing(page: Page, data: bytes, told: str) -> None:
+    open_sample(page)
+    x = random_input(3)
+    give_npy(page, 0, x, "mine.npy")
+    expect(page.locator("#input-0")).to_contain_text("from mine.npy")
+    run(page, 0)
+    drop(page, "footer", ("other.pte", data))
+    error = page.locator(".error")
+    expect(error).to_contain_text(told)
+    expect(error).to_contain_text("opening other.pte")
+    expect(error).to_contain_text("sigmoid.pte is still loaded")
+    expect(page.locator("#input-0")).to_contain_text("from mine.npy")
+    expect(page.locator("#outputs-age")).to_have_text("")
+    np.testing.assert_allclose(downloaded(page), sigmoid(x), atol=1e-5)
+    page.get_by_role("button", name="Dismiss").click()
+    expect(error).to_have_count(0)
+    run(page)
+
+
+def test_a_dropped_array_finds_its_input_or_asks(page: Page) -> None:
+    x, y = random_input(4), random_input(5)
+    program = (SAMPLES / "add.pte").read_bytes()
+    drop(page, "footer", ("which.npy", npy(x)), ("add.pte", program), ("input0.npy", npy(y)))
+    expect(page.locator("#input-0")).to_contain_text("from input0.npy")
+    expect(page.locator("#input-1")).to_contain_text("from which.npy")  # the one that is left
+    drop(page, "#work", ("both.npy", npy(x)))
+    question = page.get_by_role("group", name="Which input is a file for?")
+    expect(question).to_contain_text("both.npy")
+    question.get_by_role("button", name="input0").click()
+    expect(question).to_have_count(0)
+    expect(page.locator("#input-0")).to_contain_text("from both.npy")
+    drop(page, "footer", ("wrong.npy", npy(x[:3])))
+    expect(page.locator(".error")).to_contain_text("input1: wrong.npy has the shape 3 × 41")
+    run(page, 0)
+    check(page)
+    expect(page.locator("#output-0-compare")).to_contain_text("Agrees with NumPy")
+
+
+def test_results_of_other_inputs_are_marked(page: Page) -> None:
+    open_sample(page)
+    run(page, 0)
+    age = page.locator("#outputs-age")
+    expect(age).to_have_text("")
+    page.get_by_label("fill").select_option("ones")
+    expect(age).to_have_text(EARLIER)
+    run(page, 0)
+    expect(age).to_have_text("")
+
+
+def test_another_device_keeps_the_inputs(page: Page) -> None:
+    open_sample(page)
+    x = random_input(6)
+    give_npy(page, 0, x, "mine.npy")
+    run(page, 0)
+    page.get_by_label("Run on").select_option("numpy")
+    expect(page.locator("#stats")).to_contain_text("NumPy")
+    expect(page.locator("#input-0")).to_contain_text("from mine.npy")
+    expect(page.locator("#outputs-age")).to_contain_text("computed on WebGPU")
+    run(page, 0)
+    expect(page.locator("#outputs-age")).to_have_text("")
+    np.testing.assert_allclose(downloaded(page), sigmoid(x), atol=1e-5)
+    page.get_by_label("Run on").select_option("webgpu")
+    expect(page.locator("#stats")).to_contain_text("WebGPU")
+    expect(page.locator("#input-0")).to_contain_text("from mine.npy")
+
+
+def test_numpy_follows_a_kv_cache(page: Page, root: Path) -> None:
+    picker = page.locator("[data-act=open-file]")
+    picker.set_input_files(root / "tests" / "data" / "llm" / "llama_tiny_fp32.pte")
+    expect(status(page)).to_contain_text("is loaded")
+    tokens = np.arange(5, dtype=np.int64).reshape(1, 5)
+    for position, prompt in ((0, tokens[:, :3]), (3, tokens[:, 3:4]), (4, tokens[:, 4:])):
+        drop(page, "footer", ("t.npy", npy(prompt)), ("p.npy", npy(np.array([position]))))
+        expect(page.locator("#input-0")).to_contain_text("from t.npy")
+        expect(status(page)).to_contain_text("npy now")
+        run(page, 2)
+    check(page)
+    verdict = page.locator("#output-0-compare")
+    expect(verdict).to_contain_text("Agrees with NumPy after the same 7 calls", timeout=90_000)
+
+
+def test_a_double_click_runs_and_does_not_cancel(page: Page) -> None:
+    open_sample(page)
+    page.get_by_label("then repeat").fill("200")
+    page.get_by_role("button", name=re.compile("^Run")).dblclick(delay=40)
+    expect(status(page)).to_contain_text("Done")
+    expect(status(page)).to_contain_text("median of 200")
+    expect(status(page)).not_to_contain_text("stopped early")
+
+
+def test_what_is_dropped_while_it_runs_waits_for_its_turn(page: Page) -> None:
+    open_sample(page)
+    page.get_by_label("then repeat").fill("10000")
+    page.get_by_role("button", name=re.compile("^Run")).click()
+    expect(page.locator("#timing")).to_contain_text("of 10\u202f000")
+    drop(page, "footer", ("broken.pte", SIGMOID[:600]))
+    expect(page.locator(".error")).to_contain_text("opening broken.pte")
+    expect(page.get_by_role("button", name="Cancel")).to_be_visible()  # it goes on
+    drop(page, "footer", ("zeros.npy", npy(np.zeros(SHAPE, np.float32))))
+    expect(page.locator("#outputs-age")).to_have_text(EARLIER)
+    drop(page, "footer", ("new.pte", (SAMPLES / "add.pte").read_bytes()))
+    expect(status(page)).to_contain_text("new.pte is loaded")
+    expect(page.locator("#outputs")).to_have_text("")
+    run(page)

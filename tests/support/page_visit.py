@@ -1,0 +1,101 @@
+"""The page in Chromium, driven as people do: open, drop, fill, run, download."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from webpte_host.server import Site
+
+SAMPLES = Path(__file__).resolve().parents[2] / "web" / "samples"
+SHAPE = (37, 41)  # of everything in the samples
+START_MS = 120_000
+expect.set_options(timeout=30_000)  # a machine that runs other tests too can be slow
+
+# Must run before anything else in the page, or the first tasks are missed.
+WATCH_LONG_TASKS = """
+window.longTasks = [];
+new PerformanceObserver((list) => {
+  for (const task of list.getEntries()) longTasks.push(Math.round(task.duration));
+}).observe({ type: "longtask", buffered: true });
+"""
+
+
+def open_page(browser: Browser, site: Site) -> Page:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.add_init_script(WATCH_LONG_TASKS)
+    page.goto(site.url)
+    return page
+
+
+def wait_until_ready(page: Page) -> None:
+    ended = re.compile("ready|failed")
+    expect(page.locator("html")).to_have_attribute("data-state", ended, timeout=START_MS)
+    note = page.locator("#boot-note")
+    assert note.count() == 0, note.inner_text()
+
+
+def status(page: Page) -> Locator:
+    return page.locator("#status")
+
+
+def open_sample(page: Page, name: str = "sigmoid.pte") -> None:
+    page.get_by_role("button", name=name.removesuffix(".pte"), exact=True).click()
+    expect(status(page)).to_contain_text(f"{name} is loaded")
+
+
+def run(page: Page, repeats: int = 3) -> None:
+    page.get_by_label("then repeat").fill(str(repeats))
+    page.get_by_role("button", name=re.compile("^Run")).click()
+    expect(status(page)).to_contain_text("Done")
+
+
+def npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def payload(name: str, data: bytes) -> Any:
+    return {"name": name, "mimeType": "application/octet-stream", "buffer": data}
+
+
+def give_npy(page: Page, index: int, array: np.ndarray, name: str = "x.npy") -> None:
+    page.locator(f"#input-{index} input[type=file]").set_input_files(payload(name, npy(array)))
+
+
+def downloaded(page: Page, index: int = 0) -> np.ndarray:
+    with page.expect_download() as download:
+        page.locator(f"[data-act=download][data-output='{index}']").click()
+    assert download.value.suggested_filename == f"output{index}.npy"
+    array: np.ndarray = np.load(download.value.path())
+    return array
+
+
+def random_input(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(SHAPE).astype(np.float32)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    values: np.ndarray = 1 / (1 + np.exp(-x.astype(np.float64)))
+    return values
+
+
+def drop(page: Page, selector: str, *files: tuple[str, bytes]) -> None:
+    transfer = page.evaluate_handle(
+        """(files) => {
+            const transfer = new DataTransfer();
+            for (const [name, bytes] of files) {
+                transfer.items.add(new File([new Uint8Array(bytes)], name));
+            }
+            return transfer;
+        }""",
+        [[name, list(data)] for name, data in files],
+    )
+    page.dispatch_event(selector, "dragover", {"dataTransfer": transfer})
+    page.dispatch_event(selector, "drop", {"dataTransfer": transfer})

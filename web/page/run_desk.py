@@ -1,0 +1,233 @@
+"""The run section: what uses the program, one thing at a time, and the figures that come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from time import perf_counter
+from typing import Any
+
+from page.browser import Message
+from page.file_desk import FileDesk
+from page.history import count_calls, follow
+from page.input_desk import InputDesk
+from page.kernel_view import kernel_times, kernels_view
+from page.markup import h
+from page.open_desk import REDRAW_SECONDS
+from page.output_desk import OutputDesk
+from page.output_view import stats_strip
+from page.run_view import run_card, timing_strip
+from page.session import DEVICE_NAMES, Held, Results, Session
+from page.stage import Stage
+from page.status_view import STAGES, causes
+from page.units import count_text
+from webpte.errors import DeviceError, DeviceLostError
+
+_MOST_REPEATS = 10_000
+
+
+class RunDesk:
+    def __init__(
+        self, stage: Stage, files: FileDesk, inputs: InputDesk, outputs: OutputDesk
+    ) -> None:
+        self._stage = stage
+        self._files = files
+        self._inputs = inputs
+        self._outputs = outputs
+        self._repeats = 20
+
+    # ---- acts
+
+    async def on_run(self, message: Message) -> None:
+        session = self._idle_session()
+        if session is None or not session.method:
+            return
+        try:
+            wanted = int(message["fields"].get("repeats", self._repeats))
+        except ValueError:
+            wanted = self._repeats
+        self._repeats = min(max(wanted, 0), _MOST_REPEATS)
+        problem = self._inputs.problem
+        if problem is not None:
+            self._stage.tell(f"{problem.name} is not ready: {problem.error}", "bad")
+            self._stage.browser.show(reveal=f"input-{problem.index}")
+            return
+        # All of it now: what is set while it runs is for the next run.
+        arrays, held = [state.array() for state in session.inputs], session.held()
+        self._stage.show(error="")
+        self._stage.tell("Running", "busy")
+        work = self._run(session, session.method, arrays, held)
+        await self._do(session, work, f"running {session.method}")
+
+    def on_cancel(self, message: Message) -> None:
+        session = self._stage.session
+        if session is not None and session.runner.busy and session.runner.can_stop:
+            session.runner.cancel()
+            self._stage.tell("Stopping after this run", "busy")
+
+    async def on_check(self, message: Message) -> None:
+        session = self._idle_session()
+        if session is None or session.shown is None:
+            return
+        if session.shown.lost:
+            self._outputs.tell_unknown_state(session.shown.lost)
+            self._stage.tell("NumPy cannot follow the state of this program", "bad")
+            return
+        self._stage.tell("Computing on NumPy", "busy")
+        await self._do(session, self._check(session, session.shown), "checking against NumPy")
+
+    async def on_profile(self, message: Message) -> None:
+        session = self._idle_session()
+        if session is not None and session.runs[session.method]:
+            self._stage.tell("Timing the kernels", "busy")
+            await self._do(session, self._profile(session), "timing the kernels", False)
+
+    async def on_recover(self, message: Message) -> None:
+        session = self._idle_session()
+        if session is not None:
+            self._stage.show(error="")
+            self._stage.tell("Rebuilding the program", "busy")
+            await self._do(session, self._recover(session), "rebuilding the program", False)
+
+    def _idle_session(self) -> Session | None:
+        """The session, if nothing uses its program; else what does is told."""
+        session = self._stage.session
+        if session is not None and session.runner.busy:
+            way = "wait for it, or cancel it" if session.runner.can_stop else "wait for it"
+            self._stage.tell(f"Still {session.runner.doing}: {way}", "busy")
+            return None
+        return session
+
+    async def _do(
+        self,
+        session: Session,
+        work: Coroutine[Any, Any, None],
+        doing: str,
+        can_stop: bool = True,
+    ) -> None:
+        """Work on the program, with the buttons locked meanwhile."""
+        task = session.runner.start(work, doing, can_stop)
+        self.draw()
+        try:
+            await task
+        except Exception as error:
+            if session is self._stage.session:  # what was closed has nothing to tell any more
+                lost = any(isinstance(cause, DeviceLostError) for cause in causes(error))
+                actions = {"recover": "Rebuild the program"} if lost else None
+                self._stage.show_error(error, doing, actions)
+        finally:
+            self.draw()
+
+    # ---- the work
+
+    async def _run(self, session: Session, method: str, arrays: Sequence[Any], held: Held) -> None:
+        runner, drawn = session.runner, 0.0
+
+        def tick() -> None:
+            nonlocal drawn
+            session.count_run(method, arrays)
+            if perf_counter() - drawn > REDRAW_SECONDS:
+                drawn = perf_counter()
+                self._draw_timing(session)
+
+        runner.reset()
+        try:
+            values = await runner.first(session.program, method, arrays)
+            session.finish_run(method, arrays, held, values)
+            self._outputs.draw()
+            await runner.repeat(session.program, method, arrays, self._repeats, tick)
+        except Exception as error:
+            session.fail_run(method, error)
+            self._outputs.draw_age()
+            raise
+        self._files.draw()
+        self._stage.tell(runner.summary())
+
+    async def _check(self, session: Session, results: Results) -> None:
+        """The same calls on the NumPy reference, and every output against its last ones."""
+        source, runner = session.source, session.runner
+        total, drawn = count_calls(results.calls), 0.0
+
+        def tick(done: int) -> None:
+            nonlocal drawn
+            if perf_counter() - drawn > REDRAW_SECONDS and total > 1:
+                drawn = perf_counter()
+                line = f"Computing on NumPy: {count_text(done)} of {count_text(total)} calls"
+                self._stage.tell(line, "busy")
+
+        reference = await self._stage.engine.load(source.data, data=source.extra, device="numpy")
+        try:
+            expected = await follow(reference, results.calls, lambda: runner.stopping, tick)
+        finally:
+            reference.close()
+        if expected is None:
+            self._stage.tell("Stopped: the outputs are not checked")
+            return
+        against = "NumPy" if total == 1 else f"NumPy after the same {count_text(total)} calls"
+        compared = self._outputs.compare_all(expected, against)
+        wrong = sum(not result.agrees for result in compared)
+        if wrong:
+            self._stage.tell(f"{wrong} of {len(compared)} outputs differ from NumPy", "bad")
+        else:
+            self._stage.tell("Every output agrees with NumPy")
+
+    async def _profile(self, session: Session) -> None:
+        program, method = session.program, session.method
+        try:
+            await program.profile(method)  # once for nothing: the first has one-time costs
+            timed = await program.profile(method)
+        except DeviceLostError:
+            raise
+        except DeviceError as error:
+            self._stage.show(kernels=h("p", str(error), class_="notice notice-warn"))
+            self._stage.tell("The kernels of this method cannot be timed", "bad")
+            return
+        self._stage.show(kernels=kernels_view(kernel_times(timed)))
+        self._stage.tell("Every kernel is timed")
+
+    async def _recover(self, session: Session) -> None:
+        def progress(stage: str, done: int, total: int) -> None:
+            line = (
+                f"Rebuilding the program: {STAGES[stage].lower()}, {100 * done // (total or 1)} %"
+            )
+            self._stage.tell(line, "busy")
+
+        await session.program.recover(progress=progress)
+        session.start_over()
+        self._outputs.draw()
+        self._stage.tell("The program is rebuilt: run it again")
+
+    # ---- drawing
+
+    def draw(self) -> None:
+        """Buttons and times; nothing where there is no session."""
+        session, adapter = self._stage.session, self._stage.adapter
+        self._stage.browser.show(hidden={"run": session is None})
+        if session is None:
+            self._stage.show(run_controls="", timing="", stats="", kernels="")
+            return
+        devices = DEVICE_NAMES if adapter is not None else {"numpy": DEVICE_NAMES["numpy"]}
+        controls = run_card(
+            running=session.runner.busy,
+            can_cancel=session.runner.busy and session.runner.can_stop,
+            why_not="" if session.method else "Constant methods only: there is nothing to run.",
+            repeats=self._repeats,
+            devices=devices,
+            device=session.device,
+            can_check=session.shown is not None and session.shown.device != "numpy",
+            can_profile=session.runs[session.method] > 0
+            and session.device == "webgpu"
+            and adapter is not None
+            and "timestamp-query" in adapter.features,
+        )
+        self._stage.show(run_controls=controls)
+        self._draw_timing(session)
+
+    def clear_kernels(self) -> None:
+        """Times of another program or method."""
+        self._stage.show(kernels="")
+
+    def _draw_timing(self, session: Session) -> None:
+        strip = timing_strip(session.runner.timing, session.runner.busy)
+        kind = session.program.device_info.kind
+        stats = stats_strip(session.program.stats, DEVICE_NAMES.get(kind, kind))
+        self._stage.show(timing=strip, stats=stats)
