@@ -199,7 +199,11 @@ async def upload(device: Device, array: np.ndarray, dtype: DType, what: str) -> 
     if elements.nbytes:
         data = np.zeros(aligned(elements.nbytes), np.uint8)
         data[: elements.nbytes] = elements.reshape(-1).view(np.uint8)
-        device.write(tensor.lend(device).buffer, 0, data)
+        try:
+            device.write(tensor.lend(device).buffer, 0, data)
+        except BaseException:
+            tensor.destroy()  # whoever keeps the error would keep the memory, too
+            raise
     return tensor
 
 
