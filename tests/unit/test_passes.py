@@ -9,7 +9,7 @@ from support.graphs import build_graph, temporary_op
 from support.pte_writer import GraphWriter
 from webpte.checks import check_defined
 from webpte.errors import GraphError
-from webpte.graph import Graph
+from webpte.graph import PREPACK, Graph
 from webpte.passes import (
     merge_duplicate_calls,
     rewritten_buffers,
@@ -265,13 +265,51 @@ def test_surplus_outputs_go_to_the_buffers_of_their_size() -> None:
     tied = tie_buffer_outputs(graph, 2)
     check_defined(tied)
     assert tied.outputs == graph.outputs[2:]
-    copies = {call.args for call in tied.calls[len(graph.calls) :]}
-    assert {tuple(graph.tensor(i).dims for i in args) for args in copies} == {
-        ((5,), (5,)),
-        ((4,), (4,)),
-    }
+    prepacked = [call.args[1] for call in graph.calls if call.name == PREPACK]
+    copies = [call.args for call in tied.calls[len(graph.calls) :]]
+    assert copies == list(zip(graph.outputs[:2], reversed(prepacked), strict=True))
+    assert [graph.tensor(i).dims for i in prepacked] == [(4,), (5,)]
 
 
 def test_two_buffers_of_one_size_are_no_matter_for_a_guess() -> None:
     with pytest.raises(GraphError, match="alias_buffer_mutations"):
         tie_buffer_outputs(two_buffers((4,)), 2)
+
+
+def surplus(buffers: int, news: int, prepack: bool = True) -> Graph:
+    """Buffers and new values that are all alike."""
+    g = GraphWriter()
+    x = g.tensor((4,))
+    for index in range(buffers):
+        w = g.tensor((4,), constant=np.ones(4, np.float32), key=str(index))
+        if prepack:
+            g.prepack(w)
+    g.inputs(x)
+    g.outputs(*(g.op(RELU, x, g.tensor((4,))) for _ in range(news)))
+    return build_graph(g)
+
+
+@pytest.mark.parametrize(("buffers", "news", "alike"), [(2, 1, 2), (1, 2, 1), (0, 1, 0)])
+def test_one_buffer_for_one_new_value_is_the_only_case_without_doubt(
+    buffers: int, news: int, alike: int
+) -> None:
+    with pytest.raises(GraphError, match=f"but {alike} constants look alike"):
+        tie_buffer_outputs(surplus(buffers, news), news)
+
+
+def test_a_constant_that_is_not_prepacked_can_be_the_buffer() -> None:
+    graph = surplus(1, 1, prepack=False)
+    (constant,) = (tensor.id for tensor in graph.tensors() if tensor.constant is not None)
+    tied = tie_buffer_outputs(graph, 1)
+    assert tied.calls[-1].args == (graph.outputs[0], constant)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_prepacks_that_are_none_are_for_others_to_refuse(count: int) -> None:
+    g = GraphWriter()
+    x, w = g.tensor((4,)), g.tensor((4,), constant=np.ones(4, np.float32))
+    g.op(PREPACK, *[w, g.tensor((5,)), g.tensor((6,))][:count])
+    g.inputs(x)
+    g.outputs(g.op(RELU, x, g.tensor((4,))))
+    tied = tie_buffer_outputs(build_graph(g), 1)
+    assert tied.calls[-1].args[-1] == w

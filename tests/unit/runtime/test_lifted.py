@@ -461,6 +461,20 @@ def test_what_does_not_fit_a_buffer_stays_on_the_host() -> None:
     wait(run())
 
 
+@pytest.mark.parametrize(("features", "limit"), [((), 320), (("shader-f16",), 160)])
+def test_half_floats_fit_as_the_device_stores_them(features: tuple[str, ...], limit: int) -> None:
+    """80 of them: in 4 bytes each, or in 2 where shaders have them."""
+
+    async def run() -> None:
+        for room, count in ((limit, 1), (limit - 1, 0)):
+            contents, _ = await lifted(
+                mean_between(dtype="float16"), features=features, limits={"maxBufferSize": room}
+            )
+            assert len(contents.lifted) == count
+
+    wait(run())
+
+
 def test_a_call_with_too_few_arguments_is_an_error_where_it_always_was() -> None:
     m = MethodWriter()
     x, made = m.tensor((4,)), m.tensor((4,))
