@@ -144,6 +144,40 @@ def test_symints_are_merged() -> None:
     assert graph.calls[1].args == (a, a, total)
 
 
+def test_symints_that_start_alike_are_different() -> None:
+    """Their values in the file are what they start with: a position and a size are both 0, say."""
+    g = GraphWriter()
+    x = g.tensor((12,))
+    sizes = [g.symint(3), g.symint(3)]
+    views = [
+        g.op("aten.view_copy.default", x, g.value_list([n, g.int(-1)]), g.tensor((12, 12)))
+        for n in sizes
+    ]
+    sums = [g.op("add", n, g.int(1), g.symint(0)) for n in sizes]
+    g.inputs(x, *sizes)
+    g.outputs(*views, *sums)
+    assert len(merged(g).calls) == 4
+
+
+@pytest.mark.parametrize("kind", ["sign", "type"])
+def test_numbers_that_compare_equal_are_different(kind: str) -> None:
+    """A quotient by 0.0 is not one by -0.0, and 1 added to integers is not 1.0.
+
+    A single -0.0 does not get into a file, whose writers leave out what equals the default 0.
+    """
+    with temporary_op("test.scale.default", "self: tensor, by: any -> tensor"):
+        g = GraphWriter()
+        x = g.tensor((4,))
+        first, second = {
+            "sign": lambda: (g.double_list([2, 0.0]), g.double_list([2, -0.0])),
+            "type": lambda: (g.double(1.0), g.int(1)),
+        }[kind]()
+        outs = [g.op("test.scale.default", x, by, g.tensor((4,))) for by in (first, second, first)]
+        g.inputs(x)
+        g.outputs(*outs)
+        assert merged(g).outputs == (outs[0], outs[1], outs[0])
+
+
 def write_between(g: GraphWriter, target: int, other: int) -> list[int]:
     """relu(target), then `other` is written over it, then relu(target) again."""
     first = g.op(RELU, target, g.tensor((4,)))

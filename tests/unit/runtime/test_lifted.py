@@ -395,6 +395,13 @@ def also_returned(m: MethodWriter) -> None:
     m.outputs(given, relu(m, made, (4,)))
 
 
+def also_read_by_the_host(m: MethodWriter) -> None:
+    made, given, sums = m.tensor((4,)), relu(m, m.input(0), (4,)), m.tensor((4,))
+    m.kernel("aten::cumsum.out", given, 0, None, sums, sums)
+    m.kernel("aten::exp.out", given, made, made)
+    m.outputs(sums, relu(m, made, (4,)))
+
+
 def for_the_host(m: MethodWriter) -> None:
     made, given = m.tensor((4,)), relu(m, m.input(0), (4,))
     sums = m.tensor((4,))
@@ -417,6 +424,7 @@ HOSTED = [
     promoted,
     from_the_host,
     also_returned,
+    also_read_by_the_host,
     for_the_host,
     a_number_that_changes,
 ]
