@@ -112,7 +112,7 @@ def _content(graph: Graph, value_id: int, replaced: dict[int, int]) -> Hashable:
         return tuple(_content(graph, replaced.get(i, i), replaced) for i in value.items)
     if isinstance(value, Tensor) or graph.is_symint(value_id):
         return ("id", value_id)
-    return (type(value).__name__, value)
+    return repr(value)  # has the type, and tells 0.0 from -0.0, which compare equal
 
 
 def _same_outputs(graph: Graph, first: int, second: int) -> bool:

@@ -9,7 +9,7 @@ from support.graphs import build_graph, temporary_op
 from support.pte_writer import GraphWriter
 from webpte.checks import check_defined
 from webpte.errors import GraphError
-from webpte.graph import Graph
+from webpte.graph import PREPACK, Graph
 from webpte.passes import (
     merge_duplicate_calls,
     rewritten_buffers,
@@ -144,6 +144,40 @@ def test_symints_are_merged() -> None:
     assert graph.calls[1].args == (a, a, total)
 
 
+def test_symints_that_start_alike_are_different() -> None:
+    """Their values in the file are what they start with: a position and a size are both 0, say."""
+    g = GraphWriter()
+    x = g.tensor((12,))
+    sizes = [g.symint(3), g.symint(3)]
+    views = [
+        g.op("aten.view_copy.default", x, g.value_list([n, g.int(-1)]), g.tensor((12, 12)))
+        for n in sizes
+    ]
+    sums = [g.op("add", n, g.int(1), g.symint(0)) for n in sizes]
+    g.inputs(x, *sizes)
+    g.outputs(*views, *sums)
+    assert len(merged(g).calls) == 4
+
+
+@pytest.mark.parametrize("kind", ["sign", "type"])
+def test_numbers_that_compare_equal_are_different(kind: str) -> None:
+    """A quotient by 0.0 is not one by -0.0, and 1 added to integers is not 1.0.
+
+    A single -0.0 does not get into a file, whose writers leave out what equals the default 0.
+    """
+    with temporary_op("test.scale.default", "self: tensor, by: any -> tensor"):
+        g = GraphWriter()
+        x = g.tensor((4,))
+        first, second = {
+            "sign": lambda: (g.double_list([2, 0.0]), g.double_list([2, -0.0])),
+            "type": lambda: (g.double(1.0), g.int(1)),
+        }[kind]()
+        outs = [g.op("test.scale.default", x, by, g.tensor((4,))) for by in (first, second, first)]
+        g.inputs(x)
+        g.outputs(*outs)
+        assert merged(g).outputs == (outs[0], outs[1], outs[0])
+
+
 def write_between(g: GraphWriter, target: int, other: int) -> list[int]:
     """relu(target), then `other` is written over it, then relu(target) again."""
     first = g.op(RELU, target, g.tensor((4,)))
@@ -265,13 +299,51 @@ def test_surplus_outputs_go_to_the_buffers_of_their_size() -> None:
     tied = tie_buffer_outputs(graph, 2)
     check_defined(tied)
     assert tied.outputs == graph.outputs[2:]
-    copies = {call.args for call in tied.calls[len(graph.calls) :]}
-    assert {tuple(graph.tensor(i).dims for i in args) for args in copies} == {
-        ((5,), (5,)),
-        ((4,), (4,)),
-    }
+    prepacked = [call.args[1] for call in graph.calls if call.name == PREPACK]
+    copies = [call.args for call in tied.calls[len(graph.calls) :]]
+    assert copies == list(zip(graph.outputs[:2], reversed(prepacked), strict=True))
+    assert [graph.tensor(i).dims for i in prepacked] == [(4,), (5,)]
 
 
 def test_two_buffers_of_one_size_are_no_matter_for_a_guess() -> None:
     with pytest.raises(GraphError, match="alias_buffer_mutations"):
         tie_buffer_outputs(two_buffers((4,)), 2)
+
+
+def surplus(buffers: int, news: int, prepack: bool = True) -> Graph:
+    """Buffers and new values that are all alike."""
+    g = GraphWriter()
+    x = g.tensor((4,))
+    for index in range(buffers):
+        w = g.tensor((4,), constant=np.ones(4, np.float32), key=str(index))
+        if prepack:
+            g.prepack(w)
+    g.inputs(x)
+    g.outputs(*(g.op(RELU, x, g.tensor((4,))) for _ in range(news)))
+    return build_graph(g)
+
+
+@pytest.mark.parametrize(("buffers", "news", "alike"), [(2, 1, 2), (1, 2, 1), (0, 1, 0)])
+def test_one_buffer_for_one_new_value_is_the_only_case_without_doubt(
+    buffers: int, news: int, alike: int
+) -> None:
+    with pytest.raises(GraphError, match=f"but {alike} constants look alike"):
+        tie_buffer_outputs(surplus(buffers, news), news)
+
+
+def test_a_constant_that_is_not_prepacked_can_be_the_buffer() -> None:
+    graph = surplus(1, 1, prepack=False)
+    (constant,) = (tensor.id for tensor in graph.tensors() if tensor.constant is not None)
+    tied = tie_buffer_outputs(graph, 1)
+    assert tied.calls[-1].args == (graph.outputs[0], constant)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_prepacks_that_are_none_are_for_others_to_refuse(count: int) -> None:
+    g = GraphWriter()
+    x, w = g.tensor((4,)), g.tensor((4,), constant=np.ones(4, np.float32))
+    g.op(PREPACK, *[w, g.tensor((5,)), g.tensor((6,))][:count])
+    g.inputs(x)
+    g.outputs(g.op(RELU, x, g.tensor((4,))))
+    tied = tie_buffer_outputs(build_graph(g), 1)
+    assert tied.calls[-1].args[-1] == w

@@ -351,17 +351,47 @@ def test_a_slot_is_as_large_as_the_largest_of_its_aliases(larger: str) -> None:
     assert {graph.tensor(i).storage_bytes for i in (a, v)} == {4 * 12, 4 * 144}
 
 
+def pair(g: GraphWriter, a: int, b: int) -> tuple[int, int]:
+    """One op on two tensors, whose memory is free at the same time afterwards."""
+    first, second = (g.tensor(*g.shapes[i]) for i in (a, b))
+    g.op("test.pair.default", a, b, g.value_list([first, second]))
+    return first, second
+
+
+@pytest.fixture
+def _pair() -> Iterator[None]:
+    with temporary_op("test.pair.default", "a: tensor, b: tensor -> tensors"):
+        yield
+
+
+@pytest.mark.usefixtures("_pair")
 def test_the_best_fitting_slot_is_taken() -> None:
     """A small value does not block the large slot that the next one needs."""
     g = GraphWriter()
     big, small = g.tensor((1000,)), g.tensor((4,))
-    a, b = relu(g, big), relu(g, small)
+    a, b = pair(g, big, small)
     c = relu(g, b)
     d = relu(g, a)
     g.inputs(big, small)
     g.outputs(c, d)
     _, plan = check(g)
-    assert plan.nbytes <= 2 * 4000 + 3 * 16
+    assert plan.slot_of[c] == plan.slot_of[small]
+    assert plan.slot_of[d] == plan.slot_of[big]
+    assert plan.nbytes == 2 * 4000 + 2 * 16
+
+
+@pytest.mark.usefixtures("_pair")
+def test_where_no_slot_fits_the_largest_grows() -> None:
+    g = GraphWriter()
+    small, medium = g.tensor((4,)), g.tensor((16,))
+    a, b = pair(g, small, medium)
+    column = g.tensor((250, 1), constant=np.ones((250, 1), np.float32))
+    big = g.op(ADD, a, column, g.int(1), g.tensor((250, 4)))
+    g.inputs(small, medium)
+    g.outputs(big, b)
+    _, plan = check(g)
+    assert plan.slot_of[big] == plan.slot_of[medium]
+    assert plan.slots[plan.slot_of[small]].nbytes == 16
 
 
 def test_what_is_prepacked_late_has_its_memory_from_the_start() -> None:

@@ -395,6 +395,13 @@ def also_returned(m: MethodWriter) -> None:
     m.outputs(given, relu(m, made, (4,)))
 
 
+def also_read_by_the_host(m: MethodWriter) -> None:
+    made, given, sums = m.tensor((4,)), relu(m, m.input(0), (4,)), m.tensor((4,))
+    m.kernel("aten::cumsum.out", given, 0, None, sums, sums)
+    m.kernel("aten::exp.out", given, made, made)
+    m.outputs(sums, relu(m, made, (4,)))
+
+
 def for_the_host(m: MethodWriter) -> None:
     made, given = m.tensor((4,)), relu(m, m.input(0), (4,))
     sums = m.tensor((4,))
@@ -417,6 +424,7 @@ HOSTED = [
     promoted,
     from_the_host,
     also_returned,
+    also_read_by_the_host,
     for_the_host,
     a_number_that_changes,
 ]
@@ -456,6 +464,20 @@ def test_what_does_not_fit_a_buffer_stays_on_the_host() -> None:
         for limit, count in ((320, 1), (319, 0)):
             limits = {"maxBufferSize": 1000, "maxStorageBufferBindingSize": limit}
             contents, _ = await lifted(mean_between(), limits=limits)
+            assert len(contents.lifted) == count
+
+    wait(run())
+
+
+@pytest.mark.parametrize(("features", "limit"), [((), 320), (("shader-f16",), 160)])
+def test_half_floats_fit_as_the_device_stores_them(features: tuple[str, ...], limit: int) -> None:
+    """80 of them: in 4 bytes each, or in 2 where shaders have them."""
+
+    async def run() -> None:
+        for room, count in ((limit, 1), (limit - 1, 0)):
+            contents, _ = await lifted(
+                mean_between(dtype="float16"), features=features, limits={"maxBufferSize": room}
+            )
             assert len(contents.lifted) == count
 
     wait(run())
