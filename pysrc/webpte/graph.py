@@ -210,6 +210,9 @@ def _check_ends(graph: Graph) -> None:
                     f"{end} value {value_id} is {graph.kind(value_id)}; a graph takes and gives "
                     "tensors and SymInts, and those of a list one by one"
                 )
+    for value_id, times in Counter(graph.inputs).items():
+        if times > 1:
+            raise GraphError(f"input value {value_id} is listed {times} times: which counts?")
 
 
 def _build_tensor(

@@ -279,3 +279,13 @@ def test_files_without_segments() -> None:
 
     graph = read_graph(write_pte(g, extended_header=False))
     assert bytes_of(graph.tensor(value)) == DATA.tobytes()
+
+
+def test_an_input_that_is_listed_twice() -> None:
+    g = GraphWriter()
+    x, out = g.tensor((2,)), g.tensor((2,))
+    g.op("aten.relu.default", x, out)
+    g.inputs(x, x)
+    g.outputs(out)
+    with pytest.raises(GraphError, match="input value 0 is listed 2 times"):
+        build_graph(g)
