@@ -161,6 +161,8 @@ class Program:
         self._tensors: WeakSet[GpuTensor] = WeakSet()  # outputs that callers still hold
         self._library = ShaderLibrary()
         self._closed = False
+        self._generation = 0
+        self._calls: Counter[str] = Counter()
         self.name = contents.source.name
 
     async def _build(self, progress: Progress | None) -> None:
@@ -272,7 +274,17 @@ class Program:
         if name not in self._methods:
             listed = ", ".join(self._methods) or "none"
             raise InputError(f"{self.name} has no method {name!r}; it has: {listed}")
+        self._calls[name] += 1
         return self._methods[name]
+
+    def calls(self, method: str) -> int:
+        """How often a method was called, in whatever way; tells whether others called it, too."""
+        return self._calls[method]
+
+    @property
+    def generation(self) -> int:
+        """How often `recover` has rebuilt the program: state of another generation is gone."""
+        return self._generation
 
     async def profile(self, method: str = "forward") -> list[tuple[str, float]]:
         """Every kernel of a method's last run, in order, with its microseconds on the GPU.
@@ -364,6 +376,7 @@ class Program:
             self._device, self._shared, self._clock = target, shared, clock
             self._delegates, self._delegates_of = fresh._delegates, fresh._delegates_of
             self._methods, self._heads = fresh._methods, fresh._heads
+            self._generation += 1
 
     async def _recovery_device(self, device: Device | None) -> str | Device:
         if self._closed:
