@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support import limits, pack_suite
 from webpte_host import environment, verify
+from webpte_host import report as report_module
 from webpte_host.errors import HostError
-from webpte_host.report import Report
+from webpte_host.report import Report, describe
 
 
 def entry(op: str, case: str, pte: str | None = None) -> dict[str, Any]:
@@ -89,6 +93,68 @@ def test_report_has_one_line_per_failure(stream: io.StringIO) -> None:
     assert "FAILED addmm__small: ValueError: two lines\n" in stream.getvalue()
 
 
+def test_progress_line_says_what_a_slow_case_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_module, "_PLAIN_SECONDS", 0.0)
+    stream = Watched("add__vec: compile 3 of 8, 0 s\n")
+    with Report(2, stream) as report:
+        report.begin("add__vec")
+        report.show("compile 3 of 8")
+        assert stream.seen.wait(limits.PROCESS_SECONDS)
+        report.add(result(ENTRIES[0]))
+        report.begin("addmm__small")
+        stream.expect("1/2  0 failed  0 s  addmm__small\n")
+        assert stream.seen.wait(limits.PROCESS_SECONDS)
+
+
+class Watched(io.StringIO):
+    """A log that says when a text was written."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.expect(text)
+
+    def expect(self, text: str) -> None:
+        self._text = re.compile(re.escape(text).replace("0\\ s", r"\d+\ s"))
+        self.seen = threading.Event()
+
+    def write(self, text: str) -> int:
+        if self._text.search(text):
+            self.seen.set()
+        return super().write(text)
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (("compile", 3, 8), "compile 3 of 8"),
+        (("fetch", 1 << 20, 3 << 20), "fetch 33%"),
+        (("step", 1, 1), "step 1 of 1"),
+        (("fetch", 0, 0), "fetch 0 of 0"),
+    ],
+)
+def test_progress_in_words(state: tuple[str, int, int], words: str) -> None:
+    assert describe(*state) == words
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "inf", "nan", "soon"])
+def test_timeouts_that_make_no_sense(
+    wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        verify.main([str(tmp_path), f"--timeout={wrong}"])
+    assert "argument --timeout" in capsys.readouterr().err
+
+
+def test_numpy_tells_what_it_does(root: Path) -> None:
+    folder = root / "tests" / "suites"
+    told: list[str] = []
+    with pack_suite.unpacked(next(iter(sorted(folder.glob("*.zip"))))) as suite:
+        first = json.loads((suite / "manifest.json").read_text("utf-8"))[0]
+        assert verify.run_here(suite, first, told.append)["verdict"] == "passed"
+    assert "read 1 of 1" in told
+    assert any(text.startswith("step 1 of ") for text in told)
+
+
 @pytest.fixture
 def run_main(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`main` on the three entries, with the outcome of each given."""
@@ -96,7 +162,7 @@ def run_main(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(environment, "inside", lambda: True)
 
     def run(errors: dict[str, str], *options: str) -> int:
-        def run_here(_suite: Path, raw: dict[str, Any]) -> dict[str, Any]:
+        def run_here(_suite: Path, raw: dict[str, Any], _show: object) -> dict[str, Any]:
             return result(raw, errors.get(raw["op"]))
 
         monkeypatch.setattr(verify, "run_here", run_here)
