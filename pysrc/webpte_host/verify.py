@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="serve.py verify", description=(__doc__ or "").split(": ")[1]
+        prog="serve.py verify", description=(__doc__ or "").split(": ", 1)[1]
     )
     parser.add_argument("suite", type=Path, help="folder with a manifest.json")
     parser.add_argument("--json", type=Path, help="write the results to this file")

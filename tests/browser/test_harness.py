@@ -116,6 +116,49 @@ def test_python_that_reports_progress_is_waited_for(harness: Harness) -> None:
     assert len(set(seen)) > 1
 
 
+# Long kernels, one after the other.
+_BUSY_GPU = """
+import time
+from pyodide.code import run_js
+dispatch = await run_js('''(async () => {
+  const device = await (await navigator.gpu.requestAdapter()).requestDevice();
+  const module = device.createShaderModule({ code: `
+    @group(0) @binding(0) var<storage, read_write> x: array<u32>;
+    @compute @workgroup_size(1) fn main() {
+      var v = x[0];
+      for (var i = 0u; i < x[1]; i++) { v = v * 1664525u + 1013904223u + x[2]; }
+      x[0] = v;
+    }` });
+  const pipeline = device.createComputePipeline({ layout: "auto", compute: { module } });
+  const buffer = device.createBuffer({ size: 16, usage: 0x80 | 0x8 });
+  const entries = [{ binding: 0, resource: { buffer } }];
+  const group = device.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries });
+  return async (count) => {
+    device.queue.writeBuffer(buffer, 0, new Uint32Array([1, 10_000_000, 0, 0]));
+    const encoder = device.createCommandEncoder();
+    const pass = encoder.beginComputePass();
+    pass.setPipeline(pipeline);
+    pass.setBindGroup(0, group);
+    for (let i = 0; i < count; i++) pass.dispatchWorkgroups(1);
+    pass.end();
+    device.queue.submit([encoder.finish()]);
+    await device.queue.onSubmittedWorkDone();
+  };
+})()''')
+
+await dispatch(1)
+started = time.monotonic()
+while time.monotonic() - started < seconds:
+    await dispatch(1)
+return "done"
+"""
+
+
+def test_a_gpu_that_computes_is_waited_for(fresh_harness: Harness) -> None:
+    """Python is idle all the while, as it is while kernels are compiled."""
+    assert fresh_harness.python(_BUSY_GPU, timeout=3, seconds=9) == "done"
+
+
 def test_python_that_waits_for_ever_is_reported(fresh_harness: Harness) -> None:
     code = """
     import asyncio
