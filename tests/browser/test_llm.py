@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support import limits
 from support.page import python
 from webpte_host.browser import Harness
 
@@ -31,7 +32,7 @@ def test_forty_tokens_are_those_of_the_references(harness: Harness, name: str) -
     """80 is longer than the 63 tokens that the program takes at once."""
     lengths = [1, 7, 63, 80]
     url = f"/data/llm/{name}.pte"
-    results = python(harness, CODE, timeout=600, url=url, lengths=lengths, count=40)
+    results = python(harness, CODE, timeout=limits.CALL_SECONDS, url=url, lengths=lengths, count=40)
     for length, (found, expected) in zip(lengths, results, strict=True):
         assert len(found) == 40
         assert found == expected, f"prompt of {length}"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
-import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support import limits, pack_suite
+from support.streams import Log, Terminal
 from webpte_host import environment, verify
 from webpte_host import report as report_module
 from webpte_host.errors import HostError
@@ -78,13 +76,8 @@ def test_invalid_entry_is_named(tmp_path: Path) -> None:
         verify.check_entries([ENTRIES[0], broken], tmp_path)
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
-def test_report_has_one_line_per_failure(stream: io.StringIO) -> None:
+@pytest.mark.parametrize("stream", [Log(), Terminal()])
+def test_report_has_one_line_per_failure(stream: Log) -> None:
     with Report(2, stream) as report:
         for raw, error in zip(ENTRIES, (None, "ValueError: two\nlines"), strict=False):
             report.begin(verify.case_id(raw))
@@ -95,32 +88,14 @@ def test_report_has_one_line_per_failure(stream: io.StringIO) -> None:
 
 def test_progress_line_says_what_a_slow_case_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_module, "_PLAIN_SECONDS", 0.0)
-    stream = Watched("add__vec: compile 3 of 8, 0 s\n")
+    stream = Log()
     with Report(2, stream) as report:
         report.begin("add__vec")
         report.show("compile 3 of 8")
-        assert stream.seen.wait(limits.PROCESS_SECONDS)
+        stream.wait_for(r"0/2  0 failed  \d+ s  add__vec: compile 3 of 8, \d+ s\n")
         report.add(result(ENTRIES[0]))
         report.begin("addmm__small")
-        stream.expect("1/2  0 failed  0 s  addmm__small\n")
-        assert stream.seen.wait(limits.PROCESS_SECONDS)
-
-
-class Watched(io.StringIO):
-    """A log that says when a text was written."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.expect(text)
-
-    def expect(self, text: str) -> None:
-        self._text = re.compile(re.escape(text).replace("0\\ s", r"\d+\ s"))
-        self.seen = threading.Event()
-
-    def write(self, text: str) -> int:
-        if self._text.search(text):
-            self.seen.set()
-        return super().write(text)
+        stream.wait_for(r"1/2  0 failed  \d+ s  addmm__small\n")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +168,9 @@ def test_results_that_cannot_be_written(run_main: Any, tmp_path: Path) -> None:
 
 def test_command_line_without_a_suite(root: Path, tmp_path: Path) -> None:
     command = [sys.executable, str(root / "serve.py"), "verify", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=limits.PROCESS_SECONDS
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert "manifest.json cannot be read" in done.stderr
