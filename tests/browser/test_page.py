@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from support import limits
 from webpte_host import chromium
 from webpte_host.browser import PageLog
 from webpte_host.server import Site
 
 SAMPLES = Path(__file__).resolve().parents[2] / "web" / "samples"
 SHAPE = (37, 41)  # of everything in the samples
-START_MS = 120_000
-expect.set_options(timeout=30_000)  # a machine that runs other tests too can be slow
-LONG_TASK_MS = 200
+START_MS = limits.START_MS
+expect.set_options(timeout=limits.EXPECT_MS)  # a machine that runs other tests too can be slow
+LONG_TASK_MS = limits.LONG_TASK_MS
 
 # Must run before anything else in the page, or the first tasks are missed.
 WATCH_LONG_TASKS = """

@@ -24,3 +24,6 @@ SOCKET_SECONDS = 1 * SLOWDOWN
 # What a page that hangs is given: short, because the tests of that wait for all of it, and yet
 # enough for a page that is well to show a sign of life.
 HANG_SECONDS = 5
+# A task of the page itself on the main thread. It takes a few milliseconds on an idle machine; if
+# Python ran there, it would be seconds.
+LONG_TASK_MS = 25 * SLOWDOWN
