@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserType, Page, expect
 
 from support import limits
 from webpte_host import chromium
@@ -26,13 +26,10 @@ from webpte_host.server import Site
 @pytest.fixture(scope="session", autouse=True)
 def patience() -> Iterator[None]:
     """Playwright's own limits, where a test names none, are for a machine that is idle."""
-    new_context = Browser.new_context
-    new_page = Browser.new_page
+    launch, new_page = BrowserType.launch, Browser.new_page
 
-    def patient_context(browser: Browser, **options: Any) -> BrowserContext:
-        context = new_context(browser, **options)
-        context.set_default_timeout(limits.EXPECT_MS)
-        return context
+    def patient_launch(kind: BrowserType, **options: Any) -> Browser:
+        return launch(kind, **{"timeout": limits.START_MS, **options})
 
     def patient_page(browser: Browser, **options: Any) -> Page:
         page = new_page(browser, **options)
@@ -41,7 +38,7 @@ def patience() -> Iterator[None]:
 
     expect.set_options(timeout=limits.EXPECT_MS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Browser, "new_context", patient_context)
+        patch.setattr(BrowserType, "launch", patient_launch)
         patch.setattr(Browser, "new_page", patient_page)
         yield
 
@@ -67,7 +64,6 @@ def own_browser(browser: Browser) -> Iterator[Browser]:
         executable_path=path,
         channel=None if path else "chromium",
         args=chromium.flags(),
-        timeout=limits.START_MS,
     )
     yield launched
     launched.close()
