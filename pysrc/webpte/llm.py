@@ -170,9 +170,9 @@ class Generator:
         That token is not a part of the context. If this fails or is cancelled, the context is
         what it was before.
         """
-        self._check_idle()
+        token = await self._feed(list(map(int, tokens)), sampling, random)
         self._answer = None
-        return await self._feed(list(map(int, tokens)), sampling, random)
+        return token
 
     async def _feed(self, tokens: list[int], sampling: Sampling, random: Any) -> int:
         """`feed`, within an answer."""
@@ -309,11 +309,7 @@ class Generation:
     async def __anext__(self) -> int:
         generator = self._generator
         if not self._begun:
-            generator._begin(self)
-            self._begun = True
-            if self._left <= 0:
-                generator._check_room(self._prompt)
-                generator._add_pending(self._prompt)
+            self._begin()
         if self._left <= 0 or (self.tokens and self._is_full()):
             raise StopAsyncIteration
         generator._check_current(self)
@@ -329,6 +325,13 @@ class Generation:
             raise StopAsyncIteration
         self.tokens.append(token)
         return token
+
+    def _begin(self) -> None:
+        self._generator._begin(self)
+        if self._left <= 0:  # the prompt is a part of the context all the same
+            self._generator._check_room(self._prompt)
+            self._generator._add_pending(self._prompt)
+        self._begun = True
 
     def _is_full(self) -> bool:
         generator = self._generator

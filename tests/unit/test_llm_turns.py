@@ -370,6 +370,30 @@ def test_a_timeout_leaves_the_conversation(fp32: Path) -> None:
     wait(run())
 
 
+def test_a_feed_that_fails_does_not_end_an_answer(fp32: Path) -> None:
+    async def run() -> None:
+        generator = Generator(await load(fp32))
+        answer = generator.generate(FIRST, 4)
+        said = [await anext(answer)]
+        with pytest.raises(InputError, match="over the 128"):
+            await generator.feed([1] * 200, GREEDY, None)
+        assert said + await tokens_of(answer) == await greedy(fp32, FIRST, 4)
+
+    wait(run())
+
+
+def test_a_prompt_over_the_context_is_told_without_an_answer(fp32: Path) -> None:
+    async def run() -> None:
+        generator = Generator(await load(fp32))
+        answer = generator.generate([1] * 129, 0)
+        for _ in range(2):
+            with pytest.raises(InputError, match="over the 128"):
+                await anext(answer)
+        assert generator.position == len(generator.pending) == 0
+
+    wait(run())
+
+
 def test_what_feed_returns_is_the_callers_business(fp32: Path) -> None:
     async def run() -> None:
         generator = Generator(await load(fp32))
