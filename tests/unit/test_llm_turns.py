@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import webpte
+from support.conversations import failing, greedy, load, slow, tokens_of
 from support.graphs import wait
 from webpte.bench import bench_llm
 from webpte.errors import ContextError, ExecutionError, InputError
-from webpte.llm import Generation, Generator, Sampling
+from webpte.llm import Generator, Sampling
 
 GREEDY = Sampling()
 FIRST, SECOND, THIRD = [5, 9, 33, 7], [81, 402], [17, 3, 260]
@@ -31,19 +32,6 @@ def path(root: Path, request: pytest.FixtureRequest) -> Path:
 @pytest.fixture
 def fp32(root: Path) -> Path:
     return root / "tests/data/llm/llama_tiny_fp32.pte"
-
-
-async def load(path: Path) -> webpte.Program:
-    return await webpte.load(path, device="numpy")
-
-
-async def tokens_of(generation: Generation) -> list[int]:
-    return [token async for token in generation]
-
-
-async def greedy(path: Path, context: list[int], count: int) -> list[int]:
-    """What follows a context that a fresh program is given at once."""
-    return await tokens_of(Generator(await load(path)).generate(context, count))
 
 
 # Ways to end an answer. Each returns what the answer adds to the context.
@@ -93,28 +81,6 @@ async def by_failure(generator: Generator, turn: list[int], _: object = ()) -> l
     with failing(generator.program), pytest.raises(ExecutionError, match="no device"):
         await anext(answer)
     return taken
-
-
-class failing:  # noqa: N801 - reads as a verb
-    """The program's next calls run, and then say that they failed."""
-
-    def __init__(self, program: webpte.Program) -> None:
-        self._program = program
-
-    def __enter__(self) -> None:
-        for name in ("run", "run_argmax", "run_unread"):
-            setattr(self._program, name, self._fail(getattr(self._program, name)))
-
-    def __exit__(self, *_: object) -> None:
-        for name in ("run", "run_argmax", "run_unread"):
-            delattr(self._program, name)
-
-    def _fail(self, call: Any) -> Any:
-        async def run(*arguments: Any) -> None:
-            await call(*arguments)
-            raise ExecutionError("no device")
-
-        return run
 
 
 ENDINGS: list[Ending] = [
@@ -255,20 +221,6 @@ def test_a_direct_call_in_between_is_noticed(fp32: Path) -> None:
             await by_count(generator, SECOND)
 
     wait(run())
-
-
-def slow(program: webpte.Program) -> None:
-    """Calls take several turns of the event loop, as they do on a GPU."""
-    for name in ("run", "run_argmax", "run_unread"):
-        call = getattr(program, name)
-
-        async def later(*arguments: Any, call: Any = call) -> Any:
-            result = await call(*arguments)
-            for _ in range(5):
-                await asyncio.sleep(0)
-            return result
-
-        setattr(program, name, later)
 
 
 def test_two_answers_at_once_do_not_mix(fp32: Path) -> None:
