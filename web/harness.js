@@ -4,7 +4,8 @@
 // there, as in the real page. So a program that hangs does not take the page with it.
 
 // A function body is compiled into an async function with the arguments' names as parameters.
-// The parameters' values and the result travel as JSON.
+// The parameters' values and the result travel as JSON. One more parameter is a function,
+// report_progress(stage, done, total): whoever waits for the result sees what it is told.
 const RUNNER = `
 import ast, json, linecache, traceback
 
@@ -23,9 +24,9 @@ def _compile(code, names):
     exec(compile(module, filename, "exec"), _shared)
     return _shared.pop("_body")
 
-async def _run(code, arguments):
+async def _run(code, arguments, report_progress):
     try:
-        values = json.loads(arguments)
+        values = json.loads(arguments) | {"report_progress": report_progress}
         result = await _compile(code, values)(**values)
         return json.dumps({"value": result}, default=_plain)
     except BaseException as error:
@@ -52,47 +53,60 @@ async function startPython() {
 function workerSide() {
   const started = startPython();
   started.then(
-    () => postMessage({ ready: true }),
-    (error) => postMessage({ failed: String(error.stack ?? error) }),
+    () => postMessage({ id: START, reply: "{}" }),
+    (error) => postMessage({ id: START, failed: String(error.stack ?? error) }),
   );
   globalThis.onmessage = async ({ data: { id, code, args } }) => {
     const run = await started;
-    postMessage({ id, reply: await run(code, args) });
+    const report = (stage, done, total) => postMessage({ id, progress: { stage, done, total } });
+    postMessage({ id, reply: await run(code, args, report) });
   };
 }
 
+// Calls have numbers; the start of the interpreter is one that Python does not see.
+const START = 0;
+
 function pageSide() {
-  const waiting = new Map();
-  let lastId = 0;
+  const calls = new Map();
   const worker = new Worker(new URL(import.meta.url), { type: "module" });
 
-  globalThis.webpteReady = new Promise((resolve, reject) => {
-    worker.onerror = (event) => reject(new Error(`the worker failed: ${event.message}`));
-    worker.onmessage = ({ data }) => {
-      if (data.ready) resolve(true);
-      else if (data.failed) reject(new Error(data.failed));
-      else {
-        waiting.get(data.id)(JSON.parse(data.reply));
-        waiting.delete(data.id);
-      }
-    };
-  });
+  function newCall(id) {
+    const call = { moves: 0, progress: null };
+    call.settled = new Promise((resolve) => { call.settle = resolve; });
+    calls.set(id, call);
+  }
 
-  // {value} or {error, summary}; {timeout: true} when there was no answer in that time, after
-  // which the interpreter is gone and the page has to be loaded again.
-  globalThis.runPython = (code, args = {}, seconds = 120) =>
-    new Promise((resolve) => {
-      const id = ++lastId;
-      const timer = setTimeout(() => {
-        worker.terminate();
-        resolve({ timeout: true });
-      }, seconds * 1000);
-      waiting.set(id, (reply) => {
-        clearTimeout(timer);
-        resolve(reply);
-      });
-      worker.postMessage({ id, code, args: JSON.stringify(args) });
-    });
+  newCall(START);
+  worker.onmessage = ({ data: { id, reply, failed, progress } }) => {
+    const call = calls.get(id);
+    if (progress) {
+      call.moves += 1;
+      call.progress = progress;
+    } else call.settle(failed ? { failed } : { reply: JSON.parse(reply) });
+  };
+  worker.onerror = (event) => {
+    for (const call of calls.values()) call.settle({ failed: `the worker failed: ${event.message}` });
+  };
+
+  globalThis.startPython = (code, args = {}) => {
+    const id = Math.max(...calls.keys()) + 1;
+    newCall(id);
+    worker.postMessage({ id, code, args: JSON.stringify(args) });
+    return id;
+  };
+
+  // Within `ms`: {reply: {value}}, {reply: {error, summary}} or {failed}, after which the call is
+  // forgotten; or else what is known of it, {moves, progress}, `moves` being a count of reports.
+  globalThis.watchPython = async (id, ms) => {
+    const call = calls.get(id);
+    const later = new Promise((resolve) => setTimeout(resolve, ms, null));
+    const settled = await Promise.race([call.settled, later]);
+    if (settled && id !== START) calls.delete(id);
+    return settled ?? { moves: call.moves, progress: call.progress };
+  };
+
+  // The interpreter is gone then, and the page has to be loaded again.
+  globalThis.stopPython = () => worker.terminate();
 }
 
 if (typeof document === "undefined") workerSide();

@@ -19,6 +19,7 @@ WebpteError
 ├── ResizeError                 a live shape that the graph cannot take
 ├── ExecutionError              what went wrong inside a call; names the step, chains the cause
 │   ├── InputError              wrong number, rank, dtype or size of an input
+│   ├── ContextError            a conversation whose cache is gone, or that is busy with an answer
 │   └── IndexRangeError         an element of a tensor of indices is out of range
 ├── DeviceError                 the GPU, or the way to it
 │   ├── NoWebGPUError           this browser or interpreter offers no adapter
@@ -120,6 +121,10 @@ class ExecutionError(WebpteError):
 
 class InputError(ExecutionError):
     """Wrong number, rank, dtype or size of an input."""
+
+
+class ContextError(ExecutionError):
+    """A conversation cannot go on: its cache is gone, or another answer is being made."""
 
 
 class IndexRangeError(ExecutionError):

@@ -10,16 +10,18 @@ itself (`get_max_context_len`, `get_eos_ids`, ...) is read from its constant met
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from webpte.errors import InputError
+from webpte.errors import ContextError, InputError
 from webpte.runtime.info import ScalarInfo, TensorInfo
 from webpte.runtime.program import Program
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -71,7 +73,15 @@ class Sampling:
 
 @dataclass
 class Generator:
-    """A conversation with one program: `position` tokens are in its cache."""
+    """A conversation with one program, turn by turn.
+
+    Its context is the `position` tokens in the program's cache, and after them `pending`: the last
+    token of an answer (also a stop token) is in no cache yet, and is fed with the next turn.
+
+    The cache is the program's: it holds the context of whoever called the method last. A Generator
+    notices when that was not itself (another Generator, a direct call), or when `recover` rebuilt
+    the program, and raises ContextError until it is `reset`.
+    """
 
     program: Program
     method: str = "forward"
@@ -103,6 +113,10 @@ class Generator:
         context = self._metadata("get_max_context_len") or self._metadata("get_max_seq_len")
         self.max_context = int(context[0]) if context else None
         self.eos = frozenset(map(int, self._metadata("get_eos_ids") or ()))
+        self._pending: list[int] = []
+        self._answer: Generation | None = None  # the one that may go on
+        self._busy = False
+        self._note_cache()
 
     def _metadata(self, method: str) -> list[Any]:
         """What a constant method returns; empty if the program does not have it."""
@@ -118,9 +132,17 @@ class Generator:
         assert isinstance(logits, TensorInfo)
         return logits.shape[-1]
 
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """Tokens of the context that are not in the cache yet."""
+        return tuple(self._pending)
+
     def reset(self) -> None:
         """Start anew. What is in the cache is behind every position that will be looked at."""
+        self._check_idle()
         self.position = 0
+        self._pending, self._answer = [], None
+        self._note_cache()
 
     def generate(
         self,
@@ -133,37 +155,120 @@ class Generator:
         seed: int | None = None,
         stop: Collection[int] = (),
     ) -> Generation:
-        """Go on from `position` with `tokens`, and yield what comes after them."""
+        """Go on with `tokens`, and yield what comes after them.
+
+        One answer at a time: it ends when another begins.
+        """
         sampling = Sampling(temperature, top_k, top_p)
         return Generation(
             self, list(map(int, tokens)), max_new_tokens, sampling, seed, self.eos | set(stop)
         )
 
     async def feed(self, tokens: Sequence[int], sampling: Sampling, random: Any) -> int:
-        """Run the tokens through the model, in chunks if need be; returns the next token."""
-        if not tokens:
+        """Run what is pending and `tokens` through the model; returns the token after them.
+
+        That token is not a part of the context. If this fails or is cancelled, the context is
+        what it was before.
+        """
+        token = await self._feed(list(map(int, tokens)), sampling, random)
+        self._answer = None
+        return token
+
+    async def _feed(self, tokens: list[int], sampling: Sampling, random: Any) -> int:
+        """`feed`, within an answer."""
+        self._check_room(tokens)
+        context = [*self._pending, *tokens]
+        if not context:
             raise InputError("there must be at least one token to go on from")
-        if self.max_context is not None and self.position + len(tokens) > self.max_context:
+        self._check_idle()
+        start, self._busy = self.position, True
+        try:
+            token = await self._feed_chunks(context, sampling, random)
+        except BaseException:
+            # Rows of the cache from here on are written again by whatever is fed next.
+            self.position = start
+            raise
+        finally:
+            self._busy = False
+        self._pending = []
+        return token
+
+    def _check_room(self, tokens: Sequence[int]) -> None:
+        """Raises InputError if the context cannot hold these tokens, too."""
+        if self.max_context is None:
+            return
+        if self.position + len(self._pending) + len(tokens) > self.max_context:
+            pending = f", {len(self._pending)} pending" if self._pending else ""
             raise InputError(
-                f"{self.position} tokens and {len(tokens)} more are over the "
+                f"{self.position} tokens{pending} and {len(tokens)} more are over the "
                 f"{self.max_context} that the program's context holds"
             )
-        start = 0
-        while len(tokens) - start > self.max_chunk:
-            await self.program.run_unread(
-                self.method, *self._arrays(tokens[start : start + self.max_chunk])
-            )
-            start += self.max_chunk
-            self.position += self.max_chunk
-        last = tokens[start:]
+
+    async def _feed_chunks(self, tokens: Sequence[int], sampling: Sampling, random: Any) -> int:
+        while len(tokens) > self.max_chunk:
+            chunk, tokens = tokens[: self.max_chunk], tokens[self.max_chunk :]
+            await self._call(self.program.run_unread, chunk)
         if sampling.temperature == 0:
-            indices = await self.program.run_argmax(self.method, *self._arrays(last))
-            token = int(indices.reshape(-1)[-1])
-        else:
-            (logits,) = await self.program.run(self.method, *self._arrays(last))
-            token = sampling.choose(logits.reshape(-1, logits.shape[-1])[-1], random)
-        self.position += len(last)
-        return token
+            indices = await self._call(self.program.run_argmax, tokens)
+            return int(indices.reshape(-1)[-1])
+        (logits,) = await self._call(self.program.run, tokens)
+        return sampling.choose(logits.reshape(-1, logits.shape[-1])[-1], random)
+
+    async def _call(self, run: Callable[..., Awaitable[T]], tokens: Sequence[int]) -> T:
+        """One call of the method, and only one: others may have written to the cache."""
+        self._check_cache()
+        before = self.program.calls(self.method)
+        self._generation = self.program.generation
+        try:
+            result = await run(self.method, *self._arrays(tokens))
+        finally:
+            # A call that was refused at once (the program is closed) was not counted.
+            self._calls = before + min(1, self.program.calls(self.method) - before)
+        self.position += len(tokens)
+        self._check_cache()
+        return result
+
+    def _note_cache(self) -> None:
+        self._calls = self.program.calls(self.method)
+        self._generation = self.program.generation
+
+    def _check_cache(self) -> None:
+        """What was in the cache at `position` 0 does not matter."""
+        if self.position == 0:
+            return
+        advice = "call reset() and feed the conversation again, or make a new Generator"
+        if self.program.generation != self._generation:
+            raise ContextError(
+                f"{self.program.name} was rebuilt by recover(), and its cache is empty: {advice}"
+            )
+        if self.program.calls(self.method) != self._calls:
+            raise ContextError(
+                f"{self.program.name}: method {self.method!r} was called by another Generator or "
+                f"directly, so its cache is not this conversation's any more: {advice}"
+            )
+
+    def _check_idle(self) -> None:
+        if self._busy:
+            raise ContextError(
+                "one answer at a time: this Generator is busy with another; await that first, or "
+                "load the program once more for a conversation beside this one"
+            )
+
+    def _begin(self, answer: Generation) -> None:
+        """From here on only this answer goes on."""
+        self._check_idle()
+        self._answer = answer
+
+    def _check_current(self, answer: Generation) -> None:
+        if self._answer is not answer:
+            raise ContextError(
+                "one answer at a time: this one ended when the Generator began another, was fed "
+                "directly, or was reset"
+            )
+
+    def _add_pending(self, tokens: Sequence[int]) -> None:
+        """Tokens that belong to the context, to be fed with what comes next."""
+        self._pending += tokens
 
     def _arrays(self, tokens: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         return (
@@ -176,7 +281,7 @@ class Generation:
     """One answer, as an async iterator of tokens; `tokens` and `stats` grow as it goes.
 
     It ends after `max_new_tokens`, at a stop token (which is not yielded), or when the context is
-    full.
+    full. After an error or a cancelled step it can be asked for that token again.
     """
 
     def __init__(
@@ -191,7 +296,8 @@ class Generation:
         self.tokens: list[int] = []
         self.stats = GenerationStats()
         self._generator = generator
-        self._pending = prompt
+        self._prompt = prompt  # empty from when it is in the Generator's context
+        self._begun = False
         self._left = max_new_tokens
         self._sampling = sampling
         self._random = np.random.default_rng(seed)
@@ -201,20 +307,36 @@ class Generation:
         return self
 
     async def __anext__(self) -> int:
-        full = self._generator.max_context
-        room = full is None or self._generator.position + len(self._pending) <= full
-        if self._left <= 0 or (self.tokens and not room):
+        generator = self._generator
+        if not self._begun:
+            self._begin()
+        if self._left <= 0 or (self.tokens and self._is_full()):
             raise StopAsyncIteration
+        generator._check_current(self)
+        count = len(generator.pending) + len(self._prompt)
         started = perf_counter()
-        token = await self._generator.feed(self._pending, self._sampling, self._random)
-        self._count(len(self._pending), perf_counter() - started)
-        self._pending = [token]
+        token = await generator._feed(self._prompt, self._sampling, self._random)
+        self._count(count, perf_counter() - started)
+        generator._add_pending([token])
+        self._prompt = []
         self._left -= 1
         if token in self._stop:
             self._left = 0
             raise StopAsyncIteration
         self.tokens.append(token)
         return token
+
+    def _begin(self) -> None:
+        self._generator._begin(self)
+        if self._left <= 0:  # the prompt is a part of the context all the same
+            self._generator._check_room(self._prompt)
+            self._generator._add_pending(self._prompt)
+        self._begun = True
+
+    def _is_full(self) -> bool:
+        generator = self._generator
+        used = generator.position + len(generator.pending)
+        return generator.max_context is not None and used > generator.max_context
 
     def _count(self, tokens: int, seconds: float) -> None:
         if self.stats.prefill_tokens == 0:

@@ -33,6 +33,7 @@ _RELATIVE_FLOOR = 1e-6
 
 Array = np.ndarray[Any, np.dtype[Any]]
 FetchBytes = Callable[[str], Awaitable[bytes]]
+Progress = Callable[[str, int, int], None]
 
 
 class SuiteError(WebpteError):
@@ -199,11 +200,13 @@ async def run_entry(
     device: str = "webgpu",
     *,
     locate: Callable[[str], str | Path] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Run an entry of a manifest; the result is a JSON-able report, whatever went wrong.
 
     `fetch_bytes` gets the content of a file of the suite. `locate` turns its path into something
     that `webpte.load` can open by itself (a URL, a file); without it the program is fetched too.
+    `progress` is called as by `webpte.load`, and then before every step with the stage "step".
     """
     entry = parse_entry(raw)
     report: dict[str, Any] = {"op": entry.op, "case": entry.case, "verdict": "failed"}
@@ -211,9 +214,9 @@ async def run_entry(
     started = time.perf_counter()
     try:
         source = locate(entry.pte) if locate else await fetch_bytes(entry.pte)
-        program = await _load(source, device, report)
+        program = await _load(source, device, report, progress)
         try:
-            problems = await _run_steps(program, entry, fetch_bytes, report["outputs"])
+            problems = await _run_steps(program, entry, fetch_bytes, report["outputs"], progress)
         finally:
             program.close()
         report["error"] = "; ".join(problems) or None
@@ -224,10 +227,12 @@ async def run_entry(
     return report
 
 
-async def _load(source: Any, device: str, report: dict[str, Any]) -> webpte.Program:
+async def _load(
+    source: Any, device: str, report: dict[str, Any], progress: Progress | None
+) -> webpte.Program:
     """Loads, and notes the operators in the report even where loading fails."""
     try:
-        program = await webpte.load(source, device=device)
+        program = await webpte.load(source, device=device, progress=progress)
         methods = program.methods
     except Exception:
         with contextlib.suppress(Exception):
@@ -242,11 +247,17 @@ def _op_names(methods: Mapping[str, webpte.MethodInfo]) -> list[str]:
 
 
 async def _run_steps(
-    program: webpte.Program, entry: Entry, fetch_bytes: FetchBytes, outputs: list[dict[str, Any]]
+    program: webpte.Program,
+    entry: Entry,
+    fetch_bytes: FetchBytes,
+    outputs: list[dict[str, Any]],
+    progress: Progress | None,
 ) -> list[str]:
     """Call the program step by step, append to `outputs`, return the problems found."""
     problems = []
     for number, step in enumerate(entry.steps):
+        if progress is not None:
+            progress("step", number + 1, len(entry.steps))
         inputs = [file.decode(await fetch_bytes(file.path)) for file in step.inputs]
         results = await program.run(entry.method, *inputs)
         for file in step.goldens:

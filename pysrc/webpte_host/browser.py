@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,9 +14,18 @@ from playwright.sync_api import Error as PlaywrightError
 
 from webpte_host import chromium
 from webpte_host.errors import HostError
+from webpte_host.report import describe
 from webpte_host.server import Site
+from webpte_host.vitals import BUSY_FACTOR, BrowserProcesses, Patience, alarm
 
+# A call of Python may go on for this long without any sign of life.
 CALL_SECONDS = 300.0
+_START_MS = 600_000
+_LOOK_MS = 1_000
+_START_CALL = 0  # as harness.js counts
+
+# Told once a second what a call does, in words.
+Watcher = Callable[[str], None]
 
 
 class PagePythonError(Exception):
@@ -27,7 +37,7 @@ class PagePythonError(Exception):
 
 
 class PageLostError(Exception):
-    """The page crashed or did not answer in time. It cannot be used any more."""
+    """The page crashed or shows no sign of life. It cannot be used any more."""
 
 
 @contextmanager
@@ -45,6 +55,7 @@ def open_browser(adapter: str | None = None) -> Iterator[Browser]:
                 channel=None if path else "chromium",
                 args=chromium.flags(chosen),
                 ignore_default_args=ignored,
+                timeout=_START_MS,
             )
         except PlaywrightError as error:
             reason = "\n".join(error.message.splitlines()[:12])
@@ -82,15 +93,20 @@ class Harness:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.log = PageLog(page)
-        self.lost = False
+        self._given_up = False
+        self._processes = BrowserProcesses()
+
+    @property
+    def lost(self) -> bool:
+        return self._given_up or self.log.crashed
 
     @classmethod
     def open(cls, browser: Browser, site: Site) -> Harness:
         """Raises PageLostError if the page does not come up, with the reason."""
         try:
             harness = cls(browser.new_page())
-            harness.page.goto(f"{site.url}harness.html")
-            harness._evaluate("() => globalThis.webpteReady")
+            harness.page.goto(f"{site.url}harness.html", timeout=_START_MS)
+            harness._wait_for(_START_CALL, CALL_SECONDS, None)
         except PlaywrightError as error:
             raise PageLostError(f"the harness page did not load: {error.message}") from error
         return harness
@@ -111,33 +127,73 @@ class Harness:
         }""")
         return found
 
-    def python(self, code: str, *, timeout: float = CALL_SECONDS, **arguments: Any) -> Any:
+    def python(
+        self,
+        code: str,
+        *,
+        timeout: float = CALL_SECONDS,
+        watcher: Watcher | None = None,
+        **arguments: Any,
+    ) -> Any:
         """Run the body of an async Python function whose parameters are `arguments`.
 
         The code may be indented as a whole. Arguments and return value travel as JSON (NumPy
-        arrays are returned as lists). What later calls shall see is declared `global`.
+        arrays are returned as lists). What later calls shall see is declared `global`. What the
+        code tells `report_progress(stage, done, total)`, the `watcher` is told about once a second.
+
+        The page is given up after `timeout` seconds without any sign of life, and after ten times
+        as long if the browser computes all the while but the code reports no progress.
         """
-        # The page watches the clock: Playwright cannot interrupt an evaluation.
-        run = "([code, args, seconds]) => globalThis.runPython(code, args, seconds)"
-        reply = self._evaluate(run, [textwrap.dedent(code), arguments, timeout])
-        if "timeout" in reply:
-            self.lost = True
-            raise PageLostError(f"no answer from the page within {timeout:g} s")
+        start = "([code, args]) => globalThis.startPython(code, args)"
+        call = self._evaluate(start, [textwrap.dedent(code), arguments], timeout)
+        reply = self._wait_for(call, timeout, watcher)
         if "error" in reply:
             raise PagePythonError(reply["error"], reply["summary"])
         return reply["value"]
 
+    def _wait_for(self, call: int, timeout: float, watcher: Watcher | None) -> dict[str, Any]:
+        """The page never blocks, and so never for longer than a look takes: Python is elsewhere."""
+        patience, doing = Patience(timeout), "no stage reported"
+        while True:
+            look = "([call, ms]) => globalThis.watchPython(call, ms)"
+            seen = self._evaluate(look, [call, _LOOK_MS], timeout)
+            if "reply" in seen:
+                reply: dict[str, Any] = seen["reply"]
+                return reply
+            if "failed" in seen:
+                self._given_up = True
+                raise PageLostError(seen["failed"])
+            if seen["progress"] is not None:
+                doing = describe(**seen["progress"])
+            if watcher is not None:
+                watcher(doing)
+            if reason := patience.see(seen["moves"], self._processes.busy_seconds()):
+                self._give_up(timeout)
+                raise PageLostError(f"{reason} ({doing})")
+
+    def _give_up(self, timeout: float) -> None:
+        """What goes on in the page ends: it would be in the way of other pages."""
+        self._given_up = True
+        with contextlib.suppress(PageLostError, PlaywrightError):
+            self._evaluate("() => globalThis.stopPython()", None, timeout)
+
     def close(self) -> None:
         self.page.close()
 
-    def _evaluate(self, function: str, argument: Any = None) -> Any:
-        try:
-            return self.page.evaluate(function, argument)
-        except PlaywrightError as error:
-            if self.log.crashed or self.page.is_closed() or "crashed" in str(error):
-                self.lost = True
-                raise PageLostError("the page crashed") from error
-            raise
+    def _evaluate(self, function: str, argument: Any = None, timeout: float = CALL_SECONDS) -> Any:
+        """Playwright cannot interrupt an evaluation: a page that is stuck is killed instead."""
+        seconds = BUSY_FACTOR * timeout
+        with alarm(seconds, self._processes.kill_pages) as rang:
+            try:
+                return self.page.evaluate(function, argument)
+            except PlaywrightError as error:
+                if rang.is_set():
+                    self._given_up = True
+                    raise PageLostError(f"the page did not answer for {seconds:g} s") from error
+                if self.log.crashed or self.page.is_closed() or "crashed" in str(error):
+                    self._given_up = True
+                    raise PageLostError("the page crashed") from error
+                raise
 
 
 class SharedHarness:

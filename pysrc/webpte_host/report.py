@@ -1,4 +1,7 @@
-"""What `verify` prints while it runs: one line of progress, one line per failure."""
+"""What `verify` prints while it runs: one line of progress, one line per failure.
+
+The line of progress says what the current case does, as far as that is known, and for how long.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,12 @@ from typing import Any, TextIO
 
 _CLEAR_LINE = "\r\x1b[K"
 _PLAIN_SECONDS = 5.0
+_MANY = 10_000  # pieces of work are fewer, and bytes are more
+
+
+def describe(stage: str, done: int, total: int) -> str:
+    """A report of progress in words: counts as they are, bytes as a percentage."""
+    return f"{stage} {100 * done // total}%" if total > _MANY else f"{stage} {done} of {total}"
 
 
 class Report:
@@ -20,7 +29,8 @@ class Report:
         self._total = total
         self._stream = stream or sys.stdout
         self._tty = self._stream.isatty()
-        self._case = ""
+        self._case = self._doing = ""
+        self._case_started = 0.0
         self._started = self._last_plain = time.monotonic()
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -36,7 +46,13 @@ class Report:
 
     def begin(self, case: str) -> None:
         with self._lock:
-            self._case = case
+            self._case, self._doing = case, ""
+            self._case_started = time.monotonic()
+
+    def show(self, doing: str) -> None:
+        """What the current case does."""
+        with self._lock:
+            self._doing = doing
 
     def add(self, result: dict[str, Any]) -> None:
         with self._lock:
@@ -68,9 +84,11 @@ class Report:
                     self._write(line + "\n")
 
     def _line(self) -> str:
-        seconds = time.monotonic() - self._started
-        done = len(self.results)
-        return f"{done}/{self._total}  {self.failed} failed  {seconds:.0f} s  {self._case}"
+        now = time.monotonic()
+        done, took = len(self.results), now - self._case_started
+        line = f"{done}/{self._total}  {self.failed} failed  {now - self._started:.0f} s  "
+        doing = f": {self._doing}, {took:.0f} s" if self._doing else ""
+        return line + self._case + doing
 
     def _write(self, text: str) -> None:
         self._stream.write((_CLEAR_LINE if self._tty else "") + text)

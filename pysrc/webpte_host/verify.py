@@ -1,7 +1,8 @@
 """`serve.py verify`: runs every program of a suite and compares its outputs.
 
-On device `webgpu` the programs run in headless Chromium, in one page for all of them; a page
-that crashes or hangs costs one case and is replaced. On device `numpy` they run right here.
+On device `webgpu` the programs run in headless Chromium, in one page for all of them. A case may
+take as long as it takes: a page is given up only if it crashed or shows no sign of life. That costs
+one case, and the page is replaced. On device `numpy` the programs run right here.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from typing import TYPE_CHECKING, Any
 from webpte_host import chromium, environment
 from webpte_host.content import Mount
 from webpte_host.errors import HostError
-from webpte_host.report import Report
+from webpte_host.report import Report, describe
+from webpte_host.vitals import BUSY_FACTOR
 
 if TYPE_CHECKING:
     from webpte_host.browser import Harness
 
-Runner = Callable[[dict[str, Any]], dict[str, Any]]
+Show = Callable[[str], None]  # is told what a case does
+Runner = Callable[[dict[str, Any], Show], dict[str, Any]]
 
 _PREFIX = "/suite/"
 
@@ -49,7 +52,7 @@ async def fetch_bytes(path):
         raise FileNotFoundError(f"{path} is not in the suite")
     return await reply.bytes()
 
-return await run_entry(entry, fetch_bytes, "webgpu", locate=locate)
+return await run_entry(entry, fetch_bytes, "webgpu", locate=locate, progress=report_progress)
 """
 
 
@@ -63,7 +66,7 @@ def main(arguments: list[str]) -> int:
     with _runner(options) as run, Report(len(entries)) as report:
         for entry in entries:
             report.begin(case_id(entry))
-            report.add(run(entry))
+            report.add(run(entry, report.show))
     if options.json is not None:
         _write_json(options.json, report.results)
     print(f"{report.passed} passed, {report.failed} failed", flush=True)
@@ -72,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="serve.py verify", description=(__doc__ or "").split(": ")[1]
+        prog="serve.py verify", description=(__doc__ or "").split(": ", 1)[1]
     )
     parser.add_argument("suite", type=Path, help="folder with a manifest.json")
     parser.add_argument("--json", type=Path, help="write the results to this file")
@@ -84,9 +87,22 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         help="swiftshader: WebGPU on the CPU, the default; hardware: on this machine's GPU",
     )
     parser.add_argument(
-        "--timeout", type=float, default=120.0, help="seconds per case on webgpu (%(default)s)"
+        "--timeout",
+        type=_seconds,
+        default=120.0,
+        metavar="SECONDS",
+        help="on webgpu, give a case up after so long without any sign of life, which is a stage "
+        f"or step that it reaches, or a browser that computes; after {BUSY_FACTOR} times as long "
+        "if the browser computes but reaches nothing (%(default)g)",
     )
     return parser.parse_args(arguments)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return seconds
 
 
 def read_manifest(suite: Path) -> list[object]:
@@ -143,20 +159,30 @@ def select(entries: list[dict[str, Any]], pattern: str | None) -> list[dict[str,
 @contextmanager
 def _runner(options: argparse.Namespace) -> Iterator[Runner]:
     if options.device == "numpy":
-        yield lambda entry: run_here(options.suite, entry)
+        yield lambda entry, show: run_here(options.suite, entry, show)
         return
     with PageRunner(options.suite, options.timeout, options.adapter) as runner:
         yield runner.run
 
 
-def run_here(suite: Path, entry: dict[str, Any]) -> dict[str, Any]:
+def run_here(
+    suite: Path, entry: dict[str, Any], show: Show = lambda _doing: None
+) -> dict[str, Any]:
     """On NumPy, in this process."""
     from webpte.suite import run_entry
 
     async def fetch_bytes(path: str) -> bytes:
         return (suite / path).read_bytes()
 
-    return asyncio.run(run_entry(entry, fetch_bytes, "numpy", locate=lambda path: suite / path))
+    return asyncio.run(
+        run_entry(
+            entry,
+            fetch_bytes,
+            "numpy",
+            locate=lambda path: suite / path,
+            progress=lambda *state: show(describe(*state)),
+        )
+    )
 
 
 class PageRunner:
@@ -203,13 +229,15 @@ class PageRunner:
         with contextlib.suppress(Exception):
             self._browser_stack.close()
 
-    def run(self, entry: dict[str, Any]) -> dict[str, Any]:
+    def run(self, entry: dict[str, Any], show: Show) -> dict[str, Any]:
         from webpte_host.browser import PageLostError, PagePythonError
 
         started = time.monotonic()
+        if self._harness is None:
+            show("start of a page")
         try:
             result: dict[str, Any] = self._open().python(
-                _IN_PAGE, timeout=self._timeout, entry=entry, prefix=_PREFIX
+                _IN_PAGE, timeout=self._timeout, watcher=show, entry=entry, prefix=_PREFIX
             )
         except PagePythonError as error:
             return _lost(entry, error.summary, started)

@@ -10,15 +10,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, BrowserType, Page, expect
 
+from support import limits
 from webpte_host import chromium
 from webpte_host.browser import Harness, SharedHarness, open_browser
 from webpte_host.content import Mount
 from webpte_host.runtime import ensure_runtime
 from webpte_host.server import Site
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patience() -> Iterator[None]:
+    """Playwright's own limits, where a test names none, are for a machine that is idle."""
+    launch, new_page = BrowserType.launch, Browser.new_page
+
+    def patient_launch(kind: BrowserType, **options: Any) -> Browser:
+        return launch(kind, **{"timeout": limits.START_MS, **options})
+
+    def patient_page(browser: Browser, **options: Any) -> Page:
+        page = new_page(browser, **options)
+        page.set_default_timeout(limits.EXPECT_MS)
+        return page
+
+    expect.set_options(timeout=limits.EXPECT_MS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BrowserType, "launch", patient_launch)
+        patch.setattr(Browser, "new_page", patient_page)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +61,9 @@ def own_browser(browser: Browser) -> Iterator[Browser]:
     """A browser of its own: pages of one site share a process, and its memory."""
     path = chromium.find()
     launched = browser.browser_type.launch(
-        executable_path=path, channel=None if path else "chromium", args=chromium.flags()
+        executable_path=path,
+        channel=None if path else "chromium",
+        args=chromium.flags(),
     )
     yield launched
     launched.close()

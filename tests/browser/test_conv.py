@@ -6,6 +6,7 @@ from textwrap import indent
 
 import pytest
 
+from support import limits
 from support.conv_cases import CONV_CASES, conv
 from support.pool_cases import POOL_CASES, average, digits, with_indices
 from support.resample_cases import RESAMPLE_CASES, linear, nearest, sampled
@@ -17,7 +18,7 @@ TABLES = {"conv": CONV_CASES, "pool": POOL_CASES, "resample": RESAMPLE_CASES}
 
 @pytest.mark.parametrize("table", TABLES)
 def test_kernels(harness: Harness, table: str) -> None:
-    assert harness.python(COMPARE, cases=as_json(TABLES[table]), timeout=900) == []
+    assert harness.python(COMPARE, cases=as_json(TABLES[table]), timeout=limits.CALL_SECONDS) == []
 
 
 # 10 to 80 workgroups each, for a limit of 9.
@@ -47,4 +48,6 @@ finally:
 
 def test_folded_grids(harness: Harness) -> None:
     compare = f"async def compare(cases):\n{indent(COMPARE, '    ')}"
-    assert harness.python(compare + LIMITED, cases=as_json(FOLDED), timeout=600) == []
+    assert (
+        harness.python(compare + LIMITED, cases=as_json(FOLDED), timeout=limits.CALL_SECONDS) == []
+    )

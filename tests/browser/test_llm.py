@@ -1,9 +1,13 @@
-"""Llama exports on WebGPU: greedy decoding equals the NumPy references, token by token."""
+"""Llama exports on WebGPU: greedy decoding equals the NumPy references, token by token.
+
+One conversation in several turns equals its whole context fed to the references at once.
+"""
 
 from __future__ import annotations
 
 import pytest
 
+from support import limits
 from support.page import python
 from webpte_host.browser import Harness
 
@@ -31,7 +35,51 @@ def test_forty_tokens_are_those_of_the_references(harness: Harness, name: str) -
     """80 is longer than the 63 tokens that the program takes at once."""
     lengths = [1, 7, 63, 80]
     url = f"/data/llm/{name}.pte"
-    results = python(harness, CODE, timeout=600, url=url, lengths=lengths, count=40)
+    results = python(harness, CODE, timeout=limits.CALL_SECONDS, url=url, lengths=lengths, count=40)
     for length, (found, expected) in zip(lengths, results, strict=True):
         assert len(found) == 40
         assert found == expected, f"prompt of {length}"
+
+
+TURNS = """
+import js
+from webpte import llm
+
+async def whole(context):
+    return [token async for token in llm.generate(reference, context, 6)]
+
+reply = await js.fetch(url)
+data = (await reply.arrayBuffer()).to_bytes()
+reference = await webpte.load(data, device="numpy")
+async with await webpte.load(data, strict=True) as program:
+    generator, context = llm.Generator(program), []
+    for turn, count in turns:
+        answer = []
+        async for token in generator.generate(turn, 9):
+            answer.append(token)
+            if len(answer) == count:
+                break
+        context += turn + answer
+    cancelled = asyncio.ensure_future(generator.feed([1] * 80, llm.Sampling(), None))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    last = [token async for token in generator.generate([44], 6)]
+    results = [last, await whole([*context, 44])]
+
+    await program.recover()
+    message = await raises(webpte.errors.ContextError, anext(generator.generate([1], 1)))
+    generator.reset()
+    again = [token async for token in generator.generate(context, 6)]
+    return [results, [again, await whole(context)], message]
+"""
+
+
+@pytest.mark.parametrize("name", ["llama_tiny_fp32", "llama_tiny_q4"])
+def test_a_conversation_is_its_whole_context(harness: Harness, name: str) -> None:
+    url = f"/data/llm/{name}.pte"
+    turns = [([5, 9, 33, 7], 4), ([81, 402], 1), ([17, 3, 260], 3)]
+    *pairs, message = python(harness, TURNS, timeout=limits.CALL_SECONDS, url=url, turns=turns)
+    for found, expected in pairs:
+        assert found == expected
+    assert "rebuilt by recover()" in message

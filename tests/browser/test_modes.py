@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from support import limits
 from support.pte_writer import GraphWriter, write_pte
 from support.wheel import build_wheel
 from webpte_host.browser import Harness, PageLog
@@ -18,7 +19,6 @@ from webpte_host.server import Site
 
 WEIGHTS = np.array([[0.5, -1, 2], [3, 0, -2]], np.float32)
 X = np.array([1, 2, -3], np.float32)
-SECONDS = 120
 
 # What every way runs: a program from a URL and from bytes, and the device that it ran on.
 BODY = """
@@ -136,7 +136,7 @@ def result_of(page: Page, url: str) -> dict[str, object]:
     log = PageLog(page)
     page.goto(url)
     output = page.locator("#output")
-    expect(output).to_have_attribute("data-done", "yes", timeout=SECONDS * 1000)
+    expect(output).to_have_attribute("data-done", "yes", timeout=limits.START_MS)
     assert log.errors == []
     result: dict[str, object] = json.loads(output.text_content() or "")
     return result

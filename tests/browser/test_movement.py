@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from support import limits
 from support.cat_cases import CAT_CASES
 from support.embedding_q4_cases import EMBEDDING_Q4_CASES
 from support.fill_cases import FILL_CASES
@@ -74,7 +75,7 @@ FAMILIES = {
 
 def compare(harness: Harness, cases: Sequence[LiveCase]) -> None:
     packed = [case.as_json() for case in cases]
-    compared, wrong = harness.python(COMPARE, cases=packed, timeout=600)
+    compared, wrong = harness.python(COMPARE, cases=packed, timeout=limits.CALL_SECONDS)
     assert wrong == []
     assert compared == sum(len(case.steps) * case.outputs for case in cases)
 

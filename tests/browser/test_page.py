@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from support import limits
 from support.page_visit import (
     SAMPLES,
     SHAPE,
@@ -30,7 +31,7 @@ from webpte_host import chromium
 from webpte_host.browser import PageLog
 from webpte_host.server import Site
 
-LONG_TASK_MS = 200
+LONG_TASK_MS = limits.LONG_TASK_MS
 
 
 @pytest.fixture(scope="module")

@@ -143,7 +143,7 @@ def test_numpy_follows_a_kv_cache(page: Page, root: Path) -> None:
         run(page, 2)
     check(page)
     verdict = page.locator("#output-0-compare")
-    expect(verdict).to_contain_text("Agrees with NumPy after the same 7 calls", timeout=90_000)
+    expect(verdict).to_contain_text("Agrees with NumPy after the same 7 calls")
 
 
 def test_a_double_click_runs_and_does_not_cancel(page: Page) -> None:

@@ -7,6 +7,7 @@ from textwrap import indent
 
 import pytest
 
+from support import limits
 from support.fine_tuning import PYTORCH_LOSSES, FineTuning
 from support.norm_cases import NORM_CASES, batch_norm, group_norm, layer_norm, rms_norm
 from support.reduce_cases import AMIN, ARGMAX, MEAN, REDUCE_CASES, SUM, arg_reduction, reduction
@@ -40,7 +41,7 @@ TABLES = {
 @pytest.mark.parametrize("table", TABLES)
 def test_kernels(harness: Harness, table: str) -> None:
     cases = as_json(TABLES[table])
-    assert harness.python(COMPARE, cases=cases, timeout=600) == []
+    assert harness.python(COMPARE, cases=cases, timeout=limits.CALL_SECONDS) == []
 
 
 # 10 to 60 workgroups each, for a limit of 9.
@@ -72,7 +73,9 @@ finally:
 
 def test_folded_grids(harness: Harness) -> None:
     compare = f"async def compare(cases):\n{indent(COMPARE, '    ')}"
-    assert harness.python(compare + LIMITED, cases=as_json(FOLDED), timeout=600) == []
+    assert (
+        harness.python(compare + LIMITED, cases=as_json(FOLDED), timeout=limits.CALL_SECONDS) == []
+    )
 
 
 TRAIN = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from support import limits
 from support.live_cases import LiveCase
 from webpte_host.browser import Harness
 
@@ -72,7 +73,7 @@ def check_kernels(
         cases=[case.as_json() for case in cases],
         full=full,
         max_workgroups=max_workgroups,
-        timeout=900,
+        timeout=limits.CALL_SECONDS,
     )
     assert not wrong, "\n".join(map(str, wrong))
     assert compared == sum(len(case.steps) * case.outputs for case in cases)

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from support import limits
 from webpte_host.server import Site
 
 SAMPLES = Path(__file__).resolve().parents[2] / "web" / "samples"
 SHAPE = (37, 41)  # of everything in the samples
-START_MS = 120_000
-expect.set_options(timeout=30_000)  # a machine that runs other tests too can be slow
+START_MS = limits.START_MS
+expect.set_options(timeout=limits.EXPECT_MS)  # a machine that runs other tests too can be slow
 
 # Must run before anything else in the page, or the first tasks are missed.
 WATCH_LONG_TASKS = """

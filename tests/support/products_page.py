@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import indent
 from typing import Any
 
+from support import limits
 from support.row_cases import COMPARE, RowCase, as_json
 from webpte_host.browser import Harness
 
@@ -43,5 +44,5 @@ def differences(
         tiling=tiling,
         k_parts=k_parts,
         max_workgroups=max_workgroups,
-        timeout=600,
+        timeout=limits.CALL_SECONDS,
     )

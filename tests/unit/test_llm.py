@@ -91,7 +91,7 @@ def test_a_prompt_in_chunks_is_a_prompt(llama: webpte.Program) -> None:
 
     async def in_two(tokens: list[int]) -> list[int]:
         generator = Generator(llama)
-        await tokens_of(generator.generate(tokens[:30], 1))
+        await generator.feed(tokens[:30], Sampling(), None)
         return await tokens_of(generator.generate(tokens[30:], 10))
 
     tokens = prompt(100)

@@ -230,13 +230,13 @@ def _describe_value(plan: ExecutionPlan, name: str, index: int) -> TensorInfo | 
 
 
 def _describe_constants(graphs: list[Graph]) -> tuple[ConstantInfo, ...]:
-    """One entry per distinct place in the file, largest first."""
-    found: dict[tuple[int, int], ConstantInfo] = {}
+    """One entry per distinct place in the files, largest first."""
+    found: dict[Region, ConstantInfo] = {}
     for graph in graphs:
         for tensor in graph.tensors():
             if tensor.constant is None:
                 continue
-            place = (tensor.constant.region.offset, tensor.file_bytes)
+            place = tensor.constant.region.head(tensor.file_bytes)
             count = found[place].count + 1 if place in found else 1
             found[place] = ConstantInfo(
                 tensor.constant.key, tensor.file_bytes, tensor.dims, tensor.dtype.name, count

@@ -155,6 +155,7 @@ class Program:
         self._tensors: WeakSet[GpuTensor] = WeakSet()  # outputs that callers still hold
         self._closed = False
         self._generation = 0
+        self._calls: Counter[str] = Counter()
         self.name = contents.source.name
 
     @property
@@ -225,12 +226,22 @@ class Program:
                 await delegate.execute_unread(given)
 
     def _method(self, name: str) -> Method:
+        """For a call that may change state."""
+        found = self._known(name)
+        self._calls[name] += 1
+        return found
+
+    def _known(self, name: str) -> Method:
         if self._closed:
             raise ClosedError(f"{self.name} was closed; load it again")
         if name not in self._methods:
             listed = ", ".join(self._methods) or "none"
             raise InputError(f"{self.name} has no method {name!r}; it has: {listed}")
         return self._methods[name]
+
+    def calls(self, method: str) -> int:
+        """How often a method was called, in whatever way; tells whether others called it, too."""
+        return self._calls[method]
 
     @property
     def _methods(self) -> dict[str, Method]:
@@ -248,7 +259,7 @@ class Program:
         (caches, mutable buffers) is afterwards as it was before. Without inputs, those of the last
         `run` are taken.
         """
-        build, found = self._build, self._method(method)
+        build, found = self._build, self._known(method)
         if isinstance(build.device, str):
             raise DeviceError(f"{self.name} runs on NumPy, which has no kernels to time")
         if "timestamp-query" not in build.device.info.features:

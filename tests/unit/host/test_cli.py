@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support import limits
 from webpte_host import chromium, cli, runtime
 from webpte_host.errors import HostError
 from webpte_host.server import Site
@@ -19,7 +20,9 @@ from webpte_host.server import Site
 
 def serve(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(root / "serve.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=limits.PROCESS_SECONDS
+    )
 
 
 def test_help_lists_the_commands(root: Path) -> None:
@@ -52,7 +55,9 @@ def test_serves_until_stopped(root: Path, how: signal.Signals, tmp_path: Path) -
         line = process.stdout.readline()
         found = re.search(r"http://localhost:(\d+)/", line)
         assert found, line
-        connection = http.client.HTTPConnection("localhost", int(found[1]), timeout=5)
+        connection = http.client.HTTPConnection(
+            "localhost", int(found[1]), timeout=limits.SOCKET_SECONDS
+        )
         for path in ("/harness.html", "/folder/own.txt"):
             connection.request("GET", path)
             reply = connection.getresponse()
@@ -62,7 +67,7 @@ def test_serves_until_stopped(root: Path, how: signal.Signals, tmp_path: Path) -
         connection.close()
     finally:
         process.send_signal(how)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=limits.PROCESS_SECONDS)
     assert process.returncode == 0
     assert "stopped" in out
     assert err == ""

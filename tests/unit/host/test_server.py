@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support import limits
 from webpte_host.bundle import Bundle
 from webpte_host.content import Mount
 from webpte_host.errors import HostError
@@ -61,7 +62,7 @@ def site(tree: Path) -> Iterator[Site]:
 
 
 def ask(site: Site, path: str, method: str = "GET", **headers: str) -> Reply:
-    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=limits.SOCKET_SECONDS)
     try:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, headers=named)
@@ -73,7 +74,9 @@ def ask(site: Site, path: str, method: str = "GET", **headers: str) -> Reply:
 
 def ask_raw(site: Site, request: bytes) -> bytes:
     """The whole answer to bytes that a well-behaved client would not send."""
-    with socket.create_connection(("127.0.0.1", site.port), timeout=5) as connection:
+    with socket.create_connection(
+        ("127.0.0.1", site.port), timeout=limits.SOCKET_SECONDS
+    ) as connection:
         connection.sendall(request)
         connection.shutdown(socket.SHUT_WR)
         chunks = []
@@ -185,7 +188,7 @@ def test_head_has_no_body(site: Site) -> None:
 
 
 def test_connection_is_kept(site: Site) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=limits.SOCKET_SECONDS)
     sockets = []
     for path in ("/", "/nothing", "/suite/model.pte", "/webpte.zip"):
         connection.request("GET", path)
@@ -273,4 +276,4 @@ def test_stops(tree: Path) -> None:
     with Site(web=tree / "web") as site:
         port = site.port
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=5)
+        socket.create_connection(("127.0.0.1", port), timeout=limits.SOCKET_SECONDS)

@@ -128,8 +128,10 @@ class StubProgram:
 def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubProgram]:
     program = StubProgram()
 
-    async def load(_source: object, *, device: str) -> StubProgram:
+    async def load(_source: object, *, device: str, progress: Any) -> StubProgram:
         assert device == "numpy"
+        if progress is not None:
+            progress("read", 1, 1)
         return program
 
     monkeypatch.setattr(webpte, "load", load)
@@ -169,6 +171,18 @@ def test_steps_share_one_program(program: StubProgram) -> None:
     assert [row["step"] for row in report["outputs"]] == [0, 1]
 
 
+def test_progress_is_that_of_loading_and_then_of_steps(program: StubProgram) -> None:
+    step = {"inputs": entry()["inputs"], "goldens": [entry()["golden"]]}
+    told: list[tuple[str, int, int]] = []
+
+    async def fetch_bytes(_path: str) -> bytes:
+        return bytes(floats(1, 2).tobytes())
+
+    raw = entry(steps=[step, step])
+    asyncio.run(run_entry(raw, fetch_bytes, "numpy", progress=lambda *args: told.append(args)))
+    assert told == [("read", 1, 1), ("step", 1, 2), ("step", 2, 2)]
+
+
 def test_nan_is_reported_without_numbers(program: StubProgram) -> None:
     report = run(entry(), {"a.bin": floats(NAN, 1), "g.bin": floats(1, 1)})
     assert report["outputs"][0]["max_abs"] is None
@@ -187,7 +201,7 @@ def test_golden_for_an_output_that_is_not_there(program: StubProgram) -> None:
 
 
 def test_load_failure_still_names_the_ops(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def load(_source: object, *, device: str) -> None:
+    async def load(_source: object, **_: object) -> None:
         raise webpte.errors.UnsupportedOpError("add.pte", {"aten.odd": 1})
 
     async def inspect(_source: object) -> dict[str, Any]:

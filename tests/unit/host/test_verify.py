@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -11,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from support import limits, pack_suite
+from support.streams import Log, Terminal
 from webpte_host import environment, verify
+from webpte_host import report as report_module
 from webpte_host.errors import HostError
-from webpte_host.report import Report
+from webpte_host.report import Report, describe
 
 
 def entry(op: str, case: str, pte: str | None = None) -> dict[str, Any]:
@@ -74,19 +76,58 @@ def test_invalid_entry_is_named(tmp_path: Path) -> None:
         verify.check_entries([ENTRIES[0], broken], tmp_path)
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
-def test_report_has_one_line_per_failure(stream: io.StringIO) -> None:
+@pytest.mark.parametrize("stream", [Log(), Terminal()])
+def test_report_has_one_line_per_failure(stream: Log) -> None:
     with Report(2, stream) as report:
         for raw, error in zip(ENTRIES, (None, "ValueError: two\nlines"), strict=False):
             report.begin(verify.case_id(raw))
             report.add(result(raw, error))
     assert (report.passed, report.failed) == (1, 1)
     assert "FAILED addmm__small: ValueError: two lines\n" in stream.getvalue()
+
+
+def test_progress_line_says_what_a_slow_case_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_module, "_PLAIN_SECONDS", 0.0)
+    stream = Log()
+    with Report(2, stream) as report:
+        report.begin("add__vec")
+        report.show("compile 3 of 8")
+        stream.wait_for(r"0/2  0 failed  \d+ s  add__vec: compile 3 of 8, \d+ s\n")
+        report.add(result(ENTRIES[0]))
+        report.begin("addmm__small")
+        stream.wait_for(r"1/2  0 failed  \d+ s  addmm__small\n")
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (("compile", 3, 8), "compile 3 of 8"),
+        (("fetch", 1 << 20, 3 << 20), "fetch 33%"),
+        (("step", 1, 1), "step 1 of 1"),
+        (("fetch", 0, 0), "fetch 0 of 0"),
+    ],
+)
+def test_progress_in_words(state: tuple[str, int, int], words: str) -> None:
+    assert describe(*state) == words
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "inf", "nan", "soon"])
+def test_timeouts_that_make_no_sense(
+    wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        verify.main([str(tmp_path), f"--timeout={wrong}"])
+    assert "argument --timeout" in capsys.readouterr().err
+
+
+def test_numpy_tells_what_it_does(root: Path) -> None:
+    folder = root / "tests" / "suites"
+    told: list[str] = []
+    with pack_suite.unpacked(next(iter(sorted(folder.glob("*.zip"))))) as suite:
+        first = json.loads((suite / "manifest.json").read_text("utf-8"))[0]
+        assert verify.run_here(suite, first, told.append)["verdict"] == "passed"
+    assert "read 1 of 1" in told
+    assert any(text.startswith("step 1 of ") for text in told)
 
 
 @pytest.fixture
@@ -96,7 +137,7 @@ def run_main(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(environment, "inside", lambda: True)
 
     def run(errors: dict[str, str], *options: str) -> int:
-        def run_here(_suite: Path, raw: dict[str, Any]) -> dict[str, Any]:
+        def run_here(_suite: Path, raw: dict[str, Any], _show: object) -> dict[str, Any]:
             return result(raw, errors.get(raw["op"]))
 
         monkeypatch.setattr(verify, "run_here", run_here)
@@ -127,7 +168,9 @@ def test_results_that_cannot_be_written(run_main: Any, tmp_path: Path) -> None:
 
 def test_command_line_without_a_suite(root: Path, tmp_path: Path) -> None:
     command = [sys.executable, str(root / "serve.py"), "verify", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=limits.PROCESS_SECONDS
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert "manifest.json cannot be read" in done.stderr

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import webpte
 from support.graphs import chain, load, wait
-from support.pte_writer import GraphWriter, MethodWriter, write_pte
-from support.recorded import DEVICES, RELU, device_of, ones
+from support.pte_writer import GraphWriter, MethodWriter, write_ptd, write_pte
+from support.recorded import ADD, DEVICES, RELU, device_of, ones
 from webpte import errors
 from webpte.gpu.recording import RecordingDevice
 
@@ -70,6 +71,22 @@ def test_bytes_that_are_no_program(broken: bytes) -> None:
         assert device.log == []
 
     wait(run())
+
+
+def test_constants_at_the_same_place_of_two_files_are_two() -> None:
+    """Files that are written alike have their first constants at the same offset."""
+    values = {key: np.full(3, number, np.float32) for number, key in enumerate("ab")}
+    g = GraphWriter()
+    value = x = g.tensor((3,))
+    for key, array in [*values.items(), ("b", values["b"])]:
+        constant = g.tensor((3,), constant=array, key=key)
+        value = g.op(ADD, value, constant, g.int(1), g.tensor((3,)))
+    g.inputs(x)
+    g.outputs(value)
+    files = [write_ptd({key: array}) for key, array in values.items()]
+    program = write_pte(g, external_constants=True)
+    info = wait(webpte.inspect(program, data=files))["forward"]
+    assert {c.key: c.count for c in info.constants} == {"a": 1, "b": 2}
 
 
 def test_an_unknown_device() -> None:

@@ -1,0 +1,130 @@
+"""Signs of life of a browser, and when to give up on a page that shows none.
+
+A page that compiles or computes for minutes is well, however slow the machine; one that waits for
+something that never comes is not. They are told apart by what the browser's processes do, which
+Linux says in `/proc`: the time that they had a processor, or waited for one because others had it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# A page may compute without a report of progress for this many times as long as it may idle.
+BUSY_FACTOR = 10
+# Of the time that a page may idle; an idle one with its timers uses about 0.01, a busy one 1.
+_BUSY_SHARE = 0.1
+# Where pages and shaders run; what the browser itself does is no sign of progress.
+_PAGES = b"--type=renderer"
+_WORKING = (_PAGES, b"--type=gpu-process")
+
+
+class BrowserProcesses:
+    """The processes of all browsers that this process has started."""
+
+    def __init__(self, root: int | None = None, proc: Path = Path("/proc")) -> None:
+        self._root = root or os.getpid()
+        self._proc = proc
+
+    def busy_seconds(self) -> float | None:
+        """What they have computed, and wanted to, in all; None where nothing tells."""
+        pids = self.find(*_WORKING)
+        return sum(map(self._busy, pids)) if pids else None
+
+    def kill_pages(self) -> None:
+        for pid in self.find(_PAGES):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+    def find(self, *words: bytes) -> list[int]:
+        """Those with one of the words in their command line."""
+        parents = {}
+        for entry in self._proc.glob("[0-9]*"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                parents[int(entry.name)] = int(self._stat(int(entry.name))[1])
+        ours = [pid for pid in parents if self._is_ours(pid, parents)]
+        return [pid for pid in ours if not self._command(pid).isdisjoint(words)]
+
+    def _is_ours(self, pid: int, parents: dict[int, int]) -> bool:
+        while pid in parents and pid != self._root:
+            pid = parents[pid]
+        return pid == self._root
+
+    def _command(self, pid: int) -> set[bytes]:
+        with contextlib.suppress(OSError):
+            # Chromium's own processes have blanks where others have zeros.
+            text = (self._proc / str(pid) / "cmdline").read_bytes()
+            return set(text.replace(b" ", b"\0").split(b"\0"))
+        return set()
+
+    def _stat(self, pid: int) -> list[bytes]:
+        """Fields from the third on: the second is a name, which can have blanks in it."""
+        text = (self._proc / str(pid) / "stat").read_bytes()
+        return text[text.rindex(b")") + 1 :].split()
+
+    def _busy(self, pid: int) -> float:
+        seconds = 0.0
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = self._stat(pid)
+            seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        for task in (self._proc / str(pid) / "task").glob("*/schedstat"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                seconds += int(task.read_text().split()[1]) / 1e9  # waited for a processor
+        return seconds
+
+
+class Patience:
+    """Decides from what is seen of a page, time and again, whether to wait on."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """`seconds` without any sign of life are too long."""
+        self._seconds = seconds
+        self._enough = _BUSY_SHARE * seconds
+        self._clock = clock
+        self._moves = 0
+        self._busy: float | None = None
+        self._moved = self._alive = clock()
+
+    def see(self, moves: int, busy: float | None) -> str | None:
+        """Why to give up, or None.
+
+        moves  how many reports of progress there were
+        busy   seconds that the browser has been busy, or None if that is not known
+        """
+        now = self._clock()
+        if moves != self._moves:
+            self._moves, self._moved = moves, now
+            self._alive, self._busy = now, busy
+        elif busy is None or self._busy is None or busy - self._busy >= self._enough:
+            self._alive, self._busy = now, busy
+        elif busy < self._busy:  # a thread is gone, and what it did is not counted any more
+            self._busy = busy
+        if now - self._alive >= self._seconds:
+            return f"no sign of life for {self._seconds:g} s"
+        if now - self._moved >= BUSY_FACTOR * self._seconds:
+            return f"no progress for {BUSY_FACTOR * self._seconds:g} s, though the browser is alive"
+        return None
+
+
+@contextmanager
+def alarm(seconds: float, action: Callable[[], None]) -> Iterator[threading.Event]:
+    """Acts from a thread of its own if the body takes longer; the event says that it did."""
+    rang = threading.Event()
+
+    def ring() -> None:
+        rang.set()
+        action()
+
+    timer = threading.Timer(seconds, ring)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield rang
+    finally:
+        timer.cancel()

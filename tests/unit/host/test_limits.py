@@ -1,0 +1,26 @@
+"""Time limits of tests stand in one place, generous enough for a machine that is busy."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+# Its subject are pages that hang: what they are given is short on purpose.
+HANGING = "test_harness.py"
+
+
+def numbers_in(path: Path) -> Iterator[int]:
+    """Lines with a limit that is a number, or computed from one."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.keyword) and node.arg == "timeout":
+            names = [part for part in ast.walk(node.value) if isinstance(part, ast.Name)]
+            if not names:
+                yield node.value.lineno
+
+
+def test_no_test_has_a_limit_of_its_own(root: Path) -> None:
+    paths = [*(root / "tests").rglob("*.py")]
+    found = [f"{path.name}:{line}" for path in paths for line in numbers_in(path)]
+    assert [where for where in found if not where.startswith(HANGING)] == []
+    assert found != []  # it can find them

@@ -1,0 +1,146 @@
+"""Signs of life: which processes count, what they have done, and when patience ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from support import limits
+from webpte_host.vitals import BrowserProcesses, Patience, alarm
+
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def watch(
+    clock: Clock, patience: Patience, seconds: int, *, moves: int = 0, busy: float = 0.0
+) -> str | None:
+    """What is said within `seconds` of `moves` and `busy` seconds each."""
+    total, work = 0, 0.0
+    for _ in range(seconds):
+        clock.now += 1
+        total, work = total + moves, work + busy
+        if said := patience.see(total, work):
+            return said
+    return None
+
+
+def test_an_idle_page_is_given_up(clock: Clock) -> None:
+    patience = Patience(20, clock)
+    assert watch(clock, patience, 60, busy=0.01) == "no sign of life for 20 s"
+    assert clock.now == 121  # one more for the first look, which has nothing to compare with
+
+
+def test_a_page_that_reports_progress_is_waited_for(clock: Clock) -> None:
+    assert watch(clock, Patience(20, clock), 1000, moves=1) is None
+
+
+def test_rare_reports_are_enough(clock: Clock) -> None:
+    patience = Patience(20, clock)
+    for moves in range(20):
+        clock.now += 19
+        assert patience.see(moves, 0.0) is None
+
+
+@pytest.mark.parametrize("busy", [0.2, 1.0, 8.0])
+def test_a_page_that_computes_is_waited_for_ten_times_as_long(clock: Clock, busy: float) -> None:
+    patience = Patience(20, clock)
+    assert watch(clock, patience, 199, busy=busy) is None
+    said = "no progress for 200 s, though the browser is alive"
+    assert watch(clock, patience, 2, busy=busy) == said
+
+
+def test_where_nothing_tells_it_is_taken_as_computing(clock: Clock) -> None:
+    patience = Patience(20, clock)
+    for _ in range(199):
+        clock.now += 1
+        assert patience.see(0, None) is None
+    clock.now += 1
+    assert patience.see(0, None) is not None
+
+
+def test_a_process_that_ends_is_no_sign_of_life(clock: Clock) -> None:
+    patience = Patience(20, clock)
+    clock.now += 1
+    assert patience.see(0, 50.0) is None
+    for _ in range(19):
+        clock.now += 1
+        assert patience.see(0, 3.0) is None
+    clock.now += 1
+    assert patience.see(0, 3.0) == "no sign of life for 20 s"
+
+
+def write_process(
+    proc: Path, pid: int, parent: int, command: str, ticks: int = 0, waited: int = 0
+) -> None:
+    tasks = proc / str(pid) / "task" / str(pid)
+    tasks.mkdir(parents=True)
+    rest = f"S {parent} " + "0 " * 9 + f"{ticks} {ticks} 0 0"
+    (proc / str(pid) / "stat").write_text(f"{pid} (a (b) c) {rest}\n")
+    (proc / str(pid) / "cmdline").write_text(command.replace(" ", "\0"))
+    (tasks / "schedstat").write_text(f"1 {waited} 7\n")
+
+
+def test_renderers_and_gpu_processes_below_this_one_count(tmp_path: Path) -> None:
+    (tmp_path / "self").mkdir()
+    write_process(tmp_path, 1, 0, "init", 10_000)
+    write_process(tmp_path, 10, 1, "python", 10_000)
+    write_process(tmp_path, 11, 10, "chromium --headless", 10_000)
+    write_process(tmp_path, 12, 11, "chromium --type=renderer --lang=en", 100, 500_000_000)
+    write_process(tmp_path, 13, 11, "chromium --type=gpu-process", 300, 0)
+    write_process(tmp_path, 21, 1, "chromium --type=renderer", 10_000)  # another's
+    processes = BrowserProcesses(10, tmp_path)
+    assert processes.busy_seconds() == pytest.approx(2 * 400 * TICK + 0.5)
+    assert BrowserProcesses(13, tmp_path).busy_seconds() == pytest.approx(2 * 300 * TICK)
+
+
+def test_without_a_browser_or_proc_nothing_tells(tmp_path: Path) -> None:
+    write_process(tmp_path, 10, 1, "python", 10_000)
+    assert BrowserProcesses(10, tmp_path).busy_seconds() is None
+    assert BrowserProcesses(10, tmp_path / "none").busy_seconds() is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc here")
+def test_a_real_process() -> None:
+    """One that computes, and is then killed."""
+    command = [sys.executable, "-c", "while True: pass", "--type=renderer"]
+    process = subprocess.Popen(command)
+    try:
+        processes = BrowserProcesses()
+        deadline = time.monotonic() + limits.PROCESS_SECONDS
+        while (processes.busy_seconds() or 0) < 0.2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert (processes.busy_seconds() or 0) >= 0.2
+        processes.kill_pages()
+        assert process.wait(limits.PROCESS_SECONDS) < 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_an_alarm_rings_only_if_it_takes_too_long() -> None:
+    late, never = threading.Event(), threading.Event()
+    with alarm(0.01, late.set) as rang:
+        assert late.wait(limits.PROCESS_SECONDS)
+    assert rang.is_set()
+    with alarm(limits.PROCESS_SECONDS, never.set) as rang:
+        pass
+    assert not rang.is_set()
+    assert not never.is_set()
