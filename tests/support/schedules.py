@@ -17,10 +17,10 @@ from random import Random
 
 from support.schedules_kinds import KINDS, Entry, Spec
 
-# Calls of the device that are made to fail. Not `copy`: what puts state back must not be one.
+# Calls of the device that are made to fail.
 INJECTED = (
     *("create_buffers", "create_plan", "create_pipelines", "transfer"),
-    *("write", "read", "run", "run", "profile"),
+    *("write", "read", "run", "run", "profile", "copy"),
 )
 
 
@@ -150,16 +150,17 @@ class _Maker:
             (lambda: Recover(self._turns(), self._program(), rng.random() < 0.5), 5),
             (self._tensors, 8),
             (self._inject, 8 if self.faults else 0),
+            (lambda: Inject(0, self._program(), "loss"), 1 if self.device == "webgpu" else 0),
         ]
         functions, weights = zip(*makers, strict=True)
-        wanted = rng.randint(3, 9)
+        wanted = rng.randint(2, 8)
         while len(self.steps) < wanted:
             step = rng.choices(functions, weights)[0]()
             if step is not None:
                 self._add(step)
         self._add(Settle())
         for program, kind in enumerate(self.programs):
-            if self.faults and rng.random() < 0.3:
+            if self.faults and rng.random() < 0.2:
                 self._add(Recover(0, program, fresh=True))
                 self._add(Settle())
             for method in KINDS[kind].entries:

@@ -121,6 +121,8 @@ def _judged_error(history: History, event: Event, error: BaseException) -> str |
         return None if _may_be_closed(history, event) else f"nothing was closed: {shown}"
     if isinstance(error, InputError) and "another device" in str(error):
         return None if event.handed is not None else f"which other device? {shown}"
+    if "no timestamps" in str(error) and "timestamp-query" not in event.device.info.features:
+        return None
     if any(isinstance(cause, DeviceError) for cause in chain):
         return f"the device refuses: {shown}"
     if not isinstance(event.step, Call):

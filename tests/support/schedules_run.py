@@ -48,8 +48,12 @@ MakeDevice = Callable[[], Awaitable[Any]]
 class World:
     """The programs of one schedule while it runs."""
 
-    def __init__(self, schedule: Schedule, make_device: MakeDevice) -> None:
+    def __init__(
+        self, schedule: Schedule, make_device: MakeDevice, seconds: float | None = None
+    ) -> None:
+        """`seconds` is how long to wait where turns of the loop tell nothing of the time."""
         self.schedule = schedule
+        self._seconds = seconds
         self.history = History([KINDS[name] for name in schedule.programs])
         self.programs: list[webpte.Program] = []
         self.devices: list[Any] = []
@@ -66,7 +70,8 @@ class World:
         if self.schedule.device == "numpy":
             return "numpy"
         device = await self._make_device()
-        self.devices.append(device)
+        if device not in self.devices:
+            self.devices.append(device)
         return device
 
     async def run(self) -> list[str]:
@@ -114,6 +119,10 @@ class World:
             return None
 
     def _inject(self, step: Inject, device: Any) -> None:
+        if not isinstance(device, RecordingDevice):
+            assert step.error == "loss", "nothing else can be ordered from a GPU"
+            device.destroy()
+            return
         error = ERRORS[step.error]
         device.inject(error, after=step.after, method=step.method, at_result=step.at_result)
 
@@ -214,6 +223,8 @@ class World:
         self.programs[number].close()
 
     async def _settle(self) -> None:
+        if self._seconds is not None and self.tasks:
+            await asyncio.wait(self.tasks.values(), timeout=self._seconds)
         for _ in range(MOST_TURNS):
             if all(task.done() for task in self.tasks.values()):
                 return
