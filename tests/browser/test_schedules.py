@@ -1,7 +1,7 @@
 """Schedules on WebGPU: the same programs and the same judge as in tests/unit/test_schedules*.py.
 
-No faults are ordered but that of a device that goes away. How long the GPU takes is its own business,
-so that a schedule does not go the same way each time: one that fails is printed as it was.
+No faults are ordered but that of a device that goes away. How long the GPU takes is its own
+business, so a schedule does not go the same way each time: one that fails is printed as it was.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ sys.path.insert(0, "/schedules")
 """
 
 RUN = """
+from itertools import cycle
 from support.schedules import browser_schedules
 from support.schedules_kinds import ops_of_kinds
 from support.schedules_run import FEW_PLANS, World, _in_runtime
@@ -39,12 +40,10 @@ from webpte.gpu.webgpu import WebGPUDevice
 
 global devices
 devices = globals().get("devices", [])  # two, for programs that move; kernels compile once on each
-turn = 0
+turns = cycle((0, 1))
 
 async def make_device():
-    global turn
-    turn += 1
-    at = turn % 2
+    at = next(turns)
     while len(devices) < 2:
         devices.append(await WebGPUDevice.create())
     if devices[at].lost:
