@@ -145,6 +145,8 @@ class World:
         except BaseException as error:
             event.error = error
         event.ended = self.tick()
+        if event.adopted is not None:
+            event.adopted.destroy()
 
     async def _recover(self, step: Recover) -> str:
         device = await self.new_device() if step.fresh else None
@@ -160,7 +162,7 @@ class World:
         event.arrays = entry.make(step.spec, value)
         given: list[Any] = spoiled(event.arrays, step.bad)
         if event.handed is not None:
-            given[0] = event.handed
+            given[0] = self._adopted(event) if step.native else event.handed
         self._begin(event, lambda: self._call(event, step, given))
 
     def _handed(self, step: Call) -> tuple[Any, np.ndarray] | None:
@@ -172,6 +174,18 @@ class World:
             return None
         value = event.result[at]
         return None if value is UNKNOWN else (event.tensors[at], value)
+
+    def _adopted(self, event: Event) -> Any:
+        """The buffer of a tensor, as if other code had made it; the tensor, if it is gone."""
+        tensor = event.handed
+        try:
+            adopted = webpte.GpuTensor.from_buffer(
+                tensor.buffer, tensor.dtype, tensor.shape, tensor.device
+            )
+        except WebpteError:
+            return tensor
+        event.adopted = adopted
+        return adopted
 
     async def _call(self, event: Event, step: Call, given: list[Any]) -> Any:
         program = self.programs[step.program]
@@ -242,8 +256,9 @@ class World:
             except Exception as error:
                 self.history.problems.append(f"closing program {number}: {error!r}")
         for event in self.calls:
-            for tensor in event.tensors:
-                tensor.destroy()
+            for tensor in (*event.tensors, event.adopted):
+                if tensor is not None:
+                    tensor.destroy()
 
     def _left(self) -> list[str]:
         problems = []
