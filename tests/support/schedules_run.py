@@ -202,7 +202,13 @@ class World:
             return list(results)
         event.ended = self.tick()  # reading is not a part of the call
         event.tensors = list(results)
+        if step.program in self.history.closed:
+            self._check_destroyed(event)
         return [await self._value(tensor) for tensor in results]
+
+    def _check_destroyed(self, event: Event) -> None:
+        if not all(tensor.destroyed for tensor in event.tensors):
+            self.history.problems.append(f"{event}: its GPU tensors outlive its program")
 
     async def _value(self, tensor: Any) -> Any:
         try:
@@ -256,6 +262,7 @@ class World:
             except Exception as error:
                 self.history.problems.append(f"closing program {number}: {error!r}")
         for event in self.calls:
+            self._check_destroyed(event)
             for tensor in (*event.tensors, event.adopted):
                 if tensor is not None:
                     tensor.destroy()
