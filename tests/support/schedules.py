@@ -17,10 +17,10 @@ from random import Random
 
 from support.schedules_kinds import KINDS, Entry, Spec
 
-# Calls of the device that are made to fail. Not `copy`: what puts state back must not be one.
+# Calls of the device that are made to fail.
 INJECTED = (
     *("create_buffers", "create_plan", "create_pipelines", "transfer"),
-    *("write", "read", "run", "run", "profile"),
+    *("write", "read", "run", "run", "profile", "copy"),
 )
 
 
@@ -38,7 +38,8 @@ class Call(Step):
     how is "run" (arrays come back), "gpu" (tensors stay there), "argmax", "unread", "profile", or
     "again": a profile of the last run, whatever it was (what a profile without inputs is).
     `bad` spoils the first input ("shape", "dtype") or leaves it out ("count"). `handed` is the
-    number of a call (and of its output) whose GPU tensor is the first input, if it is there then.
+    number of a call (and of its output) whose GPU tensor is the first input, if it is there then;
+    with `native` its buffer is, as one that other code made.
     """
 
     program: int = 0
@@ -47,6 +48,7 @@ class Call(Step):
     spec: Spec = ()
     bad: str = ""
     handed: tuple[int, int] | None = None
+    native: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,20 +152,25 @@ class _Maker:
             (lambda: Recover(self._turns(), self._program(), rng.random() < 0.5), 5),
             (self._tensors, 8),
             (self._inject, 8 if self.faults else 0),
+            (lambda: Inject(0, self._program(), "loss"), 1 if self.device == "webgpu" else 0),
         ]
         functions, weights = zip(*makers, strict=True)
-        wanted = rng.randint(3, 9)
+        wanted = rng.randint(2, 8)
         while len(self.steps) < wanted:
             step = rng.choices(functions, weights)[0]()
             if step is not None:
                 self._add(step)
         self._add(Settle())
         for program, kind in enumerate(self.programs):
-            if self.faults and rng.random() < 0.3:
+            if self.faults and rng.random() < 0.2:
                 self._add(Recover(0, program, fresh=True))
                 self._add(Settle())
             for method in KINDS[kind].entries:
-                self._add(replace(self._call_of(program, method), how="run", bad="", handed=None))
+                self._add(
+                    replace(
+                        self._call_of(program, method), how="run", bad="", handed=None, native=False
+                    )
+                )
                 self._add(Settle())
         return Schedule(rng.randrange(1 << 16), self.programs, tuple(self.steps), self.device)
 
@@ -194,7 +201,8 @@ class _Maker:
         bads = ["shape", "dtype"] if how == "profile" else ["shape", "dtype", "count"]
         bad = rng.choice(bads) if rng.random() < 0.08 and spec else ""
         handed = None if bad else self._handed(entry)
-        return Call(self._turns(), program, method, how, spec, bad, handed)
+        native = handed is not None and rng.random() < 0.3
+        return Call(self._turns(), program, method, how, spec, bad, handed, native)
 
     def _handed(self, entry: Entry) -> tuple[int, int] | None:
         """Some GPU tensor that was perhaps made before and can be an input here."""
@@ -291,7 +299,7 @@ def _renumbered(step: Step, gone: int) -> Step:
     if isinstance(step, Call) and step.handed is not None:
         number, output = step.handed
         if number == gone:
-            return replace(step, handed=None)
+            return replace(step, handed=None, native=False)
         return replace(step, handed=(number - (number > gone), output))
     return step
 
@@ -314,5 +322,7 @@ def _simpler(step: Step) -> Iterator[Step]:
     if isinstance(step, Call):
         if step.how != "run":
             yield replace(step, how="run")
+        if step.native:
+            yield replace(step, native=False)
         if step.handed is not None:
-            yield replace(step, handed=None)
+            yield replace(step, handed=None, native=False)

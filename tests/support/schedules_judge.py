@@ -39,7 +39,7 @@ class Event:
     ended: int = 1 << 60
     arrays: Arrays = field(default_factory=list)
     handed: Any = None  # the GPU tensor among the inputs
-    handed_device: Any = None
+    adopted: Any = None  # its buffer as a tensor of its own
     device: Any = None  # of the program, when the event began
     result: Any = None
     error: BaseException | None = None
@@ -121,6 +121,10 @@ def _judged_error(history: History, event: Event, error: BaseException) -> str |
         return None if _may_be_closed(history, event) else f"nothing was closed: {shown}"
     if isinstance(error, InputError) and "another device" in str(error):
         return None if event.handed is not None else f"which other device? {shown}"
+    if "destroyed" in str(error) and event.adopted is not None:
+        return None if _may_be_closed(history, event) else f"nothing was destroyed: {shown}"
+    if "no timestamps" in str(error) and "timestamp-query" not in event.device.info.features:
+        return None
     if any(isinstance(cause, DeviceError) for cause in chain):
         return f"the device refuses: {shown}"
     if not isinstance(event.step, Call):

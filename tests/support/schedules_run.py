@@ -48,8 +48,12 @@ MakeDevice = Callable[[], Awaitable[Any]]
 class World:
     """The programs of one schedule while it runs."""
 
-    def __init__(self, schedule: Schedule, make_device: MakeDevice) -> None:
+    def __init__(
+        self, schedule: Schedule, make_device: MakeDevice, seconds: float | None = None
+    ) -> None:
+        """`seconds` is how long to wait where turns of the loop tell nothing of the time."""
         self.schedule = schedule
+        self._seconds = seconds
         self.history = History([KINDS[name] for name in schedule.programs])
         self.programs: list[webpte.Program] = []
         self.devices: list[Any] = []
@@ -66,7 +70,8 @@ class World:
         if self.schedule.device == "numpy":
             return "numpy"
         device = await self._make_device()
-        self.devices.append(device)
+        if device not in self.devices:
+            self.devices.append(device)
         return device
 
     async def run(self) -> list[str]:
@@ -114,6 +119,10 @@ class World:
             return None
 
     def _inject(self, step: Inject, device: Any) -> None:
+        if not isinstance(device, RecordingDevice):
+            assert step.error == "loss", "nothing else can be ordered from a GPU"
+            device.destroy()
+            return
         error = ERRORS[step.error]
         device.inject(error, after=step.after, method=step.method, at_result=step.at_result)
 
@@ -136,6 +145,8 @@ class World:
         except BaseException as error:
             event.error = error
         event.ended = self.tick()
+        if event.adopted is not None:
+            event.adopted.destroy()
 
     async def _recover(self, step: Recover) -> str:
         device = await self.new_device() if step.fresh else None
@@ -151,7 +162,7 @@ class World:
         event.arrays = entry.make(step.spec, value)
         given: list[Any] = spoiled(event.arrays, step.bad)
         if event.handed is not None:
-            given[0] = event.handed
+            given[0] = self._adopted(event) if step.native else event.handed
         self._begin(event, lambda: self._call(event, step, given))
 
     def _handed(self, step: Call) -> tuple[Any, np.ndarray] | None:
@@ -163,6 +174,18 @@ class World:
             return None
         value = event.result[at]
         return None if value is UNKNOWN else (event.tensors[at], value)
+
+    def _adopted(self, event: Event) -> Any:
+        """The buffer of a tensor, as if other code had made it; the tensor, if it is gone."""
+        tensor = event.handed
+        try:
+            adopted = webpte.GpuTensor.from_buffer(
+                tensor.buffer, tensor.dtype, tensor.shape, tensor.device
+            )
+        except WebpteError:
+            return tensor
+        event.adopted = adopted
+        return adopted
 
     async def _call(self, event: Event, step: Call, given: list[Any]) -> Any:
         program = self.programs[step.program]
@@ -179,7 +202,13 @@ class World:
             return list(results)
         event.ended = self.tick()  # reading is not a part of the call
         event.tensors = list(results)
+        if step.program in self.history.closed:
+            self._check_destroyed(event)
         return [await self._value(tensor) for tensor in results]
+
+    def _check_destroyed(self, event: Event) -> None:
+        if not all(tensor.destroyed for tensor in event.tensors):
+            self.history.problems.append(f"{event}: its GPU tensors outlive its program")
 
     async def _value(self, tensor: Any) -> Any:
         try:
@@ -214,6 +243,8 @@ class World:
         self.programs[number].close()
 
     async def _settle(self) -> None:
+        if self._seconds is not None and self.tasks:
+            await asyncio.wait(self.tasks.values(), timeout=self._seconds)
         for _ in range(MOST_TURNS):
             if all(task.done() for task in self.tasks.values()):
                 return
@@ -231,8 +262,10 @@ class World:
             except Exception as error:
                 self.history.problems.append(f"closing program {number}: {error!r}")
         for event in self.calls:
-            for tensor in event.tensors:
-                tensor.destroy()
+            self._check_destroyed(event)
+            for tensor in (*event.tensors, event.adopted):
+                if tensor is not None:
+                    tensor.destroy()
 
     def _left(self) -> list[str]:
         problems = []

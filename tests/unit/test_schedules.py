@@ -68,14 +68,24 @@ def test_schedules_have_everything() -> None:
         for step in schedule.steps:
             found.add(type(step))
             if isinstance(step, Call):
-                found |= {step.how, step.bad, step.handed is not None}
+                found |= {
+                    step.how,
+                    step.bad,
+                    step.handed is not None,
+                    "native" if step.native else "",
+                }
             if isinstance(step, Inject):
                 found |= {step.error, step.method}
     steps: set[object] = {Call, Cancel, Close, Destroy, Inject, Read, Recover, Settle}
     hows = {"run", "gpu", "argmax", "unread", "profile", "again"}
     bads = {"shape", "dtype", "count"}
     errors = {"error", "memory", "loss", "create_buffers", "create_plan", "run", None}
-    assert found >= steps | hows | bads | errors | set(KINDS) | {"numpy", "recording", True}
+    assert found >= steps | hows | bads | errors | set(KINDS) | {
+        "numpy",
+        "recording",
+        True,
+        "native",
+    }
 
 
 # Faults on purpose

@@ -1,0 +1,80 @@
+"""Schedules on WebGPU: the same programs and the same judge as in tests/unit/test_schedules*.py.
+
+No faults are ordered but that of a device that goes away. How long the GPU takes is its own
+business, so a schedule does not go the same way each time: one that fails is printed as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from support.page import python
+from webpte_host.browser import Harness
+from webpte_host.server import Site
+
+COUNT, PER_CALL = 200, 20
+MODULES = (
+    *("schedules", "schedules_kinds", "schedules_judge", "schedules_run"),
+    *("graphs", "pte_writer", "graph_writer", "method_writer", "flat_writer"),
+)
+
+INSTALL = """
+import pathlib, sys
+folder = pathlib.Path("/schedules/support")
+folder.mkdir(parents=True)
+for name, text in modules.items():
+    (folder / f"{name}.py").write_text(text)
+sys.path.insert(0, "/schedules")
+"""
+
+RUN = """
+from itertools import cycle
+from support.schedules import browser_schedules
+from support.schedules_kinds import ops_of_kinds
+from support.schedules_run import FEW_PLANS, World, _in_runtime
+from webpte.gpu.webgpu import WebGPUDevice
+
+global devices
+devices = globals().get("devices", [])  # two, for programs that move; kernels compile once on each
+turns = cycle((0, 1))
+
+async def make_device():
+    at = next(turns)
+    while len(devices) < 2:
+        devices.append(await WebGPUDevice.create())
+    if devices[at].lost:
+        devices[at] = await WebGPUDevice.create()
+    return devices[at]
+
+failed = []
+with ops_of_kinds(), _in_runtime("MAX_PLANS", FEW_PLANS):
+    for schedule in list(browser_schedules(seed, start + count))[start:]:
+        problems = await World(schedule, make_device, seconds=20).run()
+        if problems:
+            failed.append("\\n".join([repr(schedule), *problems]))
+return failed
+"""
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, site: Site, root: Path) -> Iterator[Harness]:
+    """A page of its own, with the support modules in it."""
+    page = Harness.open(browser, site)
+    folder = root / "tests" / "support"
+    modules = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}
+    python(page, INSTALL, modules=modules)
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize("start", range(0, COUNT, PER_CALL))
+def test_schedules(page: Harness, start: int, pytestconfig: pytest.Config) -> None:
+    seed = pytestconfig.getoption("seed")
+    failed = python(page, RUN, seed=seed, start=start, count=PER_CALL)
+    assert not failed, "\n\n".join(failed)
+    assert page.log.errors == []
+    assert page.log.console_errors == []
