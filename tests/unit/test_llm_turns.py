@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import webpte
 from support.conversations import failing, greedy, load, slow, tokens_of
 from support.graphs import wait
 from webpte.bench import bench_llm
 from webpte.errors import ContextError, ExecutionError, InputError
 from webpte.llm import Generator, Sampling
+from webpte.runtime.build import Build
 
 GREEDY = Sampling()
 FIRST, SECOND, THIRD = [5, 9, 33, 7], [81, 402], [17, 3, 260]
@@ -182,7 +182,7 @@ def test_a_recovery_that_fails_leaves_the_conversation(fp32: Path, monkeypatch: 
         generator = Generator(program)
         answer = await by_count(generator, FIRST)
         with monkeypatch.context() as patch:
-            patch.setattr(webpte.Program, "_build", fail)
+            patch.setattr(Build, "create", fail)
             with pytest.raises(ExecutionError):
                 await program.recover()
         assert program.generation == 0
