@@ -52,7 +52,7 @@ def lower_cross_entropy(args: Args) -> list[Dispatch]:
     if rows == 0:
         return total
     item, elements = float_item(columns)
-    layout = contiguous_layout(columns // elements)
+    layout = contiguous_layout(columns // elements, args.target)
     n_valid = float(args.number("n_valid"))
     return [
         Dispatch(
