@@ -21,7 +21,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     var zero = vec4<i32>();
     for (var i = 0u; i < 4u; i++) {
         let block = min(quad * 4u + i, params.blocks.count - 1u);
-        let reach = reach_of(extremes_of(Place(block, 0u, 0u)));
+        let reach = reach_of(own_extremes(Place(block, 0u, 0u)));
         scale[i] = least_scale(reach);
         zero[i] = integer_zero(reach, scale[i]);
     }

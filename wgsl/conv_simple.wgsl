@@ -4,7 +4,7 @@
 
 // use lib/grid.wgsl
 // use lib/conv.wgsl
-// use lib/math.wgsl
+// use lib/nan.wgsl
 
 const BLOCK = ${BLOCK}u; // 1 or 4
 
@@ -60,30 +60,28 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     let image_at = (image * params.groups + group) * params.in_channels * channel_size;
 
     var sums = Sums();
-    for (var tap_h = 0u; tap_h < h.taps; tap_h++) {
+    for (var tap = 0u; tap < h.taps * w.taps; tap++) {
+        let tap_h = tap / w.taps;
+        let tap_w = tap % w.taps;
         let in_h = h.start + i32(line) * h.advance + i32(tap_h) * h.reach;
-        if (u32(in_h) >= params.in_size.x) {
-            continue;
-        }
-        for (var tap_w = 0u; tap_w < w.taps; tap_w++) {
-            let in_w = w.start + vec4<i32>(run * 4u + next) * w.advance + i32(tap_w) * w.reach;
-            let inside = vec4<u32>(in_w) < vec4<u32>(params.in_size.y);
-            // What lies beside the image is read somewhere inside of it, and counts as 0.
-            var at = image_at + u32(in_h) * params.in_size.y + select(vec4<u32>(), vec4<u32>(in_w), inside);
-            let tap = (h.first_tap + tap_h * h.tap_step) * params.kernel.y + w.first_tap + tap_w * w.tap_step;
-            var taps_at = channels_at + tap;
-            for (var channel = 0u; channel < params.in_channels; channel++) {
-                let found = vec4<f32>(f32(input[at.x]), f32(input[at.y]), f32(input[at.z]), f32(input[at.w]));
-                let values = select(vec4<f32>(), found, inside);
-                sums.s0 += f32(weight[taps_at.x]) * values;
-                if (BLOCK > 1u) {
-                    sums.s1 += f32(weight[taps_at.y]) * values;
-                    sums.s2 += f32(weight[taps_at.z]) * values;
-                    sums.s3 += f32(weight[taps_at.w]) * values;
-                }
-                at += channel_size;
-                taps_at += in_step;
+        let in_w = w.start + vec4<i32>(run * 4u + next) * w.advance + i32(tap_w) * w.reach;
+        let inside = (vec4<u32>(in_w) < vec4<u32>(params.in_size.y)) & vec4<bool>(u32(in_h) < params.in_size.x);
+        // What lies beside the image is read somewhere inside of it, and counts as 0.
+        var at = image_at + select(vec4<u32>(), u32(in_h) * params.in_size.y + vec4<u32>(in_w), inside);
+        var taps_at = channels_at + (h.first_tap + tap_h * h.tap_step) * params.kernel.y
+            + w.first_tap + tap_w * w.tap_step;
+        let channels = select(0u, params.in_channels, any(inside));
+        for (var channel = 0u; channel < channels; channel++) {
+            let found = vec4<f32>(f32(input[at.x]), f32(input[at.y]), f32(input[at.z]), f32(input[at.w]));
+            let values = select(vec4<f32>(), found, inside);
+            sums.s0 += f32(weight[taps_at.x]) * values;
+            if (BLOCK > 1u) {
+                sums.s1 += f32(weight[taps_at.y]) * values;
+                sums.s2 += f32(weight[taps_at.z]) * values;
+                sums.s3 += f32(weight[taps_at.w]) * values;
             }
+            at += channel_size;
+            taps_at += in_step;
         }
     }
 
@@ -100,12 +98,13 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
                 quad = select(quad, sums.s3, i / 4u == 3u);
             }
             let channel = group * params.out_channels + number;
+            var result = quad[i % 4u];
             if (HAS_BIAS) {
-                quad += f32(bias[channel]);
+                result += f32(bias[channel]);
             }
+            let bounded = select(min(max(result, params.low), params.high), result, is_nan_f32(result));
             let row = (image * params.groups * params.out_channels + channel) * params.out_size.x + out_h;
-            let result = bounded(quad, params.low, params.high)[i % 4u];
-            output[row * params.out_size.y + w.first_output + column * w.output_step] = Stored(result);
+            output[row * params.out_size.y + w.first_output + column * w.output_step] = Stored(bounded);
         }
     }
 }

@@ -1,8 +1,8 @@
 """`serve.py bench --pipelines`: how long a browser takes to compile each kernel of programs.
 
-Which kernels those are is found here, on a device that writes down what it is asked for; the browser
-compiles the distinct ones, one after the other. A software adapter compiles in the time that users
-wait for, so this shows which kernels are too large for it (see `webpte.ops.target`).
+Which kernels those are is found here, on a device that writes down what it is asked for; the
+browser compiles the distinct ones, one after the other. Users wait while a software adapter
+compiles, so this shows which kernels are too large for one (see `webpte.ops.target`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,7 +89,9 @@ def collect(
     path: Path, software: bool, features: tuple[str, ...] = (), pattern: str | None = None
 ) -> list[PipelineSpec]:
     """The distinct pipelines of a program, or of a suite's programs at the shapes of its steps."""
-    return asyncio.run(_collect(path, software, features, pattern))
+    with ThreadPoolExecutor(1) as thread:  # this one may have Playwright's event loop
+        found = thread.submit(lambda: asyncio.run(_collect(path, software, features, pattern)))
+        return found.result()
 
 
 async def _collect(
