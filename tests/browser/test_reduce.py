@@ -8,6 +8,7 @@ from textwrap import indent
 import pytest
 
 from support.fine_tuning import PYTORCH_LOSSES, FineTuning
+from support.gpu_kernels import both_kernels, cases_for
 from support.norm_cases import NORM_CASES, batch_norm, group_norm, layer_norm, rms_norm
 from support.reduce_cases import AMIN, ARGMAX, MEAN, REDUCE_CASES, SUM, arg_reduction, reduction
 from support.row_cases import COMPARE, as_json, normal
@@ -37,10 +38,11 @@ TABLES = {
 }
 
 
+@both_kernels
 @pytest.mark.parametrize("table", TABLES)
-def test_kernels(harness: Harness, table: str) -> None:
-    cases = as_json(TABLES[table])
-    assert harness.python(COMPARE, cases=cases, timeout=600) == []
+def test_kernels(harness: Harness, table: str, kernels: str) -> None:
+    with cases_for(kernels, harness, TABLES[table]) as cases:
+        assert harness.python(COMPARE, cases=as_json(cases), timeout=600) == []
 
 
 # 10 to 60 workgroups each, for a limit of 9.
@@ -70,9 +72,11 @@ finally:
 """
 
 
-def test_folded_grids(harness: Harness) -> None:
+@both_kernels
+def test_folded_grids(harness: Harness, kernels: str) -> None:
     compare = f"async def compare(cases):\n{indent(COMPARE, '    ')}"
-    assert harness.python(compare + LIMITED, cases=as_json(FOLDED), timeout=600) == []
+    with cases_for(kernels, harness, FOLDED) as cases:
+        assert harness.python(compare + LIMITED, cases=as_json(cases), timeout=600) == []
 
 
 TRAIN = """
