@@ -21,17 +21,29 @@ fn is_inside(place: vec3<u32>) -> bool {
     return place.x < params.product.batches;
 }
 
-// The sums over begin <= k < end: a quad of columns per row.
+const STRETCH = 64u;
+
+// The sums over begin <= k < end: a quad of columns per row. Every stretch is added up by itself:
+// one sum of thousands of terms would lose digits.
 fn products(begin: u32, end: u32) -> Block {
     var sums = Block();
-    for (var k = begin; k < end; k++) {
-        let left = a_quad(k);
-        let right = b_quad(k);
-        sums.k0 += left.x * right;
+    for (var first = begin; first < end; first += STRETCH) {
+        var part = Block();
+        for (var k = first; k < min(first + STRETCH, end); k++) {
+            let left = a_quad(k);
+            let right = b_quad(k);
+            part.k0 += left.x * right;
+            if (ROWS > 1u) {
+                part.k1 += left.y * right;
+                part.k2 += left.z * right;
+                part.k3 += left.w * right;
+            }
+        }
+        sums.k0 += part.k0;
         if (ROWS > 1u) {
-            sums.k1 += left.y * right;
-            sums.k2 += left.z * right;
-            sums.k3 += left.w * right;
+            sums.k1 += part.k1;
+            sums.k2 += part.k2;
+            sums.k3 += part.k3;
         }
     }
     return sums;
