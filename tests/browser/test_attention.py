@@ -80,6 +80,19 @@ def test_kernels_of_a_gpu(harness: Harness) -> None:
                 check(case, outcome)
 
 
+def test_logits_in_several_turns(harness: Harness) -> None:
+    """A software adapter holds the logits of some rows at a time: here, of two or three."""
+    cases: list[Case] = [PLAIN[0], CacheCase(4, 2, 16, [(9, 0), (1, 9)], positions=130)]
+    limit = "from webpte.ops import attention_kernels; attention_kernels.LOGIT_BYTES = size"
+    size = python(harness, "from webpte.ops.attention_kernels import LOGIT_BYTES as n; return n")
+    python(harness, limit, size=1100)
+    try:
+        for case, outcome in zip(cases, run_all(harness, runs_of(cases)), strict=True):
+            check(case, outcome)
+    finally:
+        python(harness, limit, size=size)
+
+
 def test_positions_lower_nothing_and_a_wrong_one_changes_nothing(harness: Harness) -> None:
     """A prompt, words one by one, positions outside of the cache in between."""
     steps = [(9, 0), (1, 9), (1, 10), (1, 11), (1, 12), (1, 13)]

@@ -6,6 +6,7 @@ are elements, or quads of them where its length allows.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from webpte.errors import GraphError
@@ -52,6 +53,9 @@ class Layout:
         workgroups = self.workgroups(rows)
         if length < self.lanes * ITEMS_WORTH_CUTTING or workgroups > FEW_WORKGROUPS:
             return 1
+        if self.lanes == 1:
+            # Parts about as many as each has items: a long sum in one thread would lose digits.
+            return min(4 * ceil_div(math.isqrt(length), 8), MOST_WORKGROUPS)
         return min(ceil_div(length, self.lanes * ITEMS_PER_PART), MOST_WORKGROUPS // workgroups)
 
 
