@@ -8,6 +8,7 @@
 
 // use lib/quads.wgsl
 // use lib/attention.wgsl
+// use lib/attention_mask.wgsl
 
 const ROWS = 64u;
 const KEYS = 32u;

@@ -10,6 +10,7 @@
 
 // use lib/quads.wgsl
 // use lib/attention.wgsl
+// use lib/attention_mask.wgsl
 
 const SIZE = 256u;
 const KEYS = 64u;

@@ -42,11 +42,13 @@ fn main(
             if (place.w >= 0) { sum.w += element(windows.channel_at.w + place.w); }
         }
     }
-    for (var half = LANES / 2u; half > 0u; half /= 2u) {
-        sums[local] = sum;
-        workgroupBarrier();
-        sum += sums[min(local + half, WORKGROUP_SIZE - 1u)];
-        workgroupBarrier();
+    if (LANES > 1u) {
+        for (var half = LANES / 2u; half > 0u; half /= 2u) {
+            sums[local] = sum;
+            workgroupBarrier();
+            sum += sums[min(local + half, WORKGROUP_SIZE - 1u)];
+            workgroupBarrier();
+        }
     }
     if (quad >= params.quads || lane > 0u) {
         return;

@@ -59,11 +59,13 @@ fn main(
         let wins = (place >= vec4<i32>()) & ((value > best.value) | is_nan(value) | (best.place < vec4<i32>()));
         best = Best(select(best.value, value, wins), select(best.place, place, wins));
     }
-    for (var half = LANES / 2u; half > 0u; half /= 2u) {
-        bests[local] = best;
-        workgroupBarrier();
-        best = better(best, bests[min(local + half, WORKGROUP_SIZE - 1u)]);
-        workgroupBarrier();
+    if (LANES > 1u) {
+        for (var half = LANES / 2u; half > 0u; half /= 2u) {
+            bests[local] = best;
+            workgroupBarrier();
+            best = better(best, bests[min(local + half, WORKGROUP_SIZE - 1u)]);
+            workgroupBarrier();
+        }
     }
     if (quad >= params.quads || lane > 0u) {
         return;

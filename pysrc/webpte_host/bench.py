@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from webpte_host import chromium, environment
+from webpte_host import chromium, environment, pipelines
 from webpte_host.content import Mount
 from webpte_host.errors import HostError
 
@@ -26,7 +26,7 @@ async with await webpte.load(url) as program:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="serve.py bench", description=__doc__)
-    parser.add_argument("program", type=Path, help="a .pte file")
+    parser.add_argument("program", type=Path, help="a .pte file; with --pipelines also a suite")
     parser.add_argument("--method", default="forward", help="(%(default)s)")
     parser.add_argument("--runs", type=int, default=20, help="timed runs (%(default)s)")
     parser.add_argument(
@@ -40,15 +40,39 @@ def main(arguments: list[str]) -> int:
         help="swiftshader is a CPU in disguise and says nothing about speed (%(default)s)",
     )
     parser.add_argument("--json", type=Path, help="write all figures to this file")
+    compiling = parser.add_argument_group("compile times")
+    compiling.add_argument(
+        "--pipelines",
+        action="store_true",
+        help="time how long each kernel takes to compile, instead of running the program; the "
+        "file of --json then has the kernels' WGSL, bindings and overrides, too",
+    )
+    compiling.add_argument(
+        "--target",
+        choices=pipelines.TARGETS,
+        default="adapter",
+        help="which kernels: those chosen for this adapter, for a software one, for a GPU",
+    )
+    compiling.add_argument("--filter", help="only cases of the suite that match, such as 'conv*'")
     options = parser.parse_args(arguments)
-    if not options.program.is_file():
+    if not options.program.is_file() and not (options.pipelines and options.program.is_dir()):
         raise HostError(f"{options.program} is not a file.")
     if not environment.inside():
         return environment.rerun_inside(["bench", *arguments], with_browser=True)
+    if options.pipelines:
+        return _compile(options)
     figures = _run(options)
     _show(figures)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0
+
+
+def _compile(options: argparse.Namespace) -> int:
+    figures = pipelines.run(options)
+    pipelines.show(figures)
+    if options.json:
+        pipelines.write(options.json, figures)
     return 0
 
 

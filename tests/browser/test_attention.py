@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from support.attention_cases import CACHED, PLAIN, SWEEP, CacheCase, PlainCase
+from support.gpu_kernels import GPU, cases_for
 from support.page import Outcome, Run, decode, encode, encode_bytes, python, run_all
 from support.pte_writer import GraphWriter, write_pte
 from webpte_host.browser import Harness, SharedHarness
@@ -35,6 +36,10 @@ CASES = chosen(SWEEP, SWEPT) + chosen(CACHED, CHOSEN) + chosen(PLAIN, CHOSEN)
 BATCH = 3  # cases in one call: each call has to end within its time
 
 
+def runs_of(cases: Sequence[Case]) -> list[Run]:
+    return [Run(case.program(), [case.inputs(i) for i in range(len(case.steps))]) for case in cases]
+
+
 class Outcomes:
     """Runs the cases of a batch when the first of them is asked for."""
 
@@ -45,12 +50,7 @@ class Outcomes:
     def of(self, index: int) -> Outcome:
         if index not in self._done:
             first = index - index % BATCH
-            cases = CASES[first : first + BATCH]
-            runs = [
-                Run(case.program(), [case.inputs(i) for i in range(len(case.steps))])
-                for case in cases
-            ]
-            outcomes = run_all(self._harness.get(), runs)
+            outcomes = run_all(self._harness.get(), runs_of(CASES[first : first + BATCH]))
             self._done |= {first + i: outcome for i, outcome in enumerate(outcomes)}
         return self._done[index]
 
@@ -62,11 +62,35 @@ def outcomes(shared_harness: SharedHarness) -> Outcomes:
 
 @pytest.mark.parametrize("index", range(len(CASES)), ids=[str(case) for case in CASES])
 def test_kernel(index: int, outcomes: Outcomes) -> None:
-    case, outcome = CASES[index], outcomes.of(index)
-    assert outcome.error is None
+    check(CASES[index], outcomes.of(index))
+
+
+def check(case: Case, outcome: Outcome) -> None:
+    assert outcome.error is None, f"{case}: {outcome.error}"
     assert len(outcome.outputs) == len(case.steps)
     for step, results in enumerate(outcome.outputs):
         case.check(step, results)
+
+
+def test_kernels_of_a_gpu(harness: Harness) -> None:
+    with cases_for(GPU, harness, CASES) as cases:
+        for first in range(0, len(cases), BATCH):
+            batch = cases[first : first + BATCH]
+            for case, outcome in zip(batch, run_all(harness, runs_of(batch)), strict=True):
+                check(case, outcome)
+
+
+def test_logits_in_several_turns(harness: Harness) -> None:
+    """A software adapter holds the logits of some rows at a time: here, of two or three."""
+    cases: list[Case] = [PLAIN[0], CacheCase(4, 2, 16, [(9, 0), (1, 9)], positions=130)]
+    limit = "from webpte.ops import attention_kernels; attention_kernels.LOGIT_BYTES = size"
+    size = python(harness, "from webpte.ops.attention_kernels import LOGIT_BYTES as n; return n")
+    python(harness, limit, size=1100)
+    try:
+        for case, outcome in zip(cases, run_all(harness, runs_of(cases)), strict=True):
+            check(case, outcome)
+    finally:
+        python(harness, limit, size=size)
 
 
 def test_positions_lower_nothing_and_a_wrong_one_changes_nothing(harness: Harness) -> None:

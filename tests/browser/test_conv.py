@@ -8,6 +8,7 @@ import pytest
 
 from support import limits
 from support.conv_cases import CONV_CASES, conv
+from support.gpu_kernels import both_kernels, cases_for
 from support.pool_cases import POOL_CASES, average, digits, with_indices
 from support.resample_cases import RESAMPLE_CASES, linear, nearest, sampled
 from support.row_cases import COMPARE, as_json, normal
@@ -16,9 +17,15 @@ from webpte_host.browser import Harness
 TABLES = {"conv": CONV_CASES, "pool": POOL_CASES, "resample": RESAMPLE_CASES}
 
 
+# A GPU's kernels without barriers.
+DIRECT = {"conv": [conv((2, 6, 9, 11), (6, 1, 3, 3), groups=6)]}
+
+
+@both_kernels
 @pytest.mark.parametrize("table", TABLES)
-def test_kernels(harness: Harness, table: str) -> None:
-    assert harness.python(COMPARE, cases=as_json(TABLES[table]), timeout=limits.CALL_SECONDS) == []
+def test_kernels(harness: Harness, table: str, kernels: str) -> None:
+    with cases_for(kernels, harness, TABLES[table], DIRECT.get(table, [])) as cases:
+        assert harness.python(COMPARE, cases=as_json(cases), timeout=limits.CALL_SECONDS) == []
 
 
 # 10 to 80 workgroups each, for a limit of 9.
@@ -46,8 +53,11 @@ finally:
 """
 
 
-def test_folded_grids(harness: Harness) -> None:
+@both_kernels
+def test_folded_grids(harness: Harness, kernels: str) -> None:
     compare = f"async def compare(cases):\n{indent(COMPARE, '    ')}"
-    assert (
-        harness.python(compare + LIMITED, cases=as_json(FOLDED), timeout=limits.CALL_SECONDS) == []
-    )
+    with cases_for(kernels, harness, FOLDED) as cases:
+        assert (
+            harness.python(compare + LIMITED, cases=as_json(cases), timeout=limits.CALL_SECONDS)
+            == []
+        )

@@ -5,19 +5,21 @@ from __future__ import annotations
 import pytest
 
 from support.choose_qparams_cases import CHOOSE_CASES, affine, per_token
+from support.gpu_kernels import GPU, both_kernels, cases_for
 from support.linear_q4_cases import LINEAR_Q4_CASES, backward, dq8ca, int8, q4gsw, qcs4w, requant
 from support.products_page import differences
 from support.row_cases import normal
 from webpte.ops.products import TILINGS
 from webpte_host.browser import Harness
 
-
-def test_kernels(harness: Harness) -> None:
-    assert differences(harness, LINEAR_Q4_CASES) == []
+TABLES = {"linear_q4": LINEAR_Q4_CASES, "choose_qparams": CHOOSE_CASES}
 
 
-def test_quantization_parameters(harness: Harness) -> None:
-    assert differences(harness, CHOOSE_CASES) == []
+@both_kernels
+@pytest.mark.parametrize("table", TABLES)
+def test_kernels(harness: Harness, table: str, kernels: str) -> None:
+    with cases_for(kernels, harness, TABLES[table]) as cases:
+        assert differences(harness, cases) == []
 
 
 TILED = [
@@ -33,11 +35,13 @@ TILED = [
 @pytest.mark.parametrize("tiling", range(len(TILINGS)))
 @pytest.mark.parametrize("k_parts", [1, 3])
 def test_tilings(harness: Harness, tiling: int, k_parts: int) -> None:
-    assert differences(harness, TILED, tiling=tiling, k_parts=k_parts) == []
+    with cases_for(GPU, harness, TILED) as cases:
+        assert differences(harness, cases, tiling=tiling, k_parts=k_parts) == []
 
 
-def test_folded_grids(harness: Harness) -> None:
-    cases = [
+@both_kernels
+def test_folded_grids(harness: Harness, kernels: str) -> None:
+    every = [
         q4gsw((1, 64), 401, 32),
         q4gsw((40, 64), 401, 32),
         requant(70, 90, 9, 70),
@@ -45,4 +49,5 @@ def test_folded_grids(harness: Harness) -> None:
         affine(normal((2, 40000)), [1, 40000]),
         per_token(normal((70, 65))),
     ]
-    assert differences(harness, cases, max_workgroups=9) == []
+    with cases_for(kernels, harness, every) as cases:
+        assert differences(harness, cases, max_workgroups=9) == []

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from support.gpu_kernels import GPU, both_kernels, cases_for
 from support.matmul_cases import MATMUL_CASES, addmm, bmm, gradient, linear, mm
 from support.products_page import differences
 from webpte.ops.products import TILINGS
 from webpte_host.browser import Harness
 
 
-def test_kernels(harness: Harness) -> None:
-    assert differences(harness, MATMUL_CASES) == []
+@both_kernels
+def test_kernels(harness: Harness, kernels: str) -> None:
+    with cases_for(kernels, harness, MATMUL_CASES) as cases:
+        assert differences(harness, cases) == []
 
 
 # A tile and a bit of it, along each side; sums of several steps, the last one a partial one.
@@ -29,10 +32,13 @@ TILED = [
 @pytest.mark.parametrize("k_parts", [1, 3])
 def test_tilings(harness: Harness, tiling: int, k_parts: int) -> None:
     """Each size of tile, with sums in one and in several parts."""
-    assert differences(harness, TILED, tiling=tiling, k_parts=k_parts) == []
+    with cases_for(GPU, harness, TILED) as cases:
+        assert differences(harness, cases, tiling=tiling, k_parts=k_parts) == []
 
 
-def test_folded_grids(harness: Harness) -> None:
+@both_kernels
+def test_folded_grids(harness: Harness, kernels: str) -> None:
     """More workgroups than the limit, which is lowered for this: all along one dim, and folded."""
-    cases = [mm(1, 401, 9), mm(40, 401, 9), bmm(13, 2, 9, 5), bmm(13, 33, 34, 5), mm(20, 24, 2000)]
-    assert differences(harness, cases, max_workgroups=9) == []
+    every = [mm(1, 401, 9), mm(40, 401, 9), bmm(13, 2, 9, 5), bmm(13, 33, 34, 5), mm(20, 24, 2000)]
+    with cases_for(kernels, harness, every) as cases:
+        assert differences(harness, cases, max_workgroups=9) == []

@@ -11,6 +11,7 @@ from support import limits
 from support.cat_cases import CAT_CASES
 from support.embedding_q4_cases import EMBEDDING_Q4_CASES
 from support.fill_cases import FILL_CASES
+from support.gpu_kernels import GPU, cases_for
 from support.indexing_cases import INDEXING_CASES
 from support.live_cases import LiveCase, random_bits
 from support.pad_cases import PAD_CASES
@@ -83,6 +84,12 @@ def compare(harness: Harness, cases: Sequence[LiveCase]) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_kernels_agree_with_the_references(harness: Harness, family: str) -> None:
     compare(harness, FAMILIES[family])
+
+
+@pytest.mark.parametrize("family", ["strided", "slicing"])
+def test_transposes_of_a_gpu(harness: Harness, family: str) -> None:
+    with cases_for(GPU, harness, FAMILIES[family]) as cases:
+        compare(harness, cases)
 
 
 def test_a_large_grid_folds(harness: Harness) -> None:

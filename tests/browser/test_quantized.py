@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.gpu_kernels import GPU, both_kernels, cases_for
 from support.live_page import check_kernels
 from support.q8ta_cases import EXACT, Q8TA_CASES, add
 from support.q8ta_conv_cases import CONV, DEPTHWISE, POINTWISE, Q8TA_CONV_CASES, TRANSPOSED, conv
@@ -19,25 +20,37 @@ TABLES = {
 }
 
 
+# A GPU's kernels without barriers.
+DIRECT = {"q8ta_conv": [conv(DEPTHWISE, (1, 5, 7, 8), 5, groups=5, padding=(1, 1))]}
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_kernels(harness: Harness, table: str) -> None:
     check_kernels(harness, TABLES[table])
 
 
+@pytest.mark.parametrize("table", ["q8ta_linear", "q8ta_conv"])
+def test_kernels_of_a_gpu(harness: Harness, table: str) -> None:
+    with cases_for(GPU, harness, TABLES[table], DIRECT.get(table, [])) as cases:
+        check_kernels(harness, cases)
+
+
 def test_large_tiles(harness: Harness) -> None:
-    cases = [
+    every = [
         linear(FLOAT, (70, 133), 67),
         linear(LINEAR, (130, 20), 68, activation="relu"),
         conv(CONV, (2, 5, 9, 8), 67, padding=(1, 1)),
         conv(POINTWISE, (1, 70, 9, 8), 66, (1, 1)),
         conv(TRANSPOSED, (1, 6, 9, 9), 65, (3, 3), stride=(2, 2)),
     ]
-    check_kernels(harness, cases, full=1)
+    with cases_for(GPU, harness, every) as cases:
+        check_kernels(harness, cases, full=1)
 
 
-def test_folded_grids(harness: Harness) -> None:
+@both_kernels
+def test_folded_grids(harness: Harness, kernels: str) -> None:
     """10 to 40 workgroups each, for a limit of 9."""
-    cases = [
+    every = [
         *both(BY_NUMBERS, (3000,), 0.05, 3),
         *both(TOKEN, (300, 10), scales(300, 1), zeros(300, 1)),
         add((3000,), (3000,), *EXACT),
@@ -46,7 +59,8 @@ def test_folded_grids(harness: Harness) -> None:
         conv(CONV, (2, 3, 20, 20), 20, padding=(1, 1)),
         conv(DEPTHWISE, (2, 10, 12, 12), 10, groups=10, padding=(1, 1)),
     ]
-    check_kernels(harness, cases, max_workgroups=9)
+    with cases_for(kernels, harness, every) as cases:
+        check_kernels(harness, cases, max_workgroups=9)
 
 
 def test_browsers_without_a_dot_product_of_bytes(fresh_harness: Harness) -> None:

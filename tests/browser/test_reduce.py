@@ -9,6 +9,7 @@ import pytest
 
 from support import limits
 from support.fine_tuning import PYTORCH_LOSSES, FineTuning
+from support.gpu_kernels import both_kernels, cases_for
 from support.norm_cases import NORM_CASES, batch_norm, group_norm, layer_norm, rms_norm
 from support.reduce_cases import AMIN, ARGMAX, MEAN, REDUCE_CASES, SUM, arg_reduction, reduction
 from support.row_cases import COMPARE, as_json, normal
@@ -38,10 +39,11 @@ TABLES = {
 }
 
 
+@both_kernels
 @pytest.mark.parametrize("table", TABLES)
-def test_kernels(harness: Harness, table: str) -> None:
-    cases = as_json(TABLES[table])
-    assert harness.python(COMPARE, cases=cases, timeout=limits.CALL_SECONDS) == []
+def test_kernels(harness: Harness, table: str, kernels: str) -> None:
+    with cases_for(kernels, harness, TABLES[table]) as cases:
+        assert harness.python(COMPARE, cases=as_json(cases), timeout=limits.CALL_SECONDS) == []
 
 
 # 10 to 60 workgroups each, for a limit of 9.
@@ -71,11 +73,14 @@ finally:
 """
 
 
-def test_folded_grids(harness: Harness) -> None:
+@both_kernels
+def test_folded_grids(harness: Harness, kernels: str) -> None:
     compare = f"async def compare(cases):\n{indent(COMPARE, '    ')}"
-    assert (
-        harness.python(compare + LIMITED, cases=as_json(FOLDED), timeout=limits.CALL_SECONDS) == []
-    )
+    with cases_for(kernels, harness, FOLDED) as cases:
+        assert (
+            harness.python(compare + LIMITED, cases=as_json(cases), timeout=limits.CALL_SECONDS)
+            == []
+        )
 
 
 TRAIN = """

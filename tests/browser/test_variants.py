@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -60,9 +60,10 @@ return failed
 """
 
 
-async def collect(halves: bool) -> set[PipelineSpec]:
+async def collect(halves: bool, software: bool) -> set[PipelineSpec]:
     """What the tables' rows compile at every size that they run, as they are or as halves."""
     device = RecordingDevice(features=("shader-f16",) if halves else ())
+    device.info = replace(device.info, software=software)
     for row in every_row():
         program = row.half_program() if halves else row.program()
         async with await webpte.load(program, device=device) as loaded:
@@ -73,9 +74,14 @@ async def collect(halves: bool) -> set[PipelineSpec]:
     return set(device.pipelines)
 
 
+async def collect_all(halves: bool) -> set[PipelineSpec]:
+    """For a GPU and for a software adapter."""
+    return await collect(halves, software=False) | await collect(halves, software=True)
+
+
 def variants(halves: bool) -> list[PipelineSpec]:
     with ThreadPoolExecutor(1) as thread:  # this one has Playwright's event loop
-        found = thread.submit(lambda: asyncio.run(collect(halves))).result()
+        found = thread.submit(lambda: asyncio.run(collect_all(halves))).result()
     return sorted(found, key=lambda spec: (spec.label, spec.code, spec.overrides))
 
 

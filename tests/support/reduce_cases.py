@@ -143,7 +143,10 @@ def shape_cases() -> list[RowCase]:
         for i, (shape, dims) in enumerate(CHOICES)
         for keepdim in ((False, True) if i % 5 == 0 else (i % 2 == 0,))
     ]
-    cases += [reduction(op, normal(shape), dims) for op in FUNCTIONS for shape, dims in LONG]
+    # What sums of thousands of either sign lose does not shrink with the sum itself.
+    cases += [
+        reduction(op, normal(shape), dims, atol=1e-4) for op in FUNCTIONS for shape, dims in LONG
+    ]
     cases += [reduction(op, normal(shape), dims) for op in (SUM, MEAN) for shape, dims in EMPTY]
     cases += [reduction(op, normal((4, 0, 2)), [0, 2], True) for op in (AMAX, AMIN)]
     return cases

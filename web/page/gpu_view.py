@@ -46,7 +46,10 @@ def _spell(name: str) -> str:
 
 def adapter_banner(info: DeviceInfo) -> Html:
     if info.software:
-        verdict = "A software adapter: it computes on the CPU. Everything works, slowly."
+        verdict = (
+            "A software adapter: it computes on the CPU. Everything works, slowly; "
+            "NumPy may be faster."
+        )
     else:
         verdict = "Programs run on this GPU."
     chips = [

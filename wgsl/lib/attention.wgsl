@@ -2,16 +2,12 @@
 //
 // A row is one query of one head. The rows of a workgroup belong to one key head, so that they
 // share its keys and values: row = token * GROUP + head, with GROUP query heads to a key head.
-// The kernel declares `params`, `position` (where the first query stands) and `mask`.
+// The kernel declares `params` and `position` (where the first query stands).
 
 override GROUP: u32;
 override HEAD: u32; // elements of a query and a key
 override VALUE_HEAD: u32; // elements of a value and an output row
 override CAUSAL: bool; // a query sees the keys up to its own position
-override MASK: u32; // one of the following
-const NO_MASK = 0u;
-const ADDED = 1u;
-const BOOLEAN = 2u; // true takes part
 
 struct Params {
     workgroups: u32,
@@ -29,12 +25,15 @@ struct Params {
     output: vec4<u32>,
     mask: vec4<u32>, // and of a key
     fresh: vec4<u32>, // of keys and values that are not in the cache yet
+    // Of kernels without tiles: a line is a row in the order batch, token, head.
+    first_line: u32,
+    lines: u32,
+    width: u32, // of the logits of a line
 }
 
 // No inf in WGSL: logits stay above FLOOR, and what is EXCLUDED lies clearly below it.
 const FLOOR = -1e30;
 const EXCLUDED = -2e30;
-const MINUS_INFINITY = 0xff800000u;
 
 struct Job {
     batch: u32,
@@ -59,23 +58,6 @@ fn share_of(split: u32, keys: u32, unit: u32, least: u32) -> vec2<u32> {
     let even = (keys + params.splits - 1u) / params.splits;
     let share = (max(even, least) + unit - 1u) / unit * unit;
     return min(vec2<u32>(split, split + 1u) * share, vec2<u32>(keys));
-}
-
-// A logit with what hides it: keys after the query, keys beyond `end`, the mask.
-fn masked(logit: f32, batch: u32, head: u32, token: u32, key: u32, end: u32) -> f32 {
-    if (key >= end || (CAUSAL && key > u32(position.x) + token)) {
-        return EXCLUDED;
-    }
-    var total = logit;
-    if (MASK != NO_MASK) {
-        let at = batch * params.mask.x + head * params.mask.y + token * params.mask.z + key * params.mask.w;
-        let value = load_${MASK_TYPE}_as_f32(mask[at / 4u])[at % 4u];
-        if (select(bitcast<u32>(value) == MINUS_INFINITY, value == 0.0, MASK == BOOLEAN)) {
-            return EXCLUDED;
-        }
-        total += select(value, 0.0, MASK == BOOLEAN);
-    }
-    return select(total, FLOOR, total < FLOOR);
 }
 
 // exp(logit - maximum), and exactly nothing for what is excluded.

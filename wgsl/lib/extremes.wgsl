@@ -45,8 +45,8 @@ fn add_item(found: Folded, item: u32) -> Folded {
     return combine(found, vec2<f32>(f32(x[item / 4u][item % 4u])));
 }
 
-// Called by all threads of a workgroup; what threads outside of the tensor get has no meaning.
-fn extremes_of(place: Place) -> Folded {
+// Of what one thread reads; what threads outside of the tensor get has no meaning.
+fn own_extremes(place: Place) -> Folded {
     let blocks = params.blocks;
     var found = Folded(3.4028234e38, -3.4028234e38);
     if (place.row < blocks.count * blocks.parts) {
@@ -62,5 +62,10 @@ fn extremes_of(place: Place) -> Folded {
             found = add_item(found, item);
         }
     }
-    return fold(found, place);
+    return found;
+}
+
+// Called by all threads of a workgroup.
+fn extremes_of(place: Place) -> Folded {
+    return fold(own_extremes(place), place);
 }

@@ -56,11 +56,11 @@ def lower_arg(smallest: bool, args: Args) -> list[Dispatch]:
     rows = rows_of(args)
     if rows.count == 0:
         return []
-    parts = rows.layout.parts(rows.count, rows.length)
+    parts = rows.layout(args.target).parts(rows.count, rows.length)
     if parts == 1:
         return [search(args, rows, smallest, args.out.id)]
     between = Scratch("argreduce parts", 8 * rows.count * parts)
-    layout = contiguous_layout(parts)
+    layout = contiguous_layout(parts, args.target)
     merge = Dispatch(
         kernel="argreduce_merge",
         bindings=(between, args.out.id),
@@ -72,7 +72,7 @@ def lower_arg(smallest: bool, args: Args) -> list[Dispatch]:
 
 
 def search(args: Args, rows: Rows, smallest: bool, out: Binding, parts: int = 1) -> Dispatch:
-    source, layout = args.tensor("self"), rows.layout
+    source, layout = args.tensor("self"), rows.layout(args.target)
     key = "float_key(x)" if source.dtype.is_float else "integer_key(i32(x))"
     return Dispatch(
         kernel="argreduce",

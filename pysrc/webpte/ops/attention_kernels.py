@@ -3,7 +3,8 @@
 Few queries take `attention_split`: the keys are split over workgroups, and keys and values that
 are not in the cache yet are kept on the way. Many take the tiles of `attention`. Both read the
 position from its uniform, so grids and splits follow from the size of the cache, never from what
-is live. Where keys were split, `attention_merge` adds up.
+is live. Where keys were split, `attention_merge` adds up. A software adapter gets plain loops:
+`attention_logits` writes all logits of some rows, `attention_values` weighs the values with them.
 """
 
 from __future__ import annotations
@@ -22,20 +23,25 @@ from webpte.ops.records import (
     fold_grid,
     pack,
 )
+from webpte.ops.target import Target
 from webpte.shapes import Dims
 
 Strides = tuple[int, int, int]  # of a batch, a head, a token; elements are neighbours
 Position = SymIntUniform | bytes
+Overrides = tuple[tuple[str, float], ...]
 
 # Of the shaders.
 TILE_ROWS, LANES, STAGE, TILE_KEYS, MAX_COLUMNS = 64, 8, 480, 32, 8
 SPLIT_SIZE, SPLIT_KEYS, SPLIT_ROWS, MAX_SPLIT_HEAD, MAX_SPLITS = 256, 64, 8, 256, 64
 NO_MASK, ADDED, BOOLEAN = range(3)
+# Constants that one of the simple kernels has no use for.
+LOGITS_ONLY, VALUES_ONLY = ("HEAD", "MASK"), ("VALUE_HEAD",)
 
 FEW_ROWS = 32  # rows of a key head for which splitting the keys beats tiles
 KEYS_PER_SPLIT = {"attention_split": 64, "attention": 128}
 # Enough to fill a large GPU; more only add work for the merge.
 WORKGROUPS = {"attention_split": 512, "attention": 256}
+LOGIT_BYTES = 1 << 24  # of the logits that a software adapter holds at once
 ITEM_BYTES = {"f32": 4, "f16": 2}
 UPDATE_UNITS = ((16, "vec4<u32>"), (4, "u32"), (2, "f16"))  # bytes, and what moves them
 
@@ -76,6 +82,14 @@ class Attention:
     stored: str = "f32"  # how all of them lie in memory: f32 or f16
 
     @property
+    def mask_id(self) -> int | None:
+        return None if self.mask is None else self.mask.tensor.id
+
+    @property
+    def mask_type(self) -> str:
+        return "f32" if self.mask is None else self.mask.tensor.dtype.wgsl
+
+    @property
     def key_heads(self) -> int:
         return max(self.k.sizes[1], self.v.sizes[1])
 
@@ -90,7 +104,9 @@ class Attention:
         return self.out.sizes[2] * self.group
 
 
-def lower_attention(call: Attention) -> list[Dispatch]:
+def lower_attention(call: Attention, target: Target) -> list[Dispatch]:
+    if target.software:
+        return keep_fresh(call) + lower_simple(call)
     size, value_size = call.q.sizes[3], call.v.sizes[3]
     small = max(size, value_size) <= MAX_SPLIT_HEAD
     if call.rows > FEW_ROWS or not small:
@@ -185,35 +201,20 @@ def finish(
     lines = batch * tokens * heads * splits
     stats = scratch("attention_stats", lines * 8)
     values: Binding = call.out.id if splits == 1 else scratch("attention", lines * value_size * 4)
-    mask, mask_id = call.mask, None if call.mask is None else call.mask.tensor.id
-    params = pack(
-        "7If24I",
-        *(jobs * splits, tokens, call.key_heads, tiles, splits, call.keys, call.follows),
-        call.scale,
-        *(*call.q.strides, 0, *call.k.strides, 0, *call.v.strides, 0, *call.out.strides, 0),
-        *((0,) * 4 if mask is None else mask.strides),
-        *((0,) * 4 if fresh is None else (*fresh.strides, 0)),
-    )
-    mode = NO_MASK if mask is None else BOOLEAN if mask.boolean else ADDED
-    overrides = {
-        "GROUP": call.group,
-        "HEAD": call.q.sizes[3],
-        "VALUE_HEAD": value_size,
-        "CAUSAL": int(call.causal),
-        "MASK": mode,
-    } | ({"FRESH": int(fresh is not None)} if slices is None else {"SLICES": slices})
+    params = pack_params(call, jobs * splits, tiles, splits, fresh)
+    last = ("FRESH", int(fresh is not None)) if slices is None else ("SLICES", slices)
     attention = Dispatch(
         kernel=kernel,
-        bindings=(*bindings, mask_id, values, stats, call.position),
+        bindings=(*bindings, call.mask_id, values, stats, call.position),
         params=params,
         grid=fold_grid(jobs * splits),
         types=(
             *types,
             ("FLOAT", call.stored),
-            ("MASK_TYPE", "f32" if mask is None else mask.tensor.dtype.wgsl),
+            ("MASK_TYPE", call.mask_type),
             ("OUT", call.stored if splits == 1 else "f32"),
         ),
-        overrides=tuple(overrides.items()),
+        overrides=(*overrides(call), last),
     )
     if splits == 1:
         return [attention]
@@ -226,6 +227,79 @@ def finish(
         overrides=(("VALUE_HEAD", value_size),),
     )
     return [attention, merge]
+
+
+def pack_params(
+    call: Attention,
+    workgroups: int = 0,
+    tiles: int = 1,
+    splits: int = 1,
+    fresh: Heads | None = None,
+    lines: tuple[int, int, int] = (0, 0, 0),
+) -> bytes:
+    """Params of wgsl/lib/attention.wgsl; `lines` are the first, how many, and how long."""
+    return pack(
+        "7If27I4x",
+        *(workgroups, call.out.sizes[2], call.key_heads, tiles, splits, call.keys, call.follows),
+        call.scale,
+        *(*call.q.strides, 0, *call.k.strides, 0, *call.v.strides, 0, *call.out.strides, 0),
+        *((0,) * 4 if call.mask is None else call.mask.strides),
+        *((0,) * 4 if fresh is None else (*fresh.strides, 0)),
+        *lines,
+    )
+
+
+def overrides(call: Attention) -> Overrides:
+    mask = call.mask
+    return (
+        ("GROUP", call.group),
+        ("HEAD", call.q.sizes[3]),
+        ("VALUE_HEAD", call.v.sizes[3]),
+        ("CAUSAL", int(call.causal)),
+        ("MASK", NO_MASK if mask is None else BOOLEAN if mask.boolean else ADDED),
+    )
+
+
+def without(pairs: Overrides, names: tuple[str, ...]) -> Overrides:
+    return tuple(pair for pair in pairs if pair[0] not in names)
+
+
+def lower_simple(call: Attention) -> list[Dispatch]:
+    """For a software adapter, as many lines at once as there is memory for their logits."""
+    batch, heads, tokens, value_size = call.out.sizes
+    width = call.k.sizes[2] if call.follows else call.keys
+    every = batch * heads * tokens
+    at_once = min(every, max(1, LOGIT_BYTES // max(4 * width, 1)))
+    logits = scratch("attention_logits", at_once * width * 4)
+    dispatches = []
+    for first in range(0, every, at_once):
+        lines = min(at_once, every - first)
+        params = pack_params(call, lines=(first, lines, width))
+        if width:
+            dispatches.append(simple_logits(call, logits, params, lines * ceil_div(width, 4)))
+        quads = lines * ceil_div(value_size, 4)
+        dispatches.append(
+            Dispatch(
+                kernel="attention_values",
+                bindings=(logits, call.v.id, call.out.id, call.position),
+                params=params,
+                grid=quad_grid(quads),
+                types=(("FLOAT", call.stored),),
+                overrides=without(overrides(call), LOGITS_ONLY),
+            )
+        )
+    return dispatches
+
+
+def simple_logits(call: Attention, logits: Scratch, params: bytes, quads: int) -> Dispatch:
+    return Dispatch(
+        kernel="attention_logits",
+        bindings=(call.q.id, call.k.id, call.mask_id, logits, call.position),
+        params=params,
+        grid=quad_grid(quads),
+        types=(("FLOAT", call.stored), ("MASK_TYPE", call.mask_type)),
+        overrides=without(overrides(call), VALUES_ONLY),
+    )
 
 
 def scratch(key: str, nbytes: int) -> Scratch:

@@ -25,9 +25,11 @@ import numpy as np
 
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
+from webpte.ops.elementwise import quad_count, quad_grid
 from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, pack
 from webpte.ops.registry import register
-from webpte.ops.rows import Layout, check_floats, power_of_two
+from webpte.ops.rows import ONE_LANE, Layout, check_floats, power_of_two
+from webpte.ops.target import GPU, Target
 from webpte.shapes import Dims, collapse, contiguous_strides, numel
 
 Array = np.ndarray
@@ -158,9 +160,12 @@ class Blocks:
     inner: tuple[tuple[int, int], ...]  # (size, stride)
     outer: tuple[tuple[int, int], ...]
     quads: bool
+    target: Target = GPU
 
     @property
     def layout(self) -> Layout:
+        if self.target.software:
+            return ONE_LANE
         return Layout(min(power_of_two(self.length), MOST_LANES))
 
     @property
@@ -200,7 +205,7 @@ def blocks_of(args: Args, x: TensorArg, block: Dims) -> Blocks:
         inner = [*((n, s // 4) for n, s in inner[:-1]), (inner[-1][0] // 4, 1)]
         outer = [(n, s // 4) for n, s in outer]
     count, length = numel(counts), numel([size for size, _ in inner])
-    return Blocks(count, length, tuple(inner), tuple(outer), quads)
+    return Blocks(count, length, tuple(inner), tuple(outer), quads, args.target)
 
 
 def lower_choose(op: Choose, args: Args) -> list[Dispatch]:
@@ -213,7 +218,9 @@ def lower_choose(op: Choose, args: Args) -> list[Dispatch]:
     # The extremes of a block are those of its parts' extremes, two of each part.
     length = 2 * blocks.parts
     memory = Scratch("choose_qparams parts", 4 * power_of_two(blocks.count * length))
-    merged = Blocks(blocks.count, length, ((length, 1),), ((blocks.count, length),), False)
+    merged = Blocks(
+        blocks.count, length, ((length, 1),), ((blocks.count, length),), False, args.target
+    )
     return [
         range_dispatch(blocks, x, memory),
         choose_dispatch(args, choice, merged, memory, "f32"),
@@ -235,11 +242,12 @@ def choose_dispatch(
     args: Args, choice: Choice, blocks: Blocks, source: Binding, stored: str
 ) -> Dispatch:
     scale, zero = args.outs
+    software = args.target.software
     return Dispatch(
-        kernel="choose_qparams",
+        kernel="choose_qparams_simple" if software else "choose_qparams",
         bindings=(source, scale.id, zero.id),
         params=blocks.params() + pack("4f", choice.low, choice.high, choice.epsilon, choice.middle),
-        grid=blocks.layout.grid(blocks.count),
+        grid=quad_grid(quad_count(blocks.count)) if software else blocks.layout.grid(blocks.count),
         types=(("SCALE", scale.dtype.wgsl), ("X", stored), ("ZERO", zero.dtype.wgsl)),
         overrides=(*blocks.overrides, ("MAPPING", choice.mapping)),
     )

@@ -7,7 +7,7 @@
 `conv_with_clamp` bounds the result. Four kernels: a product of matrices in tiles (`conv`), the same
 for one tap (`conv_pointwise`), a direct one for depthwise and other narrow groups (`conv_direct`),
 and the sum of parts (`conv_sum`), for outputs too few to fill a GPU: several workgroups share one
-long sum then.
+long sum then. A software adapter gets a fifth one for everything (`conv_simple`).
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ def lower_conv(args: Args, clamped: bool) -> list[Dispatch]:
     conv, bounds = read_call(args), read_bounds(args, clamped)
     if args.out.numel == 0:
         return []
+    if args.target.software:
+        return [lower_simple(args, conv, bounds)]
     if runs_directly(conv):
         return [lower_direct(args, conv, bounds)]
     return lower_tiled(args, conv, bounds)
@@ -140,6 +142,19 @@ def lower_direct(args: Args, conv: Convolution, bounds: Bounds) -> Dispatch:
             ("FLOAT", stored_type(args)),
             *((name, str(size)) for name, size in zip(names, sizes, strict=True)),
         ),
+        overrides=overrides(args, conv),
+    )
+
+
+def lower_simple(args: Args, conv: Convolution, bounds: Bounds) -> Dispatch:
+    """For a software adapter."""
+    block, blocks, runs = direct_grid(conv)
+    return Dispatch(
+        kernel="conv_simple",
+        bindings=(*inputs(args), args.out.id),
+        params=pack_params(conv, bounds, blocks, runs),
+        grid=fold_grid(ceil_div(direct_invocations(conv), WORKGROUP_SIZE)),
+        types=(("BLOCK", str(block)), ("FLOAT", stored_type(args))),
         overrides=overrides(args, conv),
     )
 

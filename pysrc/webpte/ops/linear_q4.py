@@ -17,14 +17,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from webpte.errors import GraphError, UnsupportedError
+from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import float_type
+from webpte.ops.packed_weights import (
+    BYTES,
+    HIGH_FIRST,
+    LOW_FIRST,
+    Quantized,
+    check_types,
+    fits,
+    grouped,
+    per_row,
+    unpacked,
+)
 from webpte.ops.products import (
     ROWS_AT_ONCE,
     Kernel,
     Product,
     Slicing,
+    block_dispatches,
     choose_slicing,
     is_sliced,
     slice_dispatches,
@@ -36,60 +48,7 @@ from webpte.shapes import Dims, numel
 
 Array = np.ndarray
 
-# Values of FORMAT in wgsl/lib/weights.wgsl.
-LOW_FIRST, HIGH_FIRST, BYTES = 0, 1, 2
-# As large as k never is: all values of a row share one scale.
-WHOLE_ROW = 1 << 31
 WORKGROUP_SIZE = 64  # of wgsl/lib/grid.wgsl
-
-
-@dataclass(frozen=True)
-class Quantized:
-    """Weights [rows, inner], how they are packed, and where their scales are."""
-
-    tensor: TensorArg
-    scales: TensorArg
-    format: int
-    inner: int
-    group: int
-    scale_stride: int
-
-    @property
-    def rows(self) -> int:
-        return self.tensor.dims[0]
-
-    @property
-    def row_bytes(self) -> int:
-        return self.tensor.dims[1]
-
-    @property
-    def aligned(self) -> bool:
-        """Whether four values lie in one word and share a scale."""
-        step = 4 if self.format == BYTES else 2
-        return self.row_bytes % step == 0 and self.group % 4 == 0
-
-    @property
-    def wide(self) -> bool:
-        """Whether a row is whole units of 16 bytes, and each of them shares a scale."""
-        per_unit = 16 if self.format == BYTES else 32
-        return self.row_bytes % 16 == 0 and self.group % per_unit == 0
-
-    @property
-    def steps(self) -> int:
-        """Of the kernel for few rows of x, along one row of W."""
-        return self.row_bytes // 16 if self.wide else ceil_div(self.inner, 4)
-
-    @property
-    def params(self) -> bytes:
-        return pack("4I", self.inner, self.row_bytes, self.group, self.scale_stride)
-
-    @property
-    def overrides(self) -> tuple[tuple[str, float], ...]:
-        return (
-            ("FORMAT", self.format),
-            ("SCALES_ALIGNED", self.scale_stride % 4 == 0),
-            ("WEIGHTS_ALIGNED", self.aligned),
-        )
 
 
 @dataclass(frozen=True)
@@ -136,48 +95,6 @@ REQUANT = "latent: tensor, scales: tensor, group_size: int -> tensor"
 
 # Where the rows of W are so many that they alone keep a GPU busy.
 MANY_ROWS = 32768
-
-
-def check_types(args: Args, floats: tuple[TensorArg | None, ...], weight: TensorArg) -> None:
-    for tensor in floats:
-        if tensor is not None and not tensor.dtype.is_float:
-            raise UnsupportedError(
-                f"{args.call}: value {tensor.id} is {tensor.dtype.name}; only floats are supported"
-            )
-    if weight.rank != 2 or weight.dtype.itemsize != 1:
-        raise GraphError(
-            f"{args.call}: packed weights are a matrix of bytes, "
-            f"not {weight.dtype.name} {list(weight.dims)}"
-        )
-
-
-def grouped(args: Args, weight: TensorArg, inner: int) -> Quantized:
-    """Codes of 4 bits with scales [groups, rows]."""
-    scales, group = args.tensor("scales"), args.integer("group_size")
-    enough = (
-        group > 0
-        and scales.rank == 2
-        and scales.dims[0] * group >= inner
-        and scales.dims[1] >= weight.dims[0]
-    )
-    if not enough:
-        raise GraphError(
-            f"{args.call}: scales {list(scales.dims)} do not cover {weight.dims[0]} rows "
-            f"of {inner} weights in groups of {group}"
-        )
-    return Quantized(weight, scales, LOW_FIRST, inner, group, scales.dims[1])
-
-
-def per_row(args: Args, weight: TensorArg, inner: int, packing: int) -> Quantized:
-    scales = args.tensor("scales")
-    if scales.numel < weight.dims[0]:
-        raise GraphError(f"{args.call}: {scales.numel} scales for {weight.dims[0]} rows of weights")
-    return Quantized(weight, scales, packing, inner, WHOLE_ROW, 0)
-
-
-def fits(inner: int, row_bytes: int) -> bool:
-    """Whether packed rows of so many bytes hold so many values, and padding to a multiple of 8."""
-    return (inner + 1) // 2 <= row_bytes <= (inner + 7) // 8 * 4
 
 
 def weights_of(op: Linear, args: Args) -> Quantized:
@@ -229,6 +146,8 @@ def lower_linear(op: Linear, args: Args) -> list[Dispatch]:
     )
     product = replace(product, stored=stored)
     kernel = kernel_of(x, weights, rows)
+    if args.target.software:
+        return block_dispatches(simple(kernel), product, args.out.id)
     if not is_sliced(product):
         return tile_dispatches(kernel, product, args.out.id)
     sliced = replace(
@@ -267,23 +186,6 @@ def kernel_of(
     )
 
 
-def unpacked(weights: Quantized, array: Array, scales: Array) -> Array:
-    """float64 [rows, inner]"""
-    bytes_ = array.view(np.uint8)
-    if weights.format == BYTES:
-        codes = array.view(np.int8).astype(np.int16)
-    else:
-        halves = [bytes_ & 15, bytes_ >> 4]
-        if weights.format == HIGH_FIRST:
-            halves.reverse()
-        codes = np.stack(halves, axis=-1).reshape(weights.rows, -1).astype(np.int16) - 8
-    codes = codes[:, : weights.inner]
-    if weights.group == WHOLE_ROW:
-        return codes * scales.reshape(-1, 1)[: weights.rows].astype(np.float64)
-    groups = np.arange(weights.inner) // weights.group
-    return codes * scales[groups, : weights.rows].T.astype(np.float64)
-
-
 def rounded_to_int8(x: Array, scale: Array, zero: Array) -> Array:
     """float32 as the op is defined: rounding in float64 could decide ties otherwise."""
     scale, zero = scale.reshape(-1, 1), zero.reshape(-1, 1).astype(np.float32)
@@ -301,6 +203,12 @@ def run_linear(op: Linear, args: Args) -> Array:
     if not op.per_row and (bias := args.optional_array("bias")) is not None:
         result = result + bias[: weights.rows]
     return result.reshape(*x.shape[:-1], weights.rows).astype(args.out.dtype.numpy)
+
+
+def simple(kernel: Kernel) -> Kernel:
+    """The same for a software adapter: alike, however the rows of x and W are aligned."""
+    kept = [pair for pair in kernel.overrides if not pair[0].endswith("_ALIGNED")]
+    return replace(kernel, name="linear_q4_simple", overrides=tuple(kept))
 
 
 # Training
@@ -325,6 +233,8 @@ def lower_backward(args: Args) -> list[Dispatch]:
     backward = replace(kernel, overrides=(*kernel.overrides, ("BACKWARD", True)))
     stored = float_type(args, d_out, weights.scales, args.out)
     product = Product(numel(d_out.dims[:-1]), weights.inner, weights.rows, stored=stored)
+    if args.target.software:
+        return block_dispatches(simple(backward), product, args.out.id)
     return tile_dispatches(backward, product, args.out.id)
 
 

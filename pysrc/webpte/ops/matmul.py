@@ -22,12 +22,13 @@ from webpte.ops.elementwise import float_type
 from webpte.ops.products import (
     Kernel,
     Product,
+    block_dispatches,
     choose_slicing,
     is_sliced,
     slice_dispatches,
     tile_dispatches,
 )
-from webpte.ops.records import Dispatch, ceil_div
+from webpte.ops.records import Dispatch, ceil_div, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims, broadcast, broadcast_strides, numel
 
@@ -213,6 +214,8 @@ def as_row(operands: Operands) -> Operands:
 def lower_matmul(op: Matmul, args: Args) -> list[Dispatch]:
     operands = as_row(op.operands(args))
     product = typed(args, operands.product, stored_type(args, operands))
+    if args.target.software:
+        return block_dispatches(simple_kernel(operands), product, args.out.id)
     a_line = product.k if operands.a_k_first else product.m
     b_line = product.k if operands.b_k_first else product.n
     sliced = is_sliced(product) and operands.a_k_first
@@ -230,6 +233,17 @@ def lower_matmul(op: Matmul, args: Args) -> list[Dispatch]:
         slicing = choose_slicing(ceil_div(product.k, 4), THREADS[operands.b_k_first], MOST_SLICES)
         return slice_dispatches(kernel, product, args.out.id, slicing)
     return tile_dispatches(kernel, product, args.out.id)
+
+
+def simple_kernel(operands: Operands) -> Kernel:
+    m, n, k = operands.product.m, operands.product.n, operands.product.k
+    a_steps = (k, 1) if operands.a_k_first else (1, m)
+    b_steps = (k, 1) if operands.b_k_first else (1, n)
+    return Kernel(
+        name="matmul_simple",
+        operands=(operands.a.id, operands.b.id),
+        params=pack("8I", m * k, *a_steps, 0, n * k, *b_steps, 0),
+    )
 
 
 def run_matmul(op: Matmul, args: Args) -> Array:

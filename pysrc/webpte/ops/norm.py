@@ -71,7 +71,7 @@ def lower_centered(args: Args, rows: int, groups: int, channel: int | None) -> l
     weight, bias = args.optional_tensor("weight"), args.optional_tensor("bias")
     count = source.numel // rows
     item, elements = float_item(count if channel is None else channel)
-    layout = contiguous_layout(count // elements)
+    layout = contiguous_layout(count // elements, args.target)
     return [
         Dispatch(
             kernel="norm_centered",
@@ -221,7 +221,7 @@ def lower_rms_norm(args: Args) -> list[Dispatch]:
         return []
     weight, rows, width = args.tensor("weight"), numel(source.dims[:-1]), source.dims[-1]
     item, elements = float_item(width)
-    layout = contiguous_layout(width // elements)
+    layout = contiguous_layout(width // elements, args.target)
     return [
         Dispatch(
             kernel="norm",

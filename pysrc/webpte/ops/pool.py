@@ -126,6 +126,8 @@ def lower_pool(
         return []
     floats = x.dtype.is_float
     lanes = next(lanes for taps, lanes in LANES if math.prod(pool.kernel) < taps)
+    if args.target.software:
+        lanes = 1
     quads = quad_count(out.numel)
     return [
         Dispatch(

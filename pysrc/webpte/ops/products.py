@@ -5,6 +5,7 @@
 Many rows: tiles of wgsl/lib/tiles.wgsl, as large as leaves every core of a GPU something to do;
 where even small tiles are too few, several workgroups share the sum over k, and matmul_sum.wgsl
 adds up their parts. Few rows: wgsl/lib/slices.wgsl, which reads B once and as fast as it can.
+A software adapter gets the plain loops of wgsl/lib/block.wgsl, which it compiles at once.
 """
 
 from __future__ import annotations
@@ -199,6 +200,24 @@ def sum_dispatch(product: Product, k_parts: int, parts: Binding, out: int) -> Di
         grid=fold_grid(ceil_div(elements, SUM_WORKGROUP)),
         types=product.types(product.stored),
     )
+
+
+def block_dispatches(kernel: Kernel, product: Product, out: int) -> list[Dispatch]:
+    """The product for a software adapter: blocks of up to 4 x 4, one to an invocation."""
+    if product.empty:
+        return []
+    rows = 1 if product.m == 1 else 4
+    m_parts, n_parts = ceil_div(product.m, rows), ceil_div(product.n, 4)
+    return [
+        Dispatch(
+            kernel=kernel.name,
+            bindings=(*kernel.operands, product.addend_id, out),
+            params=product.params(m_parts, n_parts, k_part=product.k) + kernel.params,
+            grid=fold_grid(ceil_div(m_parts * n_parts * product.batches, SUM_WORKGROUP)),
+            types=(*kernel.types, ("ROWS", str(rows)), *product.types(product.stored)),
+            overrides=kernel.overrides,
+        )
+    ]
 
 
 # Rows that one workgroup of slices takes at once, and up to how many rows slices beat tiles.

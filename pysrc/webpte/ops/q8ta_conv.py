@@ -171,7 +171,7 @@ def lower_conv(kind: Kind, args: Args) -> list[Dispatch]:
     check_terms(args, call.conv.in_channels * math.prod(call.conv.kernel))
     if args.out.numel == 0:
         return []
-    if runs_directly(kind, call.conv):
+    if args.target.software or runs_directly(kind, call.conv):
         return [lower_direct(args, call)]
     return lower_tiled(args, call)
 
@@ -186,7 +186,7 @@ def lower_direct(args: Args, call: Int8Convolution) -> Dispatch:
     conv, words = call.conv, quad_count(args.out.numel)
     window = 3 * conv.stride.w + (conv.kernel.w - 1) * conv.dilation.w + 1
     sizes = (window, conv.kernel.w, conv.stride.w, conv.dilation.w)
-    if conv.transposed or conv.out_size.w % 4 or window > MAX_WINDOW:
+    if conv.transposed or conv.out_size.w % 4 or window > MAX_WINDOW or args.target.software:
         sizes = (0, 0, 0, 0)
     names = ("WINDOW", "WINDOW_TAPS", "WINDOW_STRIDE", "WINDOW_DILATION")
     return Dispatch(

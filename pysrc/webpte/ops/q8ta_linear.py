@@ -3,9 +3,9 @@
     linear_q8ta_q8csw              floats: (sum of (x - zero) * w) * x_scale * scales[n] + bias[n]
     q8ta_linear, q8ta_linear_gemv  the same, an optional relu, and back to int8
 
-Both names of the latter mean the same: the number of rows decides about the kernel. Scales and
-biases may be more than N (the exporter rounds up to a multiple of four), rows of W longer than K.
-The sums of W's rows are not looked at.
+Both names of the latter mean the same: the number of rows and the target decide about the kernel.
+Scales and biases may be more than N (the exporter rounds up to a multiple of four), rows of W
+longer than K. The sums of W's rows are not looked at.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
-from webpte.ops.elementwise import float_type
+from webpte.ops.elementwise import float_type, quad_grid
 from webpte.ops.int8 import (
     check_int8,
     check_per_channel,
@@ -29,6 +29,7 @@ from webpte.ops.int8 import (
 from webpte.ops.quantize import requantize_dispatch
 from webpte.ops.records import Binding, Dispatch, ceil_div, fold_grid, pack
 from webpte.ops.registry import register
+from webpte.ops.target import Target
 from webpte.shapes import Dims, numel
 
 Array = np.ndarray
@@ -128,7 +129,8 @@ def lower_linear(args: Args, quantized: bool) -> list[Dispatch]:
     uniform = scaling.params(linear.row_bytes, 0, linear.n)
     stored = float_type(args, linear.scales, linear.bias, None if quantized else out)
     written = "u32" if whole else "f32" if quantized else stored
-    product = product_dispatch(linear, (*linear.inputs, target, uniform), stored, written)
+    bindings = (*linear.inputs, target, uniform)
+    product = product_dispatch(linear, bindings, stored, written, args.target)
     if target is not memory:
         return [product]
     assert scaling.inverse is not None
@@ -136,10 +138,13 @@ def lower_linear(args: Args, quantized: bool) -> list[Dispatch]:
 
 
 def product_dispatch(
-    linear: Linear, bindings: tuple[Binding, ...], stored: str, written: str
+    linear: Linear, bindings: tuple[Binding, ...], stored: str, written: str, target: Target
 ) -> Dispatch:
     """Scales and biases lie in memory as `stored`; `written` is u32, for bytes, or a float."""
-    if linear.m <= FEW_ROWS:
+    types: tuple[tuple[str, str], ...] = ()
+    if target.software:
+        kernel, parts = "q8ta_linear_simple", (linear.m, ceil_div(linear.n, 4))
+    elif linear.m <= FEW_ROWS:
         rows = next((rows for rows in ROWS_AT_ONCE if rows >= linear.m), ROWS_AT_ONCE[-1])
         parts = ceil_div(linear.m, rows), ceil_div(linear.n, 4)
         kernel, types = "q8ta_linear_vector", types_of(ROWS=rows)
@@ -147,11 +152,12 @@ def product_dispatch(
         tile = choose_tile(linear.m, linear.n)
         parts = tile.count(linear.m, linear.n)
         kernel, types = "q8ta_linear", tile.types
+    count = parts[0] * parts[1]
     return Dispatch(
         kernel=kernel,
         bindings=bindings,
         params=pack("5I", linear.m, linear.n, linear.k, *parts),
-        grid=fold_grid(parts[0] * parts[1]),
+        grid=quad_grid(count) if target.software else fold_grid(count),
         types=(("FLOAT", stored), ("OUT", written), *types),
         overrides=(("BYTES", written == "u32"), *linear.overrides),
     )

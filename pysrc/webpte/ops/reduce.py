@@ -30,6 +30,7 @@ from webpte.ops.elementwise import (
 from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, pack
 from webpte.ops.registry import register
 from webpte.ops.rows import Layout, contiguous_layout, strided_layout
+from webpte.ops.target import GPU, Target
 from webpte.shapes import Dims, collapse, contiguous_strides, normalize_dim, numel
 
 Array = np.ndarray
@@ -148,12 +149,14 @@ class Walk:
     kept: Axes
     reduced: Axes
     elements: int = 1
+    target: Target = GPU
 
     @property
     def layout(self) -> Layout:
         if self.reduced.adjacent or not self.kept.adjacent:
-            return contiguous_layout(self.reduced.count)
-        return strided_layout(self.kept.count, self.reduced.count, self.kept.sizes[-1])
+            return contiguous_layout(self.reduced.count, self.target)
+        kept = self.kept
+        return strided_layout(kept.count, self.reduced.count, kept.sizes[-1], self.target)
 
     def by_quads(self) -> Walk:
         """The same in quads, where the innermost reduced axis is whole quads side by side."""
@@ -162,12 +165,13 @@ class Walk:
             return self
         # An axis that encloses whole quads has a stride of whole quads.
         reduced = Axes((*sizes[:-1], sizes[-1] // 4), (*(s // 4 for s in strides[:-1]), 1))
-        return Walk(Axes(self.kept.sizes, tuple(s // 4 for s in self.kept.strides)), reduced, 4)
+        kept = Axes(self.kept.sizes, tuple(s // 4 for s in self.kept.strides))
+        return replace(self, kept=kept, reduced=reduced, elements=4)
 
 
-def rows_walk(rows: int, length: int) -> Walk:
+def rows_walk(rows: int, length: int, target: Target) -> Walk:
     """Rows one after the other."""
-    return Walk(Axes((rows,), (length,)), Axes((length,), (1,))).by_quads()
+    return Walk(Axes((rows,), (length,)), Axes((length,), (1,)), target=target).by_quads()
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,8 @@ def lower_reduction(op: Reduction, args: Args) -> list[Dispatch]:
         return []
     axes = reduced_axes(args)
     kept = [axis for axis in range(source.rank) if axis not in axes]
-    walk = Walk(Axes.of(source.dims, kept), Axes.of(source.dims, axes)).by_quads()
+    walk = Walk(Axes.of(source.dims, kept), Axes.of(source.dims, axes), target=args.target)
+    walk = walk.by_quads()
     if len(walk.kept.sizes) + len(walk.reduced.sizes) > TABLE_AXES:
         raise UnsupportedError(f"{args.call}: more than {TABLE_AXES} axes that cannot be merged")
     operand, result = (Operand(tensor.id, tensor.dtype.wgsl) for tensor in (source, out))
@@ -209,7 +214,7 @@ def reduce(op: Reduction, walk: Walk, source: Operand, out: Operand, acc: str) -
     between = Operand(Scratch("reduce parts", 4 * rows * parts), acc)
     return [
         step(replace(op, finish="total"), walk, source, between, acc, count, parts),
-        step(op, rows_walk(rows, parts), between, out, acc, count),
+        step(op, rows_walk(rows, parts, walk.target), between, out, acc, count),
     ]
 
 

@@ -6,11 +6,13 @@ are elements, or quads of them where its length allows.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.records import Grid, ceil_div, fold_grid
+from webpte.ops.target import Target
 from webpte.shapes import normalize_dim, numel
 
 THREADS = 256  # of wgsl/lib/rows.wgsl
@@ -51,6 +53,9 @@ class Layout:
         workgroups = self.workgroups(rows)
         if length < self.lanes * ITEMS_WORTH_CUTTING or workgroups > FEW_WORKGROUPS:
             return 1
+        if self.lanes == 1:
+            # Parts about as many as each has items: a long sum in one thread would lose digits.
+            return min(4 * ceil_div(math.isqrt(length), 8), MOST_WORKGROUPS)
         return min(ceil_div(length, self.lanes * ITEMS_PER_PART), MOST_WORKGROUPS // workgroups)
 
 
@@ -59,13 +64,21 @@ def power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-def contiguous_layout(length: int) -> Layout:
+# On a software adapter: threads that share nothing need no barriers, which take long to compile.
+ONE_LANE = Layout(1)
+
+
+def contiguous_layout(length: int, target: Target) -> Layout:
     """Rows whose items are neighbours: a thread per item, up to a workgroup per row."""
+    if target.software:
+        return ONE_LANE
     return Layout(min(power_of_two(length), THREADS))
 
 
-def strided_layout(rows: int, length: int, neighbours: int) -> Layout:
+def strided_layout(rows: int, length: int, neighbours: int, target: Target) -> Layout:
     """Rows whose items lie apart, while `neighbours` rows have theirs side by side."""
+    if target.software:
+        return ONE_LANE
     for side_by_side in (LINE, SECTOR):
         columns = power_of_two(min(neighbours, side_by_side))
         layout = Layout(min(THREADS // columns, power_of_two(length)), rows_fastest=True)
@@ -86,11 +99,10 @@ class Rows:
     def count(self) -> int:
         return self.outer * self.inner
 
-    @property
-    def layout(self) -> Layout:
+    def layout(self, target: Target) -> Layout:
         if self.inner == 1:
-            return contiguous_layout(self.length)
-        return strided_layout(self.count, self.length, self.inner)
+            return contiguous_layout(self.length, target)
+        return strided_layout(self.count, self.length, self.inner, target)
 
 
 def rows_along(tensor: TensorArg, dim: int) -> Rows:

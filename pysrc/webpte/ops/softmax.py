@@ -53,14 +53,15 @@ def lower_softmax(logarithm: bool, args: Args) -> list[Dispatch]:
     rows = rows_along(source, args.integer("dim"))
     item, elements = float_item(rows.length) if rows.inner == 1 else ("f32", 1)
     items = Rows(rows.outer, rows.length // elements, rows.inner)
+    layout = items.layout(args.target)
     return [
         Dispatch(
             kernel="softmax",
             bindings=(source.id, out.id),
             params=pack("3If", items.count, items.length, items.inner, math.nan),
-            grid=items.layout.grid(items.count),
+            grid=layout.grid(items.count),
             types=(("FLOAT", float_type(args, source, out)), ("ITEM", item)),
-            overrides=(*items.layout.overrides, ("LOGARITHM", int(logarithm))),
+            overrides=(*layout.overrides, ("LOGARITHM", int(logarithm))),
         )
     ]
 

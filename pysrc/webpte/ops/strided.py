@@ -234,7 +234,7 @@ def lower_walk(args: Args, walk: Walk, out: TensorArg) -> list[Dispatch]:
         return []
     sizes, (strides,) = collapse(walk.dims, walk.strides)
     row = transposed_axis(sizes, strides)
-    if row is not None and source.dtype.storage.itemsize > 1:
+    if row is not None and source.dtype.storage.itemsize > 1 and not args.target.software:
         return [lower_transpose(args, walk, row, out)]
     fixed = (walk.base, walk.start.stride, *strides[:-1])
 

@@ -48,11 +48,12 @@ def lower_cross_entropy(args: Args) -> list[Dispatch]:
     rows, columns = logits.dims
     losses = Scratch("cross entropy", 4 * rows)
     stored = float_type(args, logits, loss, gradient)
-    total = reduce(SUM, rows_walk(1, rows), Operand(losses, "f32"), Operand(loss.id, stored), "f32")
+    walk = rows_walk(1, rows, args.target)
+    total = reduce(SUM, walk, Operand(losses, "f32"), Operand(loss.id, stored), "f32")
     if rows == 0:
         return total
     item, elements = float_item(columns)
-    layout = contiguous_layout(columns // elements)
+    layout = contiguous_layout(columns // elements, args.target)
     n_valid = float(args.number("n_valid"))
     return [
         Dispatch(

@@ -16,6 +16,7 @@ from webpte.errors import WebpteError
 from webpte.ops import lookup, registered_names
 from webpte.ops.records import Dispatch, Scratch
 from webpte.ops.rows import Layout, contiguous_layout, power_of_two, strided_layout
+from webpte.ops.target import GPU
 from webpte.passes import store_halves
 
 
@@ -168,7 +169,7 @@ def test_powers_of_two(number: int) -> None:
 def test_layouts_are_powers_of_two_of_a_workgroup() -> None:
     for length in (1, 3, 100, 256, 257, 10**6):
         for rows in (1, 5, 1000, 10**6):
-            for layout in (contiguous_layout(length), strided_layout(rows, length, 7)):
+            for layout in (contiguous_layout(length, GPU), strided_layout(rows, length, 7, GPU)):
                 assert 256 % layout.lanes == 0
                 groups = dict(layout.overrides)["GROUPS"]
                 assert groups**2 in (layout.lanes, 2 * layout.lanes)

@@ -195,6 +195,7 @@ def test_banner_says_when_it_is_a_cpu() -> None:
     told = check(adapter_banner(info)).text
     assert "Google SwiftShader" in told
     assert "software adapter" in told
+    assert "NumPy may be faster" in told
 
 
 @pytest.mark.parametrize(("reason", "why"), [("missing", "not offer"), ("none", "no graphics")])

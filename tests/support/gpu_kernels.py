@@ -1,0 +1,81 @@
+"""A GPU's kernels in a browser whose adapter is a CPU: they must stay tested there, too.
+
+A software adapter gets kernels of its own. A device that is told to be no software adapter gets
+those of a GPU, as long as this browser compiles them in seconds: some take a minute for one tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import lru_cache
+from typing import TypeVar
+
+import pytest
+
+from webpte.gpu.device import PipelineSpec
+from webpte.ops.rows import THREADS, Layout
+from webpte.shaders import ShaderLibrary
+from webpte_host.browser import Harness
+
+T = TypeVar("T")
+
+ADAPTERS, GPU = "adapter", "gpu"
+both_kernels = pytest.mark.parametrize("kernels", [ADAPTERS, GPU])
+
+# For one small kernel with barriers; a tile takes about ten times as long.
+QUICK_SECONDS = 3.0
+
+_TIME = """
+from time import perf_counter
+import webpte
+from webpte.gpu.device import PipelineSpec
+
+device = await webpte.shared_device()
+bindings, overrides = tuple(spec["bindings"]), tuple(map(tuple, spec["overrides"]))
+started = perf_counter()
+await device.create_pipelines([PipelineSpec(spec["label"], spec["code"], bindings, overrides)])
+return perf_counter() - started
+"""
+
+_TELL = """
+import dataclasses, webpte
+
+device = await webpte.shared_device()
+told, device.info = device.info, dataclasses.replace(device.info, software=software)
+return told.software
+"""
+
+
+@lru_cache  # a harness is one page of one browser
+def compiles_quickly(harness: Harness) -> bool:
+    """Measured, not guessed: it depends on the processor and on what else runs."""
+    shader = ShaderLibrary().assemble("softmax", (("FLOAT", "f32"), ("ITEM", "f32")))
+    overrides = (*Layout(THREADS).overrides, ("LOGARITHM", 0))
+    spec = PipelineSpec("softmax", shader.code, shader.bindings, overrides)
+    seconds = float(harness.python(_TIME, spec=asdict(spec), timeout=limits.CALL_SECONDS))
+    print(f"a kernel with barriers takes {seconds:.1f} s to compile here")
+    return seconds < QUICK_SECONDS
+
+
+@contextmanager
+def cases_for(
+    kernels: str, harness: Harness, every: Sequence[T], few: Sequence[T] = ()
+) -> Iterator[list[T]]:
+    """The cases to run inside, with the adapter's own kernels or a GPU's.
+
+    `few` is what runs of a GPU's kernels where compiling is slow: cases without barriers. Where the
+    adapter is a GPU, its own kernels are those, and there is nothing more to run.
+    """
+    if kernels == ADAPTERS:
+        yield list(every)
+        return
+    software = harness.python(_TELL, software=False)
+    try:
+        chosen = list(every if not software or compiles_quickly(harness) else few)
+        print(f"{len(chosen)} of {len(every)} cases with the kernels of a GPU")
+        yield chosen if software else []
+    finally:
+        if not harness.lost:
+            harness.python(_TELL, software=software)

@@ -1,0 +1,105 @@
+"""What a software adapter is given to compile: nothing that takes it minutes.
+
+It compiles barriers as coroutines, with everything inlined: a kernel with them takes it some
+twenty times as long as one without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from dataclasses import replace
+
+import pytest
+
+import webpte
+from support.attention_cases import PLAIN
+from support.conv_cases import conv
+from support.graphs import read_graph
+from support.linear_q4_cases import backward, q4gsw
+from support.matmul_cases import bmm, linear, mm
+from support.row_cases import RowCase
+from support.tables import every_row
+from webpte.checks import resolve_ops
+from webpte.gpu.device import PipelineSpec
+from webpte.gpu.recording import RecordingDevice
+from webpte.live import LiveState
+from webpte.ops import attention_kernels
+from webpte.ops.records import Dispatch
+from webpte.ops.target import GPU, Target
+from webpte.plan import Planner
+from webpte.storage import plan_storage
+
+SOFTWARE = Target(software=True)
+
+
+async def collect(software: bool) -> set[PipelineSpec]:
+    """The kernels of all rows of all families' tables, at every size that they run."""
+    device = RecordingDevice()
+    device.info = replace(device.info, software=software)
+    for row in every_row():
+        async with await webpte.load(row.program(), device=device) as loaded:
+            for inputs in row.steps if len(row.steps) > 1 else ():
+                await loaded.forward(*inputs)
+        device.log.clear()
+    return set(device.pipelines)
+
+
+def has_barriers(spec: PipelineSpec) -> bool:
+    """With one lane to a row, the barriers of wgsl/lib/rows.wgsl and lib/pool.wgsl are left out."""
+    return "workgroupBarrier()" in spec.code and dict(spec.overrides).get("LANES") != 1
+
+
+def test_nothing_waits_for_other_threads() -> None:
+    heavy = [spec for spec in asyncio.run(collect(software=True)) if has_barriers(spec)]
+    assert sorted({spec.label for spec in heavy}) == []
+
+
+def lowered(program: bytes, target: Target) -> list[Dispatch]:
+    graph = read_graph(program)
+    ops, live = resolve_ops(graph), LiveState(graph)
+    planner = Planner(graph, live, ops, plan_storage(graph, ops), target)
+    planner.lower_all()
+    return list(planner.dispatches())
+
+
+@pytest.mark.parametrize(
+    ("case", "on_gpu", "in_software"),
+    [
+        (mm(133, 131, 37), "matmul", "matmul_simple"),
+        (bmm(2, 3, 9, 5), "matmul_vector", "matmul_simple"),
+        (linear((1, 64), 8, 8), "matmul_vector", "matmul_simple"),
+        (conv((1, 16, 9, 9), (32, 16, 3, 3)), "conv", "conv_simple"),
+        (conv((1, 16, 8, 8), (32, 16, 1, 1)), "conv_pointwise", "conv_simple"),
+        (conv((1, 6, 9, 9), (6, 1, 3, 3), groups=6), "conv_direct", "conv_simple"),
+        (q4gsw((131, 64), 133, 32), "linear_q4", "linear_q4_simple"),
+        (q4gsw((1, 64), 133, 32), "linear_q4_vector", "linear_q4_simple"),
+        (backward((68,), 37, 72, 24, 37), "linear_q4", "linear_q4_simple"),
+    ],
+    ids=str,
+)
+def test_kernels_by_target(case: RowCase, on_gpu: str, in_software: str) -> None:
+    assert lowered(case.program(), GPU)[0].kernel == on_gpu
+    assert [dispatch.kernel for dispatch in lowered(case.program(), SOFTWARE)] == [in_software]
+
+
+def test_blocks_cover_the_product() -> None:
+    """Four columns each, and four rows where there are several."""
+    (few,) = lowered(mm(1, 401, 9).program(), SOFTWARE)
+    (many,) = lowered(bmm(13, 33, 34, 5).program(), SOFTWARE)
+    assert (dict(few.types)["ROWS"], few.grid) == ("1", (2, 1, 1))  # 101 invocations
+    assert (dict(many.types)["ROWS"], many.grid) == ("4", (17, 1, 1))  # 13 * 9 * 9
+    assert struct.unpack_from("<6I", many.params) == (33, 34, 5, 13, 9, 9)
+
+
+def test_logits_are_made_in_turns_that_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(case for case in PLAIN if "tiles" in str(case))
+    whole = lowered(case.program(), SOFTWARE)
+    assert [d.kernel for d in whole] == ["attention_logits", "attention_values"]
+    first, every, width = struct.unpack_from("<3I", whole[0].params, 128)
+    assert first == 0
+    monkeypatch.setattr(attention_kernels, "LOGIT_BYTES", 3 * 4 * width)
+    turns = lowered(case.program(), SOFTWARE)
+    covered = [struct.unpack_from("<2I", d.params, 128) for d in turns[::2]]
+    assert [start for start, _ in covered] == list(range(0, every, 3))
+    assert sum(lines for _, lines in covered) == every

@@ -1,0 +1,26 @@
+// What hides keys from queries. Goes with lib/attention.wgsl and lib/quads.wgsl; the kernel declares
+// `mask`, quads of MASK_TYPE.
+
+override MASK: u32; // one of the following
+const NO_MASK = 0u;
+const ADDED = 1u;
+const BOOLEAN = 2u; // true takes part
+
+const MINUS_INFINITY = 0xff800000u;
+
+// A logit with what hides it: keys after the query, keys beyond `end`, the mask.
+fn masked(logit: f32, batch: u32, head: u32, token: u32, key: u32, end: u32) -> f32 {
+    if (key >= end || (CAUSAL && key > u32(position.x) + token)) {
+        return EXCLUDED;
+    }
+    var total = logit;
+    if (MASK != NO_MASK) {
+        let at = batch * params.mask.x + head * params.mask.y + token * params.mask.z + key * params.mask.w;
+        let value = load_${MASK_TYPE}_as_f32(mask[at / 4u])[at % 4u];
+        if (select(bitcast<u32>(value) == MINUS_INFINITY, value == 0.0, MASK == BOOLEAN)) {
+            return EXCLUDED;
+        }
+        total += select(value, 0.0, MASK == BOOLEAN);
+    }
+    return select(total, FLOOR, total < FLOOR);
+}
