@@ -18,7 +18,8 @@ from webpte_host.server import Site
 
 COUNT, PER_CALL = 200, 20
 MODULES = (
-    *("schedules", "schedules_kinds", "schedules_judge", "schedules_run"),
+    *("schedules", "schedules_base", "schedules_kinds", "schedules_stateful"),
+    *("schedules_judge", "schedules_run"),
     *("graphs", "pte_writer", "graph_writer", "method_writer", "flat_writer"),
 )
 
@@ -35,7 +36,7 @@ RUN = """
 from itertools import cycle
 from support.schedules import browser_schedules
 from support.schedules_kinds import ops_of_kinds
-from support.schedules_run import FEW_PLANS, World, _in_runtime
+from support.schedules_run import FEW_PLANS, World, in_runtime
 from webpte.gpu.webgpu import WebGPUDevice
 
 global devices
@@ -51,7 +52,7 @@ async def make_device():
     return devices[at]
 
 failed = []
-with ops_of_kinds(), _in_runtime("MAX_PLANS", FEW_PLANS):
+with ops_of_kinds(), in_runtime("MAX_PLANS", FEW_PLANS):
     for schedule in list(browser_schedules(seed, start + count))[start:]:
         problems = await World(schedule, make_device, seconds=20).run()
         if problems:

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from support.schedules_kinds import KINDS, Entry, Spec
+from support.schedules_base import Entry, Spec
+from support.schedules_kinds import KINDS
 
 # Calls of the device that are made to fail.
 INJECTED = (
@@ -146,6 +147,7 @@ class _Maker:
         rng = self.rng
         makers: list[tuple[Callable[[], Step | None], int]] = [
             (self._call, 50),
+            (self._burst, 4),
             (self._cancel, 10),
             (Settle, 8),
             (lambda: Close(self._turns(), self._program()), 3),
@@ -220,6 +222,15 @@ class _Maker:
     def _entry(self, call: Call) -> Entry:
         return KINDS[self.programs[call.program]].entries[call.method]
 
+    def _burst(self) -> None:
+        """Calls one after the other that go back and forth between a few inputs."""
+        program = self._program()
+        method = self.rng.choice(list(KINDS[self.programs[program]].entries))
+        calls = [self._call_of(program, method) for _ in range(3)]
+        for _ in range(6):
+            self._add(replace(self.rng.choice(calls), turns=0, handed=None, native=False))
+            self._add(Settle())
+
     def _cancel(self) -> Step | None:
         return Cancel(self._turns(), self.rng.randrange(len(self.calls))) if self.calls else None
 
@@ -244,7 +255,7 @@ def schedules(seed: int, count: int, start: int = 0) -> Iterator[Schedule]:
     """The same seed gives the same schedules, each whatever the others are."""
     for number in range(start, start + count):
         rng = Random(f"{seed}:{number}")
-        device = "numpy" if rng.random() < 0.05 else "recording"
+        device = "numpy" if rng.random() < 0.08 else "recording"
         yield _Maker(rng, device, faults=rng.random() < 0.5).make()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from support.schedules import Call, Recover, Step
-from support.schedules_kinds import Arrays, Entry, Kind, RefusedError, State
+from support.schedules_base import Arrays, Entry, Kind, RefusedError, State
 from webpte.errors import (
     ClosedError,
     DeviceError,

@@ -28,7 +28,8 @@ from support.schedules import (
     shrunk,
 )
 from support.schedules_kinds import KINDS
-from support.schedules_run import World, first_failure, quickly, run
+from support.schedules_quick import first_failure, quickly, run
+from support.schedules_run import World
 from webpte.gpu.emulation import EmulatedCall
 from webpte.gpu.recording import RecordingDevice
 from webpte.runtime.program import Program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.schedules_run import CHUNKS, first_failure_of
+from support.schedules_quick import CHUNKS, first_failure_of
 
 QUARTER = 1
 

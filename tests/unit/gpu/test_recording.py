@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from support import pack_suite
 from support.graphs import make_delegate, wait
 from support.pte_writer import GraphWriter
 from support.recorded import add_graph, ones
@@ -35,9 +32,6 @@ from webpte.gpu.device import (
 )
 from webpte.gpu.recording import FALLIBLE, RecordedBuffer, RecordingDevice
 from webpte.source import BytesSource, Region
-from webpte.suite import run_entry
-from webpte_host.layout import ROOT
-from webpte_host.verify import case_id
 
 NO_PAYLOAD = np.zeros(0, np.uint8)
 NO_PLAN = PlanCommands((), (), (), 0)
@@ -496,31 +490,3 @@ def test_a_profile_is_a_run_with_times() -> None:
         assert len(times) == 1
 
     wait(run())
-
-
-# Whole programs
-
-SUITES = sorted((ROOT / "tests" / "suites").glob("*.zip"))
-ENTRIES = [(path, entry) for path in SUITES for entry in pack_suite.read_entries(path)]
-
-
-@pytest.fixture(scope="module")
-def folders() -> Iterator[dict[Path, Path]]:
-    with ExitStack() as stack:
-        yield {path: stack.enter_context(pack_suite.unpacked(path)) for path in SUITES}
-
-
-@pytest.mark.parametrize(
-    ("path", "entry"), ENTRIES, ids=[f"{path.stem}:{case_id(entry)}" for path, entry in ENTRIES]
-)
-def test_suite(folders: dict[Path, Path], path: Path, entry: pack_suite.Entry) -> None:
-    """The golden outputs come out of emulated memory: plans, aliases and constants are right."""
-
-    async def fetch_bytes(name: str) -> bytes:
-        return (folders[path] / name).read_bytes()
-
-    device = RecordingDevice()
-    report = wait(run_entry(entry, fetch_bytes, device))  # type: ignore[arg-type]
-    assert report["error"] is None
-    assert report["outputs"]
-    assert device.counts() | {"pipelines": 0} == dict.fromkeys(device.counts(), 0)

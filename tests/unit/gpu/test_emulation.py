@@ -1,0 +1,41 @@
+"""Whole programs on emulated memory: every program of the suites gives its golden outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from support import pack_suite
+from support.graphs import wait
+from webpte.gpu.recording import RecordingDevice
+from webpte.suite import run_entry
+from webpte_host.layout import ROOT
+from webpte_host.verify import case_id
+
+SUITES = sorted((ROOT / "tests" / "suites").glob("*.zip"))
+ENTRIES = [(path, entry) for path in SUITES for entry in pack_suite.read_entries(path)]
+
+
+@pytest.fixture(scope="module")
+def folders() -> Iterator[dict[Path, Path]]:
+    with ExitStack() as stack:
+        yield {path: stack.enter_context(pack_suite.unpacked(path)) for path in SUITES}
+
+
+@pytest.mark.parametrize(
+    ("path", "entry"), ENTRIES, ids=[f"{path.stem}:{case_id(entry)}" for path, entry in ENTRIES]
+)
+def test_suite(folders: dict[Path, Path], path: Path, entry: pack_suite.Entry) -> None:
+    """The golden outputs come out of emulated memory: plans, aliases and constants are right."""
+
+    async def fetch_bytes(name: str) -> bytes:
+        return (folders[path] / name).read_bytes()
+
+    device = RecordingDevice()
+    report = wait(run_entry(entry, fetch_bytes, device))  # type: ignore[arg-type]
+    assert report["error"] is None
+    assert report["outputs"]
+    assert device.counts() | {"pipelines": 0} == dict.fromkeys(device.counts(), 0)
