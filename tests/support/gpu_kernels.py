@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import pytest
 
+from support import limits
 from webpte.gpu.device import PipelineSpec
 from webpte.ops.rows import THREADS, Layout
 from webpte.shaders import ShaderLibrary
@@ -30,6 +31,7 @@ QUICK_SECONDS = 3.0
 _TIME = """
 from time import perf_counter
 import webpte
+from support import limits
 from webpte.gpu.device import PipelineSpec
 
 device = await webpte.shared_device()

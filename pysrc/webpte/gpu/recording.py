@@ -55,9 +55,6 @@ class RecordingDevice:
     pauses        gives the number of times that the next await suspends; at least once
     """
 
-    # Whoever is cancelled while something is being made gets nothing, and nothing stays.
-    keeps_what_was_cancelled = False
-
     def __init__(
         self,
         memory_limit: int | None = None,
@@ -169,9 +166,8 @@ class RecordingDevice:
         self.buffers |= {number: buffer.size for number, buffer in made.items()}
         try:
             await self._settle(failure)
-        except BaseException as error:
-            if isinstance(error, DeviceError) or not self.keeps_what_was_cancelled:
-                self._destroy(list(made))
+        except BaseException:  # whoever is cancelled meanwhile gets nothing, and nothing stays
+            self._destroy(list(made))
             raise
         return list(made)
 
@@ -276,9 +272,8 @@ class RecordingDevice:
         self.plans[plan] = commands
         try:
             await self._settle(failure)
-        except BaseException as error:
-            if isinstance(error, DeviceError) or not self.keeps_what_was_cancelled:
-                del self.plans[plan]
+        except BaseException:
+            del self.plans[plan]
             raise
         return plan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from webpte.errors import GraphError
+from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.attention_kernels import Attention, Heads, Mask
 from webpte.ops.records import pack
