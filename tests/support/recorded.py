@@ -60,6 +60,20 @@ def pair(rows: int) -> list[np.ndarray]:
     return [ones(rows, 3), ones(rows, 3)]
 
 
+NO_PAYLOAD = np.zeros(0, np.uint8)
+NO_PLAN = PlanCommands((), (), (), 0)
+
+
+def words(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+async def two_buffers(device: RecordingDevice) -> tuple[int, int]:
+    """Of 16 and of 8 bytes."""
+    first, second = await device.create_buffers([16, 8])
+    return first, second
+
+
 DEVICES = ["numpy", "recording"]
 
 
