@@ -17,7 +17,6 @@ from page.output_view import Output
 from page.run_view import Timing
 from page.session import Session
 from page.stage import Stage
-from page.state import keeps_state
 from page.status_view import causes, opening_card, progress_view
 from page.units import ms_text, number_text, shape_text
 from webpte import MethodInfo, Program, TensorInfo
@@ -117,7 +116,7 @@ class OpenDesk:
         try:
             self._check(turn)
             values = await _read_constant_methods(methods, program)
-            stateful = await keeps_state(source, methods)
+            stateful = any(info.keeps_state for info in methods.values())
             session = Session(source, methods, program, device, stateful, values)
             session.runner.timing = Timing(load=spent, stages=program.stats.load_ms)
         except BaseException:

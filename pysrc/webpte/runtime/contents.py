@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from webpte.checks import unsupported_ops
+from webpte.dataflow import Dataflow
 from webpte.dtypes import dtype_of_program
 from webpte.errors import FormatError, GraphError, SourceError
 from webpte.format import pte
@@ -180,6 +181,15 @@ def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodIn
         unsupported=dict((unsupported + missing).most_common()),
         constants=_describe_constants([graph for graph in graphs if graph is not None]),
         is_constant=not instructions,
+        keeps_state=_keeps_state(called, kernels),
+    )
+
+
+def _keeps_state(graphs: Iterable[Graph | None], kernels: Iterable[str]) -> bool:
+    """Whether delegates write to their buffers, or kernels outside of them to the method's."""
+    outside = (lookup_kernel(name) for name in kernels)
+    return any(graph is not None and Dataflow.of(graph).state for graph in graphs) or any(
+        kernel is not None and kernel.in_place for kernel in outside
     )
 
 

@@ -69,6 +69,7 @@ class MethodInfo:
     unsupported: dict[str, int]  # of either kind
     constants: tuple[ConstantInfo, ...]
     is_constant: bool  # no instructions: returns what the file holds
+    keeps_state: bool = False  # what it returns depends on the calls before
 
     @property
     def constant_bytes(self) -> int:
