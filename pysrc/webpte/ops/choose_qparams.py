@@ -176,7 +176,11 @@ class Blocks:
 
     @property
     def overrides(self) -> tuple[tuple[str, float], ...]:
-        return (*self.layout.overrides, ("INNER_AXES", len(self.inner)), ("QUADS", self.quads))
+        return (*self.layout.overrides, *self.walk_overrides)
+
+    @property
+    def walk_overrides(self) -> tuple[tuple[str, float], ...]:
+        return (("INNER_AXES", len(self.inner)), ("QUADS", self.quads))
 
     def params(self, parts: int = 1) -> bytes:
         axes = [number for axis in (*self.inner, *self.outer) for number in (*axis, 0, 0)]
@@ -243,13 +247,15 @@ def choose_dispatch(
 ) -> Dispatch:
     scale, zero = args.outs
     software = args.target.software
+    # A thread that has its blocks to itself has no use for the rest of a layout.
+    overrides = (("LANES", 1), *blocks.walk_overrides) if software else blocks.overrides
     return Dispatch(
         kernel="choose_qparams_simple" if software else "choose_qparams",
         bindings=(source, scale.id, zero.id),
         params=blocks.params() + pack("4f", choice.low, choice.high, choice.epsilon, choice.middle),
         grid=quad_grid(quad_count(blocks.count)) if software else blocks.layout.grid(blocks.count),
         types=(("SCALE", scale.dtype.wgsl), ("X", stored), ("ZERO", zero.dtype.wgsl)),
-        overrides=(*blocks.overrides, ("MAPPING", choice.mapping)),
+        overrides=(*overrides, ("MAPPING", choice.mapping)),
     )
 
 
