@@ -31,7 +31,6 @@ QUICK_SECONDS = 3.0
 _TIME = """
 from time import perf_counter
 import webpte
-from support import limits
 from webpte.gpu.device import PipelineSpec
 
 device = await webpte.shared_device()
