@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from webpte.errors import OutOfMemoryError
 from webpte.graph import Call, Graph
 from webpte.ops import OpDef
 from webpte.ops.records import Grid
@@ -30,7 +31,7 @@ Progress = Callable[[str, int, int], None]
 class DeviceInfo:
     """What runs the kernels. `software` is true for adapters that are a CPU in disguise."""
 
-    kind: str  # "webgpu", "numpy" or "recording"
+    kind: str  # "webgpu", "native", "numpy" or "recording"
     vendor: str = ""
     architecture: str = ""
     description: str = ""
@@ -47,6 +48,22 @@ class DeviceInfo:
     def target(self) -> Target:
         """What kernels are chosen for."""
         return Target(software=self.software)
+
+
+def is_software(*names: str) -> bool:
+    """Whether an adapter that calls itself so is a CPU in disguise."""
+    return any(known in name.lower() for name in names for known in ("swiftshader", "llvmpipe"))
+
+
+def check_sizes(info: DeviceInfo, sizes: Sequence[int], uniform: bool) -> None:
+    """Raises OutOfMemoryError for a buffer that is too large for the GPU to have or to bind."""
+    limit = info.limits["maxBufferSize"]
+    if not uniform:
+        limit = min(limit, info.limits["maxStorageBufferBindingSize"])
+    if sizes and max(sizes) > limit:
+        raise OutOfMemoryError(
+            f"a buffer of {max(sizes):,} bytes is over this GPU's limit of {limit:,} bytes"
+        )
 
 
 @dataclass(frozen=True)

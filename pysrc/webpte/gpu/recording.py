@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import DeviceError, DeviceLostError, InputError, OutOfMemoryError
+from webpte.gpu.constants import converted
 from webpte.gpu.device import (
     DeviceInfo,
     GpuCopy,
@@ -24,7 +25,7 @@ from webpte.gpu.device import (
     Progress,
     Transfer,
 )
-from webpte.gpu.emulation import MAX_KEPT, EmulatedCall, RecordedBuffer, converted
+from webpte.gpu.emulation import MAX_KEPT, EmulatedCall, RecordedBuffer
 from webpte.gpu.validation import check_copies, check_plan, check_range, check_words, find_buffer
 
 __all__ = ["MAX_KEPT", "RecordedBuffer", "RecordingDevice"]
