@@ -242,6 +242,7 @@ class RecordingDevice:
         self, transfers: Sequence[Transfer], progress: Progress | None = None
     ) -> None:
         failure = self._begin("transfer", tuple(transfers))
+        done, total = 0, sum(transfer.region.size for transfer in transfers)
         for transfer in transfers:
             target = find_buffer(self.memory, transfer.buffer, "a constant")
             size = min(transfer.region.size, MAX_KEPT) if target.is_huge else transfer.region.size
@@ -254,6 +255,9 @@ class RecordingDevice:
             check_range(target, 0, len(stored), f"a constant in buffer {transfer.buffer}")
             self.contents[transfer.buffer] = data[:MAX_KEPT]
             target.write(stored)
+            done += transfer.region.size
+            if progress is not None:
+                progress("constants", done, total)
         await self._settle(failure)
 
     # Plans
