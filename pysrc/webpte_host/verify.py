@@ -1,7 +1,8 @@
 """`serve.py verify`: runs every program of a suite and compares its outputs.
 
 On device `webgpu` the programs run in headless Chromium, in one page for all of them; a page
-that crashes or hangs costs one case and is replaced. On device `numpy` they run right here.
+that crashes or hangs costs one case and is replaced. On the devices `native` (the GPU, without a
+browser) and `numpy` they run right here.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("suite", type=Path, help="folder with a manifest.json")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--filter", help="only cases that match, such as 'add*' or 'llama*'")
-    parser.add_argument("--device", choices=("webgpu", "numpy"), default="webgpu")
+    parser.add_argument("--device", choices=("webgpu", "native", "numpy"), default="webgpu")
     parser.add_argument(
         "--adapter",
         choices=chromium.ADAPTERS,
@@ -142,21 +143,35 @@ def select(entries: list[dict[str, Any]], pattern: str | None) -> list[dict[str,
 
 @contextmanager
 def _runner(options: argparse.Namespace) -> Iterator[Runner]:
-    if options.device == "numpy":
-        yield lambda entry: run_here(options.suite, entry)
+    if options.device != "webgpu":
+        if options.device == "native":
+            print(f"adapter: {native_adapter()}", flush=True)
+        yield lambda entry: run_here(options.suite, entry, options.device)
         return
     with PageRunner(options.suite, options.timeout, options.adapter) as runner:
         yield runner.run
 
 
-def run_here(suite: Path, entry: dict[str, Any]) -> dict[str, Any]:
-    """On NumPy, in this process."""
+def native_adapter() -> str:
+    """What device='native' runs on; an error says what it needs."""
+    import webpte
+
+    try:
+        info = asyncio.run(webpte.shared_device("native")).info
+    except webpte.WebpteError as error:
+        raise HostError(str(error)) from error
+    halves = "with" if info.has_halves else "without"
+    return f"{info.vendor} {info.architecture} {info.description}, {halves} half floats"
+
+
+def run_here(suite: Path, entry: dict[str, Any], device: str = "numpy") -> dict[str, Any]:
+    """In this process."""
     from webpte.suite import run_entry
 
     async def fetch_bytes(path: str) -> bytes:
         return (suite / path).read_bytes()
 
-    return asyncio.run(run_entry(entry, fetch_bytes, "numpy", locate=lambda path: suite / path))
+    return asyncio.run(run_entry(entry, fetch_bytes, device, locate=lambda path: suite / path))
 
 
 class PageRunner:

@@ -147,14 +147,17 @@ class Dawn:
         options.powerPreference = self.c.WGPUPowerPreference_HighPerformance
         info, found = self.promise("adapter", at_once=True)
         self.c.wgpuInstanceRequestAdapter2(self._instance, options, info)
-        if not found.done or found.status != self.c.WGPURequestAdapterStatus_Success:
-            raise NoWebGPUError(f"device='native' finds no GPU ({found.message}): {INSTALL}")
-        return found.value, self._describe(found.value)
+        facts = self.c.WGPUAdapterInfo()
+        if found.value:
+            self.c.wgpuAdapterGetInfo(found.value, facts)
+        # Where there is nothing, Dawn offers an adapter that does nothing.
+        if not found.value or facts.backendType == self.c.WGPUBackendType_Null:
+            raise NoWebGPUError(f"device='native' finds no GPU: {INSTALL}")
+        return found.value, self._describe(found.value, facts)
 
-    def _describe(self, adapter: Any) -> DeviceInfo:
+    def _describe(self, adapter: Any, facts: Any) -> DeviceInfo:
         c = self.c
-        facts, limits = c.WGPUAdapterInfo(), c.WGPUSupportedLimits()
-        c.wgpuAdapterGetInfo(adapter, facts)
+        limits = c.WGPUSupportedLimits()
         c.wgpuAdapterGetLimits(adapter, limits)
         names = text_of(facts.vendor), text_of(facts.architecture), text_of(facts.device)
         has = [name for name in _FEATURES if c.wgpuAdapterHasFeature(adapter, self._feature(name))]

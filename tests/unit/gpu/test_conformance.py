@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import warnings
 from collections.abc import Awaitable, Sequence
@@ -113,10 +114,8 @@ class Unconverted(RecordingDevice):
 
 class Truncating(RecordingDevice):
     async def transfer(self, transfers: Sequence[Transfer], progress: Any = None) -> None:
-        try:
+        with contextlib.suppress(ConstantError):
             await super().transfer(transfers)
-        except ConstantError:
-            pass
 
 
 class Forgiving(RecordingDevice):
