@@ -1,4 +1,4 @@
-"""What the runtime needs of a device, in records that cross to JavaScript as plain numbers.
+"""What the runtime needs of a device, in records that can cross to JavaScript as plain numbers.
 
 Buffers, pipelines and plans are integers here; the objects behind them live on the other side.
 Everything that happens once (buffers, pipelines, plans) is handed over in batches. What happens
@@ -163,14 +163,17 @@ class GpuCopy:
 
 
 class Device(Protocol):
-    """Implemented by `WebGPUDevice` and `RecordingDevice`."""
+    """Implemented by `WebGPUDevice`, `NativeDevice` and `RecordingDevice`.
+
+    docs/native.md says what all of them promise; tests/support/device_conformance.py checks it.
+    """
 
     @property
     def info(self) -> DeviceInfo: ...
 
     @property
     def native(self) -> Any:
-        """The JavaScript `GPUDevice`, for code that makes buffers and kernels of its own."""
+        """The `GPUDevice` itself, for code that makes buffers and kernels of its own."""
         ...
 
     @property
@@ -190,11 +193,11 @@ class Device(Protocol):
     def destroy_buffers(self, buffers: Sequence[int]) -> None: ...
 
     def native_buffer(self, buffer: int) -> Any:
-        """The JavaScript `GPUBuffer` behind a number."""
+        """The `GPUBuffer` behind a number."""
         ...
 
     def is_native_buffer(self, value: object) -> bool:
-        """Whether a value is a JavaScript `GPUBuffer`, of this device or another."""
+        """Whether a value is a `GPUBuffer`, of this device or another."""
         ...
 
     def adopt_buffer(self, native: Any) -> tuple[int, int]:

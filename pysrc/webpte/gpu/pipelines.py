@@ -43,8 +43,9 @@ class PipelineCache:
                 self._made[spec] = asyncio.ensure_future(_item(compiling, index))
                 self._made[spec].add_done_callback(partial(self._forget_failed, spec))
         wanted = {spec: self._made[spec] for spec in specs}
-        if not all(made.done() for made in wanted.values()):
-            await asyncio.wait(wanted.values())  # to the end of all, whichever fails
+        pending = [made for made in wanted.values() if not made.done()]
+        if pending:  # not the others: their event loops may be gone
+            await asyncio.wait(pending)  # to the end of all, whichever fails
         return [wanted[spec].result() for spec in specs]
 
     def _is_missing(self, spec: PipelineSpec) -> bool:
