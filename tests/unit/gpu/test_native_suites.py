@@ -14,7 +14,7 @@ import webpte
 from support import pack_suite
 from support.cases import Array
 from support.native import need_native
-from support.tables import Row, every_row, rounded_to_half
+from support.tables import Row, one_row_per_op, rounded_to_half
 from webpte_host.layout import ROOT
 from webpte_host.verify import case_id, run_here
 
@@ -40,3 +40,25 @@ def test_case(folders: dict[Path, Path], path: Path, entry: pack_suite.Entry) ->
     report = run_here(folders[path], entry, "native")
     assert report["error"] is None
     assert report["outputs"]
+
+
+async def outputs(program: bytes, steps: Sequence[Sequence[Array]], device: str) -> list[Array]:
+    async with await webpte.load(program, device=device) as loaded:
+        return [output for step in steps for output in await loaded.forward(*step)]
+
+
+@pytest.mark.parametrize("row", one_row_per_op(), ids=str)
+def test_half_floats(row: Row) -> None:
+    """Stored and computed as such, to the last bit of a half of the largest element."""
+    device = asyncio.run(webpte.shared_device("native"))
+    if not device.info.has_halves:
+        pytest.skip(f"{device.info.description} has no shader-f16")
+    program = row.half_program()
+    steps = [[rounded_to_half(array) for array in step] for step in row.steps]
+    got = asyncio.run(outputs(program, steps, "native"))
+    want = asyncio.run(outputs(program, steps, "numpy"))
+    for one, other in zip(got, want, strict=True):
+        assert one.dtype == other.dtype
+        finite = np.abs(other[np.isfinite(other)])
+        largest = float(finite.max()) if finite.size and other.dtype.kind == "f" else 0.0
+        np.testing.assert_allclose(one, other, rtol=0, atol=largest * 2**-10)

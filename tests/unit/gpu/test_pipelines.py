@@ -40,7 +40,7 @@ def test_once_also_if_two_ask_at_the_same_time() -> None:
     compiler = Compiler()
 
     async def both() -> list[list[int]]:
-        return await asyncio.gather(compiler.get("a", "b", "a"), compiler.get("b", "c"))
+        return list(await asyncio.gather(compiler.get("a", "b", "a"), compiler.get("b", "c")))
 
     assert asyncio.run(both()) == [[1, 2, 1], [2, 3]]
     assert compiler.compiled == [["a", "b"], ["c"]]
