@@ -100,8 +100,9 @@ class Dawn:
 
     def _settle(self, status: int, message: Any, key: int, _: None, value: Any = None) -> None:
         promise = self._waiting.pop(key)
-        promise.done, promise.status, promise.value = True, status, value
+        promise.status, promise.value = status, value
         promise.message = "" if message is None else text_of(message)
+        promise.done = True  # last: a loss may be told by a thread of Dawn's
 
     def _settle_valued(self, status: int, value: Any, message: Any, key: int, _: None) -> None:
         self._settle(status, message, key, None, value)
