@@ -15,6 +15,7 @@ from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.recorded import Slow, add_graph, names, ones, runs
 from webpte import GpuTensor, errors
 from webpte.gpu.recording import RecordedBuffer, RecordingDevice
+from webpte.runtime import devices
 
 # Tensors
 
