@@ -12,7 +12,7 @@ const MAX_AXES = 16u;
 override SCALARS: bool; // scale and zero are in the params
 override HAS_ZEROS: bool;
 override SHARED: bool; // four neighbours always share a scale
-override ZERO_FIRST: bool; // added before rounding
+override ZERO_FIRST = false; // added before rounding; of no use to dequantized, which is not told
 
 struct Params {
     quads: u32,

@@ -22,6 +22,16 @@ from webpte.runtime.program import Program
 GREEDY = Sampling()
 
 
+async def figures_of(
+    program: Program, method: str, runs: int, prefill: Sequence[int], decode_steps: int
+) -> dict[str, Any]:
+    """All that is asked of a program: a method's times, or with `prefill` a language model's."""
+    figures = {"adapter": vars(program.device_info), "load_ms": program.stats.load_ms}
+    if prefill:
+        return figures | await bench_llm(program, prefill, decode_steps)
+    return figures | {method: await bench_method(program, method, runs)}
+
+
 async def bench_method(
     program: Program, method: str = "forward", runs: int = 20, warmup: int = 3
 ) -> dict[str, Any]:

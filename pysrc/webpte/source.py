@@ -47,8 +47,12 @@ class BytesSource:
         return len(self._data)
 
     async def read(self, offset: int, length: int) -> bytes:
+        return bytes(self.view(offset, length))
+
+    def view(self, offset: int, length: int) -> memoryview:
+        """The same bytes, not copied."""
         check_range(self, offset, length)
-        return bytes(self._data[offset : offset + length])
+        return self._data[offset : offset + length]
 
 
 class FileSource:
@@ -56,6 +60,7 @@ class FileSource:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._mapped: memoryview | None = None  # on first use
         self.name = path.name
         try:
             self._size = path.stat().st_size
@@ -75,6 +80,19 @@ class FileSource:
             raise SourceError(f"{self.name}: the file became shorter while it was read")
         return data
 
+    def view(self, offset: int, length: int) -> memoryview:
+        """The bytes where the system keeps them: nothing is read before they are looked at."""
+        check_range(self, offset, length)
+        if self._path.stat().st_size != self._size:  # looking at what is gone ends the process
+            raise SourceError(f"{self.name}: the file changed its size after it was opened")
+        if self._mapped is None:
+            import mmap  # not everywhere
+
+            with self._path.open("rb") as file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self._size else b""
+            self._mapped = memoryview(mapped)
+        return self._mapped[offset : offset + length]
+
 
 @dataclass(frozen=True)
 class Region:
@@ -91,6 +109,12 @@ class Region:
                 f"that has {self.size}"
             )
         return await self.source.read(self.offset + offset, length)
+
+    async def view(self, offset: int, length: int) -> bytes | memoryview:
+        """The same, not copied if the source can show its bytes."""
+        if isinstance(self.source, BytesSource | FileSource) and offset + length <= self.size:
+            return self.source.view(self.offset + offset, length)
+        return await self.read(offset, length)
 
     def head(self, size: int) -> Region:
         """The first `size` bytes of this part."""

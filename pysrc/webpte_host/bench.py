@@ -1,8 +1,9 @@
-"""`serve.py bench`: times programs in a headless browser and shows where the time goes."""
+"""`serve.py bench`: times programs, in a headless browser or natively: where does the time go?"""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -17,10 +18,7 @@ import webpte
 from webpte import bench
 
 async with await webpte.load(url) as program:
-    figures = {"adapter": vars(program.device_info), "load_ms": program.stats.load_ms}
-    if prefill:
-        return figures | await bench.bench_llm(program, prefill, decode)
-    return figures | {method: await bench.bench_method(program, method, runs)}
+    return await bench.figures_of(program, method, runs, prefill, decode)
 """
 
 
@@ -38,6 +36,15 @@ def main(arguments: list[str]) -> int:
         choices=chromium.ADAPTERS,
         default="hardware",
         help="swiftshader is a CPU in disguise and says nothing about speed (%(default)s)",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("webgpu", "native"),
+        default="webgpu",
+        help="native: on this machine's GPU, without a browser (%(default)s)",
+    )
+    parser.add_argument(
+        "--software", action="store_true", help="native on a CPU in disguise, if there is no GPU"
     )
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     compiling = parser.add_argument_group("compile times")
@@ -58,10 +65,11 @@ def main(arguments: list[str]) -> int:
     if not options.program.is_file() and not (options.pipelines and options.program.is_dir()):
         raise HostError(f"{options.program} is not a file.")
     if not environment.inside():
-        return environment.rerun_inside(["bench", *arguments], with_browser=True)
+        with_browser = options.device == "webgpu" or options.pipelines
+        return environment.rerun_inside(["bench", *arguments], with_browser=with_browser)
     if options.pipelines:
         return _compile(options)
-    figures = _run(options)
+    figures = _run(options) if options.device == "webgpu" else _run_native(options)
     _show(figures)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
@@ -76,6 +84,33 @@ def _compile(options: argparse.Namespace) -> int:
     return 0
 
 
+def _wanted(options: argparse.Namespace) -> dict[str, Any]:
+    """What `bench.figures_of` is asked."""
+    prefill = [int(length) for length in options.prefill.split(",") if length]
+    return {"method": options.method, "runs": options.runs, "prefill": prefill}
+
+
+def _run_native(options: argparse.Namespace) -> dict[str, Any]:
+    import webpte
+    from webpte import bench
+
+    async def run() -> dict[str, Any]:
+        info = (await webpte.shared_device("native")).info
+        if info.software and not options.software:
+            raise HostError(
+                f"{info.description} is a CPU: its figures say nothing about a GPU.\n"
+                "Install the driver of this machine's GPU, or say --software to time it anyway."
+            )
+        async with await webpte.load(options.program, device="native") as program:
+            wanted = _wanted(options)
+            return await bench.figures_of(program, **wanted, decode_steps=options.decode)
+
+    try:
+        return asyncio.run(run())
+    except webpte.WebpteError as error:
+        raise HostError(str(error)) from error
+
+
 def _run(options: argparse.Namespace) -> dict[str, Any]:
     from webpte_host.browser import Harness, open_browser
     from webpte_host.server import Site
@@ -87,9 +122,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
             _CODE,
             timeout=1200,
             url=f"/model/{options.program.name}",
-            method=options.method,
-            runs=options.runs,
-            prefill=[int(length) for length in options.prefill.split(",") if length],
+            **_wanted(options),
             decode=options.decode,
         )
         return result

@@ -2,7 +2,8 @@
 
 On device `webgpu` the programs run in headless Chromium, in one page for all of them. A case may
 take as long as it takes: a page is given up only if it crashed or shows no sign of life. That costs
-one case, and the page is replaced. On device `numpy` the programs run right here.
+one case, and the page is replaced. On the devices `native` (the GPU, without a browser) and `numpy`
+the programs run right here.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("suite", type=Path, help="folder with a manifest.json")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--filter", help="only cases that match, such as 'add*' or 'llama*'")
-    parser.add_argument("--device", choices=("webgpu", "numpy"), default="webgpu")
+    parser.add_argument("--device", choices=("webgpu", "native", "numpy"), default="webgpu")
     parser.add_argument(
         "--adapter",
         choices=chromium.ADAPTERS,
@@ -158,17 +159,34 @@ def select(entries: list[dict[str, Any]], pattern: str | None) -> list[dict[str,
 
 @contextmanager
 def _runner(options: argparse.Namespace) -> Iterator[Runner]:
-    if options.device == "numpy":
-        yield lambda entry, show: run_here(options.suite, entry, show)
+    if options.device != "webgpu":
+        if options.device == "native":
+            print(f"adapter: {native_adapter()}", flush=True)
+        yield lambda entry, show: run_here(options.suite, entry, show, options.device)
         return
     with PageRunner(options.suite, options.timeout, options.adapter) as runner:
         yield runner.run
 
 
+def native_adapter() -> str:
+    """What device='native' runs on; an error says what it needs."""
+    import webpte
+
+    try:
+        info = asyncio.run(webpte.shared_device("native")).info
+    except webpte.WebpteError as error:
+        raise HostError(str(error)) from error
+    halves = "with" if info.has_halves else "without"
+    return f"{info.vendor} {info.architecture} {info.description}, {halves} half floats"
+
+
 def run_here(
-    suite: Path, entry: dict[str, Any], show: Show = lambda _doing: None
+    suite: Path,
+    entry: dict[str, Any],
+    show: Show = lambda _doing: None,
+    device: str = "numpy",
 ) -> dict[str, Any]:
-    """On NumPy, in this process."""
+    """In this process."""
     from webpte.suite import run_entry
 
     async def fetch_bytes(path: str) -> bytes:
@@ -178,7 +196,7 @@ def run_here(
         run_entry(
             entry,
             fetch_bytes,
-            "numpy",
+            device,
             locate=lambda path: suite / path,
             progress=lambda *state: show(describe(*state)),
         )

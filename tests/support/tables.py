@@ -62,6 +62,13 @@ def every_row() -> Iterator[Row]:
                     yield Row(path.stem.removesuffix("_cases"), case)
 
 
+def one_row_per_op() -> list[Row]:
+    found: dict[tuple[str, str | None], Row] = {}
+    for row in every_row():
+        found.setdefault((row.family, getattr(row.case, "op", None)), row)
+    return list(found.values())
+
+
 def rounded_to_half(array: Array) -> Array:
     """What a half float keeps of it."""
     with np.errstate(over="ignore"):

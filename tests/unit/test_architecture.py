@@ -19,6 +19,16 @@ from webpte.ops import elementwise, lookup, registered_names, view
 PACKAGE = Path(webpte.__file__).parent
 SHADERS = PACKAGE.parent.parent / "wgsl"
 
+
+@dataclass(frozen=True)
+class Import:
+    """`module` imports `target`; `late` if inside of a function."""
+
+    module: str
+    target: str
+    late: bool
+
+
 # A unit may import those before it. The package itself is the public face over `runtime`.
 ORDER = (
     *("errors", "dtypes", "shapes", "source", "format", "graph", "live", "ops"),
@@ -28,16 +38,9 @@ ORDER = (
 # The only modules that need a browser, and the only ones that may import them: late, in functions.
 BROWSER_ONLY = {"webpte.gpu.webgpu", "webpte.gpu.files"}
 MAY_IMPORT_LATE = {"webpte.runtime.open", "webpte.runtime.devices"}
+# What runs on this machine's GPU, and the one module that knows the optional package for it.
+NATIVE, BINDING = "webpte.gpu.native", Import("webpte.gpu.dawn", "pydawn", True)
 JAVASCRIPT = {"js", "pyodide", "pyodide_js", "pyscript"}
-
-
-@dataclass(frozen=True)
-class Import:
-    """`module` imports `target`; `late` if inside of a function."""
-
-    module: str
-    target: str
-    late: bool
 
 
 def module_files() -> dict[str, Path]:
@@ -117,6 +120,12 @@ def test_browser_modules_are_imported_late_and_from_two_places() -> None:
             assert found.module in MAY_IMPORT_LATE, found
 
 
+def test_the_native_device_is_imported_late_and_from_one_place() -> None:
+    assert BINDING in ALL_IMPORTS
+    outside = [f for f in ALL_IMPORTS if f.target == NATIVE and unit_of(f.module) != "gpu"]
+    assert outside == [Import("webpte.runtime.devices", NATIVE, True)]
+
+
 def test_devices_are_the_business_of_the_runtime() -> None:
     importers = {f.module for f in ALL_IMPORTS if f.target.startswith("webpte.gpu")}
     assert {unit_of(module) for module in importers} == {"gpu", "runtime", "webpte"}
@@ -124,7 +133,7 @@ def test_devices_are_the_business_of_the_runtime() -> None:
 
 def test_the_package_needs_numpy_and_flatbuffers_and_nothing_else() -> None:
     allowed = {"numpy", "flatbuffers", "webpte"} | JAVASCRIPT
-    tops = {f.target.partition(".")[0] for f in ALL_IMPORTS}
+    tops = {f.target.partition(".")[0] for f in ALL_IMPORTS if f != BINDING}
     foreign = {top for top in tops - allowed if top not in _standard_library()}
     assert not foreign
 

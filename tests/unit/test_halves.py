@@ -7,18 +7,11 @@ import pytest
 import webpte
 from support.graphs import make_delegate, temporary_op, wait
 from support.pte_writer import GraphWriter
-from support.tables import Row, every_row
+from support.tables import Row, one_row_per_op
 from webpte.errors import ShaderError
 from webpte.gpu.recording import RecordingDevice
 from webpte.ops.args import Args
 from webpte.ops.records import Dispatch, pack
-
-
-def one_row_per_op() -> list[Row]:
-    found: dict[tuple[str, str | None], Row] = {}
-    for row in every_row():
-        found.setdefault((row.family, getattr(row.case, "op", None)), row)
-    return list(found.values())
 
 
 def half_device() -> RecordingDevice:

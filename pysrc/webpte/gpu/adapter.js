@@ -9,6 +9,11 @@
         return (await ask()) ?? (await ask()) ?? undefined; // undefined is Python's None, null is not
     },
 
+    // Whether WGSL has `dot4I8Packed` here.
+    hasByteProducts() {
+        return navigator.gpu.wgslLanguageFeatures?.has("packed_4x8_integer_dot_product") ?? false;
+    },
+
     describe(adapter) {
         const limits = {};
         for (const name in adapter.limits) {

@@ -1,4 +1,4 @@
-"""What the runtime needs of a device, in records that cross to JavaScript as plain numbers.
+"""What the runtime needs of a device, in records that can cross to JavaScript as plain numbers.
 
 Buffers, pipelines and plans are integers here; the objects behind them live on the other side.
 Everything that happens once (buffers, pipelines, plans) is handed over in batches. What happens
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from webpte.errors import OutOfMemoryError
 from webpte.graph import Call, Graph
 from webpte.ops import OpDef
 from webpte.ops.records import Grid
@@ -30,7 +31,7 @@ Progress = Callable[[str, int, int], None]
 class DeviceInfo:
     """What runs the kernels. `software` is true for adapters that are a CPU in disguise."""
 
-    kind: str  # "webgpu", "numpy" or "recording"
+    kind: str  # "webgpu", "native", "numpy" or "recording"
     vendor: str = ""
     architecture: str = ""
     description: str = ""
@@ -47,6 +48,22 @@ class DeviceInfo:
     def target(self) -> Target:
         """What kernels are chosen for."""
         return Target(software=self.software)
+
+
+def is_software(*names: str) -> bool:
+    """Whether an adapter that calls itself so is a CPU in disguise."""
+    return any(known in name.lower() for name in names for known in ("swiftshader", "llvmpipe"))
+
+
+def check_sizes(info: DeviceInfo, sizes: Sequence[int], uniform: bool) -> None:
+    """Raises OutOfMemoryError for a buffer that is too large for the GPU to have or to bind."""
+    limit = info.limits["maxBufferSize"]
+    if not uniform:
+        limit = min(limit, info.limits["maxStorageBufferBindingSize"])
+    if sizes and max(sizes) > limit:
+        raise OutOfMemoryError(
+            f"a buffer of {max(sizes):,} bytes is over this GPU's limit of {limit:,} bytes"
+        )
 
 
 @dataclass(frozen=True)
@@ -156,14 +173,17 @@ class Replay:
 
 
 class Device(Protocol):
-    """Implemented by `WebGPUDevice` and `RecordingDevice`."""
+    """Implemented by `WebGPUDevice`, `NativeDevice` and `RecordingDevice`.
+
+    docs/native.md says what all of them promise; tests/support/device_conformance.py checks it.
+    """
 
     @property
     def info(self) -> DeviceInfo: ...
 
     @property
     def native(self) -> Any:
-        """The JavaScript `GPUDevice`, for code that makes buffers and kernels of its own."""
+        """The `GPUDevice` itself, for code that makes buffers and kernels of its own."""
         ...
 
     @property
@@ -183,11 +203,11 @@ class Device(Protocol):
     def destroy_buffers(self, buffers: Sequence[int]) -> None: ...
 
     def native_buffer(self, buffer: int) -> Any:
-        """The JavaScript `GPUBuffer` behind a number."""
+        """The `GPUBuffer` behind a number."""
         ...
 
     def is_native_buffer(self, value: object) -> bool:
-        """Whether a value is a JavaScript `GPUBuffer`, of this device or another."""
+        """Whether a value is a `GPUBuffer`, of this device or another."""
         ...
 
     def adopt_buffer(self, native: Any) -> tuple[int, int]:

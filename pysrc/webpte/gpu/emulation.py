@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from webpte.dtypes import DType
-from webpte.errors import ConstantError, DeviceError, IndexRangeError, WebpteError
+from webpte.errors import DeviceError, IndexRangeError, WebpteError
 from webpte.gpu.device import Origin, Resource
 from webpte.graph import Tensor
 from webpte.live import LiveState
@@ -24,9 +24,6 @@ from webpte.shapes import numel
 # the memory. Calls that touch such a buffer give zeros.
 MAX_KEPT = 1 << 20
 HUGE_BYTES = 64 << 20
-
-# What constants are in the file, and what the GPU stores of them.
-CONVERSIONS = {"float16": "float32", "float64": "float32", "int64": "int32"}
 
 
 class RecordedBuffer:
@@ -57,7 +54,7 @@ class RecordedBuffer:
         kept = b"" if self._kept is None else self._kept[offset : offset + nbytes].tobytes()
         return kept.ljust(nbytes, b"\0")
 
-    def write(self, data: bytes | np.ndarray, offset: int = 0) -> None:
+    def write(self, data: bytes | memoryview | np.ndarray, offset: int = 0) -> None:
         if self._kept is None:
             self._kept = np.zeros(MAX_KEPT if self.is_huge else self.size, np.uint8)
         flat = np.frombuffer(data, np.uint8)[: max(0, self._kept.size - offset)]
@@ -71,18 +68,6 @@ class RecordedBuffer:
 
 
 Memory = Mapping[int, RecordedBuffer]
-
-
-def converted(data: bytes, convert: str | None) -> bytes:
-    """Bytes of a constant as the GPU stores them, in whole words."""
-    if convert is not None:
-        source = np.frombuffer(data, convert)
-        with np.errstate(over="ignore"):
-            target = source.astype(CONVERSIONS[convert])
-        if convert == "int64" and not np.array_equal(source, target):
-            raise ConstantError("an int64 constant does not fit into 32 bits")
-        data = target.tobytes()
-    return data + bytes(-len(data) % 4)
 
 
 class EmulatedCall:

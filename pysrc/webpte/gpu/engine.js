@@ -78,24 +78,10 @@
         return layouts.get(key);
     }
 
-    // Not every browser has the dot product of four bytes; a function of that name will do.
-    function completed(code) {
-        const builtin = navigator.gpu.wgslLanguageFeatures?.has("packed_4x8_integer_dot_product");
-        if (builtin || !code.includes("dot4I8Packed")) return code;
-        return `${code}
-fn dot4I8Packed(a: u32, b: u32) -> i32 {
-let shifts = vec4<u32>(24u, 16u, 8u, 0u);
-let x = (vec4<i32>(i32(a)) << shifts) >> vec4<u32>(24u);
-let y = (vec4<i32>(i32(b)) << shifts) >> vec4<u32>(24u);
-return dot(x, y);
-}`;
-    }
-
     async function compile(spec) {
         device.pushErrorScope("validation");
         if (!modules.has(spec.code)) {
-            const code = completed(spec.code);
-            modules.set(spec.code, device.createShaderModule({ label: spec.label, code }));
+            modules.set(spec.code, device.createShaderModule({ label: spec.label, code: spec.code }));
         }
         const module = modules.get(spec.code);
         const layout = layoutOf(spec.bindings);

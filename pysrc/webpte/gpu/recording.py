@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import DeviceError, DeviceLostError, InputError, OutOfMemoryError
+from webpte.gpu.constants import converted
 from webpte.gpu.device import (
     DeviceInfo,
     GpuCopy,
@@ -25,8 +26,15 @@ from webpte.gpu.device import (
     Replay,
     Transfer,
 )
-from webpte.gpu.emulation import MAX_KEPT, EmulatedCall, RecordedBuffer, converted
-from webpte.gpu.validation import check_copies, check_plan, check_range, check_words, find_buffer
+from webpte.gpu.emulation import MAX_KEPT, EmulatedCall, RecordedBuffer
+from webpte.gpu.validation import (
+    buffers_of,
+    check_copies,
+    check_plan,
+    check_range,
+    check_words,
+    find_buffer,
+)
 
 __all__ = ["MAX_KEPT", "RecordedBuffer", "RecordingDevice"]
 
@@ -238,6 +246,7 @@ class RecordingDevice:
         self, transfers: Sequence[Transfer], progress: Progress | None = None
     ) -> None:
         failure = self._begin("transfer", tuple(transfers))
+        done, total = 0, sum(transfer.region.size for transfer in transfers)
         for transfer in transfers:
             target = find_buffer(self.memory, transfer.buffer, "a constant")
             size = min(transfer.region.size, MAX_KEPT) if target.is_huge else transfer.region.size
@@ -250,6 +259,9 @@ class RecordingDevice:
             check_range(target, 0, len(stored), f"a constant in buffer {transfer.buffer}")
             self.contents[transfer.buffer] = data[:MAX_KEPT]
             target.write(stored)
+            done += transfer.region.size
+            if progress is not None:
+                progress("constants", done, total)
         await self._settle(failure)
 
     # Plans
@@ -379,21 +391,9 @@ class RecordingDevice:
             raise DeviceError(f"plan {plan} does not exist, or not any more")
         commands = self.plans[plan]
         if plan not in self._used:
-            self._used[plan] = _buffers_of(commands)
+            self._used[plan] = buffers_of(commands)
         for buffer in self._used[plan]:
             find_buffer(self.memory, buffer, f"running plan {plan}")
         for upload in commands.uploads:
             if upload.payload_offset + upload.nbytes > len(payload):
                 raise DeviceError(f"an upload from beyond the {len(payload)} bytes of the payload")
-
-
-def _buffers_of(commands: PlanCommands) -> frozenset[int]:
-    """Everything that an execution touches."""
-    used = {upload.buffer for upload in commands.uploads} | set(commands.clears)
-    used |= {back.buffer for back in commands.readbacks}
-    for dispatch in commands.dispatches:
-        used |= {resource.buffer for resource in dispatch.resources}
-        if dispatch.origin is not None:
-            used |= {resource.buffer for resource in dispatch.origin.tensors.values()}
-            used |= {resource.buffer for resource in dispatch.origin.symints.values()}
-    return frozenset(used)

@@ -109,3 +109,15 @@ def _check_aliasing(spec: PipelineSpec, dispatch: DispatchCommand) -> None:
             raise DeviceError(f"{spec.label}: buffer {buffer} is read and written")
         if written.count(buffer) > 1:
             raise DeviceError(f"{spec.label}: buffer {buffer} is written by two bindings")
+
+
+def buffers_of(commands: PlanCommands) -> frozenset[int]:
+    """Everything that an execution touches."""
+    used = {upload.buffer for upload in commands.uploads} | set(commands.clears)
+    used |= {back.buffer for back in commands.readbacks}
+    for dispatch in commands.dispatches:
+        used |= {resource.buffer for resource in dispatch.resources}
+        if dispatch.origin is not None:
+            used |= {resource.buffer for resource in dispatch.origin.tensors.values()}
+            used |= {resource.buffer for resource in dispatch.origin.symints.values()}
+    return frozenset(used)

@@ -6,13 +6,13 @@ into our errors. Each method is one crossing, and `interop_calls` counts them.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from pyodide.code import run_js
@@ -28,6 +28,7 @@ from webpte.errors import (
     ShaderError,
     WebpteError,
 )
+from webpte.gpu.constants import by_file
 from webpte.gpu.device import (
     DeviceInfo,
     GpuCopy,
@@ -36,8 +37,11 @@ from webpte.gpu.device import (
     Progress,
     Replay,
     Transfer,
+    check_sizes,
+    is_software,
 )
 from webpte.gpu.files import JsFile
+from webpte.gpu.pipelines import PipelineCache, completed
 from webpte.gpu.unbroken import or_undo
 
 _COPY_SRC = 0x0004  # GPUBufferUsage's number for it
@@ -84,14 +88,11 @@ async def find_adapter() -> tuple[Any, DeviceInfo]:
     if adapter is None:
         raise NoWebGPUError(_NO_WEBGPU)
     facts = json.loads(module.describe(adapter))
-    names = f"{facts['vendor']} {facts['architecture']} {facts['description']}".lower()
-    software = facts["software"] or "swiftshader" in names or "llvmpipe" in names
+    names = facts["vendor"], facts["architecture"], facts["description"]
     info = DeviceInfo(
-        kind="webgpu",
-        vendor=facts["vendor"],
-        architecture=facts["architecture"],
-        description=facts["description"],
-        software=software,
+        "webgpu",
+        *names,
+        software=facts["software"] or is_software(*names),
         features=tuple(facts["features"]),
         limits=facts["limits"],
     )
@@ -103,7 +104,8 @@ class WebGPUDevice:
 
     def __init__(self, engine: Any, info: DeviceInfo) -> None:
         self._engine = engine
-        self._pipelines: dict[PipelineSpec, asyncio.Future[int]] = {}
+        self._pipelines = PipelineCache(self._compile)
+        self._has_byte_products = bool(load_script("adapter.js").hasByteProducts())
         self.info = info
         self.interop_calls = 0
 
@@ -120,13 +122,7 @@ class WebGPUDevice:
         return bool(self._engine.isLost())
 
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        limit = self.info.limits["maxBufferSize"]
-        if not uniform:
-            limit = min(limit, self.info.limits["maxStorageBufferBindingSize"])
-        if sizes and max(sizes) > limit:
-            raise OutOfMemoryError(
-                f"a buffer of {max(sizes):,} bytes is over this GPU's limit of {limit:,} bytes"
-            )
+        check_sizes(self.info, sizes, uniform)
         self.interop_calls += 1
         with _translated(f"allocating {len(sizes)} buffers, {sum(sizes):,} bytes in all"):
             promise = self._engine.createBuffers(json.dumps(list(sizes)), uniform)
@@ -163,33 +159,19 @@ class WebGPUDevice:
     async def create_pipelines(
         self, specs: Sequence[PipelineSpec], progress: Progress | None = None
     ) -> list[int]:
-        missing = [spec for spec in dict.fromkeys(specs) if spec not in self._pipelines]
-        if missing:
-            # Whoever asks for the same meanwhile waits for this, and does not compile it again.
-            compiling = asyncio.ensure_future(self._compile(missing, progress))
-            for index, spec in enumerate(missing):
-                self._pipelines[spec] = asyncio.ensure_future(_item(compiling, index))
-                self._pipelines[spec].add_done_callback(partial(self._forget_failed, spec))
-        wanted = {spec: self._pipelines[spec] for spec in specs}
-        if not all(made.done() for made in wanted.values()):
-            await asyncio.wait(wanted.values())  # to the end of all, whichever fails
-        return [wanted[spec].result() for spec in specs]
+        return await self._pipelines.get(specs, progress)
 
     async def _compile(self, specs: Sequence[PipelineSpec], progress: Progress | None) -> list[int]:
         self.interop_calls += 1
         described = [
-            {"label": s.label, "code": s.code, "bindings": s.bindings, "overrides": s.overrides}
-            for s in specs
+            {**asdict(spec), "code": completed(spec.code, self._has_byte_products)}
+            for spec in specs
         ]
         with _translated("compiling kernels"), _proxied(progress) as proxy:
             ids: list[int] = json.loads(
                 await self._engine.createPipelines(json.dumps(described), proxy)
             )
         return ids
-
-    def _forget_failed(self, spec: PipelineSpec, made: asyncio.Future[int]) -> None:
-        if made.cancelled() or made.exception() is not None:
-            self._pipelines.pop(spec, None)
 
     def write(self, buffer: int, offset: int, data: np.ndarray) -> None:
         self.interop_calls += 1
@@ -203,20 +185,17 @@ class WebGPUDevice:
     async def transfer(
         self, transfers: Sequence[Transfer], progress: Progress | None = None
     ) -> None:
-        by_file: dict[JsFile, list[Transfer]] = {}
-        for transfer in transfers:
-            source = transfer.region.source
+        files = by_file(transfers)
+        for source, _ in files:
             if not isinstance(source, JsFile):
                 raise DeviceError(f"{source.name}: constants come from files in the browser")
-            by_file.setdefault(source, []).append(transfer)
-        for source, part in by_file.items():
-            # In file order, so that the file is read through once.
-            ordered = sorted(part, key=lambda transfer: transfer.region.offset)
+        for source, ordered in files:
             described = [[t.buffer, t.region.offset, t.region.size, t.convert] for t in ordered]
             total = sum(t.region.size for t in ordered)
             self.interop_calls += 1
             with _translated(f"{source.name}: moving constants"), _proxied(progress) as proxy:
-                await self._engine.transfer(source.file, json.dumps(described), total, proxy)
+                file = cast(JsFile, source).file
+                await self._engine.transfer(file, json.dumps(described), total, proxy)
 
     async def create_plan(self, commands: PlanCommands) -> int:
         self.interop_calls += 1
@@ -309,10 +288,6 @@ def _list_of(copies: Sequence[GpuCopy]) -> str:
 
 def _described(copies: Sequence[GpuCopy], kept: Sequence[GpuCopy]) -> str:
     return f"[{_list_of(copies)}, {_list_of(kept)}]" if copies or kept else ""
-
-
-async def _item(items: asyncio.Future[list[int]], index: int) -> int:
-    return (await asyncio.shield(items))[index]
 
 
 @contextmanager

@@ -267,7 +267,8 @@ def dispatch(
             ("HAS_ZEROS", parameters.bindings[1] is not None),
             ("SCALARS", not parameters.tensors),
             ("SHARED", parameters.shared),
-            ("ZERO_FIRST", zero_first),
+            # Not every compiler takes a constant that the entry point does not use.
+            *((("ZERO_FIRST", zero_first),) if bounds else ()),
         ),
     )
 

@@ -27,7 +27,7 @@ from webpte.gpu.device import Device, DeviceInfo, Progress
 from webpte.runtime.build import Build
 from webpte.runtime.contents import BACKEND, Contents, read_contents
 from webpte.runtime.delegate import GpuDelegate
-from webpte.runtime.devices import shared_device
+from webpte.runtime.devices import NAMES, SHARED, shared_device
 from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.method import Method
@@ -49,13 +49,15 @@ async def load(
     """Open a `.pte` and make it ready to run.
 
     source    bytes, a path, or in the browser also a URL (str) or a Blob
-    device    "webgpu", "numpy" (the references, in CPython too), or a Device to share
+    device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/native.md),
+              "numpy" (the references, anywhere), or a Device to share
     data      the `.ptd` files that belong to the program, each given like `source`
     strict    refuse to run on the host what has no kernel, instead of doing it and reporting it
     progress  called as progress(stage, done, total); stages: fetch, read, compile, constants
     """
-    if isinstance(device, str) and device not in ("webgpu", "numpy"):
-        raise DeviceError(f"no device is called {device!r}; there are 'webgpu' and 'numpy'")
+    if isinstance(device, str) and device not in NAMES:
+        known = ", ".join(map(repr, NAMES))
+        raise DeviceError(f"no device is called {device!r}; there are {known}")
     clock = _Clock()
     opened = await open_source(source, name=name, progress=progress)
     files = [await open_source(file, progress=progress) for file in data]
@@ -65,9 +67,9 @@ async def load(
         progress("read", 1, 1)
     clock.lap("read")
     check_supported(contents)
-    shared = device == "webgpu"
-    if shared:
-        device = await shared_device()
+    shared = device if isinstance(device, str) and device in SHARED else None
+    if shared is not None:
+        device = await shared_device(shared)
         clock.lap("device")
     build = await Build.create(contents, device, strict, progress)
     clock.lap("build")
@@ -143,9 +145,9 @@ class Program:
         build: Build,
         clock: _Clock,
         strict: bool = False,
-        shared: bool = False,
+        shared: str | None = None,
     ) -> None:
-        """`shared` says that the device is the default one, not one that the caller gave."""
+        """`shared` is the name of the device, unless it is one that the caller gave."""
         self._contents = contents
         self._build = build
         self._clock = clock
@@ -297,7 +299,7 @@ class Program:
 
     @property
     def device(self) -> Device:
-        """What the program runs on; `device.native` is the JavaScript `GPUDevice`."""
+        """What the program runs on; `device.native` is the `GPUDevice` behind it."""
         if isinstance(self._build.device, str):
             raise DeviceError(f"{self.name} runs on NumPy, which is no device")
         return self._build.device
@@ -329,7 +331,7 @@ class Program:
                 build.end(f"{self.name} was closed")
                 raise ClosedError(f"{self.name} was closed while it was being rebuilt")
             old, self._build, self._clock = self._build, build, clock
-            self._shared = self._shared and device is None
+            self._shared = self._shared if device is None else None
             self._generation += 1
             old.end(f"{self.name} was rebuilt while this call was being prepared; call it again")
 
@@ -338,8 +340,8 @@ class Program:
             raise ClosedError(f"{self.name} was closed; load it again")
         if device is not None:
             return device
-        if self._shared:
-            return await shared_device()
+        if self._shared is not None:
+            return await shared_device(self._shared)
         current = self._build.device
         if not isinstance(current, str) and current.lost:
             raise DeviceLostError(

@@ -137,7 +137,9 @@ def run_main(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(environment, "inside", lambda: True)
 
     def run(errors: dict[str, str], *options: str) -> int:
-        def run_here(_suite: Path, raw: dict[str, Any], _show: object) -> dict[str, Any]:
+        def run_here(
+            _suite: Path, raw: dict[str, Any], _show: object, _device: str
+        ) -> dict[str, Any]:
             return result(raw, errors.get(raw["op"]))
 
         monkeypatch.setattr(verify, "run_here", run_here)

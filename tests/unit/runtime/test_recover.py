@@ -44,7 +44,7 @@ def devices(monkeypatch: pytest.MonkeyPatch) -> list[Losable]:
     """The shared devices that were made, in order: a new one once the last is lost."""
     made: list[Losable] = []
 
-    async def shared_device() -> Losable:
+    async def shared_device(name: str) -> Losable:
         if not made or made[-1].lost:
             made.append(Losable())
         return made[-1]

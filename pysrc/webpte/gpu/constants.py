@@ -1,0 +1,45 @@
+"""How constants lie in files, and what devices store of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from webpte.errors import ConstantError
+from webpte.gpu.device import Transfer
+from webpte.source import ByteSource
+
+# What constants are in the file, and what the GPU stores of them.
+CONVERSIONS = {"float16": "float32", "float64": "float32", "int64": "int32"}
+
+
+def converted(data: bytes | memoryview, convert: str | None) -> bytes | memoryview:
+    """Bytes of a constant as the GPU stores them, in whole words."""
+    if convert is not None:
+        source = np.frombuffer(data, convert)
+        with np.errstate(over="ignore"):
+            target = source.astype(CONVERSIONS[convert])
+        if convert == "int64" and not np.array_equal(source, target):
+            raise ConstantError("an int64 constant does not fit into 32 bits")
+        data = target.tobytes()
+    padding = -len(data) % 4
+    return bytes(data) + bytes(padding) if padding else data
+
+
+def stored_offset(offset: int, convert: str | None) -> int:
+    """Where the element at this offset in the file is on the GPU."""
+    if convert is None:
+        return offset
+    return offset // np.dtype(convert).itemsize * np.dtype(CONVERSIONS[convert]).itemsize
+
+
+def by_file(transfers: Sequence[Transfer]) -> list[tuple[ByteSource, list[Transfer]]]:
+    """Each file with what comes from it, in its order, so that it is read through once."""
+    files: dict[int, tuple[ByteSource, list[Transfer]]] = {}
+    for transfer in transfers:
+        source = transfer.region.source
+        files.setdefault(id(source), (source, []))[1].append(transfer)
+    for _, part in files.values():
+        part.sort(key=lambda transfer: transfer.region.offset)
+    return list(files.values())

@@ -1,0 +1,189 @@
+"""What the conformance checks of devices stand on: a device to try, and two kernels for it.
+
+The kernels are WGSL for devices that compile, and calls of `aten.neg` and `aten.relu` for one that
+computes with references: each dispatch says both. This also runs in a page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from webpte.dtypes import DTYPES
+from webpte.gpu.device import (
+    Device,
+    DispatchCommand,
+    Origin,
+    PipelineSpec,
+    PlanCommands,
+    Readback,
+    Resource,
+    Upload,
+)
+from webpte.graph import Call, Graph, Tensor
+from webpte.ops import lookup
+
+NO_PAYLOAD = np.zeros(0, np.uint8)
+NO_COMMANDS = PlanCommands((), (), (), 0)
+
+KERNEL = """
+override NEGATE: bool;
+
+@group(0) @binding(0) var<storage, read> source: array<f32>;
+@group(0) @binding(1) var<storage, read_write> result: array<f32>;
+@group(0) @binding(2) var<uniform> count: vec4<u32>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x < count.x) {
+        let x = source[id.x];
+        result[id.x] = select(max(x, 0.0), -x, NEGATE);
+    }
+}
+"""
+
+
+class CountingDevice(Device, Protocol):
+    """All devices can count what is alive on them."""
+
+    def counts(self) -> dict[str, int]: ...
+
+
+class Subject(Protocol):
+    """A device under test, fresh for every check, and what other code can do to it."""
+
+    @property
+    def device(self) -> CountingDevice: ...
+
+    @property
+    def compiles(self) -> bool:
+        """Whether it looks at the kernels."""
+        ...
+
+    @property
+    def too_much(self) -> int:
+        """Bytes of a buffer that it cannot have."""
+        ...
+
+    def make_native(self, nbytes: int, copyable: bool = True) -> Any:
+        """A buffer of other code's, zeroed; without `copyable` nothing can be copied from it."""
+        ...
+
+    def lose(self) -> None:
+        """The GPU goes away."""
+        ...
+
+
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def floats_in(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, np.float32)
+
+
+def expect(got: np.ndarray, want: np.ndarray, what: str) -> None:
+    assert np.array_equal(got, want, equal_nan=got.dtype.kind == "f"), f"{what}: {got}, not {want}"
+
+
+async def settled(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait for what a device does a moment later."""
+    for _ in range(int(seconds * 1000)):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not happen")
+
+
+async def raises(kind: type[Exception], call: Callable[[], Any]) -> str:
+    """The message of the error that a call raises, at once or when it is awaited."""
+    try:
+        result = call()
+        if isinstance(result, Awaitable):
+            await result
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"{kind.__name__} was not raised")
+
+
+class Bench:
+    """A few buffers of `elements` floats each, and plans of kernels between them."""
+
+    def __init__(self, device: Device, elements: int) -> None:
+        self.device = device
+        self.elements = elements
+        self.nbytes = 4 * elements
+        self.buffers: list[int] = []
+        self._count = 0
+        self._pipelines: dict[str, int] = {}
+
+    @classmethod
+    async def create(cls, device: Device, buffers: int, elements: int = 4) -> Bench:
+        bench = cls(device, elements)
+        bench.buffers = await device.create_buffers([bench.nbytes] * buffers)
+        (bench._count,) = await device.create_buffers([256], uniform=True)
+        device.write(bench._count, 0, np.array([elements, 0, 0, 0], np.uint32))
+        names = ("neg", "relu")
+        made = await device.create_pipelines([spec_of(name) for name in names])
+        bench._pipelines = dict(zip(names, made, strict=True))
+        return bench
+
+    def dispatch(self, name: str, source: int, target: int) -> DispatchCommand:
+        """`name` is neg or relu; buffers by index."""
+        op = lookup(f"aten.{name}.default")
+        assert op is not None
+        dims = (self.elements,)
+        places = {
+            value: Resource(self.buffers[index], 0, self.nbytes)
+            for value, index in enumerate((source, target))
+        }
+        values = tuple(Tensor(i, DTYPES["float32"], dims, None, None) for i in places)
+        call = Call(0, op.name, (0, 1))
+        graph = Graph(values, (call,), (0,), (1,))
+        origin = Origin(call, op, graph, dict.fromkeys(places, dims), places, {}, ())
+        uniform = Resource(self._count, 0, 16)
+        grid = (-(-self.elements // 64), 1, 1)
+        return DispatchCommand(self._pipelines[name], (*places.values(), uniform), grid, origin)
+
+    async def plan(
+        self,
+        *dispatches: tuple[str, int, int],
+        upload: Sequence[int] = (),
+        back: Sequence[int] = (),
+        clear: Sequence[int] = (),
+    ) -> int:
+        """Uploads and read-backs lie one after the other in payload and results."""
+        return await self.device.create_plan(
+            PlanCommands(
+                tuple(
+                    Upload(self.buffers[b], i * self.nbytes, self.nbytes)
+                    for i, b in enumerate(upload)
+                ),
+                tuple(self.dispatch(*dispatch) for dispatch in dispatches),
+                tuple(
+                    Readback(self.buffers[b], self.nbytes, i * self.nbytes)
+                    for i, b in enumerate(back)
+                ),
+                self.nbytes * len(back),
+                tuple(self.buffers[b] for b in clear),
+            )
+        )
+
+    def put(self, index: int, array: np.ndarray) -> None:
+        self.device.write(self.buffers[index], 0, array)
+
+    async def get(self, index: int) -> np.ndarray:
+        return floats_in(await self.device.read(self.buffers[index], self.nbytes))
+
+
+def spec_of(name: str) -> PipelineSpec:
+    return PipelineSpec(
+        name, KERNEL, ("read", "write", "uniform"), (("NEGATE", float(name == "neg")),)
+    )
+
+
+def payload_of(*arrays: np.ndarray) -> np.ndarray:
+    return np.concatenate([array.view(np.uint8) for array in arrays])

@@ -1,0 +1,66 @@
+"""The native device for tests: there, or clearly said why not."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from webpte.errors import NoWebGPUError
+from webpte.gpu.dawn import load_dawn
+from webpte.gpu.native import NativeDevice
+from webpte.gpu.native_plan import make_buffer
+
+# Where drivers say that they are there. `VK_DRIVER_FILES` names one by hand.
+_DRIVER_FOLDERS = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
+
+
+def has_driver() -> bool:
+    named = any(name in os.environ for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"))
+    return named or any(any(Path(folder).glob("*.json")) for folder in _DRIVER_FOLDERS)
+
+
+@cache
+def why_not() -> str | None:
+    """None if there is a GPU. A driver that does not work is an error, not a reason."""
+    try:
+        load_dawn().find_adapter()
+    except NoWebGPUError as error:
+        if has_driver():
+            raise
+        return f"no Vulkan driver is installed, so nothing runs natively: {error}"
+    return None
+
+
+def need_native() -> None:
+    """Skips a test where there is no driver; fails it where there is one that does not work."""
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+
+
+class NativeSubject:
+    """For the conformance checks."""
+
+    compiles = True
+
+    def __init__(self, device: NativeDevice) -> None:
+        self.device = device
+
+    @classmethod
+    async def create(cls) -> NativeSubject:
+        return cls(await NativeDevice.create())
+
+    @property
+    def too_much(self) -> int:
+        return self.device.info.limits["maxStorageBufferBindingSize"] + 4
+
+    def make_native(self, nbytes: int, copyable: bool = True) -> Any:
+        usages = ("Storage", "CopyDst", "CopySrc") if copyable else ("Storage",)
+        return make_buffer(self.device._device, nbytes, *usages)
+
+    def lose(self) -> None:
+        self.device.destroy()

@@ -1,0 +1,94 @@
+"""Every kernel is compiled once, whoever asks, in whatever event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+
+import pytest
+
+from webpte.errors import ShaderError
+from webpte.gpu.device import PipelineSpec, Progress
+from webpte.gpu.pipelines import PipelineCache
+
+
+def spec(label: str) -> PipelineSpec:
+    return PipelineSpec(label, "", (), ())
+
+
+class Compiler:
+    """Notes what it is given; `bad` does not compile."""
+
+    def __init__(self) -> None:
+        self.compiled: list[list[str]] = []
+        self.numbers = count(1)
+        self.cache = PipelineCache(self.compile)
+
+    async def compile(self, specs: Sequence[PipelineSpec], _: Progress | None) -> list[int]:
+        self.compiled.append([spec.label for spec in specs])
+        await asyncio.sleep(0.001)
+        if any(spec.label == "bad" for spec in specs):
+            raise ShaderError("bad")
+        return [next(self.numbers) for _ in specs]
+
+    async def get(self, *labels: str) -> list[int]:
+        return await self.cache.get([spec(label) for label in labels], None)
+
+
+def test_once_also_if_two_ask_at_the_same_time() -> None:
+    compiler = Compiler()
+
+    async def both() -> list[list[int]]:
+        return list(await asyncio.gather(compiler.get("a", "b", "a"), compiler.get("b", "c")))
+
+    assert asyncio.run(both()) == [[1, 2, 1], [2, 3]]
+    assert compiler.compiled == [["a", "b"], ["c"]]
+
+
+def test_what_another_event_loop_made_counts() -> None:
+    compiler = Compiler()
+    assert asyncio.run(compiler.get("a")) == [1]
+    assert asyncio.run(compiler.get("a", "b")) == [1, 2]
+    assert asyncio.run(compiler.get("b", "a")) == [2, 1]
+    assert compiler.compiled == [["a"], ["b"]]
+
+
+def test_what_another_event_loop_left_undone_is_made_again() -> None:
+    compiler = Compiler()
+
+    async def leave() -> None:
+        asking = asyncio.ensure_future(compiler.get("a"))
+        await asyncio.sleep(0)
+        asking.cancel()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(leave())
+    for task in asyncio.all_tasks(loop):
+        task._log_destroy_pending = False  # type: ignore[attr-defined] # as if never there
+    loop.close()
+    assert asyncio.run(compiler.get("a")) == [1]
+    assert compiler.compiled == [["a"], ["a"]]
+
+
+def test_a_failure_is_tried_again_and_spoils_nothing() -> None:
+    compiler = Compiler()
+    for _ in range(2):
+        with pytest.raises(ShaderError):
+            asyncio.run(compiler.get("bad", "a"))
+    assert asyncio.run(compiler.get("a")) == [1]
+    assert compiler.compiled == [["bad", "a"], ["bad", "a"], ["a"]]
+
+
+def test_who_is_cancelled_does_not_stop_the_others() -> None:
+    compiler = Compiler()
+
+    async def run() -> list[int]:
+        first = asyncio.ensure_future(compiler.get("a"))
+        second = asyncio.ensure_future(compiler.get("a"))
+        await asyncio.sleep(0)
+        first.cancel()
+        return await second
+
+    assert asyncio.run(run()) == [1]
+    assert compiler.compiled == [["a"]]
