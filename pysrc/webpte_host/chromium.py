@@ -5,13 +5,13 @@ The small "headless shell" builds have no WebGPU: only the full browser will do.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from webpte_host import apt
 from webpte_host.errors import HostError
 from webpte_host.process import run_tool
 from webpte_host.progress import Display
@@ -84,7 +84,7 @@ def ensure(display: Display, python: Path, playwright_path: Path | None) -> None
     """Installs a browser where `find` has none. `python` is one that has Playwright."""
     if playwright_path is not None and playwright_path.exists():
         return
-    if _install_with_apt(display) and find() is not None:
+    if apt.install(display, "chromium", "Chromium") and find() is not None:
         return
     command = [str(python), "-m", "playwright", "install", "chromium", "--no-shell"]
     hint = (
@@ -93,21 +93,3 @@ def ensure(display: Display, python: Path, playwright_path: Path | None) -> None
     )
     with display.stage("Chromium from Playwright"):
         run_tool(command, "playwright install chromium", cwd=Path.cwd(), hint=hint)
-
-
-def _install_with_apt(display: Display) -> bool:
-    apt = shutil.which("apt-get")
-    if apt is None or os.geteuid() != 0:
-        return False
-    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    with display.stage("Chromium from the system's packages") as stage:
-        # An update fails for one bad source of many; what the lists have may still do.
-        with contextlib.suppress(HostError):
-            run_tool([apt, "update"], "apt-get update", cwd=Path("/"), env=quiet)
-        try:
-            command = [apt, "install", "-y", "--no-install-recommends", "chromium"]
-            run_tool(command, "apt-get install chromium", cwd=Path("/"), env=quiet)
-        except HostError:
-            stage.outcome = "not available"
-            return False
-    return True

@@ -15,7 +15,7 @@ import tomllib
 import venv
 from pathlib import Path
 
-from webpte_host import chromium
+from webpte_host import chromium, vulkan
 from webpte_host.errors import HostError
 from webpte_host.layout import PYSRC, ROOT, STATE, VENV
 from webpte_host.process import pip_command, run_tool
@@ -45,10 +45,12 @@ def inside() -> bool:
     return Path(sys.prefix).resolve() == VENV.resolve()
 
 
-def ensure(*, with_browser: bool = True) -> Path:
-    """Packages, Chromium and the browser runtime; returns the environment's Python."""
+def ensure(*, with_browser: bool = True, with_driver: bool = False) -> Path:
+    """Packages, a driver, Chromium and the browser runtime; returns the environment's Python."""
     display = Display()
     _ensure_venv(display)
+    if with_driver:
+        vulkan.ensure(display)
     if with_browser:
         if chromium.find() is None:
             chromium.ensure(display, venv_python(), _playwright_chromium())

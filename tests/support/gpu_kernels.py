@@ -15,6 +15,7 @@ from typing import TypeVar
 import pytest
 
 from support import limits
+from support.native import why_not
 from webpte.gpu.device import PipelineSpec
 from webpte.ops.rows import THREADS, Layout
 from webpte.shaders import ShaderLibrary
@@ -27,6 +28,7 @@ both_kernels = pytest.mark.parametrize("kernels", [ADAPTERS, GPU])
 
 # For one small kernel with barriers; a tile takes about ten times as long.
 QUICK_SECONDS = 3.0
+SAMPLE = 1  # cases of a table that run here, if all of them run natively
 
 _TIME = """
 from time import perf_counter
@@ -66,15 +68,17 @@ def cases_for(
 ) -> Iterator[list[T]]:
     """The cases to run inside, with the adapter's own kernels or a GPU's.
 
-    `few` is what runs of a GPU's kernels where compiling is slow: cases without barriers. Where the
-    adapter is a GPU, its own kernels are those, and there is nothing more to run.
+    All of a GPU's kernels run natively where there is a driver, see tests/native/test_tables.py:
+    here a sample does then. `few` is what runs where compiling is slow: cases without barriers.
+    Where the adapter is a GPU, its own kernels are those, and there is nothing more to run.
     """
     if kernels == ADAPTERS:
         yield list(every)
         return
     software = harness.python(_TELL, software=False)
     try:
-        chosen = list(every if not software or compiles_quickly(harness) else few)
+        quick = software and compiles_quickly(harness)
+        chosen = list(every if why_not() is not None else every[:SAMPLE]) if quick else list(few)
         print(f"{len(chosen)} of {len(every)} cases with the kernels of a GPU")
         yield chosen if software else []
     finally:

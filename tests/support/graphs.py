@@ -14,6 +14,7 @@ from webpte.gpu.recording import RecordingDevice
 from webpte.graph import Graph
 from webpte.live import LiveState
 from webpte.ops import registry
+from webpte.ops.target import GPU, Target
 from webpte.plan import Planner
 from webpte.runtime.contents import read_contents
 from webpte.runtime.delegate import GpuDelegate
@@ -40,10 +41,10 @@ def build_graph(writer: GraphWriter, **options: Any) -> Graph:
     return read_graph(write_pte(writer, **options))
 
 
-def make_planner(graph: Graph) -> tuple[Planner, LiveState]:
+def make_planner(graph: Graph, target: Target = GPU) -> tuple[Planner, LiveState]:
     """A planner before its first lowering."""
     ops, live = resolve_ops(graph), LiveState(graph)
-    return Planner(graph, live, ops, plan_storage(graph, ops)), live
+    return Planner(graph, live, ops, plan_storage(graph, ops), target), live
 
 
 async def make_delegate(

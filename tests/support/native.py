@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,14 +11,7 @@ from webpte.errors import NoWebGPUError
 from webpte.gpu.dawn import load_dawn
 from webpte.gpu.native import NativeDevice
 from webpte.gpu.native_plan import make_buffer
-
-# Where drivers say that they are there. `VK_DRIVER_FILES` names one by hand.
-_DRIVER_FOLDERS = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
-
-
-def has_driver() -> bool:
-    named = any(name in os.environ for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"))
-    return named or any(any(Path(folder).glob("*.json")) for folder in _DRIVER_FOLDERS)
+from webpte_host import vulkan
 
 
 @cache
@@ -29,7 +20,7 @@ def why_not() -> str | None:
     try:
         load_dawn().find_adapter()
     except NoWebGPUError as error:
-        if has_driver():
+        if vulkan.has_driver():
             raise
         return f"no Vulkan driver is installed, so nothing runs natively: {error}"
     return None

@@ -1,0 +1,31 @@
+"""A Vulkan driver for `device="native"` in tests: the GPU's own, or Mesa's lavapipe on the CPU."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from webpte_host import apt
+from webpte_host.progress import Display
+
+# Where drivers say that they are there. The variables name one by hand.
+_FOLDERS = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
+_VARIABLES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
+
+_WITHOUT = """\
+  No Vulkan driver is installed, and none could be: the kernels of GPUs are tested in the browser
+  alone, and half floats nowhere. Debian's package is called mesa-vulkan-drivers."""
+
+
+def has_driver() -> bool:
+    named = any(name in os.environ for name in _VARIABLES)
+    return named or any(any(Path(folder).glob("*.json")) for folder in _FOLDERS)
+
+
+def ensure(display: Display) -> None:
+    """Installs lavapipe where there is no driver and it may; says so where it may not."""
+    if sys.platform != "linux" or has_driver():
+        return
+    if not apt.install(display, "mesa-vulkan-drivers", "A Vulkan driver (lavapipe)"):
+        display.line(_WITHOUT)
