@@ -28,7 +28,7 @@ both_kernels = pytest.mark.parametrize("kernels", [ADAPTERS, GPU])
 
 # For one small kernel with barriers; a tile takes about ten times as long.
 QUICK_SECONDS = 3.0
-SAMPLE = 1  # cases of a table that run here, if all of them run natively
+SAMPLE, SAMPLE_ALONE = 1, 12  # cases of a table that run here, if all run natively or none does
 
 _TIME = """
 from time import perf_counter
@@ -69,8 +69,9 @@ def cases_for(
     """The cases to run inside, with the adapter's own kernels or a GPU's.
 
     All of a GPU's kernels run natively where there is a driver, see tests/native/test_tables.py:
-    here a sample does then. `few` is what runs where compiling is slow: cases without barriers.
-    Where the adapter is a GPU, its own kernels are those, and there is nothing more to run.
+    here a sample does then, and a larger one without. `few` is what runs where compiling is slow:
+    cases without barriers. Where the adapter is a GPU, its own kernels are those, and there is
+    nothing more to run.
     """
     if kernels == ADAPTERS:
         yield list(every)
@@ -78,7 +79,8 @@ def cases_for(
     software = harness.python(_TELL, software=False)
     try:
         quick = software and compiles_quickly(harness)
-        chosen = list(every if why_not() is not None else every[:SAMPLE]) if quick else list(few)
+        sample = SAMPLE if why_not() is None else SAMPLE_ALONE
+        chosen = list(every[:sample] if quick else few)
         print(f"{len(chosen)} of {len(every)} cases with the kernels of a GPU")
         yield chosen if software else []
     finally:

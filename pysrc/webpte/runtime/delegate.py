@@ -218,15 +218,18 @@ class GpuDelegate:
                 if self._may_spoil_state(body):
                     async with self._guard.guarding():
                         submitted = await self._submit_into(body, head, top)
-                        return await head._replayer.results(submitted)
+                        return await self._results_of(head, submitted)
                 submitted = await self._submit_into(body, head, top)
-            return await head._replayer.results(submitted)
+            return await self._results_of(head, submitted)
 
     async def _submit_into(self, body: Prepared, head: GpuDelegate, top: Prepared) -> Submitted:
         """In one submission: a head that fails must not leave what the body wrote to state."""
-        submitted = await head._replayer.submit(top, await self._replayer.lead(body))
-        self._replayer.executions += 1
-        return submitted
+        return await head._replayer.submit(top, await self._replayer.lead(body))
+
+    async def _results_of(self, head: GpuDelegate, submitted: Submitted) -> list[np.ndarray]:
+        results = await head._replayer.results(submitted)
+        self._replayer.note_end(head._replayer)
+        return results
 
     async def _readable(self, inputs: Sequence[Input]) -> list[Input]:
         return await readable(inputs, self._graph, self._on_host, self._device)

@@ -217,6 +217,12 @@ class Replayer:
         segments = (segment for segment, _ in submitted.faults)
         return data, list(zip(segments, told, strict=True))
 
+    def note_end(self, head: Replayer) -> None:
+        """An execution ended with that of a head on its outputs, in one submission."""
+        self.executions += 1
+        self.ended = head.ended
+        self.last_ms |= {part: head.last_ms[part] for part in ("submit", "wait")}
+
     def _run_host_step(
         self, segment: Segment, result: bytes, following: Payload, timings: Timings | None
     ) -> None:

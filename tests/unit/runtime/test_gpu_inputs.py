@@ -194,6 +194,7 @@ def test_argmax_is_of_the_call_it_was_asked_for() -> None:
             program.forward(ones(2, 3), ones(2, 3)),
         )
         assert done.tolist() == [2] * 5
+        assert set(program.stats.last_ms) == {"prepare", "submit", "wait"}
         together, after = runs(device)[before:]
         (copy,) = together["copies"]
         assert copy.nbytes == 60, "from the sum to the search, in one submission"
