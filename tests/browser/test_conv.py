@@ -8,13 +8,17 @@ import pytest
 
 from support import limits
 from support.conv_cases import CONV_CASES, conv
-from support.gpu_kernels import both_kernels, cases_for
+from support.gpu_kernels import both_kernels, cases_for, for_browser
 from support.pool_cases import POOL_CASES, average, digits, with_indices
 from support.resample_cases import RESAMPLE_CASES, linear, nearest, sampled
 from support.row_cases import COMPARE, as_json, normal
 from webpte_host.browser import Harness
 
-TABLES = {"conv": CONV_CASES, "pool": POOL_CASES, "resample": RESAMPLE_CASES}
+TABLES = {
+    "conv": for_browser(CONV_CASES),
+    "pool": for_browser(POOL_CASES),
+    "resample": for_browser(RESAMPLE_CASES),
+}
 
 
 # A GPU's kernels without barriers.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.gpu_kernels import GPU, both_kernels, cases_for
+from support.gpu_kernels import GPU, both_kernels, cases_for, for_browser
 from support.matmul_cases import MATMUL_CASES, addmm, bmm, gradient, linear, mm
 from support.products_page import differences
 from webpte.ops.products import TILINGS
@@ -13,7 +13,7 @@ from webpte_host.browser import Harness
 
 @both_kernels
 def test_kernels(harness: Harness, kernels: str) -> None:
-    with cases_for(kernels, harness, MATMUL_CASES) as cases:
+    with cases_for(kernels, harness, for_browser(MATMUL_CASES)) as cases:
         assert differences(harness, cases) == []
 
 

@@ -11,7 +11,7 @@ from support import limits
 from support.cat_cases import CAT_CASES
 from support.embedding_q4_cases import EMBEDDING_Q4_CASES
 from support.fill_cases import FILL_CASES
-from support.gpu_kernels import GPU, cases_for
+from support.gpu_kernels import GPU, cases_for, for_browser
 from support.indexing_cases import INDEXING_CASES
 from support.live_cases import LiveCase, random_bits
 from support.pad_cases import PAD_CASES
@@ -63,14 +63,14 @@ return [compared, wrong]
 """
 
 FAMILIES = {
-    "strided": STRIDED_CASES,
-    "slicing": SLICING_CASES,
-    "cat": CAT_CASES,
-    "pad": PAD_CASES,
-    "indexing": INDEXING_CASES,
-    "embedding_q4": EMBEDDING_Q4_CASES,
-    "where": WHERE_CASES,
-    "fill": FILL_CASES,
+    "strided": for_browser(STRIDED_CASES),
+    "slicing": for_browser(SLICING_CASES),
+    "cat": for_browser(CAT_CASES),
+    "pad": for_browser(PAD_CASES),
+    "indexing": for_browser(INDEXING_CASES),
+    "embedding_q4": for_browser(EMBEDDING_Q4_CASES),
+    "where": for_browser(WHERE_CASES),
+    "fill": for_browser(FILL_CASES),
 }
 
 

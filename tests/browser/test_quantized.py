@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.gpu_kernels import GPU, both_kernels, cases_for
+from support.gpu_kernels import GPU, both_kernels, cases_for, for_browser
 from support.live_page import check_kernels
 from support.q8ta_cases import EXACT, Q8TA_CASES, add
 from support.q8ta_conv_cases import CONV, DEPTHWISE, POINTWISE, Q8TA_CONV_CASES, TRANSPOSED, conv
@@ -13,10 +13,10 @@ from support.quantize_cases import BY_NUMBERS, QUANTIZE_CASES, TOKEN, both, scal
 from webpte_host.browser import Harness
 
 TABLES = {
-    "quantize": QUANTIZE_CASES,
-    "q8ta": Q8TA_CASES,
-    "q8ta_linear": Q8TA_LINEAR_CASES,
-    "q8ta_conv": Q8TA_CONV_CASES,
+    "quantize": for_browser(QUANTIZE_CASES),
+    "q8ta": for_browser(Q8TA_CASES),
+    "q8ta_linear": for_browser(Q8TA_LINEAR_CASES),
+    "q8ta_conv": for_browser(Q8TA_CONV_CASES),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from support import limits
 from support.fine_tuning import PYTORCH_LOSSES, FineTuning
-from support.gpu_kernels import both_kernels, cases_for
+from support.gpu_kernels import both_kernels, cases_for, for_browser
 from support.norm_cases import NORM_CASES, batch_norm, group_norm, layer_norm, rms_norm
 from support.reduce_cases import AMIN, ARGMAX, MEAN, REDUCE_CASES, SUM, arg_reduction, reduction
 from support.row_cases import COMPARE, as_json, normal
@@ -32,10 +32,10 @@ REDUCE = [
 ]
 
 TABLES = {
-    "reduce": REDUCE,
-    "softmax": SOFTMAX_CASES,
-    "norm": NORM_CASES,
-    "training": TRAINING_CASES,
+    "reduce": for_browser(REDUCE),
+    "softmax": for_browser(SOFTMAX_CASES),
+    "norm": for_browser(NORM_CASES),
+    "training": for_browser(TRAINING_CASES),
 }
 
 

@@ -30,6 +30,24 @@ both_kernels = pytest.mark.parametrize("kernels", [ADAPTERS, GPU])
 QUICK_SECONDS = 3.0
 SAMPLE, SAMPLE_ALONE = 1, 12  # cases of a table that run here, if all run natively or none does
 
+EVERY = 8  # of a table's cases runs in a browser, if all of them run natively
+
+
+def for_browser(cases: Sequence[T]) -> list[T]:
+    """The first case of each op and every eighth; all, if there is no driver to run them natively.
+
+    What the adapter of a browser computes is compared with the references in either case, by
+    tests/native/test_tables.py or here. A browser has to show that it takes the kernels.
+    """
+    if why_not() is not None:
+        return list(cases)
+    first: dict[object, int] = {}
+    for index, case in enumerate(cases):
+        first.setdefault(getattr(case, "op", None), index)
+    chosen = {*first.values(), *range(0, len(cases), EVERY)}
+    return [cases[index] for index in sorted(chosen)]
+
+
 _TIME = """
 from time import perf_counter
 import webpte
