@@ -193,9 +193,14 @@ def _of_state(history: History, program: int) -> list[Event]:
     for event in history.events:
         if event.program != program or not isinstance(event.step, Call | Recover):
             continue
-        if event.error is None or event.cancelled:
+        if event.error is None or event.cancelled or _lost_its_result(event.error):
             found.append(event)
     return found
+
+
+def _lost_its_result(error: BaseException) -> bool:
+    """A call that was under way when its program was closed, or its device lost, may have run."""
+    return any(isinstance(cause, ClosedError | DeviceLostError) for cause in causes(error))
 
 
 def _in_turn(event: Event) -> bool:
