@@ -42,8 +42,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--device",
         choices=("webgpu", "native"),
-        default="webgpu",
-        help="native: on this machine's GPU, without a browser (%(default)s)",
+        help="native: on this machine's GPU, without a browser (webgpu; with --kernels native)",
     )
     parser.add_argument(
         "--software", action="store_true", help="native on a CPU in disguise, if there is no GPU"
@@ -75,6 +74,7 @@ def main(arguments: list[str]) -> int:
     )
     options = parser.parse_args(arguments)
     _check(parser, options)
+    options.device = options.device or ("native" if options.kernels else "webgpu")
     if not environment.inside():
         with_browser = options.device == "webgpu" or options.pipelines
         return environment.rerun_inside(["bench", *arguments], with_browser=with_browser)
@@ -95,6 +95,8 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     if options.kernels:
         if program or options.pipelines:
             parser.error("--kernels takes no program and no --pipelines")
+        if options.device == "webgpu":
+            parser.error("--kernels runs natively: a browser takes constants from files alone")
         if not options.kernels.is_file():
             raise HostError(f"{options.kernels} is not a file.")
     elif program is None:
@@ -104,7 +106,9 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
 
 
 def _time_kernels(options: argparse.Namespace) -> int:
-    figures = kernel_table.run(options, lambda info: _refuse_cpu(info, options))
+    figures = kernel_table.run(
+        options.kernels, options.filter, lambda info: _refuse_cpu(info, options)
+    )
     kernel_table.show(figures)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 from collections.abc import Callable
@@ -13,14 +12,6 @@ from webpte_host.errors import HostError
 
 BUILT_IN = Path(__file__).with_name("kernel_list.json")
 DASH = "-"
-
-_CODE = """
-import webpte
-from webpte import kernel_bench
-
-calls = kernel_bench.read_calls(entries, pattern)
-return await kernel_bench.figures_of(await webpte.shared_device(), calls)
-"""
 
 _HEADINGS = (
     *("kernel", "time", "MB", "GB/s", "of copy", "MFLOP", "GFLOP/s", "of product", "dispatches"),
@@ -37,27 +28,12 @@ def read_list(path: Path) -> Any:
         raise HostError(f"{path} is not JSON: {error}") from error
 
 
-def run(options: argparse.Namespace, refuse_cpu: Callable[[Any], None]) -> dict[str, Any]:
+def run(path: Path, pattern: str | None, refuse_cpu: Callable[[Any], None]) -> dict[str, Any]:
     """`refuse_cpu` raises for the info of a device whose figures say nothing."""
-    entries = read_list(options.kernels)
-    if options.device == "native":
-        return _run_native(entries, options.filter, refuse_cpu)
-    from webpte_host.browser import Harness, open_browser
-    from webpte_host.server import Site
-
-    with Site() as site, open_browser(options.adapter) as browser:
-        harness = Harness.open(browser, site)
-        figures: dict[str, Any] = harness.python(
-            _CODE, timeout=1200, entries=entries, pattern=options.filter
-        )
-        return figures
-
-
-def _run_native(
-    entries: Any, pattern: str | None, refuse_cpu: Callable[[Any], None]
-) -> dict[str, Any]:
     import webpte
     from webpte import kernel_bench
+
+    entries = read_list(path)
 
     async def timed() -> dict[str, Any]:
         calls = kernel_bench.read_calls(entries, pattern)

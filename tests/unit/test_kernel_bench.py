@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from webpte.errors import DeviceError, GraphError, UnsupportedOpError, WebpteErr
 from webpte.gpu.recording import RecordingDevice
 from webpte.kernel_bench import Effort, KernelCall, Limits
 from webpte.ops.target import Target
-from webpte_host import kernel_table
+from webpte_host import bench, kernel_table
+from webpte_host.errors import HostError
 
 QUICK, SMALL = Effort(warm_ms=0, runs=3), Limits(64, 8)
 BUILT_IN = kernel_bench.read_calls(kernel_table.read_list(kernel_table.BUILT_IN))
@@ -175,9 +177,14 @@ BAD = [
     ([{"op": "aten.mm.default", "args": [tensor(2, 3)] * 2}], GraphError, "cannot be multiplied"),
     ([{"op": "sym_size.int", "args": [tensor(2), 0]}], GraphError, "runs no kernel"),
     (
-        [{"op": "et_vk.embedding_q4gsw.default", "args": [tensor(4, 2, dtype="uint8")]}],
+        [
+            {
+                "op": "et_vk.embedding_q4gsw.default",
+                "args": [tensor(4, 2, dtype="uint8"), tensor(4, 1), 4, tensor(3, dtype="int32")],
+            }
+        ],
         GraphError,
-        "kernel 0",
+        'kernel 0 .*say "out"',
     ),
 ]
 
@@ -194,6 +201,31 @@ def test_outputs_that_no_argument_tells() -> None:
         kernel_bench.read_calls([entry])
     (kernel,) = kernel_bench.read_calls([{**entry, "out": tensor(4, dtype="int32")}])
     assert wait(kernel_bench.measure(recording(), kernel, QUICK))["us"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--kernels", "--device", "webgpu"], "runs natively"),
+        (["--kernels", "--pipelines"], "no --pipelines"),
+        ([], "or --kernels"),
+    ],
+)
+def test_a_command_that_means_nothing(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        bench.main(arguments)
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [None, "[1,"])
+def test_a_file_that_is_no_list(text: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(HostError, match=r"list\.json"):
+        kernel_table.read_list(path)
 
 
 def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
