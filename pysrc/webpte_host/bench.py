@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from webpte_host import chromium, environment, pipelines
+from webpte_host import chromium, environment, kernel_table, pipelines
 from webpte_host.content import Mount
 from webpte_host.errors import HostError
 
@@ -24,7 +24,9 @@ async with await webpte.load(url) as program:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="serve.py bench", description=__doc__)
-    parser.add_argument("program", type=Path, help="a .pte file; with --pipelines also a suite")
+    parser.add_argument(
+        "program", type=Path, nargs="?", help="a .pte file; with --pipelines also a suite"
+    )
     parser.add_argument("--method", default="forward", help="(%(default)s)")
     parser.add_argument("--runs", type=int, default=20, help="timed runs (%(default)s)")
     parser.add_argument(
@@ -40,13 +42,23 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--device",
         choices=("webgpu", "native"),
-        default="webgpu",
-        help="native: on this machine's GPU, without a browser (%(default)s)",
+        help="native: on this machine's GPU, without a browser (webgpu; with --kernels native)",
     )
     parser.add_argument(
         "--software", action="store_true", help="native on a CPU in disguise, if there is no GPU"
     )
     parser.add_argument("--json", type=Path, help="write all figures to this file")
+    parser.add_argument(
+        "--kernels",
+        type=Path,
+        nargs="?",
+        const=kernel_table.BUILT_IN,
+        metavar="LIST.json",
+        help="instead of a program: time the kernels of a list, or of one that comes with webpte",
+    )
+    parser.add_argument(
+        "--filter", help="only kernels of the list, or cases of the suite, that match: 'conv*'"
+    )
     compiling = parser.add_argument_group("compile times")
     compiling.add_argument(
         "--pipelines",
@@ -60,17 +72,44 @@ def main(arguments: list[str]) -> int:
         default="adapter",
         help="which kernels: those chosen for this adapter, for a software one, for a GPU",
     )
-    compiling.add_argument("--filter", help="only cases of the suite that match, such as 'conv*'")
     options = parser.parse_args(arguments)
-    if not options.program.is_file() and not (options.pipelines and options.program.is_dir()):
-        raise HostError(f"{options.program} is not a file.")
+    _check(parser, options)
+    options.device = options.device or ("native" if options.kernels else "webgpu")
     if not environment.inside():
         with_browser = options.device == "webgpu" or options.pipelines
         return environment.rerun_inside(["bench", *arguments], with_browser=with_browser)
+    if options.kernels:
+        return _time_kernels(options)
     if options.pipelines:
         return _compile(options)
     figures = _run(options) if options.device == "webgpu" else _run_native(options)
     _show(figures)
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Something to time, and one thing only."""
+    program = options.program
+    if options.kernels:
+        if program or options.pipelines:
+            parser.error("--kernels takes no program and no --pipelines")
+        if options.device == "webgpu":
+            parser.error("--kernels runs natively: a browser takes constants from files alone")
+        if not options.kernels.is_file():
+            raise HostError(f"{options.kernels} is not a file.")
+    elif program is None:
+        parser.error("a program is needed, or --kernels")
+    elif not program.is_file() and not (options.pipelines and program.is_dir()):
+        raise HostError(f"{program} is not a file.")
+
+
+def _time_kernels(options: argparse.Namespace) -> int:
+    figures = kernel_table.run(
+        options.kernels, options.filter, lambda info: _refuse_cpu(info, options)
+    )
+    kernel_table.show(figures)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
     return 0
@@ -90,17 +129,20 @@ def _wanted(options: argparse.Namespace) -> dict[str, Any]:
     return {"method": options.method, "runs": options.runs, "prefill": prefill}
 
 
+def _refuse_cpu(info: Any, options: argparse.Namespace) -> None:
+    if info.software and not options.software:
+        raise HostError(
+            f"{info.description} is a CPU: its figures say nothing about a GPU.\n"
+            "Install the driver of this machine's GPU, or say --software to time it anyway."
+        )
+
+
 def _run_native(options: argparse.Namespace) -> dict[str, Any]:
     import webpte
     from webpte import bench
 
     async def run() -> dict[str, Any]:
-        info = (await webpte.shared_device("native")).info
-        if info.software and not options.software:
-            raise HostError(
-                f"{info.description} is a CPU: its figures say nothing about a GPU.\n"
-                "Install the driver of this machine's GPU, or say --software to time it anyway."
-            )
+        _refuse_cpu((await webpte.shared_device("native")).info, options)
         async with await webpte.load(options.program, device="native") as program:
             wanted = _wanted(options)
             return await bench.figures_of(program, **wanted, decode_steps=options.decode)
