@@ -144,6 +144,8 @@ def _judged_error(history: History, event: Event, error: BaseException) -> str |
 
 def _may_be_closed(history: History, event: Event) -> bool:
     """Whether the program, or a tensor given to it, was closed or rebuilt before the end."""
+    if isinstance(event.step, Call) and event.step.how == "again":
+        return True  # what an earlier call was given may be gone, wherever it came from
     ends = [history.closed.get(event.program, event.ended)]
     ends += [e.started for e in history.events if _rebuilds(e) and e.program == event.program]
     if event.handed is not None:
