@@ -121,7 +121,7 @@ def _judged_error(history: History, event: Event, error: BaseException) -> str |
         return None if _may_be_closed(history, event) else f"nothing was closed: {shown}"
     if isinstance(error, InputError) and "another device" in str(error):
         return None if event.handed is not None else f"which other device? {shown}"
-    if "destroyed" in str(error) and event.adopted is not None:
+    if "destroyed" in str(error) and (event.adopted is not None or _repeats(event)):
         return None if _may_be_closed(history, event) else f"nothing was destroyed: {shown}"
     if "no timestamps" in str(error) and "timestamp-query" not in event.device.info.features:
         return None
@@ -129,7 +129,7 @@ def _judged_error(history: History, event: Event, error: BaseException) -> str |
         return f"the device refuses: {shown}"
     if not isinstance(event.step, Call):
         return f"fails: {shown}"
-    if event.step.how == "again":
+    if _repeats(event):
         return None  # there was no run, or none that can be repeated
     if event.step.bad:
         return None if isinstance(error, InputError) else f"not an InputError: {shown}"
@@ -144,13 +144,18 @@ def _judged_error(history: History, event: Event, error: BaseException) -> str |
 
 def _may_be_closed(history: History, event: Event) -> bool:
     """Whether the program, or a tensor given to it, was closed or rebuilt before the end."""
-    if isinstance(event.step, Call) and event.step.how == "again":
+    if _repeats(event):
         return True  # what an earlier call was given may be gone, wherever it came from
     ends = [history.closed.get(event.program, event.ended)]
     ends += [e.started for e in history.events if _rebuilds(e) and e.program == event.program]
     if event.handed is not None:
         ends.append(history.destroyed.get(id(event.handed), event.ended))
     return min(ends) < event.ended
+
+
+def _repeats(event: Event) -> bool:
+    """A profile with the inputs of the last call, whatever they were."""
+    return isinstance(event.step, Call) and event.step.how == "again"
 
 
 def _rebuilds(event: Event) -> bool:
