@@ -490,6 +490,29 @@ def test_cancelling_at_every_turn_of_loading() -> None:
     wait(run())
 
 
+def test_a_program_closed_before_an_op_on_the_host_submits_nothing_after_it() -> None:
+    async def run() -> None:
+        device = RecordingDevice()
+        program = await load(host_step(), device=device)
+        start = len(device.log)
+        going = asyncio.ensure_future(program.forward(ones(4)))
+        while "run" not in names(device, start):
+            await asyncio.sleep(0)
+        program.close()
+        with pytest.raises(errors.ClosedError, match="closed while this call was being prepared"):
+            await going
+        assert names(device, start).count("run") == 1
+        assert nothing_left(device)
+
+    definition = {
+        "shape": lambda args: [args.tensor("self").dims],
+        "lower": _no_kernel,
+        "reference": lambda args: args.array("self") + 7,
+    }
+    with temporary_op("test.host.default", "self: tensor -> tensor", **definition):
+        wait(run())
+
+
 def test_first_calls_of_argmax_at_once_make_one_head() -> None:
     async def run() -> None:
         device = RecordingDevice()
