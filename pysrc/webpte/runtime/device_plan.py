@@ -6,7 +6,7 @@ the op reads comes back, and what it gives goes up with the next segment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from webpte.gpu.device import (
     PlanCommands,
     Progress,
     Readback,
+    Resource,
     Upload,
 )
 from webpte.graph import Graph, Tensor
@@ -285,7 +286,8 @@ class PlanFactory:
     ) -> Segment:
         compiled = await self.compile([record for _, record in records])
         params = await memory.blocks([record.params for _, record in records])
-        origins = {step: self._origin(step) for step, _ in records}
+        live = {i: self._memory.place(SymIntUniform(i)) for i in self._symints}
+        origins = {step: self._origin(step, live) for step, _ in records}
         dispatches = []
         for (step, record), (pipeline, _), block in zip(records, compiled, params, strict=True):
             resources = [await memory.resource(binding) for binding in record.bindings]
@@ -310,7 +312,7 @@ class PlanFactory:
         labels = tuple(spec.label for _, spec in compiled)
         return Segment(handle, payload, outputs, labels, host, faults)
 
-    def _origin(self, step: Step) -> Origin:
+    def _origin(self, step: Step, symints: Mapping[int, Resource]) -> Origin:
         ids = {*self._planner.reads(step), *self._planner.writes(step)}
         bound = [b for r in step.records if isinstance(r, Dispatch) for b in r.bindings]
         faults = dict.fromkeys(b.number for b in bound if isinstance(b, Faults))
@@ -320,7 +322,7 @@ class PlanFactory:
             self._graph,
             {i: self._live.cur_dims(i) for i in ids},
             {i: self._memory.place(i) for i in sorted(ids) if self._memory.holds(i)},
-            {i: self._memory.place(SymIntUniform(i)) for i in self._symints},
+            symints,
             tuple((number, self._memory.fault_word) for number in faults),
         )
 
