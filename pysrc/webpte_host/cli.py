@@ -88,12 +88,17 @@ def _serve(arguments: list[str]) -> int:
         mounts.append(Mount(_FOLDER, options.folder))
     ensure_runtime()
     with Site(host=options.host, port=options.port, mounts=mounts) as site:
-        print(f"webpte: {site.url}   (Ctrl-C stops it)", flush=True)
-        if mounts:
-            print(f"{options.folder}: {site.url.removesuffix('/')}{_FOLDER}")
-        if options.host not in _LOOPBACK:
-            print(
-                "Other machines can open it, but browsers give WebGPU only to localhost and https."
-            )
-        site.wait()
+        # Whoever reads the address may stop the server before the next line is printed.
+        try:
+            print(f"webpte: {site.url}   (Ctrl-C stops it)", flush=True)
+            if mounts:
+                print(f"{options.folder}: {site.url.removesuffix('/')}{_FOLDER}")
+            if options.host not in _LOOPBACK:
+                print(
+                    "Other machines can open it, "
+                    "but browsers give WebGPU only to localhost and https."
+                )
+            site.wait()
+        except KeyboardInterrupt:
+            print("\nstopped")
     return 0

@@ -214,12 +214,9 @@ class Site:
         return f"http://localhost:{self.port}/"
 
     def wait(self) -> None:
-        """Until Ctrl-C."""
-        try:
-            while self._thread.is_alive():
-                self._thread.join(1.0)
-        except KeyboardInterrupt:
-            print("\nstopped")
+        """Until Ctrl-C, which is raised here."""
+        while self._thread.is_alive():
+            self._thread.join(1.0)
 
     def __enter__(self) -> Site:
         self._thread.start()

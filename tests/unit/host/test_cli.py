@@ -73,6 +73,22 @@ def test_serves_until_stopped(root: Path, how: signal.Signals, tmp_path: Path) -
     assert err == ""
 
 
+def test_stopped_as_soon_as_the_address_is_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    runtime.ensure_runtime()
+    printed: list[str] = []
+
+    def interrupted(line: str, **_options: object) -> None:
+        printed.append(line)
+        if len(printed) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.print", interrupted)
+    assert cli.main(["--port", "0", "--folder", str(tmp_path)]) == 0
+    assert "stopped" in printed[-1]
+
+
 def test_missing_folder_is_one_message(root: Path, tmp_path: Path) -> None:
     done = serve(root, "--folder", str(tmp_path / "none"))
     assert done.returncode == 1
