@@ -20,7 +20,7 @@ from webpte.graph import Call, Graph, Tensor
 from webpte.live import LiveState, Snapshot
 from webpte.ops import OpDef
 from webpte.ops.args import Args
-from webpte.ops.records import Dispatch, Record, SymIntBound
+from webpte.ops.records import Dispatch, Record, Steady, SymIntBound
 from webpte.ops.symint import SELECT_AS_SYMINT
 from webpte.ops.target import GPU, Target
 from webpte.storage import StoragePlan
@@ -77,6 +77,16 @@ class Step:
 
     def set(self, records: tuple[Record, ...], host: str | None) -> None:
         self.records, self.host = records, host
+
+    @property
+    def steady(self) -> Steady | None:
+        """It comes first, if there is one."""
+        first = self.records[0] if self.records else None
+        return first if isinstance(first, Steady) else None
+
+
+# Steps to look at, and whether each must be lowered, or only if it is not `Steady`.
+Pending = dict[int, bool]
 
 
 @dataclass(frozen=True)
@@ -174,15 +184,15 @@ class Planner:
         """What the step lowers to, or why it has to run on the host."""
         if step.aliased:
             return (), None
-        bounds = tuple(step.op.bounds(args))
+        fixed: tuple[Record, ...] = (*step.op.steady(args), *step.op.bounds(args))
         try:
-            return (*bounds, *step.op.lower(args)), None
+            return (*fixed, *step.op.lower(args)), None
         except UnsupportedError as error:
-            return bounds, str(error)
+            return fixed, str(error)
 
     def propagate_resize(self) -> None:
         """Run the hooks of everything dirty until nothing is."""
-        pending = self._hooked(self._live.take_dirty()) | self.unsettled
+        pending = self._hooked(self._live.take_dirty()) | dict.fromkeys(self.unsettled, True)
         for _ in range(len(self.steps) + 1):
             if not pending:
                 return
@@ -190,23 +200,33 @@ class Planner:
         names = sorted({str(self.steps[index].call) for index in pending})
         raise ResizeError(f"shapes do not settle: {', '.join(names)} keep changing each other")
 
-    def _hooked(self, value_ids: Iterable[int]) -> set[int]:
-        return {index for value_id in value_ids for index in self._hooks.get(value_id, ())}
+    def _hooked(self, value_ids: Iterable[int]) -> Pending:
+        """The steps that read these values, and whether each must be lowered whatever they are."""
+        found: Pending = {}
+        for value_id in value_ids:
+            for index in self._hooks.get(value_id, ()):
+                steady = self.steps[index].steady
+                must = steady is None or not steady.covers(value_id)
+                found[index] = must or found.get(index, False)
+        return found
 
-    def _run_pass(self, pending: set[int]) -> set[int]:
+    def _run_pass(self, pending: Pending) -> Pending:
         """Fire hooks in graph order; returns the hooks of values changed behind their readers."""
-        queue, queued, behind = sorted(pending), set(pending), set()
+        queue, queued, behind = sorted(pending), dict(pending), Pending()
         while queue:
             index = heapq.heappop(queue)
+            steady = self.steps[index].steady
+            if not queued[index] and steady is not None and steady.holds(self._live.symint):
+                continue
             self.hooks_fired += 1
             self._lower(self.steps[index])
             self.unsettled.discard(index)
-            for hooked in self._hooked(self._live.take_dirty()):
-                if hooked <= index:
-                    behind.add(hooked)
-                elif hooked not in queued:
-                    queued.add(hooked)
+            for hooked, must in self._hooked(self._live.take_dirty()).items():
+                late = hooked <= index
+                known = behind if late else queued
+                if not late and hooked not in known:
                     heapq.heappush(queue, hooked)
+                known[hooked] = must or known.get(hooked, False)
         return behind
 
     def items(self) -> Iterator[tuple[Step, Dispatch | None]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from webpte.errors import GraphError
@@ -87,8 +88,30 @@ class SymIntBound:
     why: str
 
 
+@dataclass(frozen=True)
+class Steady:
+    """As long as this holds, new values of these SymInts change neither shapes nor records.
+
+    `value_id` keeps to a range, and `follower`, if there is one, stays `distance` above it.
+    """
+
+    value_id: int
+    low: int
+    high: int
+    follower: int | None = None
+    distance: int = 0
+
+    def covers(self, value_id: int) -> bool:
+        return value_id in (self.value_id, self.follower)
+
+    def holds(self, value_of: Callable[[int], int]) -> bool:
+        value = value_of(self.value_id)
+        follows = self.follower is None or value_of(self.follower) == value + self.distance
+        return self.low <= value <= self.high and follows
+
+
 # What a call comes to.
-Record = Dispatch | SymIntBound
+Record = Dispatch | SymIntBound | Steady
 
 
 def pack(layout: str, *values: float) -> bytes:

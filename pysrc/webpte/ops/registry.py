@@ -14,13 +14,14 @@ import numpy as np
 from webpte.graph import Call, Graph
 from webpte.live import LiveState
 from webpte.ops.args import Args, Signature, parse_signature
-from webpte.ops.records import Dispatch, SymIntBound
+from webpte.ops.records import Dispatch, Steady, SymIntBound
 from webpte.ops.target import GPU, Target
 from webpte.shapes import Dims
 
 ShapeFunction = Callable[[Args], Sequence[Dims]]
 Lowering = Callable[[Args], Sequence[Dispatch]]
 Bounds = Callable[[Args], Sequence[SymIntBound]]
+Steadiness = Callable[[Args], Sequence[Steady]]
 Reference = Callable[[Args], np.ndarray | Sequence[np.ndarray]]
 ScalarFunction = Callable[[Args], int]
 
@@ -36,6 +37,7 @@ class OpDef:
     shape       live output dims, one entry per output; checks the inputs' shapes
     lower       what to dispatch at the live state; pure
     bounds      what live SymInts must keep to, whether a kernel takes the call or the reference
+    steady      for which values of a SymInt it need not be lowered anew; at most one
     reference   the same in NumPy: oracle of the tests, and what device="numpy" runs
     alias_of    name of the tensor argument whose memory the output may share (a flat view)
     mutates     names of the tensor arguments that the op writes to (references write in place)
@@ -51,6 +53,7 @@ class OpDef:
     mutates: tuple[str, ...] = field(default=())
     scalar: ScalarFunction | None = None
     bounds: Bounds = _nothing
+    steady: Steadiness = _nothing
 
     def bind(
         self,
@@ -76,12 +79,23 @@ def register(
     alias_of: str | None = None,
     mutates: tuple[str, ...] = (),
     bounds: Bounds = _nothing,
+    steady: Steadiness = _nothing,
 ) -> None:
     """Add one operator; a name can be registered once."""
     if name in _REGISTRY:
         raise ValueError(f"{name} is registered twice")
     parsed = parse_signature(signature)
-    _REGISTRY[name] = OpDef(name, parsed, shape, lower, reference, alias_of, mutates, bounds=bounds)
+    _REGISTRY[name] = OpDef(
+        name,
+        parsed,
+        shape,
+        lower,
+        reference,
+        alias_of,
+        mutates,
+        bounds=bounds,
+        steady=steady,
+    )
 
 
 def register_scalar(name: str, signature: str, scalar: ScalarFunction) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.movement import symint_of
-from webpte.ops.records import Dispatch, SymIntBound, ceil_div
+from webpte.ops.records import Dispatch, Steady, SymIntBound, ceil_div
 from webpte.ops.registry import register
 from webpte.ops.strided import Start, Walk, lower_walk
 from webpte.shapes import Dims, contiguous_strides, normalize_dim, normalize_index
@@ -80,6 +80,18 @@ def lower_slice(args: Args) -> list[Dispatch]:
     return lower_walk(args, part_walk(source, dim, length, start, part.step), args.out)
 
 
+def slice_steady(args: Args) -> list[Steady]:
+    """Both ends move, the length stays: a model looks up its angles at the next position."""
+    start, end = symint_of(args, "start"), symint_of(args, "end")
+    if start is None or end is None:
+        return []
+    size, first = args.tensor("self").dims[dim_of(args)], args.integer("start")
+    length = args.integer("end") - first
+    if not 0 <= first <= first + length <= size:
+        return []  # an end that is clamped, or counts from behind
+    return [Steady(start.value_id, 0, size - length, end.value_id, length)]
+
+
 def run_slice(args: Args) -> Array:
     dim, part = slice_of(args)
     return args.array("self")[(slice(None),) * dim + (part,)]
@@ -99,6 +111,11 @@ def selected_bounds(args: Args) -> list[SymIntBound]:
 
 def selected_index(args: Args) -> int:
     return normalize_index(args.integer("index"), args.tensor("self").dims[dim_of(args)])
+
+
+def selected_steady(args: Args) -> list[Steady]:
+    index, size = symint_of(args, "index"), args.tensor("self").dims[dim_of(args)]
+    return [] if index is None else [Steady(index.value_id, 0, size - 1)]
 
 
 def lower_select(args: Args) -> list[Dispatch]:
@@ -150,6 +167,7 @@ register(
     "self: tensor, dim: int = 0, start: int? = None, end: int? = None, step: int = 1 -> tensor",
     shape=sliced_shape,
     lower=lower_slice,
+    steady=slice_steady,
     reference=run_slice,
 )
 
@@ -159,6 +177,7 @@ register(
     shape=selected_shape,
     lower=lower_select,
     bounds=selected_bounds,
+    steady=selected_steady,
     reference=run_select,
 )
 
