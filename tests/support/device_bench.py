@@ -17,6 +17,7 @@ from webpte.gpu.device import (
     Device,
     DispatchCommand,
     Origin,
+    Part,
     PipelineSpec,
     PlanCommands,
     Readback,
@@ -154,6 +155,7 @@ class Bench:
         upload: Sequence[int] = (),
         back: Sequence[int] = (),
         clear: Sequence[int] = (),
+        parts: tuple[Part, ...] = (),
     ) -> int:
         """Uploads and read-backs lie one after the other in payload and results."""
         return await self.device.create_plan(
@@ -169,6 +171,7 @@ class Bench:
                 ),
                 self.nbytes * len(back),
                 tuple(self.buffers[b] for b in clear),
+                parts,
             )
         )
 

@@ -34,7 +34,7 @@ from webpte.errors import (
     OutOfMemoryError,
     ShaderError,
 )
-from webpte.gpu.device import GpuCopy, PipelineSpec, Replay, Transfer
+from webpte.gpu.device import GpuCopy, Part, PipelineSpec, Transfer
 from webpte.runtime.open import open_bytes
 from webpte.source import Region
 
@@ -230,25 +230,44 @@ async def a_run_clears_and_copies_around_its_kernels(subject: Subject) -> None:
 
 
 @check
-async def what_comes_before_is_submitted_together(subject: Subject) -> None:
-    bench = await Bench.create(subject.device, 5)
-    _, middle, into, _, keep = bench.buffers
-    first = await bench.plan(("neg", 0, 1), upload=[0], back=[1])
-    then = await bench.plan(("relu", 2, 3), back=[3])
-    copies = [GpuCopy(middle, into, 16)]
+async def parts_of_other_plans_run_in_one_submission(subject: Subject) -> None:
+    bench = await Bench.create(subject.device, 6)
+    given, at, out, _, kept, tally = bench.buffers
+    negative = await bench.plan(("neg", 1, 2), upload=[1], back=[2], clear=[5])
+    rectified = await bench.plan(("relu", 2, 3), back=[3])
+    half = 8  # bytes
+    parts = (
+        # The upload of the plan behind it is left out: these copies bring what it takes.
+        Part(negative, (GpuCopy(given, at, half), GpuCopy(given, at, half, half, half))),
+        Part(rectified, kept=(GpuCopy(out, kept, half, 0, half), GpuCopy(out, tally, half))),
+        Part(negative, (GpuCopy(out, at, 16),)),
+    )
+    both = await bench.plan(upload=[0], back=[3, 4, 2, 5], parts=parts)
     for x in (A, B):
-        before = Replay(first, payload_of(x), (), [GpuCopy(middle, keep, 16)])
-        result = await subject.device.run(then, NO_PAYLOAD, copies, before=before)
-        expect(floats_in(result), np.maximum(-x, 0), "of both")
-        expect(await bench.get(4), -x, "what the first one kept")
-    before = Replay(first, payload_of(C))
-    gone = [GpuCopy(10_000, into, 16)]
-    try:
-        await subject.device.run(then, NO_PAYLOAD, gone, before=before)
-    except DeviceError:
-        expect(await bench.get(1), -B, "neither of the two happened")
-    else:
-        raise AssertionError("a copy from a buffer that does not exist was no error")
+        bench.put(4, C)
+        bench.put(5, C)
+        result = floats_in(await subject.device.run(both, payload_of(x)))
+        expect(result[:4], np.maximum(-x, 0), "of the part in the middle")
+        expect(result[4:8], np.concatenate([C[:2], -x[:2]]), "half of what it kept")
+        expect(result[8:12], x, "of the last part, which goes on with the first one's")
+        expect(result[12:], floats(0, 0, 0, 0), "what the last part sets to zero")
+    for plan in (negative, rectified):  # their dispatches are known by now
+        subject.device.destroy_plan(plan)
+    result = floats_in(await subject.device.run(both, payload_of(C)))
+    expect(result[:4], np.maximum(-C, 0), "without the plans that the parts are of")
+
+
+@check
+async def parts_of_what_is_not_there_are_errors(subject: Subject) -> None:
+    bench = await Bench.create(subject.device, 2)
+    plan = await bench.plan(("neg", 0, 1), back=[1])
+    for part in (Part(10_000), Part(plan, (GpuCopy(10_000, bench.buffers[0], 16),))):
+        try:
+            made = await bench.plan(back=[1], parts=(part,))
+            await subject.device.run(made, NO_PAYLOAD)
+        except DeviceError:
+            continue
+        raise AssertionError("a part of what does not exist was no error")
 
 
 @check

@@ -130,14 +130,39 @@ class Readback:
 
 
 @dataclass(frozen=True)
+class GpuCopy:
+    """Bytes that go from one buffer to another, on the GPU."""
+
+    source: int
+    target: int
+    nbytes: int
+    source_offset: int = 0
+    target_offset: int = 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """What another plan sets to zero and dispatches, between copies; nothing goes up or back."""
+
+    plan: int
+    copies: tuple[GpuCopy, ...] = ()
+    kept: tuple[GpuCopy, ...] = ()
+
+
+@dataclass(frozen=True)
 class PlanCommands:
-    """One execution: uploads, buffers set to zero, dispatches, read-backs, in that order."""
+    """One execution: uploads, buffers set to zero, parts, dispatches, read-backs, in that order.
+
+    The plans that parts are taken from must be there when this one is made, and what they use for
+    as long as it runs.
+    """
 
     uploads: tuple[Upload, ...]
     dispatches: tuple[DispatchCommand, ...]
     readbacks: tuple[Readback, ...]
     result_bytes: int
     clears: tuple[int, ...] = ()
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -151,25 +176,6 @@ class Transfer:
     region: Region
     buffer: int
     convert: str | None
-
-
-@dataclass(frozen=True)
-class GpuCopy:
-    """Bytes that go from the start of one buffer to the start of another, on the GPU."""
-
-    source: int
-    target: int
-    nbytes: int
-
-
-@dataclass(frozen=True, eq=False)
-class Replay:
-    """A plan to go through once, with what goes up before and what is copied before and after."""
-
-    plan: int
-    payload: np.ndarray
-    copies: Sequence[GpuCopy] = ()
-    kept: Sequence[GpuCopy] = ()
 
 
 class Device(Protocol):
@@ -252,14 +258,13 @@ class Device(Protocol):
         *,
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
-        before: Replay | None = None,
     ) -> Awaitable[bytes]:
-        """Upload, copy, dispatch, copy what is to be `kept`, and read back.
+        """Upload, copy, dispatch, copy what is to be `kept`, and read back, in one submission.
 
         Everything is submitted when this returns. Without `read` the results stay on the GPU, and
         the awaited bytes are empty. `watched` is for copies from buffers that other code can reach
-        and destroy: what WebGPU says against them is then this call's error. `before` comes before
-        all but the uploads, in the same submission: both happen, or neither.
+        and destroy: what WebGPU says against them is then this call's error. The copies of a plan
+        with parts come before and after all of these.
         """
         ...
 
@@ -274,7 +279,8 @@ class Device(Protocol):
     ) -> Awaitable[tuple[bytes, list[float]]]:
         """What `run` does and gives, and the microseconds of each dispatch by the GPU's own clock.
 
-        Raises DeviceError where the GPU has no clock, before anything is submitted.
+        For plans without parts. Raises DeviceError where the GPU has no clock, before anything is
+        submitted.
         """
         ...
 

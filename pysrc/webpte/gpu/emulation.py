@@ -63,8 +63,11 @@ class RecordedBuffer:
     def clear(self) -> None:
         self._kept = None
 
-    def copy_from(self, source: RecordedBuffer, nbytes: int) -> None:
-        self.write(source.read(min(nbytes, MAX_KEPT) if self.is_huge else nbytes))
+    def copy_from(
+        self, source: RecordedBuffer, nbytes: int, source_offset: int, target_offset: int
+    ) -> None:
+        kept = min(nbytes, MAX_KEPT) if self.is_huge else nbytes
+        self.write(source.read(kept, source_offset), target_offset)
 
 
 Memory = Mapping[int, RecordedBuffer]

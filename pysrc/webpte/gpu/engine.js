@@ -59,6 +59,11 @@
         }).then(({ going }) => going);
     }
 
+    function known(id) {
+        if (!plans.has(id)) throw failure("DeviceError", `plan ${id} does not exist, or not any more`);
+        return plans.get(id);
+    }
+
     function register(table, object) {
         table.set(nextId, object);
         return nextId++;
@@ -167,29 +172,31 @@
 
     // Before the dispatches, and after them.
     function copiesOf(described) {
-        return described ? JSON.parse(described) : [[], []];
+        return described ? JSON.parse(described).map(resolved) : [[], []];
+    }
+
+    function resolved(copies) {
+        return copies.map(([source, target, ...rest]) => [buffers.get(source), buffers.get(target), ...rest]);
     }
 
     function copyAll(encoder, copies) {
-        for (const [source, target, size] of copies) {
-            encoder.copyBufferToBuffer(buffers.get(source), 0, buffers.get(target), 0, size);
+        for (const [source, target, size, from, to] of copies) {
+            encoder.copyBufferToBuffer(source, from, target, to, size);
         }
     }
 
     function encodeAll(encoder, plan, [copies, kept], encodeKernels) {
         for (const buffer of plan.clears) encoder.clearBuffer(buffer);
         copyAll(encoder, copies);
+        for (const part of plan.parts) encodeAll(encoder, part.plan, part.copies, encode);
         encodeKernels(encoder, plan);
         copyAll(encoder, kept);
     }
 
-    // Encodes and submits one execution, with what comes before it if something does; returns
-    // the buffer that will hold its results.
-    function submit(plan, payload, copies, read, encodeKernels = encode, before = undefined) {
-        if (before) writeUploads(before.plan, before.payload);
+    // Encodes and submits one execution; returns the buffer that will hold its results.
+    function submit(plan, payload, copies, read, encodeKernels = encode) {
         writeUploads(plan, payload);
         const encoder = device.createCommandEncoder();
-        if (before) encodeAll(encoder, before.plan, before.copies, encode);
         encodeAll(encoder, plan, copies, encodeKernels);
         const staging = read && plan.resultBytes ? stagingOf(plan) : null;
         for (const [buffer, size, offset] of staging ? plan.readbacks : []) {
@@ -301,11 +308,12 @@
         transfer: makeTransfer(device, buffers, check, failure),
 
         createPlan(description) {
-            const { uploads, clears, dispatches, readbacks, resultBytes } = JSON.parse(description);
+            const { uploads, clears, parts, dispatches, readbacks, resultBytes } = JSON.parse(description);
             return scoped(() => register(plans, {
                 resultBytes, closed: false, staging: [], proven: false,
                 uploads: uploads.map(([id, ...rest]) => [buffers.get(id), ...rest]),
                 clears: clears.map((id) => buffers.get(id)),
+                parts: parts.map(([id, ...copies]) => ({ plan: known(id), copies: copies.map(resolved) })),
                 readbacks: readbacks.map(([id, ...rest]) => [buffers.get(id), ...rest]),
                 dispatches: dispatches.map(([id, resources, x, y, z]) => {
                     const { pipeline, group } = pipelines.get(id);
@@ -327,21 +335,17 @@
         // A plan's first execution is watched by error scopes; later ones repeat it exactly,
         // unless they copy from buffers that other code can reach.
         // Without `read` nothing comes back, and there is nothing to wait for.
-        run(id, payload, described, read, reachable, firstId, firstPayload, firstDescribed) {
+        run(id, payload, described, read, reachable) {
             check();
             const plan = plans.get(id);
             const copies = copiesOf(described);
-            const before = firstId && {
-                plan: plans.get(firstId), payload: firstPayload, copies: copiesOf(firstDescribed),
-            };
             const start = () => {
-                const staging = submit(plan, payload, copies, read, encode, before);
+                const staging = submit(plan, payload, copies, read);
                 return read ? collect(plan, staging) : undefined;
             };
-            if (plan.proven && (!before || before.plan.proven) && !reachable) return start();
+            if (plan.proven && !reachable) return start();
             return watched(start).then((result) => {
                 plan.proven = true;
-                if (before) before.plan.proven = true;
                 return result;
             });
         },
@@ -363,7 +367,7 @@
         copy(described) {
             check();
             const encoder = device.createCommandEncoder();
-            copyAll(encoder, JSON.parse(described));
+            copyAll(encoder, resolved(JSON.parse(described)));
             device.queue.submit([encoder.finish()]);
         },
 

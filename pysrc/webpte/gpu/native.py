@@ -26,7 +26,6 @@ from webpte.gpu.device import (
     PipelineSpec,
     PlanCommands,
     Progress,
-    Replay,
     Transfer,
     check_sizes,
 )
@@ -35,6 +34,7 @@ from webpte.gpu.native_plan import (
     Copied,
     Dispatched,
     NativeBuffer,
+    NativePart,
     NativePlan,
     encode_copies,
     encode_timed,
@@ -147,8 +147,14 @@ class NativeDevice:
     def _found(self, copies: Sequence[GpuCopy]) -> list[Copied]:
         buffers = self._buffers
         return [
-            Copied(_find(buffers, c.source, "a copy"), _find(buffers, c.target, "a copy"), c.nbytes)
-            for c in copies
+            Copied(
+                _find(buffers, copy.source, "a copy"),
+                _find(buffers, copy.target, "a copy"),
+                copy.nbytes,
+                copy.source_offset,
+                copy.target_offset,
+            )
+            for copy in copies
         ]
 
     def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
@@ -223,6 +229,14 @@ class NativeDevice:
                     (buffer(r.buffer), r.nbytes, r.result_offset) for r in commands.readbacks
                 ],
                 result_bytes=commands.result_bytes,
+                parts=[
+                    NativePart(
+                        _find(self._plans, part.plan, doing),
+                        self._found(part.copies),
+                        self._found(part.kept),
+                    )
+                    for part in commands.parts
+                ],
             )
         number = next(self._ids)
         self._plans[number] = plan
@@ -266,9 +280,8 @@ class NativeDevice:
         *,
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
-        before: Replay | None = None,
     ) -> Awaitable[bytes]:
-        started = self._start("running", Replay(plan, payload, copies, kept), read, before)
+        started = self._start("running", plan, payload, (copies, kept), read)
         return self._results(started, "running")
 
     def profile(
@@ -283,37 +296,35 @@ class NativeDevice:
         if "timestamp-query" not in self.info.features:
             raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
         doing = "timing kernels"
-        replay = Replay(plan, payload, copies, kept)
-        return self._timed(self._start(doing, replay, True, timed=True), doing)
+        return self._timed(
+            self._start(doing, plan, payload, (copies, kept), True, timed=True), doing
+        )
 
     def _start(
         self,
         doing: str,
-        replay: Replay,
+        number: int,
+        payload: np.ndarray,
+        copies: tuple[Sequence[GpuCopy], Sequence[GpuCopy]],
         read: bool,
-        before: Replay | None = None,
         timed: bool = False,
     ) -> _Started:
         """Submit one execution. What Dawn has against it is for whoever waits for the results."""
         self._device.check(doing)
         device = self._device
-        started = _Started(_find(self._plans, replay.plan, doing))
-        plan, replays = started.plan, [replay] if before is None else [before, replay]
-        plans = [_find(self._plans, each.plan, doing) for each in replays]
-        copied = [(self._found(each.copies), self._found(each.kept)) for each in replays]
+        started = _Started(_find(self._plans, number, doing))
+        plan, (first, last) = started.plan, map(self._found, copies)
         try:
             with device.scoped(doing):
-                for each, its_plan in zip(replays, plans, strict=True):
-                    its_plan.write_uploads(device, each.payload)
+                plan.write_uploads(device, payload)
                 with submission(device) as encoder:
-                    for its_plan, (first, last) in zip(plans, copied, strict=True):
-                        its_plan.encode_clears(self._c, encoder)
-                        encode_copies(self._c, encoder, first)
-                        if timed:
-                            started.stamps = encode_timed(device, encoder, plan.dispatches)
-                        else:
-                            its_plan.encode(self._c, encoder)
-                        encode_copies(self._c, encoder, last)
+                    plan.encode_clears(self._c, encoder)
+                    encode_copies(self._c, encoder, first)
+                    if timed:
+                        started.stamps = encode_timed(device, encoder, plan.dispatches)
+                    else:
+                        plan.encode(self._c, encoder)
+                    encode_copies(self._c, encoder, last)
                     started.staging = plan.stage(device, encoder) if read else None
         except DeviceError as error:
             started.failure = error

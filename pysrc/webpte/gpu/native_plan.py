@@ -62,18 +62,24 @@ def submission(device: DawnDevice) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Copied:
-    """Bytes from the start of one buffer to somewhere in another."""
+    """Bytes from one buffer to another."""
 
     source: NativeBuffer
     target: NativeBuffer
     nbytes: int
+    source_offset: int = 0
     target_offset: int = 0
 
 
 def encode_copies(c: Any, encoder: Any, copies: Iterable[Copied]) -> None:
     for copy in copies:
         c.wgpuCommandEncoderCopyBufferToBuffer(
-            encoder, copy.source.handle, 0, copy.target.handle, copy.target_offset, copy.nbytes
+            encoder,
+            copy.source.handle,
+            copy.source_offset,
+            copy.target.handle,
+            copy.target_offset,
+            copy.nbytes,
         )
 
 
@@ -86,6 +92,21 @@ class Dispatched:
     grid: tuple[int, int, int]
 
 
+@dataclass(frozen=True, eq=False)
+class NativePart:
+    """Another plan, between copies."""
+
+    plan: NativePlan
+    copies: list[Copied]
+    kept: list[Copied]
+
+    def encode(self, c: Any, encoder: Any) -> None:
+        self.plan.encode_clears(c, encoder)
+        encode_copies(c, encoder, self.copies)
+        self.plan.encode(c, encoder)
+        encode_copies(c, encoder, self.kept)
+
+
 @dataclass(eq=False)
 class NativePlan:
     """Everything resolved. `staging` are buffers for results that no run has at the moment."""
@@ -95,6 +116,7 @@ class NativePlan:
     dispatches: list[Dispatched]
     readbacks: list[tuple[NativeBuffer, int, int]]  # buffer, bytes, offset in the results
     result_bytes: int
+    parts: list[NativePart] = field(default_factory=list)
     closed: bool = False
     staging: list[NativeBuffer] = field(default_factory=list)
 
@@ -114,7 +136,9 @@ class NativePlan:
             c.wgpuCommandEncoderClearBuffer(encoder, buffer.handle, 0, buffer.size)
 
     def encode(self, c: Any, encoder: Any) -> None:
-        """All dispatches, in one pass."""
+        """All dispatches, in one pass; those of parts before."""
+        for part in self.parts:
+            part.encode(c, encoder)
         if not self.dispatches:
             return
         current, bound = None, c.wgpuComputePassEncoderSetBindGroup
@@ -133,7 +157,7 @@ class NativePlan:
             return None
         spare = self.staging
         staging = spare.pop() if spare else make_staging(device, self.result_bytes)
-        copies = (Copied(buffer, staging, n, offset) for buffer, n, offset in self.readbacks)
+        copies = (Copied(buffer, staging, n, 0, offset) for buffer, n, offset in self.readbacks)
         encode_copies(device.c, encoder, copies)
         return staging
 

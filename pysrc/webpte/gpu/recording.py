@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,11 @@ from webpte.gpu.device import (
     PipelineSpec,
     PlanCommands,
     Progress,
-    Replay,
     Transfer,
 )
-from webpte.gpu.emulation import MAX_KEPT, EmulatedCall, RecordedBuffer
+from webpte.gpu.emulation import MAX_KEPT, RecordedBuffer
+from webpte.gpu.recorded_plan import RecordedPlan, copy_all
 from webpte.gpu.validation import (
-    buffers_of,
     check_copies,
     check_plan,
     check_range,
@@ -80,8 +78,7 @@ class RecordingDevice:
         self.contents: dict[int, bytes] = {}  # of transfers, the first MAX_KEPT bytes of the file
         self.adopted: dict[int, RecordedBuffer] = {}
         self.memory: dict[int, RecordedBuffer] = {}  # all buffers, adopted ones too
-        self._calls: dict[int, list[EmulatedCall]] = {}  # of plans that ran
-        self._used: dict[int, frozenset[int]] = {}  # the buffers of each plan
+        self._recorded: dict[int, RecordedPlan] = {}
         self._memory_limit = memory_limit
         self._injected: list[_Injected] = []
         self._next_id = 1
@@ -236,11 +233,7 @@ class RecordingDevice:
     def copy(self, copies: Sequence[GpuCopy]) -> None:
         self._begin("copy", tuple(copies))
         check_copies(self.memory, copies, "a copy")
-        self._copy(copies)
-
-    def _copy(self, copies: Sequence[GpuCopy]) -> None:
-        for copy in copies:
-            self.memory[copy.target].copy_from(self.memory[copy.source], copy.nbytes)
+        copy_all(self.memory, copies)
 
     async def transfer(
         self, transfers: Sequence[Transfer], progress: Progress | None = None
@@ -281,11 +274,13 @@ class RecordingDevice:
         by_number = {number: spec for spec, number in self.pipelines.items()}
         check_plan(self.memory, by_number, commands)
         plan = self._new_id()
-        self.plans[plan] = commands
+        recorded = RecordedPlan(plan, commands, self._recorded)
+        recorded.check_parts(self.memory)
+        self.plans[plan], self._recorded[plan] = commands, recorded
         try:
             await self._settle(failure)
         except BaseException:
-            del self.plans[plan]
+            del self.plans[plan], self._recorded[plan]
             raise
         return plan
 
@@ -293,9 +288,7 @@ class RecordingDevice:
         self._record("destroy_plan", plan)
         if plan not in self.plans:
             raise DeviceError(f"plan {plan} is destroyed, but it does not exist")
-        del self.plans[plan]
-        self._calls.pop(plan, None)
-        self._used.pop(plan, None)
+        del self.plans[plan], self._recorded[plan]
 
     # Execution
 
@@ -308,10 +301,9 @@ class RecordingDevice:
         *,
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
-        before: Replay | None = None,
     ) -> Awaitable[bytes]:
         detail = (plan, payload.tobytes(), tuple(copies), read, tuple(kept), watched)
-        return self._later(*self._execute("run", detail, before))
+        return self._later(*self._execute("run", detail))
 
     def profile(
         self,
@@ -337,63 +329,22 @@ class RecordingDevice:
         self,
         name: str,
         detail: tuple[int, bytes, Sequence[GpuCopy], bool, Sequence[GpuCopy], bool],
-        before: Replay | None = None,
     ) -> tuple[bytes, DeviceError | None]:
         """The work of one submission; returns its results and why they will not come."""
         failure = self._begin(name, detail)
-        plan, payload, copies, read, kept, watched = detail
-        replays = [(plan, payload, copies, kept)]
-        if before is not None:
-            first = (before.plan, before.payload.tobytes(), before.copies, before.kept)
-            replays.insert(0, first)
-        for number, data, *_ in replays:
-            self._check_runnable(number, data)
+        number, payload, copies, read, kept, watched = detail
+        if number not in self._recorded:
+            raise DeviceError(f"plan {number} does not exist, or not any more")
+        plan = self._recorded[number]
+        plan.check_runnable(self.memory, payload)
         try:
-            for _, _, *both in replays:
-                check_copies(self.memory, [copy for part in both for copy in part], "a copy")
+            check_copies(self.memory, (*copies, *kept), "a copy")
         except DeviceError as error:
             if not watched:
                 raise
             failure = error
-        for number, data, *_ in replays:
-            for upload in self.plans[number].uploads:
-                end = upload.payload_offset + upload.nbytes
-                self.memory[upload.buffer].write(data[upload.payload_offset : end])
+        plan.upload(self.memory, payload)
         if failure is not None:
             return b"", failure
-        for number, _, *both in replays:
-            self._replay(number, *both)
-        return self._results(self.plans[plan]) if read else b"", None
-
-    def _replay(self, plan: int, copies: Sequence[GpuCopy], kept: Sequence[GpuCopy]) -> None:
-        for buffer in self.plans[plan].clears:
-            self.memory[buffer].clear()
-        self._copy(copies)
-        for call in self._emulated(plan):
-            call.run(self.memory)
-        self._copy(kept)
-
-    def _results(self, commands: PlanCommands) -> bytes:
-        results = bytearray(commands.result_bytes)
-        for back in commands.readbacks:
-            data = self.memory[back.buffer].read(back.nbytes)
-            results[back.result_offset : back.result_offset + back.nbytes] = data
-        return bytes(results)
-
-    def _emulated(self, plan: int) -> list[EmulatedCall]:
-        if plan not in self._calls:
-            origins = groupby(dispatch.origin for dispatch in self.plans[plan].dispatches)
-            self._calls[plan] = [EmulatedCall(origin) for origin, _ in origins if origin]
-        return self._calls[plan]
-
-    def _check_runnable(self, plan: int, payload: bytes) -> None:
-        if plan not in self.plans:
-            raise DeviceError(f"plan {plan} does not exist, or not any more")
-        commands = self.plans[plan]
-        if plan not in self._used:
-            self._used[plan] = buffers_of(commands)
-        for buffer in self._used[plan]:
-            find_buffer(self.memory, buffer, f"running plan {plan}")
-        for upload in commands.uploads:
-            if upload.payload_offset + upload.nbytes > len(payload):
-                raise DeviceError(f"an upload from beyond the {len(payload)} bytes of the payload")
+        plan.replay(self.memory, copies, kept)
+        return plan.results(self.memory) if read else b"", None

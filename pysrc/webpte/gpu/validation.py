@@ -48,8 +48,8 @@ def check_copies(memory: Memory, copies: Sequence[GpuCopy], what: str) -> None:
             raise DeviceError(f"{what}: buffer {copy.source} is copied to itself")
         if source.destroyed or target.destroyed:
             raise DeviceError(f"{what}: buffer {copy.source} was destroyed by its maker")
-        check_range(source, 0, copy.nbytes, f"{what} from buffer {copy.source}")
-        check_range(target, 0, copy.nbytes, f"{what} to buffer {copy.target}")
+        check_range(source, copy.source_offset, copy.nbytes, f"{what} from buffer {copy.source}")
+        check_range(target, copy.target_offset, copy.nbytes, f"{what} to buffer {copy.target}")
 
 
 def check_plan(

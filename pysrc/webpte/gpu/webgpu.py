@@ -35,7 +35,6 @@ from webpte.gpu.device import (
     PipelineSpec,
     PlanCommands,
     Progress,
-    Replay,
     Transfer,
     check_sizes,
     is_software,
@@ -202,6 +201,7 @@ class WebGPUDevice:
         description = {
             "uploads": [[u.buffer, u.payload_offset, u.nbytes] for u in commands.uploads],
             "clears": commands.clears,
+            "parts": [[p.plan, _rows(p.copies), _rows(p.kept)] for p in commands.parts],
             "dispatches": [
                 [d.pipeline, [[r.buffer, r.offset, r.nbytes] for r in d.resources], *d.grid]
                 for d in commands.dispatches
@@ -226,15 +226,10 @@ class WebGPUDevice:
         *,
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
-        before: Replay | None = None,
     ) -> Awaitable[bytes]:
         self.interop_calls += 1
-        described = _described(copies, kept)
-        first = []
-        if before is not None:
-            first = [before.plan, before.payload, _described(before.copies, before.kept)]
         with _translated("running"):
-            running = self._engine.run(plan, payload, described, read, watched, *first)
+            running = self._engine.run(plan, payload, _described(copies, kept), read, watched)
             return self._collect(running, read)
 
     async def _collect(self, promise: Any, read: bool, doing: str = "running") -> bytes:
@@ -270,7 +265,7 @@ class WebGPUDevice:
     def copy(self, copies: Sequence[GpuCopy]) -> None:
         self.interop_calls += 1
         with _translated("copying on the GPU"):
-            self._engine.copy(_list_of(copies))
+            self._engine.copy(json.dumps(_rows(copies)))
 
     def counts(self) -> dict[str, int]:
         """Live objects on the JavaScript side, for leak tests."""
@@ -282,12 +277,12 @@ class WebGPUDevice:
         self._engine.destroy()
 
 
-def _list_of(copies: Sequence[GpuCopy]) -> str:
-    return json.dumps([[c.source, c.target, c.nbytes] for c in copies])
+def _rows(copies: Sequence[GpuCopy]) -> list[list[int]]:
+    return [[c.source, c.target, c.nbytes, c.source_offset, c.target_offset] for c in copies]
 
 
 def _described(copies: Sequence[GpuCopy], kept: Sequence[GpuCopy]) -> str:
-    return f"[{_list_of(copies)}, {_list_of(kept)}]" if copies or kept else ""
+    return json.dumps([_rows(copies), _rows(kept)]) if copies or kept else ""
 
 
 @contextmanager

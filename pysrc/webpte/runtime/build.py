@@ -13,6 +13,7 @@ from webpte.graph import Call, Graph, Tensor
 from webpte.runtime.constants import ConstantStore
 from webpte.runtime.contents import Contents, MethodContents
 from webpte.runtime.delegate import GpuDelegate
+from webpte.runtime.headed import Headed
 from webpte.runtime.info import Placement
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.lifted import lift
@@ -36,7 +37,7 @@ class Build:
         self._strict = strict
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
-        self.heads: dict[tuple[DType, Dims], GpuDelegate] = {}
+        self.headed: dict[GpuDelegate, Headed] = {}
         self._making_head = asyncio.Lock()
 
     @classmethod
@@ -75,17 +76,21 @@ class Build:
             graph, self.device, self._library, progress, self._strict, constants, self.lifetime
         )
 
-    async def argmax_head(self, output: Tensor) -> GpuDelegate:
-        """A graph of one op that takes a delegate's output; made on first use."""
-        key, device = (output.dtype, output.dims), self.device
-        assert not isinstance(device, str)
+    async def with_argmax(self, body: GpuDelegate) -> Headed:
+        """A delegate with a graph of one op that takes its output; made on first use."""
         async with self._making_head:
             self.lifetime.check()
-            if key not in self.heads:
-                self.heads[key] = await GpuDelegate.create(
-                    argmax_graph(*key), device, self._library, lifetime=self.lifetime
+            if body not in self.headed:
+                (output,) = body.outputs
+                head = await GpuDelegate.create(
+                    argmax_graph(output.dtype, output.dims),
+                    body.device,
+                    self._library,
+                    lifetime=self.lifetime,
+                    borrowed={0: body.memory.buffer_of(output.id)},
                 )
-            return self.heads[key]
+                self.headed[body] = Headed(body, head)
+            return self.headed[body]
 
     @property
     def delegates(self) -> Iterator[Delegate]:
@@ -99,7 +104,8 @@ class Build:
     @property
     def allocated(self) -> dict[int, int]:
         """GPU buffers by number, with their bytes."""
-        holders = [*self.gpu_delegates, *self.heads.values()]
+        heads = (headed.head for headed in self.headed.values())
+        holders = [*self.gpu_delegates, *heads]
         return {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
 
     def placements(self) -> list[Placement]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from webpte.checks import (
     check_arity,
@@ -27,8 +25,9 @@ from webpte.runtime.guard import StateGuard
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.memory import DelegateMemory
 from webpte.runtime.prepare import Preparer
-from webpte.runtime.replay import Prepared, Replayer, Submitted, Timings
-from webpte.runtime.transit import Fate, Input, readable
+from webpte.runtime.replay import Prepared, Replayer, Timings
+from webpte.runtime.transit import Fate, Input
+from webpte.runtime.transit import readable as as_readable
 from webpte.shaders import ShaderLibrary
 from webpte.storage import plan_storage
 
@@ -47,6 +46,7 @@ class GpuDelegate:
         constants: ConstantStore,
         lifetime: Lifetime,
         strict: bool,
+        borrowed: Mapping[int, int] | None = None,
     ) -> None:
         check_arity(graph)
         if device.info.has_halves:
@@ -56,34 +56,34 @@ class GpuDelegate:
         check_defined(graph)
         ops = resolve_ops(graph)
         storage = plan_storage(graph, ops)
-        self._graph = graph
-        self._device = device
-        self._lifetime = lifetime
+        self.graph = graph
+        self.device = device
+        self.lifetime = lifetime
         self._live = LiveState(graph)
         self._planner = Planner(graph, self._live, ops, storage, device.info.target)
         self._symints = graph.used_symints()
         sources = symint_sources(graph, ops)
         self._on_host = {source.input for source in sources}
         shared = shareable(graph, self._transfers, storage)
-        self._memory = DelegateMemory(device, storage, self._symints, shared, constants)
+        self.memory = DelegateMemory(device, storage, self._symints, shared, constants, borrowed)
         self._factory = PlanFactory(
-            graph, self._live, self._planner, self._memory, device, library, self._symints
+            graph, self._live, self._planner, self.memory, device, library, self._symints
         )
-        self._preparer = Preparer(
+        self.preparer = Preparer(
             graph, self._live, self._planner, self._factory, sources, lifetime, strict, MAX_PLANS
         )
-        self._guard = StateGuard(device, self._memory, sorted(Dataflow.of(graph).state))
-        self._replayer = Replayer(
+        self.guard = StateGuard(device, self.memory, sorted(Dataflow.of(graph).state))
+        self.replayer = Replayer(
             graph,
             self._live,
             self._planner,
-            self._preparer,
-            self._memory,
+            self.preparer,
+            self.memory,
             device,
             self._symints,
             lifetime,
         )
-        self._lock = asyncio.Lock()
+        self.lock = asyncio.Lock()
         self.transfers = 0
 
     @classmethod
@@ -96,14 +96,17 @@ class GpuDelegate:
         strict: bool = False,
         constants: ConstantStore | None = None,
         lifetime: Lifetime | None = None,
+        borrowed: Mapping[int, int] | None = None,
     ) -> GpuDelegate:
         """Allocate, compile and move constants; gives everything back if any of it fails.
 
         Delegates with one store of `constants` share those that they have in common. What is on
-        the device stays for the `lifetime`, by default one that `close` ends.
+        the device stays for the `lifetime`, by default one that `close` ends. `borrowed` are inputs
+        that are in memory of others.
         """
         lifetime = lifetime or Lifetime()
-        delegate = cls(graph, device, library, constants or ConstantStore(), lifetime, strict)
+        store = constants or ConstantStore()
+        delegate = cls(graph, device, library, store, lifetime, strict, borrowed)
         try:
             await delegate._build(progress)
         except BaseException:
@@ -113,8 +116,8 @@ class GpuDelegate:
         return delegate
 
     async def _build(self, progress: Progress | None) -> None:
-        self._preparer.lower()
-        await self._memory.allocate()
+        self.preparer.lower()
+        await self.memory.allocate()
         # The GPU process compiles while this one reads the file. Both end before either's error
         # is raised: what is still under way cannot be given back.
         dispatches = self._planner.dispatches()
@@ -124,45 +127,45 @@ class GpuDelegate:
         finally:
             await asyncio.gather(compiling, return_exceptions=True)
         compiling.result()
-        await self._preparer.declared()
+        await self.preparer.declared()
 
     async def _transfer_constants(self, progress: Progress | None) -> None:
         """Everything that no other delegate has moved already."""
-        moved = [t for t in self._transfers if self._memory.is_fresh(t.target.id)]
+        moved = [t for t in self._transfers if self.memory.is_fresh(t.target.id)]
         transfers = [
             Transfer(
                 region=transfer.constant.region.head(transfer.target.file_bytes),
-                buffer=self._memory.buffer_of(transfer.target.id),
+                buffer=self.memory.buffer_of(transfer.target.id),
                 convert=conversion(transfer.target),
             )
             for transfer in moved
             if transfer.target.file_bytes
         ]
-        await self._device.transfer(transfers, progress)
+        await self.device.transfer(transfers, progress)
         self.transfers = len(moved)
 
     # Execution
 
     @property
     def input_count(self) -> int:
-        return len(self._graph.inputs)
+        return len(self.graph.inputs)
 
     @property
     def outputs(self) -> list[Tensor]:
-        return self._graph.tensor_outputs()
+        return self.graph.tensor_outputs()
 
     @property
     def has_state(self) -> bool:
-        return self._guard.has_state
+        return self.guard.has_state
 
     async def save_state(self) -> Callable[[], None]:
         """Returns what puts the state back as it is now; for callers that run alone."""
-        with self._lifetime.lease():
-            return await self._guard.save()
+        with self.lifetime.lease():
+            return await self.guard.save()
 
     async def execute(self, inputs: Sequence[Input]) -> list[Any]:
         """Run once: an array per tensor, an int per SymInt. After an error all is as before."""
-        return await self.execute_mixed(inputs, [Fate.READ] * len(self._graph.outputs))
+        return await self.execute_mixed(inputs, [Fate.READ] * len(self.graph.outputs))
 
     async def execute_mixed(
         self,
@@ -176,89 +179,63 @@ class GpuDelegate:
 
         With `timings` every kernel is timed. A `rehearsal` leaves state as it was.
         """
-        replayer = self._replayer
-        with self._lifetime.lease():
-            given = await self._readable(inputs)
-            async with self._lock:
-                self._guard.settle()
+        replayer = self.replayer
+        with self.lifetime.lease():
+            given = await self.readable(inputs)
+            async with self.lock:
+                self.guard.settle()
                 call = await replayer.prepare(given, fates, timings)
-                if rehearsal or self._may_spoil_state(call):
+                if rehearsal or self.may_spoil_state(call):
                     return await self._execute_guarded(call, rehearsal)
                 submitted = await replayer.submit(call)
             return await replayer.results(submitted)
 
-    def _may_spoil_state(self, call: Prepared) -> bool:
+    def may_spoil_state(self, call: Prepared) -> bool:
         """Whether a call can fail after some of its kernels have written state."""
-        unseen = not self._preparer.are_checked(call.plan, call.inputs)
+        unseen = not self.preparer.are_checked(call.plan, call.inputs)
         return self.has_state and (call.is_split or unseen)
 
     async def _execute_guarded(self, call: Prepared, rehearsal: bool) -> list[Any]:
         """No other call may come between what a call writes and its being put back."""
         try:
-            async with self._guard.guarding(rehearsal):
-                return await self._replayer.results(await self._replayer.submit(call))
+            async with self.guard.guarding(rehearsal):
+                return await self.replayer.results(await self.replayer.submit(call))
         except BaseException:
             call.returns.drop()
             raise
 
     async def execute_unread(self, inputs: Sequence[Input]) -> None:
         """Run once for its effect on state alone."""
-        await self.execute_mixed(inputs, [Fate.LEND] * len(self._graph.outputs))
+        await self.execute_mixed(inputs, [Fate.LEND] * len(self.graph.outputs))
 
-    async def execute_into(self, inputs: Sequence[Input], head: GpuDelegate) -> list[np.ndarray]:
-        """Run once, and then `head` on the outputs, before another call can overwrite them."""
-        fates = [Fate.LEND] * len(self._graph.outputs)
-        with self._lifetime.lease():
-            given = await self._readable(inputs)
-            async with self._lock, head._lock:
-                self._guard.settle()
-                body = await self._replayer.prepare(given, fates)
-                lent = [output.tensor for output in body.plan.segments[-1].outputs]
-                top = await head._replayer.prepare(lent, [Fate.READ] * len(head._graph.outputs))
-                if self._may_spoil_state(body):
-                    async with self._guard.guarding():
-                        submitted = await self._submit_into(body, head, top)
-                        return await self._results_of(head, submitted)
-                submitted = await self._submit_into(body, head, top)
-            return await self._results_of(head, submitted)
-
-    async def _submit_into(self, body: Prepared, head: GpuDelegate, top: Prepared) -> Submitted:
-        """In one submission: a head that fails must not leave what the body wrote to state."""
-        return await head._replayer.submit(top, await self._replayer.lead(body))
-
-    async def _results_of(self, head: GpuDelegate, submitted: Submitted) -> list[np.ndarray]:
-        results = await head._replayer.results(submitted)
-        self._replayer.note_end(head._replayer)
-        return results
-
-    async def _readable(self, inputs: Sequence[Input]) -> list[Input]:
-        return await readable(inputs, self._graph, self._on_host, self._device)
+    async def readable(self, inputs: Sequence[Input]) -> list[Input]:
+        return await as_readable(inputs, self.graph, self._on_host, self.device)
 
     # Facts
 
     @property
     def executions(self) -> int:
-        return self._replayer.executions
+        return self.replayer.executions
 
     @property
     def last_ms(self) -> dict[str, float]:
         """Milliseconds of the last execution: prepare, submit, wait."""
-        return self._replayer.last_ms
+        return self.replayer.last_ms
 
     @property
     def ended(self) -> float:
         """When the last execution did, by `perf_counter`."""
-        return self._replayer.ended
+        return self.replayer.ended
 
     @property
     def host_ms(self) -> dict[str, float]:
         """Op name to milliseconds spent on the host, in all."""
-        return self._replayer.host_ms
+        return self.replayer.host_ms
 
     @property
     def host_ops(self) -> dict[str, int]:
         """Ops that run on the host at the live shapes, with counts."""
-        return self._preparer.host_ops
+        return self.preparer.host_ops
 
     def placements(self) -> dict[tuple[str, str], int]:
         """(op, "gpu" | "alias" | "host") to the number of calls, at the live shapes."""
@@ -272,7 +249,7 @@ class GpuDelegate:
     @property
     def _current(self) -> DevicePlan | None:
         """The plan of the last call, or of the shapes in the file."""
-        return self._preparer.plans.current
+        return self.preparer.plans.current
 
     @property
     def dispatches(self) -> int:
@@ -285,7 +262,7 @@ class GpuDelegate:
     @property
     def allocated(self) -> dict[int, int]:
         """GPU buffers by number, with their bytes."""
-        return self._memory.allocated
+        return self.memory.allocated
 
     @property
     def hooks_fired(self) -> int:
@@ -297,8 +274,8 @@ class GpuDelegate:
 
     def close(self) -> None:
         """End its lifetime: everything is freed once the calls under way have ended."""
-        self._lifetime.end("the delegate was closed")
+        self.lifetime.end("the delegate was closed")
 
     def _free(self) -> None:
-        self._preparer.plans.clear()
-        self._memory.free()
+        self.preparer.plans.clear()
+        self.memory.free()

@@ -6,8 +6,8 @@ the op reads comes back, and what it gives goes up with the next segment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -112,9 +112,12 @@ class Segment:
     labels: tuple[str, ...]
     host: Step | None
     faults: tuple[Faults, ...]
+    uploads: tuple[Upload, ...]
+    readbacks: tuple[Readback, ...]
+    result_bytes: int
 
     def fault_in(self, result: bytes) -> Faults | None:
-        """The call that met an index out of range, if one did."""
+        """The call that met an index out of range, if one did, by what came back last."""
         number = int.from_bytes(result[-FAULT_BYTES:][:4], "little") if self.faults else 0
         return next((fault for fault in self.faults if fault.number == number), None)
 
@@ -133,6 +136,8 @@ class DevicePlan:
     key: PlanKey
     state: PlannerState
     memory: PlanMemory
+    # What was made of this plan and of others, and has to go before it does; by whatever tells.
+    made_of_it: dict[object, Callable[[], None]] = field(default_factory=dict, compare=False)
 
     @property
     def labels(self) -> list[str]:
@@ -310,7 +315,17 @@ class PlanFactory:
         )
         handle = await self._device.create_plan(commands)
         labels = tuple(spec.label for _, spec in compiled)
-        return Segment(handle, payload, outputs, labels, host, faults)
+        return Segment(
+            handle,
+            payload,
+            outputs,
+            labels,
+            host,
+            faults,
+            commands.uploads,
+            commands.readbacks,
+            commands.result_bytes,
+        )
 
     def _origin(self, step: Step, symints: Mapping[int, Resource]) -> Origin:
         ids = {*self._planner.reads(step), *self._planner.writes(step)}
@@ -355,6 +370,8 @@ class PlanFactory:
         return tuple(outputs), readbacks
 
     def destroy(self, plan: DevicePlan) -> None:
+        for destroy in list(plan.made_of_it.values()):
+            destroy()
         self._destroy(plan.segments, plan.memory)
 
     def _destroy(self, segments: Iterable[Segment], memory: PlanMemory) -> None:

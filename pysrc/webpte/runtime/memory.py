@@ -20,7 +20,8 @@ ScratchKey = tuple[str, int]
 class DelegateMemory:
     """Buffers by slot, live scalars, params and scratch. `free` gives all of it back.
 
-    `shared` are the slots whose contents are in `constants`, or will be.
+    `shared` are the slots whose contents are in `constants`, or will be. `borrowed` are buffers of
+    others, by the tensors that are in them.
     """
 
     def __init__(
@@ -30,8 +31,10 @@ class DelegateMemory:
         symints: Sequence[int],
         shared: Mapping[int, ConstantKey],
         constants: ConstantStore,
+        borrowed: Mapping[int, int] | None = None,
     ) -> None:
         self._device = device
+        self._borrowed = borrowed or {}
         self._shared = shared
         self._constants = constants
         self._held: dict[ConstantKey, int] = {}  # shared buffers, some of them made by others
@@ -49,7 +52,7 @@ class DelegateMemory:
 
     async def allocate(self) -> None:
         """All that every shape needs: one buffer per slot, one for the SymInts."""
-        slots: dict[int, int] = {}
+        slots = {self._storage.slot_of[i]: buffer for i, buffer in self._borrowed.items()}
         for index, key in self._shared.items():
             buffer = self._constants.take(key)
             if buffer is not None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from webpte.checks import SymIntSource, read_symint
-from webpte.errors import ExecutionError, IndexRangeError, UnsupportedOpError
+from webpte.errors import ExecutionError, IndexRangeError, ResizeError, UnsupportedOpError
 from webpte.graph import Graph
 from webpte.live import LiveState
 from webpte.ops.records import Faults
@@ -23,6 +23,10 @@ from webpte.runtime.plan_cache import PlanCache
 from webpte.runtime.transit import Input, OnGpu, host_arrays
 
 _NO_INDICES = np.empty(0, np.int32)
+
+
+class _ChangedError(Exception):
+    """The commands are others at these inputs."""
 
 
 class Preparer:
@@ -84,6 +88,25 @@ class Preparer:
                 self._check_indices(plan.segments[-1].faults, inputs)
         self.plans.use(plan)
         return plan
+
+    def follow(self, inputs: Sequence[Input]) -> bool:
+        """Whether the current plan serves these inputs, too; if it does, they are the live ones.
+
+        If not, all is as before: nothing is raised, since nobody has asked for these inputs yet.
+        """
+        plan = self.plans.current
+        assert plan is not None
+        try:
+            with self._planner.transaction():
+                self._set_inputs(inputs)
+                self._planner.propagate_resize()
+                if self._planner.changed:
+                    raise _ChangedError
+                check_bounds(plan.bounds, self._live)
+                self._check_indices(plan.segments[-1].faults, inputs)
+        except (_ChangedError, ResizeError, IndexRangeError):
+            return False
+        return True
 
     def _likely(self, signature: Signature) -> DevicePlan | None:
         """The plan that inputs of these shapes had the last time, with its state restored."""

@@ -13,7 +13,6 @@ from weakref import WeakSet
 
 import numpy as np
 
-from webpte.dtypes import DType
 from webpte.errors import (
     ClosedError,
     DeviceError,
@@ -32,7 +31,6 @@ from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.method import Method
 from webpte.runtime.open import open_source
-from webpte.shapes import Dims
 
 OUTPUTS = ("numpy", "gpu")
 
@@ -211,8 +209,8 @@ class Program:
                 return np.argmax(output, axis=-1)
             given = found.take_inputs(inputs)
             with _executing(method):
-                head = await build.argmax_head(delegate.outputs[0])
-                (indices,) = await delegate.execute_into(given, head)
+                headed = await build.with_argmax(delegate)
+                (indices,) = await headed.run(given)
             return indices
 
     async def run_unread(self, method: str, *inputs: Any) -> None:
@@ -248,11 +246,6 @@ class Program:
     @property
     def _methods(self) -> dict[str, Method]:
         return self._build.methods
-
-    @property
-    def _heads(self) -> dict[tuple[DType, Dims], GpuDelegate]:
-        """What searches the outputs of methods for their largest elements."""
-        return self._build.heads
 
     async def profile(self, method: str = "forward", *inputs: Any) -> list[tuple[str, float]]:
         """Run a method once with every kernel timed: what ran, in order, with its microseconds.

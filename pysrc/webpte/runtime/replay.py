@@ -8,7 +8,7 @@ other calls of the delegate away; a call may wait for its results while others a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from time import perf_counter
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import IndexRangeError
-from webpte.gpu.device import Device, Replay
+from webpte.gpu.device import Device, GpuCopy
 from webpte.graph import Graph
 from webpte.live import LiveState
 from webpte.plan import Planner
@@ -48,20 +48,6 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Leading:
-    """A call of which all but the last segment has run. That one is left to submit."""
-
-    call: Prepared
-    replay: Replay
-    watched: bool
-    read_faults: Callable[[], Awaitable[bytes] | None]
-
-    @property
-    def segment(self) -> Segment:
-        return self.call.plan.segments[-1]
-
-
-@dataclass(frozen=True)
 class Submitted:
     """An execution whose work is all in the queue."""
 
@@ -69,8 +55,7 @@ class Submitted:
     returns: Returns
     running: Awaitable[bytes]
     symints: dict[int, int]  # the outputs that are no tensors, by value id
-    # The words for faults that do not come with the results, with the segments that tell of them.
-    faults: Sequence[tuple[Segment, Awaitable[bytes]]]
+    faults: Awaitable[bytes] | None  # the word for them, if it does not come with the results
 
 
 class Replayer:
@@ -107,30 +92,33 @@ class Replayer:
         started = perf_counter()
         plan = await self._preparer.prepare(inputs)
         self._lifetime.check()
-        first = plan.segments[0].payload
-        for index, (value_id, value) in enumerate(zip(self._graph.inputs, inputs, strict=True)):
-            if value_id in first and not isinstance(value, OnGpu):
-                first.fill(value_id, np.asarray(value), f"input {index}")
-        first.fill_symints([self._live.symint(value_id) for value_id in self._symints])
+        self.fill(plan, inputs)
         outputs = zip(self._graph.outputs, fates, strict=True)
         of_tensors = [fate for value_id, fate in outputs if not self._graph.is_symint(value_id)]
         returns = await Returns.prepare(self._device, plan.segments[-1].outputs, of_tensors)
         self.last_ms["prepare"] = (perf_counter() - started) * 1000
         return Prepared(plan, inputs, returns, timings)
 
-    async def submit(self, call: Prepared, body: Leading | None = None) -> Submitted:
-        """Everything is in the queue when this returns; only the results are still to come.
+    def fill(self, plan: DevicePlan, inputs: Sequence[Input]) -> None:
+        """Put inputs and live SymInts where they go up from."""
+        first = plan.segments[0].payload
+        for index, (value_id, value) in enumerate(zip(self._graph.inputs, inputs, strict=True)):
+            if value_id in first and not isinstance(value, OnGpu):
+                first.fill(value_id, np.asarray(value), f"input {index}")
+        first.fill_symints([self._live.symint(value_id) for value_id in self._symints])
 
-        The rest of a `body`, whose outputs are this call's inputs, is submitted together with it.
-        """
+    async def submit(self, call: Prepared) -> Submitted:
+        """Everything is in the queue when this returns; only the results are still to come."""
         started = perf_counter()
         try:
-            own = await self.lead(call)
-            running = self._run_segment(own, body)
+            copies, watched = await self.lead(call)
+            last = call.plan.segments[-1]
+            running = self._run(
+                call, last, copies, call.returns.copies(self._device), call.returns.read, watched
+            )
             try:
                 comes = call.returns.read or call.timings is not None
-                words = [] if comes else [(own.segment, own.read_faults())]
-                words += [] if body is None else [(body.segment, body.read_faults())]
+                word = None if comes else self._read_faults(call)
             except BaseException:
                 await running  # nobody else would; its own error is the better one
                 raise
@@ -139,8 +127,7 @@ class Replayer:
             raise
         self.executions += 1
         self.last_ms["submit"] = (perf_counter() - started) * 1000
-        faults = [(segment, word) for segment, word in words if word is not None]
-        return Submitted(own.segment, call.returns, running, self._symint_outputs(), faults)
+        return Submitted(last, call.returns, running, self._symint_outputs(), word)
 
     def _read_faults(self, call: Prepared) -> Awaitable[bytes] | None:
         """The word for faults alone, unless every index was seen on the host already."""
@@ -148,46 +135,35 @@ class Replayer:
             return None
         return self._device.read(self._memory.fault_word.buffer, FAULT_BYTES)
 
-    async def lead(self, call: Prepared) -> Leading:
-        """Run all but the last segment, with the ops on the host after each."""
+    async def lead(self, call: Prepared) -> tuple[list[GpuCopy], bool]:
+        """Run all but the last segment, with the ops on the host after each.
+
+        Returns what has to be copied for the last one, and whether others can reach that.
+        """
         self._lifetime.check()
         copies = input_copies(call.inputs, self._graph, self._memory, self._device)
         watched = any(isinstance(value, GpuTensor) for value in call.inputs)
         for segment, following in pairwise(call.plan.segments):
-            replay = Replay(segment.handle, segment.payload.data, copies)
-            result = await self._run(call.timings, segment, replay, watched=watched)
+            result = await self._run(call, segment, copies, watched=watched)
             self._run_host_step(segment, result, following.payload, call.timings)
             self._lifetime.check()
             copies, watched = [], False
-        last, kept = call.plan.segments[-1], call.returns.copies(self._device)
-        replay = Replay(last.handle, last.payload.data, copies, kept)
-        return Leading(call, replay, watched, lambda: self._read_faults(call))
-
-    def _run_segment(self, own: Leading, body: Leading | None) -> Awaitable[bytes]:
-        return self._run(
-            own.call.timings,
-            own.segment,
-            own.replay,
-            read=own.call.returns.read,
-            watched=own.watched or (body is not None and body.watched),
-            before=None if body is None else body.replay,
-        )
+        return copies, watched
 
     def _run(
         self,
-        timings: Timings | None,
+        call: Prepared,
         segment: Segment,
-        replay: Replay,
-        *,
+        copies: Sequence[GpuCopy],
+        kept: Sequence[GpuCopy] = (),
         read: bool = True,
-        watched: bool,
-        before: Replay | None = None,
+        watched: bool = False,
     ) -> Awaitable[bytes]:
-        given, kept = (replay.plan, replay.payload, replay.copies), replay.kept
-        if timings is None:
-            return self._device.run(*given, read, kept=kept, watched=watched, before=before)
+        given = (segment.handle, segment.payload.data, copies)
+        if call.timings is None:
+            return self._device.run(*given, read, kept=kept, watched=watched)
         timed = self._device.profile(*given, kept=kept, watched=watched)
-        return _noting_times(segment, timed, timings)
+        return _noting_times(segment, timed, call.timings)
 
     def _symint_outputs(self) -> dict[int, int]:
         ids = [value_id for value_id in self._graph.outputs if self._graph.is_symint(value_id)]
@@ -196,10 +172,12 @@ class Replayer:
     async def results(self, submitted: Submitted) -> list[Any]:
         started = perf_counter()
         try:
-            data, told = await self._awaited(submitted)
-            for segment, word in ((submitted.segment, data), *told):
-                if fault := segment.fault_in(word):
-                    raise IndexRangeError(str(fault))
+            if submitted.faults is None:
+                data = word = await submitted.running
+            else:
+                data, word = await asyncio.gather(submitted.running, submitted.faults)
+            if fault := submitted.segment.fault_in(word):
+                raise IndexRangeError(str(fault))
         except BaseException:
             submitted.returns.drop()
             raise
@@ -208,20 +186,14 @@ class Replayer:
         tensors, symints = iter(submitted.returns.results(data)), submitted.symints
         return [symints[i] if i in symints else next(tensors) for i in self._graph.outputs]
 
-    async def _awaited(self, submitted: Submitted) -> tuple[bytes, list[tuple[Segment, bytes]]]:
-        """The results, and the words for faults that do not come with them."""
-        if not submitted.faults:
-            return await submitted.running, []
-        words = (word for _, word in submitted.faults)
-        data, *told = await asyncio.gather(submitted.running, *words)
-        segments = (segment for segment, _ in submitted.faults)
-        return data, list(zip(segments, told, strict=True))
-
-    def note_end(self, head: Replayer) -> None:
-        """An execution ended with that of a head on its outputs, in one submission."""
+    def note(self, started: float, submitted: float) -> None:
+        """An execution has ended that began and was submitted elsewhere, at these times."""
         self.executions += 1
-        self.ended = head.ended
-        self.last_ms |= {part: head.last_ms[part] for part in ("submit", "wait")}
+        self.ended = perf_counter()
+        self.last_ms |= {
+            "submit": (submitted - started) * 1000,
+            "wait": (self.ended - submitted) * 1000,
+        }
 
     def _run_host_step(
         self, segment: Segment, result: bytes, following: Payload, timings: Timings | None

@@ -105,9 +105,9 @@ def input_copies(
     copies = []
     for value_id, value in zip(graph.inputs, inputs, strict=True):
         if isinstance(value, OnGpu) and memory.holds(value_id):
-            place = _place(value, device)
-            if place.nbytes:
-                copies.append(GpuCopy(place.buffer, memory.buffer_of(value_id), place.copy_bytes))
+            place, target = _place(value, device), memory.buffer_of(value_id)
+            if place.nbytes and place.buffer != target:
+                copies.append(GpuCopy(place.buffer, target, place.copy_bytes))
     return copies
 
 

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import warnings
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from support.device_bench import Subject
 from support.device_conformance import CHECKS
 from support.native import NativeSubject, need_native
 from webpte.errors import ConstantError, DeviceError, InputError
-from webpte.gpu.device import GpuCopy, PipelineSpec, PlanCommands, Replay, Transfer
+from webpte.gpu.device import GpuCopy, Part, PipelineSpec, PlanCommands, Transfer
 from webpte.gpu.emulation import RecordedBuffer
 from webpte.gpu.recording import RecordingDevice
 
@@ -170,6 +171,45 @@ class Uncleared(_Altered):
         return PlanCommands(c.uploads, c.dispatches, c.readbacks, c.result_bytes)
 
 
+class _AlteredParts(RecordingDevice):
+    """Parts of plans are others."""
+
+    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        raise NotImplementedError
+
+    async def create_plan(self, commands: PlanCommands) -> int:
+        parts = self.alter_parts(commands.parts)
+        return await super().create_plan(replace(commands, parts=parts))
+
+
+class PartsOnce(_AlteredParts):
+    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        return tuple({part.plan: part for part in reversed(parts)}.values())[::-1]
+
+
+class PartsWithoutOffsets(_AlteredParts):
+    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        def moved(copies: tuple[GpuCopy, ...]) -> tuple[GpuCopy, ...]:
+            return tuple(replace(copy, source_offset=0, target_offset=0) for copy in copies)
+
+        return tuple(Part(part.plan, moved(part.copies), moved(part.kept)) for part in parts)
+
+
+class PartsBackwards(_AlteredParts):
+    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        return parts[::-1]
+
+
+class PartsThatMayBeMissing(_AlteredParts):
+    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        there = self.memory.keys()
+        return tuple(
+            part
+            for part in parts
+            if part.plan in self.plans and all(copy.source in there for copy in part.copies)
+        )
+
+
 class _AlteredRuns(RecordingDevice):
     """Runs are others: `alter` gets and returns their arguments by name."""
 
@@ -185,10 +225,9 @@ class _AlteredRuns(RecordingDevice):
         *,
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
-        before: Replay | None = None,
     ) -> Awaitable[bytes]:
         given = {"plan": plan, "payload": payload, "copies": copies, "read": read}
-        rest = {"kept": kept, "watched": watched, "before": before}
+        rest = {"kept": kept, "watched": watched}
         return super().run(**self.alter({**given, **rest}))
 
 
@@ -200,22 +239,6 @@ class Uncopied(_AlteredRuns):
 class Unkept(_AlteredRuns):
     def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return {**arguments, "kept": ()}
-
-
-class Alone(_AlteredRuns):
-    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {**arguments, "before": None}
-
-
-class InTwoParts(_AlteredRuns):
-    """What comes before is a submission of its own: it happens though the rest does not."""
-
-    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        first: Replay | None = arguments["before"]
-        if first is not None:
-            parts = (first.plan, first.payload, first.copies, False)
-            RecordingDevice.run(self, *parts, kept=first.kept).close()  # type: ignore[attr-defined]
-        return {**arguments, "before": None}
 
 
 class KeptTooEarly(_AlteredRuns):
@@ -239,7 +262,7 @@ class OneResult(RecordingDevice):
             await asyncio.sleep(0)
             return getattr(self, "newest", self.latest)
 
-        self.newest = self._results(self.plans[arguments[0]])
+        self.newest = self._recorded[arguments[0]].results(self.memory)
         return latest()
 
 
@@ -364,8 +387,10 @@ BROKEN: list[tuple[str, type[RecordingDevice]]] = [
     ("a_run_clears_and_copies_around_its_kernels", Uncleared),
     ("a_run_clears_and_copies_around_its_kernels", Uncopied),
     ("a_run_clears_and_copies_around_its_kernels", Unkept),
-    ("what_comes_before_is_submitted_together", Alone),
-    ("what_comes_before_is_submitted_together", InTwoParts),
+    ("parts_of_other_plans_run_in_one_submission", PartsOnce),
+    ("parts_of_other_plans_run_in_one_submission", PartsWithoutOffsets),
+    ("parts_of_other_plans_run_in_one_submission", PartsBackwards),
+    ("parts_of_what_is_not_there_are_errors", PartsThatMayBeMissing),
     ("a_run_clears_and_copies_around_its_kernels", KeptTooEarly),
     ("an_unread_run_leaves_its_results_there", AlwaysRead),
     ("runs_overlap_and_each_has_its_results", OneResult),

@@ -1,0 +1,181 @@
+"""A delegate with a head: what the head chooses from the outputs comes back instead of them.
+
+The head (an argmax, a sampler) reads the outputs where they are, in the same submission. Where it
+is safe, the token that it chooses is also the delegate's input of the next step, and several steps
+are submitted at once: nothing waits for the host between them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from webpte.runtime.chain import TOKEN, TOKEN_BYTES, Chain, Chains
+from webpte.runtime.delegate import GpuDelegate
+from webpte.runtime.device_plan import DevicePlan
+from webpte.runtime.gpu_tensor import DeviceTensor
+from webpte.runtime.replay import Prepared
+from webpte.runtime.steps_ahead import unsafe_state
+from webpte.runtime.transit import Fate, Input
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Steps that are in the queue. `tokens` are what they choose, when they have run."""
+
+    count: int
+    tokens: asyncio.Future[list[int]]
+
+
+@dataclass(frozen=True)
+class _Submitted:
+    chain: Chain
+    running: Awaitable[bytes]
+    started: float
+    submitted: float
+
+
+class Headed:
+    """Made by `create`. The head's first input is the delegate's only output."""
+
+    def __init__(self, body: GpuDelegate, head: GpuDelegate) -> None:
+        self.body = body
+        self.head = head
+        self._chains = Chains(body.device, body.memory)
+        self._token: int | None = None  # the buffer of the token that was chosen last
+        self._unsafe_state = unsafe_state(body.graph)
+
+    async def run(
+        self, inputs: Sequence[Input], extra: Sequence[Input] = (), keep_token: bool = False
+    ) -> list[np.ndarray]:
+        """Both once; `extra` are the head's other inputs. Returns what the head gives."""
+        body = self.body
+        with body.lifetime.lease():
+            given = await body.readable(inputs)
+            async with body.lock, self.head.lock:
+                body.guard.settle()
+                if keep_token:
+                    await self._token_buffer()
+                first, second = await self._prepare(given, extra)
+                chain = await self._chains.call(first.plan, second.plan, keep_token)
+                if body.may_spoil_state(first):
+                    async with body.guard.guarding():
+                        return await self._results(await self._submit(first, chain))
+                submitted = await self._submit(first, chain)
+            return await self._results(submitted)
+
+    async def _prepare(
+        self, given: Sequence[Input], extra: Sequence[Input]
+    ) -> tuple[Prepared, Prepared]:
+        body, head = self.body, self.head
+        first = await body.replayer.prepare(given, [Fate.LEND] * len(body.graph.outputs))
+        lent = [output.tensor for output in first.plan.segments[-1].outputs]
+        second = await head.replayer.prepare([*lent, *extra], [Fate.READ] * len(head.graph.outputs))
+        return first, second
+
+    async def _submit(self, first: Prepared, chain: Chain) -> _Submitted:
+        """In one submission: a head that fails must not leave what the body wrote to state."""
+        started = perf_counter()
+        copies, watched = await self.body.replayer.lead(first)
+        chain.fill(0)
+        running = self.body.device.run(chain.handle, chain.payload, copies, watched=watched)
+        return _Submitted(chain, running, started, perf_counter())
+
+    async def _results(self, submitted: _Submitted) -> list[np.ndarray]:
+        data = await submitted.running
+        submitted.chain.check(data)
+        self.body.replayer.note(submitted.started, submitted.submitted)
+        return submitted.chain.outputs(data)
+
+    # Several steps
+
+    async def _token_buffer(self) -> int:
+        if self._token is None:
+            self._token = (await self.body.memory.take_scratch(TOKEN)).buffer
+        return self._token
+
+    async def ahead(
+        self,
+        inputs: Sequence[Sequence[Input]],
+        extra: Sequence[Sequence[Input]],
+        most: int,
+    ) -> Batch | str:
+        """Submit up to `most` steps, or say why that cannot be done.
+
+        Each step takes the token that the step before it chose, first of all that of a `run` with
+        `keep_token`, and then its own `inputs` and `extra`. There may be fewer: as many as run by
+        the same commands, rounded down to a power of two.
+        """
+        body, head = self.body, self.head
+        with body.lifetime.lease():
+            async with body.lock, head.lock:
+                body.guard.settle()
+                token = self._as_input(await self._token_buffer())
+                started = perf_counter()
+                first, second = await self._prepare([token, *inputs[0]], extra[0])
+                if reason := self.unsafe(first.plan):
+                    return reason
+                rows = [self._row(first, second)]
+                while len(rows) < min(most, len(inputs)):
+                    given = [token, *inputs[len(rows)]]
+                    lent = [output.tensor for output in first.plan.segments[-1].outputs]
+                    wanted = [*lent, *extra[len(rows)]]
+                    if not (body.preparer.follow(given) and head.preparer.follow(wanted)):
+                        break
+                    body.replayer.fill(first.plan, given)
+                    head.replayer.fill(second.plan, wanted)
+                    rows.append(self._row(first, second))
+                count = 1 << (len(rows).bit_length() - 1)
+                tokens = body.memory.buffer_of(body.graph.inputs[0])
+                chain = await self._chains.steps(first.plan, second.plan, tokens, count)
+                for step, row in enumerate(rows[:count]):
+                    chain.payload[step] = row
+                body.lifetime.check()
+                running = body.device.run(chain.handle, chain.payload)
+                submitted = _Submitted(chain, running, started, perf_counter())
+        return Batch(count, _watched(self._tokens(submitted)))
+
+    def _row(self, first: Prepared, second: Prepared) -> np.ndarray:
+        parts = [call.plan.segments[-1].payload.data for call in (first, second)]
+        return np.concatenate(parts)
+
+    def _as_input(self, buffer: int) -> DeviceTensor:
+        dtype = self.body.graph.tensor(self.body.graph.inputs[0]).dtype
+        return DeviceTensor(buffer, dtype, dtype.storage, (1, 1))
+
+    async def _tokens(self, submitted: _Submitted) -> list[int]:
+        """Holds a lease until the steps have run, whether anybody waits for them or not."""
+        with self.body.lifetime.lease():
+            data = await submitted.running
+            self.body.replayer.note(submitted.started, submitted.submitted)
+            return [int(token) for token in np.frombuffer(data, np.int32)]
+
+    def unsafe(self, plan: DevicePlan) -> str | None:
+        """Why steps cannot run before the host has seen the tokens that they go on from."""
+        body, head = self.body, self.head
+        tokens = body.graph.tensor(body.graph.inputs[0])
+        if self._unsafe_state is not None:
+            return self._unsafe_state
+        if tokens.dtype.storage.itemsize != TOKEN_BYTES or head.outputs[0].dtype.name != "int32":
+            return f"tokens of {tokens.dtype.name} are not stored as the chosen ones are"
+        if len(plan.segments) > 1:
+            return f"ops run on the host: {', '.join(body.host_ops)}"
+        vocabulary = body.outputs[0].dims[-1]
+        for fault in plan.segments[-1].faults:
+            for value_id, size in fault.indices:
+                if value_id == tokens.id and size < vocabulary:
+                    return f"{fault.call}: {vocabulary} tokens can be chosen, but it has {size}"
+                if value_id not in body.graph.inputs:
+                    return f"{fault.call}: looks at indices that are computed"
+        return None
+
+
+def _watched(work: Awaitable[list[int]]) -> asyncio.Future[list[int]]:
+    """A future that may be left alone: an error that nobody asks about is no news."""
+    future = asyncio.ensure_future(work)
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return future
