@@ -55,7 +55,7 @@ async with await webpte.load(data, strict=True) as program:
     generator, context = llm.Generator(program), []
     for turn, count in turns:
         answer = []
-        async for token in generator.generate(turn, 9):
+        async for token in generator.go_on(turn, 9):
             answer.append(token)
             if len(answer) == count:
                 break
@@ -64,11 +64,11 @@ async with await webpte.load(data, strict=True) as program:
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.gather(cancelled, return_exceptions=True)
-    last = [token async for token in generator.generate([44], 6)]
+    last = [token async for token in generator.go_on([44], 6)]
     results = [last, await whole([*context, 44])]
 
     await program.recover()
-    message = await raises(webpte.errors.ContextError, anext(generator.generate([1], 1)))
+    message = await raises(webpte.errors.ContextError, anext(generator.go_on([1], 1)))
     generator.reset()
     again = [token async for token in generator.generate(context, 6)]
     return [results, [again, await whole(context)], message]

@@ -39,8 +39,8 @@ class failing:  # noqa: N801 - reads as a verb
             delattr(self._program, name)
 
     def _fail(self, call: Any) -> Any:
-        async def run(*arguments: Any) -> None:
-            await call(*arguments)
+        async def run(*arguments: Any, **options: Any) -> None:
+            await call(*arguments, **options)
             raise ExecutionError("no device")
 
         return run
@@ -51,8 +51,8 @@ def slow(program: webpte.Program) -> None:
     for name in ("run", "run_argmax", "run_unread"):
         call = getattr(program, name)
 
-        async def later(*arguments: Any, call: Any = call) -> Any:
-            result = await call(*arguments)
+        async def later(*arguments: Any, call: Any = call, **options: Any) -> Any:
+            result = await call(*arguments, **options)
             for _ in range(5):
                 await asyncio.sleep(0)
             return result

@@ -38,16 +38,16 @@ def fp32(root: Path) -> Path:
 
 
 async def by_count(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
-    return await tokens_of(generator.generate(turn, 4))
+    return await tokens_of(generator.go_on(turn, 4))
 
 
 async def by_no_tokens(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
-    return await tokens_of(generator.generate(turn, 0))
+    return await tokens_of(generator.go_on(turn, 0))
 
 
 async def by_break(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
     taken = []
-    async for token in generator.generate(turn, 9):
+    async for token in generator.go_on(turn, 9):
         taken.append(token)
         if len(taken) == 3:
             break
@@ -57,7 +57,7 @@ async def by_break(generator: Generator, turn: list[int], _: object = ()) -> lis
 async def by_stop_token(generator: Generator, turn: list[int], coming: list[int]) -> list[int]:
     """The stop token is not yielded, but the model has said it."""
     stop = coming[-1]
-    taken = await tokens_of(generator.generate(turn, 9, stop=[stop]))
+    taken = await tokens_of(generator.go_on(turn, 9, stop=[stop]))
     assert stop not in taken
     return [*taken, stop]
 
@@ -65,7 +65,7 @@ async def by_stop_token(generator: Generator, turn: list[int], coming: list[int]
 async def by_exception(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
     taken = []
     try:
-        async for token in generator.generate(turn, 9):
+        async for token in generator.go_on(turn, 9):
             taken.append(token)
             if len(taken) == 2:
                 raise ZeroDivisionError
@@ -76,7 +76,7 @@ async def by_exception(generator: Generator, turn: list[int], _: object = ()) ->
 
 async def by_failure(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
     """The third step of the answer fails on the device."""
-    answer = generator.generate(turn, 9)
+    answer = generator.go_on(turn, 9)
     taken = [await anext(answer), await anext(answer)]
     with failing(generator.program), pytest.raises(ExecutionError, match="no device"):
         await anext(answer)
@@ -103,7 +103,7 @@ def test_a_conversation_is_its_whole_context(path: Path, end: Ending) -> None:
             context = [*context, *turn, *await end(generator, turn, coming)]
             assert generator.position + len(generator.pending) == len(context)
             assert context[generator.position :] == list(generator.pending)
-        last = await tokens_of(generator.generate([44], 6))
+        last = await tokens_of(generator.go_on([44], 6))
         assert last == await greedy(path, [*context, 44], 6)
 
     wait(run())
@@ -112,7 +112,7 @@ def test_a_conversation_is_its_whole_context(path: Path, end: Ending) -> None:
 def test_a_turn_without_new_tokens_goes_on(fp32: Path) -> None:
     async def run() -> None:
         generator = Generator(await load(fp32))
-        halves = [await tokens_of(generator.generate(new, 5)) for new in (FIRST, [])]
+        halves = [await tokens_of(generator.go_on(new, 5)) for new in (FIRST, [])]
         assert halves[0] + halves[1] == await greedy(fp32, FIRST, 10)
 
     wait(run())
@@ -134,12 +134,12 @@ def test_a_full_context_is_told_before_anything_is_written(fp32: Path) -> None:
     async def run() -> None:
         program = await load(fp32)
         generator = Generator(program)
-        await tokens_of(generator.generate(list(range(100)), 5))
+        await tokens_of(generator.go_on(list(range(100)), 5))
         assert (generator.position, len(generator.pending)) == (104, 1)
         ran = program.stats.executions
         for attempt in (
             generator.feed(range(24), GREEDY, None),
-            anext(generator.generate([1] * 24, 1)),
+            anext(generator.go_on([1] * 24, 1)),
         ):
             with pytest.raises(
                 InputError, match="104 tokens, 1 pending and 24 more are over the 128"
@@ -147,10 +147,10 @@ def test_a_full_context_is_told_before_anything_is_written(fp32: Path) -> None:
                 await attempt
         assert (generator.position, len(generator.pending)) == (104, 1)
         assert program.stats.executions == ran
-        answer = await tokens_of(generator.generate([1] * 23, 5))
+        answer = await tokens_of(generator.go_on([1] * 23, 5))
         assert len(answer) == 1  # the last token needs no room in the cache
         with pytest.raises(InputError, match="over the 128"):
-            await anext(generator.generate([], 1))
+            await anext(generator.go_on([], 1))
 
     wait(run())
 
@@ -159,12 +159,12 @@ def test_a_rebuilt_program_has_an_empty_cache(fp32: Path) -> None:
     async def run() -> None:
         program = await load(fp32)
         generator = Generator(program)
-        answer = generator.generate(FIRST, 9)
+        answer = generator.go_on(FIRST, 9)
         await anext(answer)
         assert program.generation == 0
         await program.recover()
         assert program.generation == 1
-        for attempt in (anext(answer), anext(generator.generate(SECOND, 1))):
+        for attempt in (anext(answer), anext(generator.go_on(SECOND, 1))):
             with pytest.raises(ContextError, match=r"was rebuilt by recover\(\).*reset\(\)"):
                 await attempt
         generator.reset()
@@ -195,10 +195,10 @@ def test_the_cache_belongs_to_the_generator_that_wrote_last(fp32: Path) -> None:
     async def run() -> None:
         program = await load(fp32)
         one, other = Generator(program), Generator(program)
-        answer = one.generate(FIRST, 9)
+        answer = one.go_on(FIRST, 9)
         await anext(answer)
         found = await by_count(other, SECOND)
-        for attempt in (anext(answer), anext(one.generate([1], 1)), one.feed([1], GREEDY, None)):
+        for attempt in (anext(answer), anext(one.go_on([1], 1)), one.feed([1], GREEDY, None)):
             with pytest.raises(ContextError, match=r"'forward'.*another.*reset\(\)"):
                 await attempt
         found += await by_count(other, [])
@@ -229,7 +229,7 @@ def test_two_answers_at_once_do_not_mix(fp32: Path) -> None:
         slow(program)
         generator = Generator(program)
         answers = await asyncio.gather(
-            *(tokens_of(generator.generate(turn, 4)) for turn in (FIRST, SECOND)),
+            *(tokens_of(generator.go_on(turn, 4)) for turn in (FIRST, SECOND)),
             return_exceptions=True,
         )
         assert answers[0] == await greedy(fp32, FIRST, 4)
@@ -242,7 +242,7 @@ def test_two_answers_at_once_do_not_mix(fp32: Path) -> None:
 def test_an_answer_ends_when_another_begins(fp32: Path) -> None:
     async def run() -> None:
         generator = Generator(await load(fp32))
-        first = generator.generate(FIRST, 9)
+        first = generator.go_on(FIRST, 9)
         said = [await anext(first), await anext(first)]
         second = await by_count(generator, SECOND)
         assert second == await greedy(fp32, [*FIRST, *said, *SECOND], 4)
@@ -284,7 +284,7 @@ def test_a_cancelled_feed_changes_nothing(fp32: Path, length: int) -> None:
         before = generator.position, generator.pending
         turn = list(range(length))
         slow(program)
-        answer = generator.generate(turn, 4)
+        answer = generator.go_on(turn, 4)
         task = asyncio.ensure_future(anext(answer))
         for _ in range(8 if length > generator.max_chunk else 2):
             await asyncio.sleep(0)
@@ -308,8 +308,8 @@ def test_a_timeout_leaves_the_conversation(fp32: Path) -> None:
         stuck = asyncio.Event()
         call = program.run_argmax
 
-        async def never(*arguments: Any) -> None:
-            await call(*arguments)
+        async def never(*arguments: Any, **options: Any) -> None:
+            await call(*arguments, **options)
             await stuck.wait()
 
         program.run_argmax = never  # type: ignore[assignment,method-assign]
@@ -325,7 +325,7 @@ def test_a_timeout_leaves_the_conversation(fp32: Path) -> None:
 def test_a_feed_that_fails_does_not_end_an_answer(fp32: Path) -> None:
     async def run() -> None:
         generator = Generator(await load(fp32))
-        answer = generator.generate(FIRST, 4)
+        answer = generator.go_on(FIRST, 4)
         said = [await anext(answer)]
         with pytest.raises(InputError, match="over the 128"):
             await generator.feed([1] * 200, GREEDY, None)
@@ -337,7 +337,7 @@ def test_a_feed_that_fails_does_not_end_an_answer(fp32: Path) -> None:
 def test_a_prompt_over_the_context_is_told_without_an_answer(fp32: Path) -> None:
     async def run() -> None:
         generator = Generator(await load(fp32))
-        answer = generator.generate([1] * 129, 0)
+        answer = generator.go_on([1] * 129, 0)
         for _ in range(2):
             with pytest.raises(InputError, match="over the 128"):
                 await anext(answer)
@@ -352,7 +352,7 @@ def test_what_feed_returns_is_the_callers_business(fp32: Path) -> None:
         token = await generator.feed(FIRST, GREEDY, None)
         assert (generator.position, generator.pending) == (len(FIRST), ())
         assert [token] == await greedy(fp32, FIRST, 1)
-        answer = generator.generate([token], 9)
+        answer = generator.go_on([token], 9)
         said = [await anext(answer), await anext(answer)]
         after = await generator.feed([1], GREEDY, None)
         assert [after] == await greedy(fp32, [*FIRST, token, *said, 1], 1)

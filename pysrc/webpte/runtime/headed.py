@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -137,7 +138,10 @@ class Headed:
                 body.lifetime.check()
                 running = body.device.run(chain.handle, chain.payload)
                 submitted = _Submitted(chain, running, started, perf_counter())
-        return Batch(count, _watched(self._tokens(submitted)))
+            # Held until the steps have run, whether anybody waits for them or not.
+            lease = ExitStack()
+            lease.enter_context(body.lifetime.lease())
+        return Batch(count, _watched(self._tokens(submitted, lease)))
 
     def _row(self, first: Prepared, second: Prepared) -> np.ndarray:
         parts = [call.plan.segments[-1].payload.data for call in (first, second)]
@@ -147,9 +151,8 @@ class Headed:
         dtype = self.body.graph.tensor(self.body.graph.inputs[0]).dtype
         return DeviceTensor(buffer, dtype, dtype.storage, (1, 1))
 
-    async def _tokens(self, submitted: _Submitted) -> list[int]:
-        """Holds a lease until the steps have run, whether anybody waits for them or not."""
-        with self.body.lifetime.lease():
+    async def _tokens(self, submitted: _Submitted, lease: ExitStack) -> list[int]:
+        with lease:
             data = await submitted.running
             self.body.replayer.note(submitted.started, submitted.submitted)
             return [int(token) for token in np.frombuffer(data, np.int32)]

@@ -28,9 +28,11 @@ from webpte.runtime.contents import BACKEND, Contents, read_contents
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.devices import NAMES, SHARED, shared_device
 from webpte.runtime.gpu_tensor import GpuTensor
+from webpte.runtime.headed import Batch
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.method import Method
 from webpte.runtime.open import open_source
+from webpte.runtime.steps_ahead import unsafe_state
 
 OUTPUTS = ("numpy", "gpu")
 
@@ -194,10 +196,11 @@ class Program:
         self._tensors.update(tensors)
         return outputs
 
-    async def run_argmax(self, method: str, *inputs: Any) -> np.ndarray:
+    async def run_argmax(self, method: str, *inputs: Any, keep_token: bool = False) -> np.ndarray:
         """Run a method with one output, and return where it is largest along its last dim.
 
-        The search runs on the GPU, so a few bytes come back instead of the whole output.
+        The search runs on the GPU, so a few bytes come back instead of the whole output. With
+        `keep_token`, the last of them is also kept there, for `run_ahead`.
         """
         build, found = self._build, self._method(method)
         if len(found.info.outputs) != 1 or not isinstance(found.info.outputs[0], TensorInfo):
@@ -210,8 +213,30 @@ class Program:
             given = found.take_inputs(inputs)
             with _executing(method):
                 headed = await build.with_argmax(delegate)
-                (indices,) = await headed.run(given)
+                (indices,) = await headed.run(given, keep_token=keep_token)
             return indices
+
+    async def run_ahead(self, method: str, others: Sequence[Sequence[Any]]) -> Batch | str:
+        """Run a method several times in one submission, on the tokens that it chooses itself.
+
+        Its first input is the token that the run before it has chosen, beginning with that of a
+        `run_argmax` with `keep_token`. `others` has the rest of its inputs for each run. There may
+        be fewer runs than asked for. Returns why none was submitted, if none was.
+        """
+        build, found = self._build, self._method(method)
+        with build.lifetime.lease():
+            delegate = found.only_delegate
+            if not isinstance(delegate, GpuDelegate):
+                return "the method is not one delegate on a GPU"
+            with _executing(method):
+                headed = await build.with_argmax(delegate)
+                return await headed.ahead(others, [()] * len(others), len(others))
+
+    def state_follows_position(self, method: str) -> bool:
+        """Whether a language model can go back to an earlier position, and on from there."""
+        delegate = self._known(method).only_delegate
+        graph = getattr(delegate, "graph", None)
+        return graph is not None and unsafe_state(graph) is None
 
     async def run_unread(self, method: str, *inputs: Any) -> None:
         """Run a method for its effect on state (caches) alone: nothing is read back."""
@@ -231,9 +256,13 @@ class Program:
         self._calls[name] += 1
         return found
 
-    def _known(self, name: str) -> Method:
+    def check_open(self) -> None:
+        """Raises ClosedError after `close`."""
         if self._closed:
             raise ClosedError(f"{self.name} was closed; load it again")
+
+    def _known(self, name: str) -> Method:
+        self.check_open()
         if name not in self._methods:
             listed = ", ".join(self._methods) or "none"
             raise InputError(f"{self.name} has no method {name!r}; it has: {listed}")

@@ -1,0 +1,281 @@
+"""The context of a language model: tokens in the program's cache, and tokens on their way there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from webpte.ahead import Pace, StepsAhead
+from webpte.errors import ContextError, InputError
+from webpte.runtime.headed import Batch
+from webpte.runtime.info import ScalarInfo, TensorInfo
+from webpte.runtime.program import Program
+from webpte.sampling import Sampling
+
+T = TypeVar("T")
+
+
+class Context:
+    """What a program's cache holds of a conversation, and how more gets there.
+
+    It is the `position` tokens in the program's cache, and after them `pending`: the last
+    token of an answer (also a stop token) is in no cache yet, and is fed with the next turn.
+
+    The cache is the program's: it holds the context of whoever called the method last. A Context
+    notices when that was not itself, or when `recover` rebuilt the program.
+    """
+
+    def __init__(self, program: Program, method: str = "forward") -> None:
+        self.program = program
+        self.method = method
+        methods = program.methods
+        if method not in methods:
+            raise InputError(f"{program.name} has no method {method!r}")
+        inputs = methods[method].inputs
+        if not (
+            len(inputs) == 2
+            and all(isinstance(i, TensorInfo) and i.dtype in ("int64", "int32") for i in inputs)
+            and [len(i.shape) for i in inputs if isinstance(i, TensorInfo)] == [2, 1]
+        ):
+            listed = "; ".join(map(str, inputs))
+            raise InputError(
+                f"{program.name} is not a language model with a KV cache: it takes {listed}, "
+                "not tokens [1, S] and input_pos [1]"
+            )
+        tokens, position = inputs
+        assert isinstance(tokens, TensorInfo)
+        assert isinstance(position, TensorInfo)
+        self._dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
+        self.max_chunk = tokens.shape[1]
+        context = self._metadata("get_max_context_len") or self._metadata("get_max_seq_len")
+        self.max_context = int(context[0]) if context else None
+        self.eos = frozenset(map(int, self._metadata("get_eos_ids") or ()))
+        self._cached: list[int] = []
+        self._pending: list[int] = []
+        self._answer: object = None  # the one that may go on
+        self._busy = False
+        self._feeds = 0  # calls that were given tokens: steps that run ahead go on from the last
+        self._note_cache()
+
+    def _metadata(self, method: str) -> list[Any]:
+        """What a constant method returns; empty if the program does not have it."""
+        info = self.program.methods.get(method)
+        if info is None or not info.is_constant:
+            return []
+        return [output.value for output in info.outputs if isinstance(output, ScalarInfo)]
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are: the last dim of the logits."""
+        (logits,) = self.program.methods[self.method].outputs
+        assert isinstance(logits, TensorInfo)
+        return logits.shape[-1]
+
+    @property
+    def position(self) -> int:
+        """How many tokens of the context are in the cache."""
+        return len(self._cached)
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """Tokens of the context that are not in the cache yet."""
+        return tuple(self._pending)
+
+    @property
+    def context(self) -> tuple[int, ...]:
+        """The whole conversation so far."""
+        return (*self._cached, *self._pending)
+
+    def reset(self) -> None:
+        """Start anew. What is in the cache is behind every position that will be looked at."""
+        self._check_idle()
+        self._cached, self._pending, self._answer = [], [], None
+        self._note_cache()
+
+    async def feed(
+        self, tokens: Sequence[int], sampling: Sampling | None = None, random: Any = None
+    ) -> int:
+        """Run what is pending and `tokens` through the model; returns the token after them.
+
+        That token is not a part of the context. If this fails or is cancelled, the context is
+        what it was before.
+        """
+        token = await self._feed(list(map(int, tokens)), sampling or Sampling(), random)
+        self._answer = None
+        return token
+
+    async def _feed(self, tokens: list[int], sampling: Sampling, random: Any) -> int:
+        """`feed`, within an answer."""
+        self._check_room(tokens)
+        context = [*self._pending, *tokens]
+        if not context:
+            raise InputError("there must be at least one token to go on from")
+        self._check_idle()
+        start, self._busy = self.position, True
+        try:
+            token = await self._feed_chunks(context, sampling, random)
+        except BaseException:
+            # Rows of the cache from here on are written again by whatever is fed next.
+            del self._cached[start:]
+            raise
+        finally:
+            self._busy = False
+        self._pending = []
+        return token
+
+    def _check_room(self, tokens: Sequence[int]) -> None:
+        """Raises InputError if the context cannot hold these tokens, too."""
+        if self.max_context is None:
+            return
+        if self.position + len(self._pending) + len(tokens) > self.max_context:
+            pending = f", {len(self._pending)} pending" if self._pending else ""
+            raise InputError(
+                f"{self.position} tokens{pending} and {len(tokens)} more are over the "
+                f"{self.max_context} that the program's context holds"
+            )
+
+    async def _feed_chunks(self, tokens: list[int], sampling: Sampling, random: Any) -> int:
+        while len(tokens) > self.max_chunk:
+            chunk, tokens = tokens[: self.max_chunk], tokens[self.max_chunk :]
+            await self._call(self.program.run_unread, chunk)
+        if sampling.temperature == 0:
+            indices = await self._call(self.program.run_argmax, tokens, keep_token=True)
+            return int(indices.reshape(-1)[-1])
+        (logits,) = await self._call(self.program.run, tokens)
+        return sampling.choose(logits.reshape(-1, logits.shape[-1])[-1], random)
+
+    async def _call(
+        self, run: Callable[..., Awaitable[T]], tokens: Sequence[int], **options: Any
+    ) -> T:
+        """One call of the method, and only one: others may have written to the cache."""
+        self._check_cache()
+        before = self.program.calls(self.method)
+        self._generation = self.program.generation
+        self._feeds += 1
+        try:
+            result = await run(self.method, *self._arrays(tokens), **options)
+        finally:
+            # A call that was refused at once (the program is closed) was not counted.
+            self._calls = before + min(1, self.program.calls(self.method) - before)
+        self._cached += tokens
+        self._check_cache()
+        return result
+
+    # Steps ahead of the host
+
+    def _steps_ahead(self, most: int) -> StepsAhead:
+        """Those that follow the token which the last call has chosen."""
+        feeds = self._feeds
+
+        async def submit(position: int, steps: int) -> Batch | str:
+            if self.max_context is not None:
+                steps = min(steps, self.max_context - position)
+            if steps < 1 or self._feeds != feeds:
+                return "the context is full, or something else was fed meanwhile"
+            self._check_cache()
+            before = self.program.calls(self.method)
+            dtype = self._dtypes[1]
+            positions = [[np.asarray([position + step], dtype)] for step in range(steps)]
+            try:
+                return await self.program.run_ahead(self.method, positions)
+            finally:
+                self._calls = before + min(1, self.program.calls(self.method) - before)
+
+        return StepsAhead(self.position, Pace(most), submit)
+
+    async def _take(self, steps: StepsAhead, wanted: int) -> int | str:
+        """The next token, or why it has to be fed. What was pending is in the cache then."""
+        self._check_idle()
+        self._check_cache()
+        self.program.check_open()
+        self._busy = True
+        try:
+            token = await steps.take(wanted)
+        finally:
+            self._busy = False
+        self._check_cache()
+        if not isinstance(token, str):
+            self._cached += self._pending
+            self._pending = []
+        return token
+
+    # Whose cache it is
+
+    def _note_cache(self) -> None:
+        self._calls = self.program.calls(self.method)
+        self._generation = self.program.generation
+
+    @property
+    def _is_mine(self) -> bool:
+        """Whether what is in the cache is what this Generator put there."""
+        called = self.program.calls(self.method) != self._calls
+        return self.program.generation == self._generation and not called
+
+    def _check_cache(self) -> None:
+        """What was in the cache at `position` 0 does not matter."""
+        if self.position == 0 or self._is_mine:
+            return
+        advice = "call reset() and feed the conversation again, or make a new Generator"
+        if self.program.generation != self._generation:
+            raise ContextError(
+                f"{self.program.name} was rebuilt by recover(), and its cache is empty: {advice}"
+            )
+        raise ContextError(
+            f"{self.program.name}: method {self.method!r} was called by another Generator or "
+            f"directly, so its cache is not this conversation's any more: {advice}"
+        )
+
+    def _check_idle(self) -> None:
+        if self._busy:
+            raise ContextError(
+                "one answer at a time: this Generator is busy with another; await that first, or "
+                "load the program once more for a conversation beside this one"
+            )
+
+    def _begin(self, answer: object) -> None:
+        """From here on only this answer goes on."""
+        self._check_idle()
+        self._answer = answer
+
+    def _go_back(self, conversation: list[int]) -> list[int]:
+        """Keep what the cache has of a conversation's beginning; returns what is left to feed.
+
+        The last token is always left: what follows it has to be computed.
+        """
+        known = self.context if self._is_mine else ()
+        pairs = zip(known, conversation[:-1], strict=False)
+        common = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+        if common is None:
+            common = min(len(known), max(0, len(conversation) - 1))
+        if common < self.position and not self.program.state_follows_position(self.method):
+            common = 0  # as after `reset`: such state cannot go back to a position
+        if self.max_context is not None and len(conversation) > self.max_context:
+            raise InputError(
+                f"a conversation of {len(conversation)} tokens is over the {self.max_context} that "
+                "the program's context holds"
+            )
+        kept = self.context[:common]
+        self._pending = list(kept[self.position :])
+        self._cached = list(kept[: self.position])
+        if not self._cached:
+            self._note_cache()
+        return conversation[common:]
+
+    def _check_current(self, answer: object) -> None:
+        if self._answer is not answer:
+            raise ContextError(
+                "one answer at a time: this one ended when the Generator began another, was fed "
+                "directly, or was reset"
+            )
+
+    def _add_pending(self, tokens: Sequence[int]) -> None:
+        """Tokens that belong to the context, to be fed with what comes next."""
+        self._pending += tokens
+
+    def _arrays(self, tokens: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        return (
+            np.asarray([tokens], self._dtypes[0]),  # (1, S)
+            np.asarray([self.position], self._dtypes[1]),  # (1,)
+        )
