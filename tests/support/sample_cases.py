@@ -13,6 +13,7 @@ from support.live_cases import LiveCase, Sym
 
 SAMPLE = "webpte.sample.default"
 INF, NAN = math.inf, math.nan
+LARGEST = np.float32(2.0**126)
 SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal  # a GPU may take less for 0
 ALMOST = 1e-5  # in binary logarithms: what two ways to compute may be apart
 
@@ -56,6 +57,12 @@ def random_words(seed: Array, position: int, tokens: Array) -> Array:
     return left
 
 
+def plain_numbers(row: Array) -> Array:
+    """As the operator takes them: nothing finite beyond LARGEST, and 0 for subnormal ones."""
+    row = np.where(np.isfinite(row), np.clip(row, -LARGEST, LARGEST), row)
+    return np.where(np.abs(row) < SMALLEST_NORMAL, np.float32(0), row)
+
+
 def penalized_logits(row: Array, history: Sequence[int], penalty: float) -> Array:
     """In float32, as the operator defines it."""
     out = row.astype(np.float32)
@@ -90,15 +97,14 @@ def oracle_scores(
     """Tokens that may be chosen, and for each how soon its clock rings: the least is chosen."""
     temperature, top_k, top_p, min_p, penalty = (float(value) for value in given[:5])
     with_top_k, with_top_p, penalized = flags
-    row = logits.reshape(-1, logits.shape[-1])[-1].astype(np.float32)
+    row = plain_numbers(logits.reshape(-1, logits.shape[-1])[-1].astype(np.float32))
     if penalized:
-        row = penalized_logits(row, list(history[:position]), penalty)
-    row = np.where(np.abs(row) < SMALLEST_NORMAL, np.float32(0), row)
+        row = plain_numbers(penalized_logits(row, list(history[:position]), penalty))
     (tokens,) = np.nonzero(np.isfinite(row) | (row == INF))
     if tokens.size == 0:
         tokens = np.flatnonzero(row == -INF) if np.any(row == -INF) else np.arange(row.size)
         return tokens, np.arange(tokens.size, dtype=np.float64)
-    finite = np.minimum(row[tokens], np.float32(2.0**126))
+    finite = np.minimum(row[tokens], LARGEST)
     if temperature <= 0:
         return tokens, -finite.astype(np.float64)
     kept = kept_tokens(
