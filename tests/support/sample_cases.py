@@ -64,31 +64,25 @@ def plain_numbers(row: Array) -> Array:
 
 
 def penalized_logits(row: Array, history: Sequence[int], penalty: float) -> Array:
-    """In float32, as the operator defines it."""
+    """In float32, as the operator defines it. What is infinite, or as good as, stays."""
     out = row.astype(np.float32)
     for token in {int(token) for token in history if 0 <= token < row.size}:
-        value = out[token]
-        out[token] = value / np.float32(penalty) if value > 0 else value * np.float32(penalty)
+        if (value := out[token]) < LARGEST:
+            out[token] = value / np.float32(penalty) if value > 0 else value * np.float32(penalty)
     return out
 
 
 def kept_tokens(row: Array, top_k: float, top_p: float, min_p: float, temperature: float) -> Array:
     """Which of the finite logits (V,) may be drawn."""
-    order = sorted(range(row.size), key=lambda token: (-row[token], token))
+    order = np.argsort(-row, kind="stable")
     if 1 <= top_k < row.size:
-        order = [token for token in order if row[token] >= row[order[int(top_k) - 1]]]
-    largest = float(row[order[0]])
-    weights = [math.exp(max((float(row[t]) - largest) / temperature, -700.0)) for t in order]
+        order = order[row[order] >= row[order[int(top_k) - 1]]]
+    wide = row[order].astype(np.float64)
+    weights = np.exp(np.maximum((wide - wide[0]) / temperature, -700.0))
     if 0 < top_p < 1:
-        share, so_far = float(np.float32(top_p)) * math.fsum(weights), 0.0
-        for token, weight in zip(order, weights, strict=True):
-            so_far += weight
-            if so_far >= share:
-                break
-        order = [other for other in order if row[other] >= row[token]]
-    return np.array(
-        sorted(t for t, w in zip(order, weights, strict=False) if w >= float(np.float32(min_p)))
-    )
+        reached = np.cumsum(weights) >= top_p * math.fsum(weights)
+        order = order[wide >= wide[np.argmax(reached)]]
+    return np.sort(order[weights[: order.size] >= min_p])
 
 
 def oracle_scores(

@@ -19,7 +19,8 @@ equal the smallest; min-p keeps what has this share of the largest probability. 
 drawn: each has a clock that rings after -log(u) / probability, and the first to ring is it.
 
 A NaN or -inf is taken only if there is nothing else, and then the first -inf, or else the first
-NaN. +inf is the largest number. Numbers beyond 2^126 count as that, and subnormal ones as 0.
+NaN. +inf is the largest number, as is all above 2^126, and no penalty makes it smaller. Subnormal
+numbers are 0.
 
 Probabilities are whole numbers here (ops/fixed_point.py): the reference and every GPU choose the
 same token for the same seed, whatever they add up first.
