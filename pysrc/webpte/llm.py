@@ -20,6 +20,9 @@ import numpy as np
 from webpte.errors import ContextError, InputError
 from webpte.runtime.info import ScalarInfo, TensorInfo
 from webpte.runtime.program import Program
+from webpte.sampling import Sampling, seed_words
+
+__all__ = ["Generation", "GenerationStats", "Generator", "Sampling", "generate"]
 
 T = TypeVar("T")
 
@@ -40,35 +43,6 @@ class GenerationStats:
     @property
     def decode_tokens_per_second(self) -> float:
         return self.decode_tokens / self.decode_seconds if self.decode_seconds else 0.0
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How the next token is chosen. Temperature 0 is greedy, and stays on the GPU."""
-
-    temperature: float = 0.0
-    top_k: int | None = None
-    top_p: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.temperature < 0:
-            raise InputError(f"temperature must be 0 or more, not {self.temperature}")
-        if self.top_k is not None and self.top_k < 1:
-            raise InputError(f"top_k must be 1 or more, not {self.top_k}")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise InputError(f"top_p must be above 0 and at most 1, not {self.top_p}")
-
-    def choose(self, logits: np.ndarray, random: np.random.Generator) -> int:
-        """A token from the logits (vocabulary,) of one position."""
-        scaled = logits.astype(np.float64) / self.temperature
-        order = np.argsort(-scaled, kind="stable")[: self.top_k]
-        weights = np.exp(scaled[order] - scaled[order[0]])
-        weights /= weights.sum()
-        if self.top_p is not None:
-            # The smallest set that reaches top_p: a token counts if those before it do not.
-            kept = np.cumsum(weights) - weights < self.top_p
-            order, weights = order[kept], weights[kept] / weights[kept].sum()
-        return int(random.choice(order, p=weights))
 
 
 @dataclass
@@ -113,6 +87,8 @@ class Generator:
         context = self._metadata("get_max_context_len") or self._metadata("get_max_seq_len")
         self.max_context = int(context[0]) if context else None
         self.eos = frozenset(map(int, self._metadata("get_eos_ids") or ()))
+        # The tokens at each position of the cache; -1, no token, for what others put there.
+        self._history = [-1] * self.position
         self._pending: list[int] = []
         self._answer: Generation | None = None  # the one that may go on
         self._busy = False
@@ -152,6 +128,8 @@ class Generator:
         temperature: float = 0.0,
         top_k: int | None = None,
         top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float | None = None,
         seed: int | None = None,
         stop: Collection[int] = (),
     ) -> Generation:
@@ -159,7 +137,7 @@ class Generator:
 
         One answer at a time: it ends when another begins.
         """
-        sampling = Sampling(temperature, top_k, top_p)
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
         return Generation(
             self, list(map(int, tokens)), max_new_tokens, sampling, seed, self.eos | set(stop)
         )
@@ -167,8 +145,8 @@ class Generator:
     async def feed(self, tokens: Sequence[int], sampling: Sampling, random: Any) -> int:
         """Run what is pending and `tokens` through the model; returns the token after them.
 
-        That token is not a part of the context. If this fails or is cancelled, the context is
-        what it was before.
+        `random` is what `sampling.seed_words` gives; only chance needs it. The token is not a part
+        of the context. If this fails or is cancelled, the context is what it was before.
         """
         token = await self._feed(list(map(int, tokens)), sampling, random)
         self._answer = None
@@ -208,11 +186,12 @@ class Generator:
         while len(tokens) > self.max_chunk:
             chunk, tokens = tokens[: self.max_chunk], tokens[self.max_chunk :]
             await self._call(self.program.run_unread, chunk)
-        if sampling.temperature == 0:
+        if sampling.is_greedy:
             indices = await self._call(self.program.run_argmax, tokens)
             return int(indices.reshape(-1)[-1])
         (logits,) = await self._call(self.program.run, tokens)
-        return sampling.choose(logits.reshape(-1, logits.shape[-1])[-1], random)
+        row, history = logits.reshape(-1, logits.shape[-1])[-1], self._history[: self.position]
+        return sampling.choose(row, random, self.position, history)
 
     async def _call(self, run: Callable[..., Awaitable[T]], tokens: Sequence[int]) -> T:
         """One call of the method, and only one: others may have written to the cache."""
@@ -224,6 +203,7 @@ class Generator:
         finally:
             # A call that was refused at once (the program is closed) was not counted.
             self._calls = before + min(1, self.program.calls(self.method) - before)
+        self._history[self.position :] = tokens
         self.position += len(tokens)
         self._check_cache()
         return result
@@ -300,7 +280,7 @@ class Generation:
         self._begun = False
         self._left = max_new_tokens
         self._sampling = sampling
-        self._random = np.random.default_rng(seed)
+        self._random = seed_words(seed)
         self._stop = stop
 
     def __aiter__(self) -> AsyncIterator[int]:
@@ -354,6 +334,8 @@ def generate(
     temperature: float = 0.0,
     top_k: int | None = None,
     top_p: float | None = None,
+    min_p: float | None = None,
+    repetition_penalty: float | None = None,
     seed: int | None = None,
     stop: Collection[int] = (),
     method: str = "forward",
@@ -365,6 +347,8 @@ def generate(
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
         seed=seed,
         stop=stop,
     )

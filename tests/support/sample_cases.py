@@ -135,11 +135,11 @@ def sample(
     label: str = "",
     live: bool = True,
     seed: int = 0x1234567_89ABCDEF,
-    **given: float,
+    **given: Any,
 ) -> LiveCase:
     """One call for each position, with the steps that the settings need."""
     rows = [logits] * len(positions) if isinstance(logits, np.ndarray) else list(logits)
-    values: Any = settings(**given)  # type: ignore[arg-type]
+    values = settings(**given)
     flags = ("top_k" in given, "top_p" in given, "penalty" in given)
     tokens = None if history is None else np.array(history, np.int32)
     steps = [
@@ -195,7 +195,7 @@ PENALTY_CASES = [
 ]
 
 
-def special(values: Sequence[float], **given: float) -> LiveCase:
+def special(values: Sequence[float], **given: Any) -> LiveCase:
     return sample(np.array([values], np.float32), (0, 1, 2, 3), label="special", **given)
 
 
@@ -229,6 +229,8 @@ SPECIAL_CASES = [
     sample(np.zeros((1, 5003), np.float32), tuple(range(12)), top_p=0.01, label="all equal"),
 ]
 
+EACH_LENGTH: list[dict[str, Any]] = [{}, {"top_k": 4, "top_p": 0.9}]
+
 # The last row counts, at whatever length; and nothing is left from longer rows before.
 LIVE_CASES = [
     sample(
@@ -237,7 +239,7 @@ LIVE_CASES = [
         label="last row",
         **given,
     )
-    for given in ({}, {"top_k": 4, "top_p": 0.9})
+    for given in EACH_LENGTH
 ]
 
 SAMPLE_CASES = [*SIZE_CASES, *SETTING_CASES, *PENALTY_CASES, *SPECIAL_CASES, *LIVE_CASES]

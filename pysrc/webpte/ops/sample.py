@@ -146,9 +146,7 @@ class Steps:
                 *(args.tensor("settings").id, self.keys, self.tops, self.tables),
                 args.uniform("position"),
             ),
-            pack(
-                "5I", logits.numel - self.length, self.length, self.parts, self.part, cleared
-            ),
+            pack("5I", logits.numel - self.length, self.length, self.parts, self.part, cleared),
             (("FLOAT", logits.dtype.wgsl),),
             (("PENALIZED", penalized), ("SEEN_WORDS", bits // 32 if penalized else 1)),
         )
@@ -238,7 +236,7 @@ class Settings:
 def choose_token(
     logits: Array,
     settings: Settings,
-    seed: tuple[int, int],
+    seed: Array,
     position: int,
     history: Sequence[int] | Array = (),
 ) -> int:
@@ -255,7 +253,8 @@ def choose_token(
         smallest = mass_threshold(kept, distances(top, kept, settings), settings.top_p)
     distance = distances(top, keys, settings)
     (tokens,) = np.nonzero((keys >= smallest) & (distance <= farthest(settings.min_p)))
-    waits = log2_of_wait(threefry(seed, position, tokens))
+    key = int(seed[0]) & 0xFFFFFFFF, int(seed[1]) & 0xFFFFFFFF
+    waits = log2_of_wait(threefry(key, position, tokens))
     return int(tokens[np.argmin(distance[tokens] + waits)])
 
 
@@ -317,13 +316,13 @@ def farthest(min_p: np.float32) -> int:
 
 
 def run_sample(args: Args) -> Array:
-    logits, seed = args.array("logits"), args.array("seed").astype(np.int64) & 0xFFFFFFFF
+    logits = args.array("logits")
     flags = (args.flag("with_top_k"), args.flag("with_top_p"), args.flag("penalized"))
     position, history = args.integer("position"), args.optional_array("history")
     token = choose_token(
         logits.reshape(-1, logits.shape[-1])[-1],
         Settings.of(args.array("settings"), *flags),
-        (int(seed[0]), int(seed[1])),
+        args.array("seed"),
         position,
         () if history is None else history[:position],
     )

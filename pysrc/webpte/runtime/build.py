@@ -6,13 +6,13 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from webpte.dtypes import DTYPES, DType
-from webpte.format.vulkan import BoolValue, IntValue
+from webpte.dtypes import DType
 from webpte.gpu.device import Device, Progress
-from webpte.graph import Call, Graph, Tensor
+from webpte.graph import Graph, Tensor
 from webpte.runtime.constants import ConstantStore
 from webpte.runtime.contents import Contents, MethodContents
 from webpte.runtime.delegate import GpuDelegate
+from webpte.runtime.heads import argmax_graph
 from webpte.runtime.info import Placement
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.lifted import lift
@@ -125,17 +125,6 @@ class Build:
     def end(self, why: str) -> None:
         """No call may start any more; what is on the device is freed with the last one."""
         self.lifetime.end(why)
-
-
-def argmax_graph(dtype: DType, dims: Dims) -> Graph:
-    """One call of argmax over the last dim, for inputs of up to these dims."""
-    values = (
-        Tensor(0, dtype, dims, None, None),
-        IntValue(-1),
-        BoolValue(False),
-        Tensor(3, DTYPES["int32"], dims[:-1], None, None),
-    )
-    return Graph(values, (Call(0, "aten.argmax.default", (0, 1, 2, 3)),), (0,), (3,))
 
 
 def _graphs(contents: MethodContents) -> list[Graph]:
