@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import DeviceError
-from webpte.llm import Generator, Sampling
+from webpte.llm import Generator
 from webpte.runtime.info import ScalarInfo, TensorInfo
 from webpte.runtime.program import Program
-
-GREEDY = Sampling()
 
 
 async def figures_of(
@@ -55,15 +53,13 @@ async def bench_llm(
 
         async def fill(tokens: list[int] = tokens) -> None:
             generator.reset()
-            await generator.feed(tokens, GREEDY, None)
+            await generator.feed(tokens)
 
         measured = await _measure(program, fill, 8, 4)
         measured["tokens_per_second"] = length / measured["ms"] * 1000
         figures[f"prefill_{length}"] = measured | await _kernels(program, generator.method)
         await fill()  # what was timed kernel by kernel has written to the cache
-        measured = await _measure(
-            program, lambda: generator.feed([1], GREEDY, None), decode_steps, 5
-        )
+        measured = await _measure(program, lambda: generator.feed([1]), decode_steps, 5)
         measured["tokens_per_second"] = 1000 / measured["ms"]
         figures[f"decode_{length}"] = measured | await _kernels(program, generator.method)
     return figures

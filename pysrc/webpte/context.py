@@ -12,7 +12,7 @@ from webpte.errors import ContextError, InputError
 from webpte.runtime.headed import Batch
 from webpte.runtime.info import ScalarInfo, TensorInfo
 from webpte.runtime.program import Program
-from webpte.sampling import Sampling
+from webpte.sampling import GREEDY, Choice
 
 T = TypeVar("T")
 
@@ -94,19 +94,17 @@ class Context:
         self._cached, self._pending, self._answer = [], [], None
         self._note_cache()
 
-    async def feed(
-        self, tokens: Sequence[int], sampling: Sampling | None = None, random: Any = None
-    ) -> int:
+    async def feed(self, tokens: Sequence[int], choice: Choice = GREEDY) -> int:
         """Run what is pending and `tokens` through the model; returns the token after them.
 
         That token is not a part of the context. If this fails or is cancelled, the context is
         what it was before.
         """
-        token = await self._feed(list(map(int, tokens)), sampling or Sampling(), random)
+        token = await self._feed(list(map(int, tokens)), choice)
         self._answer = None
         return token
 
-    async def _feed(self, tokens: list[int], sampling: Sampling, random: Any) -> int:
+    async def _feed(self, tokens: list[int], choice: Choice) -> int:
         """`feed`, within an answer."""
         self._check_room(tokens)
         context = [*self._pending, *tokens]
@@ -115,7 +113,7 @@ class Context:
         self._check_idle()
         start, self._busy = self.position, True
         try:
-            token = await self._feed_chunks(context, sampling, random)
+            token = await self._feed_chunks(context, choice)
         except BaseException:
             # Rows of the cache from here on are written again by whatever is fed next.
             del self._cached[start:]
@@ -136,18 +134,22 @@ class Context:
                 f"{self.max_context} that the program's context holds"
             )
 
-    async def _feed_chunks(self, tokens: list[int], sampling: Sampling, random: Any) -> int:
+    async def _feed_chunks(self, tokens: list[int], choice: Choice) -> int:
         while len(tokens) > self.max_chunk:
             chunk, tokens = tokens[: self.max_chunk], tokens[self.max_chunk :]
-            await self._call(self.program.run_unread, chunk)
-        if sampling.temperature == 0:
-            indices = await self._call(self.program.run_argmax, tokens, keep_token=True)
-            return int(indices.reshape(-1)[-1])
-        (logits,) = await self._call(self.program.run, tokens)
-        return sampling.choose(logits.reshape(-1, logits.shape[-1])[-1], random)
+            await self._call(self._run_unread, chunk)
+        decoder, history = self.program.decoder(self.method), [*self._cached, *tokens]
+
+        def choose(arrays: Sequence[np.ndarray]) -> Awaitable[int]:
+            return decoder.choose(arrays, choice, history, self.max_context)
+
+        return await self._call(choose, tokens)
+
+    def _run_unread(self, arrays: Sequence[np.ndarray]) -> Awaitable[None]:
+        return self.program.run_unread(self.method, *arrays)
 
     async def _call(
-        self, run: Callable[..., Awaitable[T]], tokens: Sequence[int], **options: Any
+        self, run: Callable[[Sequence[np.ndarray]], Awaitable[T]], tokens: Sequence[int]
     ) -> T:
         """One call of the method, and only one: others may have written to the cache."""
         self._check_cache()
@@ -155,7 +157,7 @@ class Context:
         self._generation = self.program.generation
         self._feeds += 1
         try:
-            result = await run(self.method, *self._arrays(tokens), **options)
+            result = await run(self._arrays(tokens))
         finally:
             # A call that was refused at once (the program is closed) was not counted.
             self._calls = before + min(1, self.program.calls(self.method) - before)
@@ -165,9 +167,9 @@ class Context:
 
     # Steps ahead of the host
 
-    def _steps_ahead(self, most: int) -> StepsAhead:
+    def _steps_ahead(self, choice: Choice, most: int) -> StepsAhead:
         """Those that follow the token which the last call has chosen."""
-        feeds = self._feeds
+        feeds, decoder = self._feeds, self.program.decoder(self.method)
 
         async def submit(position: int, steps: int) -> Batch | str:
             if self.max_context is not None:
@@ -179,7 +181,7 @@ class Context:
             dtype = self._dtypes[1]
             positions = [[np.asarray([position + step], dtype)] for step in range(steps)]
             try:
-                return await self.program.run_ahead(self.method, positions)
+                return await decoder.ahead(positions, choice, position + 1, self.max_context)
             finally:
                 self._calls = before + min(1, self.program.calls(self.method) - before)
 
@@ -239,6 +241,10 @@ class Context:
         self._check_idle()
         self._answer = answer
 
+    @property
+    def _goes_back(self) -> bool:
+        return self.program.decoder(self.method).follows_position
+
     def _go_back(self, conversation: list[int]) -> list[int]:
         """Keep what the cache has of a conversation's beginning; returns what is left to feed.
 
@@ -249,7 +255,7 @@ class Context:
         common = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
         if common is None:
             common = min(len(known), max(0, len(conversation) - 1))
-        if common < self.position and not self.program.state_follows_position(self.method):
+        if common < self.position and not self._goes_back:
             common = 0  # as after `reset`: such state cannot go back to a position
         if self.max_context is not None and len(conversation) > self.max_context:
             raise InputError(

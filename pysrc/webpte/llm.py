@@ -14,15 +14,13 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-import numpy as np
-
 from webpte.ahead import StepsAhead
 from webpte.context import Context
 from webpte.errors import InputError
 from webpte.runtime.program import Program
-from webpte.sampling import Sampling
+from webpte.sampling import Choice, Sampling
 
-__all__ = ["Generation", "GenerationStats", "Generator", "Sampling", "generate"]
+__all__ = ["Choice", "Generation", "GenerationStats", "Generator", "Sampling", "generate"]
 
 STEPS_AHEAD = 16  # in one submission, at most
 
@@ -73,6 +71,8 @@ class Generator(Context):
         temperature: float = 0.0,
         top_k: int | None = None,
         top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float | None = None,
         seed: int | None = None,
         stop: Collection[int] = (),
         steps_ahead: int = STEPS_AHEAD,
@@ -86,10 +86,11 @@ class Generator(Context):
         steps_ahead  how many steps may be in one submission; 1: the host sees every token before
                      the next step. The tokens are the same.
         """
-        sampling = Sampling(temperature, top_k, top_p)
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
+        choice = Choice.of(sampling, seed)
         ends = self.eos | set(stop)
         tokens = list(map(int, conversation))
-        return Generation(self, tokens, True, max_new_tokens, sampling, seed, ends, steps_ahead)
+        return Generation(self, tokens, True, max_new_tokens, choice, ends, steps_ahead)
 
     def go_on(
         self,
@@ -99,15 +100,18 @@ class Generator(Context):
         temperature: float = 0.0,
         top_k: int | None = None,
         top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float | None = None,
         seed: int | None = None,
         stop: Collection[int] = (),
         steps_ahead: int = STEPS_AHEAD,
     ) -> Generation:
         """The same after the context and `tokens`, which are added to it."""
-        sampling = Sampling(temperature, top_k, top_p)
+        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
+        choice = Choice.of(sampling, seed)
         ends = self.eos | set(stop)
         return Generation(
-            self, list(map(int, tokens)), False, max_new_tokens, sampling, seed, ends, steps_ahead
+            self, list(map(int, tokens)), False, max_new_tokens, choice, ends, steps_ahead
         )
 
 
@@ -127,8 +131,7 @@ class Generation:
         prompt: list[int],
         whole: bool,
         max_new_tokens: int,
-        sampling: Sampling,
-        seed: int | None,
+        choice: Choice,
         stop: Collection[int],
         steps_ahead: int,
     ) -> None:
@@ -141,15 +144,12 @@ class Generation:
         self._whole = whole
         self._begun = False
         self._left = max_new_tokens
-        self._sampling = sampling
-        self._random = np.random.default_rng(seed)
+        self._choice = choice
         self._stop = stop
         self._most_ahead = steps_ahead
         self._ahead: StepsAhead | None = None
         if steps_ahead == 1:
             self.stats.step_by_step = "steps_ahead is 1"
-        elif sampling.temperature:
-            self.stats.step_by_step = "tokens are drawn on the host"
 
     def __aiter__(self) -> AsyncIterator[int]:
         return self
@@ -188,10 +188,10 @@ class Generation:
                 return token
             self.stats.step_by_step = token
         self._ahead = None
-        token = await generator._feed(self._prompt, self._sampling, self._random)
+        token = await generator._feed(self._prompt, self._choice)
         self.stats.submissions += bool(self.tokens)
         if self.stats.step_by_step is None:
-            self._ahead = generator._steps_ahead(self._most_ahead)
+            self._ahead = generator._steps_ahead(self._choice, self._most_ahead)
         return token
 
     def _begin(self) -> None:
@@ -227,6 +227,8 @@ def generate(
     temperature: float = 0.0,
     top_k: int | None = None,
     top_p: float | None = None,
+    min_p: float | None = None,
+    repetition_penalty: float | None = None,
     seed: int | None = None,
     stop: Collection[int] = (),
     steps_ahead: int = STEPS_AHEAD,
@@ -239,6 +241,8 @@ def generate(
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
         seed=seed,
         stop=stop,
         steps_ahead=steps_ahead,

@@ -60,7 +60,7 @@ async with await webpte.load(data, strict=True) as program:
             if len(answer) == count:
                 break
         context += turn + answer
-    cancelled = asyncio.ensure_future(generator.feed([1] * 80, llm.Sampling(), None))
+    cancelled = asyncio.ensure_future(generator.feed([1] * 80))
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.gather(cancelled, return_exceptions=True)

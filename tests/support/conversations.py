@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,30 +32,42 @@ class failing:  # noqa: N801 - reads as a verb
         self._program = program
 
     def __enter__(self) -> None:
-        for name in ("run", "run_argmax", "run_unread"):
-            setattr(self._program, name, self._fail(getattr(self._program, name)))
-
-    def __exit__(self, *_: object) -> None:
-        for name in ("run", "run_argmax", "run_unread"):
-            delattr(self._program, name)
-
-    def _fail(self, call: Any) -> Any:
-        async def run(*arguments: Any, **options: Any) -> None:
-            await call(*arguments, **options)
+        async def fail(running: Awaitable[Any]) -> None:
+            await running
             raise ExecutionError("no device")
 
-        return run
+        change_calls(self._program, fail)
+
+    def __exit__(self, *_: object) -> None:
+        for name in ("decoder", "run_unread"):
+            delattr(self._program, name)
 
 
 def slow(program: webpte.Program) -> None:
     """Calls take several turns of the event loop, as they do on a GPU."""
-    for name in ("run", "run_argmax", "run_unread"):
-        call = getattr(program, name)
 
-        async def later(*arguments: Any, call: Any = call, **options: Any) -> Any:
-            result = await call(*arguments, **options)
-            for _ in range(5):
-                await asyncio.sleep(0)
-            return result
+    async def later(running: Awaitable[Any]) -> Any:
+        result = await running
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return result
 
-        setattr(program, name, later)
+    change_calls(program, later)
+
+
+def change_calls(
+    program: webpte.Program, change: Callable[[Awaitable[Any]], Awaitable[Any]]
+) -> None:
+    """Whatever a Generator awaits of a program becomes something else."""
+    decoder, run_unread = program.decoder, program.run_unread
+
+    def changed_decoder(method: str) -> Any:
+        inner: Any = decoder(method)
+        choose, ahead = inner.choose, inner.ahead
+        inner.choose = lambda *given: change(choose(*given))
+        inner.ahead = lambda *given: change(ahead(*given))
+        return inner
+
+    changed: Any = program
+    changed.decoder = changed_decoder
+    changed.run_unread = lambda *given: change(run_unread(*given))

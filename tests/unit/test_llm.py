@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,48 +13,7 @@ from support.graphs import chain, load, wait
 from support.pte_writer import GraphWriter, write_pte
 from webpte.errors import ExecutionError, InputError
 from webpte.gpu.recording import RecordingDevice
-from webpte.llm import Generator, Sampling, generate
-
-LOGITS = np.array([0.0, 3.0, 1.0, 2.0, -1.0], np.float32)
-
-
-def sample(sampling: Sampling, count: int = 400) -> Counter[int]:
-    random = np.random.default_rng(7)
-    return Counter(sampling.choose(LOGITS, random) for _ in range(count))
-
-
-def test_a_low_temperature_takes_the_largest() -> None:
-    assert sample(Sampling(temperature=0.01)) == {1: 400}
-
-
-def test_a_high_temperature_takes_everything() -> None:
-    counts = sample(Sampling(temperature=100.0))
-    assert set(counts) == {0, 1, 2, 3, 4}
-    assert max(counts.values()) < 120
-
-
-def test_top_k_leaves_the_k_largest() -> None:
-    assert set(sample(Sampling(temperature=5.0, top_k=2))) == {1, 3}
-
-
-@pytest.mark.parametrize(("top_p", "left"), [(0.1, {1}), (0.64, {1, 3}), (1.0, {0, 1, 2, 3, 4})])
-def test_top_p_leaves_the_smallest_set_that_reaches_it(top_p: float, left: set[int]) -> None:
-    # softmax: 0.03, 0.64, 0.09, 0.23, 0.01; 0.636 of the first is just below 0.64
-    assert set(sample(Sampling(temperature=1.0, top_p=top_p), 2000)) == left
-
-
-def test_frequencies_follow_the_softmax() -> None:
-    weights = np.exp(LOGITS) / np.exp(LOGITS).sum()
-    counts = sample(Sampling(temperature=1.0), 4000)
-    assert [counts[i] / 4000 for i in range(5)] == pytest.approx(weights, abs=0.03)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"temperature": -1.0}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.5}]
-)
-def test_sampling_that_makes_no_sense(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        Sampling(**wrong)
+from webpte.llm import Generator, generate
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +49,7 @@ def test_a_prompt_in_chunks_is_a_prompt(llama: webpte.Program) -> None:
 
     async def in_two(tokens: list[int]) -> list[int]:
         generator = Generator(llama)
-        await generator.feed(tokens[:30], Sampling(), None)
+        await generator.feed(tokens[:30])
         return await tokens_of(generator.go_on(tokens[30:], 10))
 
     tokens = prompt(100)

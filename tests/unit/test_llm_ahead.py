@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import webpte
-from support.conversations import greedy, tokens_of
+from support.conversations import greedy, load, tokens_of
 from support.graphs import wait
 from support.recorded import runs
 from webpte import ahead
@@ -64,6 +65,38 @@ def test_the_same_tokens_however_many_steps_are_ahead(path: Path, steps: int) ->
         # The cache is the same, too: what follows depends on all of it.
         more = await tokens_of(generator.go_on(TURN, 9, steps_ahead=steps))
         assert more == await greedy(path, [*PROMPT, *found, *TURN], 9)
+
+    wait(run())
+
+
+SAMPLED: list[dict[str, Any]] = [
+    {"temperature": 1.0},
+    {"temperature": 0.8, "top_k": 20, "top_p": 0.9},
+    {"temperature": 1.2, "min_p": 0.02, "repetition_penalty": 1.4},
+    {"temperature": 0.0, "repetition_penalty": 1.3},
+]
+
+
+@pytest.mark.parametrize("sampled", SAMPLED, ids=str)
+def test_sampled_tokens_are_those_of_numpy(q4: Path, sampled: dict[str, Any]) -> None:
+    """However many steps are ahead, and after a turn that was broken off."""
+
+    async def conversation(generator: Generator, steps: int) -> list[list[int]]:
+        said: list[list[int]] = []
+        for turn in (PROMPT, TURN):
+            answer = generator.go_on(turn, 30, seed=7, steps_ahead=steps, **sampled)
+            said.append([await anext(answer) for _ in range(11)])
+        said.append(await tokens_of(generator.go_on([3], 6, seed=8, steps_ahead=steps, **sampled)))
+        return said
+
+    async def run() -> None:
+        wanted = await conversation(Generator(await load(q4)), 16)
+        assert len({token for said in wanted for token in said}) > 6
+        for steps in (1, 4, 16):
+            device, generator = await on_device(q4)
+            assert await conversation(generator, steps) == wanted
+            if steps > 1:
+                assert len(runs(device)) < 28
 
     wait(run())
 

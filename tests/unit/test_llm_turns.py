@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.conversations import failing, greedy, load, slow, tokens_of
+from support.conversations import change_calls, failing, greedy, load, slow, tokens_of
 from support.graphs import wait
 from webpte.bench import bench_llm
 from webpte.errors import ContextError, ExecutionError, InputError
-from webpte.llm import Generator, Sampling
+from webpte.llm import Generator
 from webpte.runtime.build import Build
 
-GREEDY = Sampling()
 FIRST, SECOND, THIRD = [5, 9, 33, 7], [81, 402], [17, 3, 260]
 
 # Takes the turn's tokens, and the next three tokens that the model will say.
@@ -138,7 +137,7 @@ def test_a_full_context_is_told_before_anything_is_written(fp32: Path) -> None:
         assert (generator.position, len(generator.pending)) == (104, 1)
         ran = program.stats.executions
         for attempt in (
-            generator.feed(range(24), GREEDY, None),
+            generator.feed(range(24)),
             anext(generator.go_on([1] * 24, 1)),
         ):
             with pytest.raises(
@@ -198,7 +197,7 @@ def test_the_cache_belongs_to_the_generator_that_wrote_last(fp32: Path) -> None:
         answer = one.go_on(FIRST, 9)
         await anext(answer)
         found = await by_count(other, SECOND)
-        for attempt in (anext(answer), anext(one.go_on([1], 1)), one.feed([1], GREEDY, None)):
+        for attempt in (anext(answer), anext(one.go_on([1], 1)), one.feed([1])):
             with pytest.raises(ContextError, match=r"'forward'.*another.*reset\(\)"):
                 await attempt
         found += await by_count(other, [])
@@ -306,16 +305,15 @@ def test_a_timeout_leaves_the_conversation(fp32: Path) -> None:
         said = await by_count(generator, FIRST)
         before = generator.position, generator.pending
         stuck = asyncio.Event()
-        call = program.run_argmax
 
-        async def never(*arguments: Any, **options: Any) -> None:
-            await call(*arguments, **options)
+        async def never(running: Awaitable[Any]) -> None:
+            await running
             await stuck.wait()
 
-        program.run_argmax = never  # type: ignore[assignment,method-assign]
+        change_calls(program, never)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(generator.feed(SECOND, GREEDY, None), 0.05)
-        del program.run_argmax
+            await asyncio.wait_for(generator.feed(SECOND), 0.05)
+        del program.decoder, program.run_unread
         assert (generator.position, generator.pending) == before
         assert await by_count(generator, THIRD) == await greedy(fp32, [*FIRST, *said, *THIRD], 4)
 
@@ -328,7 +326,7 @@ def test_a_feed_that_fails_does_not_end_an_answer(fp32: Path) -> None:
         answer = generator.go_on(FIRST, 4)
         said = [await anext(answer)]
         with pytest.raises(InputError, match="over the 128"):
-            await generator.feed([1] * 200, GREEDY, None)
+            await generator.feed([1] * 200)
         assert said + await tokens_of(answer) == await greedy(fp32, FIRST, 4)
 
     wait(run())
@@ -349,12 +347,12 @@ def test_a_prompt_over_the_context_is_told_without_an_answer(fp32: Path) -> None
 def test_what_feed_returns_is_the_callers_business(fp32: Path) -> None:
     async def run() -> None:
         generator = Generator(await load(fp32))
-        token = await generator.feed(FIRST, GREEDY, None)
+        token = await generator.feed(FIRST)
         assert (generator.position, generator.pending) == (len(FIRST), ())
         assert [token] == await greedy(fp32, FIRST, 1)
         answer = generator.go_on([token], 9)
         said = [await anext(answer), await anext(answer)]
-        after = await generator.feed([1], GREEDY, None)
+        after = await generator.feed([1])
         assert [after] == await greedy(fp32, [*FIRST, token, *said, 1], 1)
         with pytest.raises(ContextError, match="one answer at a time"):
             await anext(answer)

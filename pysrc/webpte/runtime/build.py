@@ -6,14 +6,13 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from webpte.dtypes import DTYPES, DType
-from webpte.format.vulkan import BoolValue, IntValue
 from webpte.gpu.device import Device, Progress
-from webpte.graph import Call, Graph, Tensor
+from webpte.graph import Graph
 from webpte.runtime.constants import ConstantStore
 from webpte.runtime.contents import Contents, MethodContents
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.headed import Headed
+from webpte.runtime.heads import HeadKind
 from webpte.runtime.info import Placement
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.lifted import lift
@@ -21,7 +20,6 @@ from webpte.runtime.method import Delegate, Method
 from webpte.runtime.numpy_delegate import NumpyDelegate
 from webpte.runtime.state import read_states, share_cells
 from webpte.shaders import ShaderLibrary
-from webpte.shapes import Dims
 
 
 class Build:
@@ -37,7 +35,7 @@ class Build:
         self._strict = strict
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
-        self.headed: dict[GpuDelegate, Headed] = {}
+        self.headed: dict[tuple[GpuDelegate, HeadKind], Headed] = {}
         self._making_head = asyncio.Lock()
 
     @classmethod
@@ -76,21 +74,15 @@ class Build:
             graph, self.device, self._library, progress, self._strict, constants, self.lifetime
         )
 
-    async def with_argmax(self, body: GpuDelegate) -> Headed:
-        """A delegate with a graph of one op that takes its output; made on first use."""
+    async def with_head(self, body: GpuDelegate, kind: HeadKind) -> Headed:
+        """A delegate with a graph that takes its only output; made on first use."""
         async with self._making_head:
             self.lifetime.check()
-            if body not in self.headed:
-                (output,) = body.outputs
-                head = await GpuDelegate.create(
-                    argmax_graph(output.dtype, output.dims),
-                    body.device,
-                    self._library,
-                    lifetime=self.lifetime,
-                    borrowed={0: body.memory.buffer_of(output.id)},
+            if (body, kind) not in self.headed:
+                self.headed[body, kind] = await Headed.create(
+                    body, kind, self._library, self.lifetime
                 )
-                self.headed[body] = Headed(body, head)
-            return self.headed[body]
+            return self.headed[body, kind]
 
     @property
     def delegates(self) -> Iterator[Delegate]:
@@ -131,17 +123,6 @@ class Build:
     def end(self, why: str) -> None:
         """No call may start any more; what is on the device is freed with the last one."""
         self.lifetime.end(why)
-
-
-def argmax_graph(dtype: DType, dims: Dims) -> Graph:
-    """One call of argmax over the last dim, for inputs of up to these dims."""
-    values = (
-        Tensor(0, dtype, dims, None, None),
-        IntValue(-1),
-        BoolValue(False),
-        Tensor(3, DTYPES["int32"], dims[:-1], None, None),
-    )
-    return Graph(values, (Call(0, "aten.argmax.default", (0, 1, 2, 3)),), (0,), (3,))
 
 
 def _graphs(contents: MethodContents) -> list[Graph]:

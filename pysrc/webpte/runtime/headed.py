@@ -19,9 +19,13 @@ from webpte.runtime.chain import TOKEN, TOKEN_BYTES, Chain, Chains
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.device_plan import DevicePlan
 from webpte.runtime.gpu_tensor import DeviceTensor
+from webpte.runtime.heads import HeadKind
+from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.replay import Prepared
 from webpte.runtime.steps_ahead import unsafe_state
 from webpte.runtime.transit import Fate, Input
+from webpte.shaders import ShaderLibrary
+from webpte.storage import aligned
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,29 @@ class Headed:
         self._chains = Chains(body.device, body.memory)
         self._token: int | None = None  # the buffer of the token that was chosen last
         self._unsafe_state = unsafe_state(body.graph)
+
+    @classmethod
+    async def create(
+        cls, body: GpuDelegate, kind: HeadKind, library: ShaderLibrary, lifetime: Lifetime
+    ) -> Headed:
+        """`kind` says which graph; it is freed with the body."""
+        (output,) = body.outputs
+        graph = kind.graph(output)
+        borrowed = {graph.inputs[0]: body.memory.buffer_of(output.id)}
+        if kind.penalized:
+            history = graph.tensor(graph.inputs[-1])
+            place = await body.memory.take_scratch(("history", aligned(history.storage_bytes)))
+            borrowed[history.id] = place.buffer
+        head = await GpuDelegate.create(
+            graph, body.device, library, lifetime=lifetime, borrowed=borrowed
+        )
+        return cls(body, head)
+
+    def borrowed_input(self, index: int) -> DeviceTensor:
+        """An input of the head, as it is in the memory that it borrows."""
+        tensor = self.head.graph.tensor(self.head.graph.inputs[index])
+        buffer = self.head.memory.buffer_of(tensor.id)
+        return DeviceTensor(buffer, tensor.dtype, tensor.dtype.storage, tensor.dims)
 
     async def run(
         self, inputs: Sequence[Input], extra: Sequence[Input] = (), keep_token: bool = False
@@ -103,9 +130,8 @@ class Headed:
         self,
         inputs: Sequence[Sequence[Input]],
         extra: Sequence[Sequence[Input]],
-        most: int,
     ) -> Batch | str:
-        """Submit up to `most` steps, or say why that cannot be done.
+        """Submit as many steps as there are inputs for, or say why that cannot be done.
 
         Each step takes the token that the step before it chose, first of all that of a `run` with
         `keep_token`, and then its own `inputs` and `extra`. There may be fewer: as many as run by
@@ -121,7 +147,7 @@ class Headed:
                 if reason := self.unsafe(first.plan):
                     return reason
                 rows = [self._row(first, second)]
-                while len(rows) < min(most, len(inputs)):
+                while len(rows) < len(inputs):
                     given = [token, *inputs[len(rows)]]
                     lent = [output.tensor for output in first.plan.segments[-1].outputs]
                     wanted = [*lent, *extra[len(rows)]]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -17,7 +16,6 @@ from webpte.errors import (
     ClosedError,
     DeviceError,
     DeviceLostError,
-    ExecutionError,
     ForeignDelegateError,
     InputError,
     UnsupportedOpError,
@@ -25,14 +23,15 @@ from webpte.errors import (
 from webpte.gpu.device import Device, DeviceInfo, Progress
 from webpte.runtime.build import Build
 from webpte.runtime.contents import BACKEND, Contents, read_contents
+from webpte.runtime.decoder import Decoder
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.devices import NAMES, SHARED, shared_device
+from webpte.runtime.executing import executing
 from webpte.runtime.gpu_tensor import GpuTensor
-from webpte.runtime.headed import Batch
+from webpte.runtime.heads import ARGMAX
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.method import Method
 from webpte.runtime.open import open_source
-from webpte.runtime.steps_ahead import unsafe_state
 
 OUTPUTS = ("numpy", "gpu")
 
@@ -106,17 +105,6 @@ def _foreign_message(method: str, backend: str) -> str:
         "import VulkanPartitioner\n"
         "    to_edge_transform_and_lower(exported, partitioner=[VulkanPartitioner()])"
     )
-
-
-@contextmanager
-def _executing(method: str) -> Iterator[None]:
-    """What goes wrong inside becomes an ExecutionError; a wrong input is one already."""
-    try:
-        yield
-    except (InputError, ClosedError):
-        raise
-    except Exception as error:
-        raise ExecutionError(f"method {method!r}: {error}") from error
 
 
 class _Clock:
@@ -196,11 +184,10 @@ class Program:
         self._tensors.update(tensors)
         return outputs
 
-    async def run_argmax(self, method: str, *inputs: Any, keep_token: bool = False) -> np.ndarray:
+    async def run_argmax(self, method: str, *inputs: Any) -> np.ndarray:
         """Run a method with one output, and return where it is largest along its last dim.
 
-        The search runs on the GPU, so a few bytes come back instead of the whole output. With
-        `keep_token`, the last of them is also kept there, for `run_ahead`.
+        The search runs on the GPU, so a few bytes come back instead of the whole output.
         """
         build, found = self._build, self._method(method)
         if len(found.info.outputs) != 1 or not isinstance(found.info.outputs[0], TensorInfo):
@@ -211,32 +198,16 @@ class Program:
                 (output,) = await found.run(inputs)
                 return np.argmax(output, axis=-1)
             given = found.take_inputs(inputs)
-            with _executing(method):
-                headed = await build.with_argmax(delegate)
-                (indices,) = await headed.run(given, keep_token=keep_token)
+            with executing(method):
+                headed = await build.with_head(delegate, ARGMAX)
+                (indices,) = await headed.run(given)
             return indices
 
-    async def run_ahead(self, method: str, others: Sequence[Sequence[Any]]) -> Batch | str:
-        """Run a method several times in one submission, on the tokens that it chooses itself.
-
-        Its first input is the token that the run before it has chosen, beginning with that of a
-        `run_argmax` with `keep_token`. `others` has the rest of its inputs for each run. There may
-        be fewer runs than asked for. Returns why none was submitted, if none was.
-        """
-        build, found = self._build, self._method(method)
-        with build.lifetime.lease():
-            delegate = found.only_delegate
-            if not isinstance(delegate, GpuDelegate):
-                return "the method is not one delegate on a GPU"
-            with _executing(method):
-                headed = await build.with_argmax(delegate)
-                return await headed.ahead(others, [()] * len(others), len(others))
-
-    def state_follows_position(self, method: str) -> bool:
-        """Whether a language model can go back to an earlier position, and on from there."""
-        delegate = self._known(method).only_delegate
-        graph = getattr(delegate, "graph", None)
-        return graph is not None and unsafe_state(graph) is None
+    def decoder(self, method: str) -> Decoder:
+        """Runs a language model's method for the tokens that it chooses; see `webpte.llm`."""
+        return Decoder(
+            lambda: (self._build, self._method(method)), lambda: (self._build, self._known(method))
+        )
 
     async def run_unread(self, method: str, *inputs: Any) -> None:
         """Run a method for its effect on state (caches) alone: nothing is read back."""
@@ -247,7 +218,7 @@ class Program:
                 await found.run(inputs)
                 return
             given = found.take_inputs(inputs)
-            with _executing(method):
+            with executing(method):
                 await delegate.execute_unread(given)
 
     def _method(self, name: str) -> Method:

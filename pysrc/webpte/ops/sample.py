@@ -1,0 +1,339 @@
+"""The next token of a language model, chosen from its logits. An operator of our own.
+
+    webpte.sample.default(logits, history, position, settings, seed,
+                          with_top_k, with_top_p, penalized) -> out (int) [1, 1]
+
+logits     [1, V], or [1, S, V] of which the last row counts
+history    tokens, in any shape; those before `position` are penalized, what is no token is not
+position   live: which token it will be, so that each has a chance of its own
+settings   [8]: temperature (0: the largest logit, no chance), top_k (0: off), top_p (1: off),
+           min_p (0: off), repetition penalty (1: off), and room for more
+seed       int32 [2]: one of 2^64
+flags      which steps are made at all; the settings say no more than how. As tensors they can
+           change from call to call, and nothing is lowered anew
+
+In this order: a penalized logit l becomes l / penalty if it is positive, else l * penalty; all are
+divided by the temperature; top-k keeps those that are not below the k-th largest; top-p keeps, of
+those, the smallest set of largest ones that has this share of their probability, with all that
+equal the smallest; min-p keeps what has this share of the largest probability. One of the kept is
+drawn: each has a clock that rings after -log(u) / probability, and the first to ring is it.
+
+A NaN or -inf is taken only if there is nothing else, and then the first -inf, or else the first
+NaN. +inf is the largest number, as is all above 2^126, and no penalty makes it smaller. Subnormal
+numbers are 0.
+
+Probabilities are whole numbers here (ops/fixed_point.py): the reference and every GPU choose the
+same token for the same seed, whatever they add up first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from webpte.errors import GraphError
+from webpte.ops.args import Args, TensorArg
+from webpte.ops.fixed_point import log2_of_wait, negative_log2, negative_power, threefry
+from webpte.ops.records import Binding, Dispatch, Scratch, SymIntBound, ceil_div, pack
+from webpte.ops.registry import register
+from webpte.ops.rows import ONE_LANE, THREADS, Layout, check_floats, contiguous_layout
+from webpte.shapes import Dims
+
+Array = np.ndarray
+
+SIGNATURE = (
+    "logits: tensor, history: tensor?, position: live, settings: tensor, seed: tensor, "
+    "with_top_k: bool = False, with_top_p: bool = False, penalized: bool = False -> tensor"
+)
+
+SETTINGS = 8
+PART, SOFTWARE_PART = 1024, 256  # tokens that a workgroup takes, or a thread of a software adapter
+
+DIGITS, STAGE_WORDS = 4, 2 * 256 + 4  # of wgsl/lib/selection.wgsl
+
+# Of wgsl/lib/sample.wgsl.
+NEVER_KEY, ZERO_KEY = 1, 0x80000000
+LARGEST, SMALLEST_NORMAL = 0x7E800000, 0x00800000
+FAR = 64 << 24
+LOG2_E = np.float32(1.442695)
+COOLEST, HOTTEST = np.float32(1e-30), np.float32(1e30)
+
+
+def sample_shape(args: Args) -> tuple[Dims]:
+    logits, settings, seed = args.tensor("logits"), args.tensor("settings"), args.tensor("seed")
+    check_floats(args, logits, settings)
+    if logits.rank not in (2, 3) or logits.dims[0] != 1 or logits.numel == 0:
+        raise GraphError(
+            f"{args.call}: logits {list(logits.dims)}; wanted are [1, vocabulary] or "
+            "[1, tokens, vocabulary], none of them empty"
+        )
+    if settings.dims != (SETTINGS,) or seed.dims != (2,) or not is_word(seed):
+        raise GraphError(
+            f"{args.call}: settings {list(settings.dims)} and a seed {list(seed.dims)} of "
+            f"{seed.dtype.name}; wanted are [{SETTINGS}] and [2] of int32"
+        )
+    history = args.optional_tensor("history")
+    if args.flag("penalized") and (history is None or not is_word(history)):
+        raise GraphError(f"{args.call}: a penalty needs a history of int32")
+    if not is_word(args.out):
+        raise GraphError(f"{args.call}: tokens are int32 or int64, not {args.out.dtype.name}")
+    return ((1, 1),)
+
+
+def is_word(tensor: TensorArg) -> bool:
+    return tensor.dtype.stored == "int32"
+
+
+def sample_bounds(args: Args) -> list[SymIntBound]:
+    if not args.flag("penalized"):
+        return args.bound("position", 0, 2**31 - 1, "a position")
+    history = args.tensor("history").numel
+    return args.bound("position", 0, history, f"a history of {history} tokens")
+
+
+# Lowering
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The dispatches of one call, which share how the row is cut, and scratch memory."""
+
+    args: Args
+    length: int
+    part: int
+    layout: Layout
+
+    @property
+    def parts(self) -> int:
+        return ceil_div(self.length, self.part)
+
+    @property
+    def stages(self) -> int:
+        """Tables of digits, see wgsl/lib/selection.wgsl."""
+        return DIGITS * (self.args.flag("with_top_k") + self.args.flag("with_top_p"))
+
+    @property
+    def first_mass(self) -> int:
+        return DIGITS if self.args.flag("with_top_k") else 0
+
+    @property
+    def keys(self) -> Scratch:
+        return Scratch("sample keys", 4 * self.length)
+
+    @property
+    def tops(self) -> Scratch:
+        return Scratch("sample tops", 4 * self.parts)
+
+    @property
+    def tables(self) -> Scratch:
+        return Scratch("sample tables", 4 * STAGE_WORDS * max(self.stages, 1))
+
+    @property
+    def pairs(self) -> Scratch:
+        return Scratch("sample pairs", 8 * self.parts)
+
+    def find_keys(self) -> Dispatch:
+        args, logits = self.args, self.args.tensor("logits")
+        history, penalized = args.optional_tensor("history"), args.flag("penalized")
+        bits = self.part * (THREADS // self.layout.lanes)
+        cleared = STAGE_WORDS * self.stages
+        return self._dispatch(
+            "sample_keys",
+            (
+                *(logits.id, history.id if history and penalized else None),
+                *(args.tensor("settings").id, self.keys, self.tops, self.tables),
+                args.uniform("position"),
+            ),
+            pack("5I", logits.numel - self.length, self.length, self.parts, self.part, cleared),
+            (("FLOAT", logits.dtype.wgsl),),
+            (("PENALIZED", penalized), ("SEEN_WORDS", bits // 32 if penalized else 1)),
+        )
+
+    def fill_table(self, stage: int) -> Dispatch:
+        return self._dispatch(
+            "sample_table",
+            (self.keys, self.tops, self.args.tensor("settings").id, self.tables),
+            self._params(stage),
+        )
+
+    def draw(self) -> Dispatch:
+        args = self.args
+        return self._dispatch(
+            "sample_draw",
+            (
+                *(self.keys, self.tops, args.tensor("settings").id, args.tensor("seed").id),
+                *(self.tables, self.pairs, args.uniform("position")),
+            ),
+            self._params(self.stages),
+        )
+
+    def merge(self) -> Dispatch:
+        layout = contiguous_layout(self.parts, self.args.target)
+        return Dispatch(
+            kernel="argreduce_merge",
+            bindings=(self.pairs, self.args.out.id),
+            params=pack("2I", 1, self.parts),
+            grid=layout.grid(1),
+            overrides=layout.overrides,
+        )
+
+    def _params(self, stage: int) -> bytes:
+        return pack("5I", self.length, self.parts, self.part, stage, self.first_mass)
+
+    def _dispatch(
+        self,
+        kernel: str,
+        bindings: tuple[Binding, ...],
+        params: bytes,
+        types: tuple[tuple[str, str], ...] = (),
+        overrides: tuple[tuple[str, float], ...] = (),
+    ) -> Dispatch:
+        return Dispatch(
+            kernel=kernel,
+            bindings=bindings,
+            params=params,
+            grid=self.layout.grid(self.parts),
+            types=(*types, ("SETTING", self.args.tensor("settings").dtype.wgsl)),
+            overrides=(*self.layout.overrides, *overrides),
+        )
+
+
+def lower_sample(args: Args) -> list[Dispatch]:
+    length, software = args.tensor("logits").dims[-1], args.target.software
+    layout = ONE_LANE if software else Layout(THREADS)
+    steps = Steps(args, length, SOFTWARE_PART if software else PART, layout)
+    tables = [steps.fill_table(stage) for stage in range(steps.stages)]
+    return [steps.find_keys(), *tables, steps.draw(), steps.merge()]
+
+
+# The reference
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`settings` of a call whose flags are given: what a step that is not made would ask is off."""
+
+    temperature: np.float32
+    top_k: int
+    top_p: np.float32
+    min_p: np.float32
+    penalty: np.float32
+
+    @classmethod
+    def of(cls, settings: Array, with_top_k: bool, with_top_p: bool, penalized: bool) -> Settings:
+        temperature, top_k, top_p, min_p, penalty = settings.astype(np.float32)[:5]
+        return cls(
+            temperature,
+            int(min(top_k, 2**31)) if with_top_k and top_k >= 1 else 0,
+            top_p if with_top_p and 0 < top_p < 1 else np.float32(1),
+            min_p if min_p > 0 else np.float32(0),
+            penalty if penalized and penalty > 0 else np.float32(1),
+        )
+
+
+def choose_token(
+    logits: Array,
+    settings: Settings,
+    seed: Array,
+    position: int,
+    history: Sequence[int] | Array = (),
+) -> int:
+    """What the operator gives for logits (V,): the kernels do the same, number by number."""
+    keys = keys_of(logits.astype(np.float32))
+    if settings.penalty != 1:
+        penalize(keys, np.asarray(history, np.int64), settings.penalty)
+    top = int(keys.max())
+    if top <= NEVER_KEY or not settings.temperature > 0:
+        return int(keys.argmax())
+    smallest = count_threshold(keys, settings.top_k)
+    if settings.top_p < 1:
+        kept = keys[keys >= smallest]
+        smallest = mass_threshold(kept, distances(top, kept, settings), settings.top_p)
+    distance = distances(top, keys, settings)
+    (tokens,) = np.nonzero((keys >= smallest) & (distance <= farthest(settings.min_p)))
+    key = int(seed[0]) & 0xFFFFFFFF, int(seed[1]) & 0xFFFFFFFF
+    waits = log2_of_wait(threefry(key, position, tokens))
+    return int(tokens[np.argmin(distance[tokens] + waits)])
+
+
+def keys_of(numbers: Array) -> Array:
+    """Integers that order as float32 numbers do, as wgsl/lib/sample.wgsl has them."""
+    bits = numbers.view(np.uint32).astype(np.int64)
+    magnitude = bits & 0x7FFFFFFF
+    size = np.where(magnitude < SMALLEST_NORMAL, 0, np.minimum(magnitude, LARGEST))
+    keys = np.where(bits == magnitude, ZERO_KEY + size, ZERO_KEY - size)
+    return np.where(np.isnan(numbers), 0, np.where(numbers == -np.inf, NEVER_KEY, keys))
+
+
+def numbers_of(keys: Array) -> Array:
+    sizes = np.abs(keys - ZERO_KEY).astype(np.uint32).view(np.float32)
+    return np.where(keys >= ZERO_KEY, sizes, -sizes)
+
+
+def penalize(keys: Array, history: Array, penalty: np.float32) -> None:
+    """In place. Infinities stay."""
+    tokens = np.unique(history[(history >= 0) & (history < keys.size)])
+    tokens = tokens[(keys[tokens] > NEVER_KEY) & (keys[tokens] < ZERO_KEY + LARGEST)]
+    x = numbers_of(keys[tokens])
+    with np.errstate(over="ignore", under="ignore"):
+        keys[tokens] = keys_of(np.where(x > 0, x / penalty, x * penalty))
+
+
+def distances(top: int, keys: Array, settings: Settings) -> Array:
+    """How many times less probable than the largest, as a binary logarithm in Q24; FAR at most."""
+    factor = LOG2_E / np.clip(settings.temperature, COOLEST, HOTTEST)
+    finite = keys > NEVER_KEY
+    numbers = numbers_of(np.where(finite, keys, top))
+    with np.errstate(over="ignore", under="ignore"):
+        below = (numbers_of(np.asarray(top)) - numbers) * factor
+    exact = np.minimum(below, np.float32(64)).astype(np.float64) * (1 << 24)
+    return np.where(finite, exact.astype(np.int64), FAR)
+
+
+def count_threshold(keys: Array, count: int) -> int:
+    """The k-th largest key; 0 if all are kept."""
+    if not 0 < count < keys.size:
+        return 0
+    return int(np.partition(keys, keys.size - count)[keys.size - count])
+
+
+def mass_threshold(keys: Array, distance: Array, share: np.float32) -> int:
+    """The key at which the probability of the larger ones, and its own, reaches a share of all."""
+    order = np.argsort(-keys, kind="stable")
+    masses = np.cumsum(negative_power(distance[order]))
+    mark = max(1, int(masses[-1]) * int(float(share) * 2**32) >> 32)
+    return int(keys[order[np.searchsorted(masses, np.uint64(mark))]])
+
+
+def farthest(min_p: np.float32) -> int:
+    """The largest distance that min-p keeps. What is FAR has no chance in any case."""
+    word = int(min(float(min_p), 1.0) * 2**32)
+    if word == 0:
+        return FAR - 1
+    return 0 if word >> 32 else min(int(negative_log2(np.array([word]))[0]), FAR - 1)
+
+
+def run_sample(args: Args) -> Array:
+    logits = args.array("logits")
+    flags = (args.flag("with_top_k"), args.flag("with_top_p"), args.flag("penalized"))
+    position, history = args.integer("position"), args.optional_array("history")
+    token = choose_token(
+        logits.reshape(-1, logits.shape[-1])[-1],
+        Settings.of(args.array("settings"), *flags),
+        args.array("seed"),
+        position,
+        () if history is None else history.reshape(-1)[:position],
+    )
+    return np.array([[token]], np.int32)
+
+
+register(
+    "webpte.sample.default",
+    SIGNATURE,
+    shape=sample_shape,
+    lower=lower_sample,
+    reference=run_sample,
+    bounds=sample_bounds,
+)

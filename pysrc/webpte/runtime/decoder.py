@@ -1,0 +1,107 @@
+"""A language model's method, called for the token that it chooses rather than for its logits.
+
+Such a method takes tokens [1, S] and something that tells the position. Where it is one delegate on
+a GPU, the choice is made there, too (`Headed`), and several steps can go in one submission;
+elsewhere the logits come back, and the reference of the same operator chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from webpte.runtime.build import Build
+from webpte.runtime.delegate import GpuDelegate
+from webpte.runtime.executing import executing
+from webpte.runtime.headed import Batch, Headed
+from webpte.runtime.heads import HeadKind
+from webpte.runtime.method import Method
+from webpte.runtime.steps_ahead import unsafe_state
+from webpte.runtime.transit import Input
+from webpte.sampling import Choice
+
+# Starts a call of the method: the build that it runs on, and the method there.
+Enter = Callable[[], tuple[Build, Method]]
+
+
+class Decoder:
+    """One method. `peek` is `enter` without starting a call."""
+
+    def __init__(self, enter: Enter, peek: Enter) -> None:
+        self._enter = enter
+        self._peek = peek
+
+    @property
+    def follows_position(self) -> bool:
+        """Whether it can go back to an earlier position, and on from there."""
+        _, method = self._peek()
+        graph = getattr(method.only_delegate, "graph", None)
+        return graph is not None and unsafe_state(graph) is None
+
+    async def choose(
+        self, inputs: Sequence[Any], choice: Choice, history: Sequence[int], room: int | None
+    ) -> int:
+        """Run it, and return the token that follows its last one.
+
+        `history` are the tokens before that, those of the call among them; there will be no more
+        than `room`, if that is known. The token is also kept on the GPU, for `ahead`.
+        """
+        build, method = self._enter()
+        with build.lifetime.lease():
+            body = method.only_delegate
+            kind = HeadKind.of(choice.sampling, room)
+            if kind is None or not isinstance(body, GpuDelegate):
+                (logits,) = await method.run(inputs)
+                return choice.on_host(logits, history)
+            given = method.take_inputs(inputs)
+            with executing(method.info.name):
+                headed = await build.with_head(body, kind)
+                extra = self._extra(choice, kind, len(history))
+                if kind.penalized:
+                    extra.append(_padded(history, kind.room))
+                (tokens,) = await headed.run(given, extra, keep_token=True)
+                return int(tokens.reshape(-1)[-1])
+
+    async def ahead(
+        self, others: Sequence[Sequence[Input]], choice: Choice, length: int, room: int | None
+    ) -> Batch | str:
+        """Several runs in one submission, each on the token that the one before has chosen.
+
+        The first one's is that of `choose`. `others` are the other inputs of each run, `length` is
+        the number of tokens that precede the first one to be chosen. There may be fewer runs than
+        asked for; returns why none was submitted, if none was.
+        """
+        build, method = self._enter()
+        with build.lifetime.lease():
+            body = method.only_delegate
+            kind = HeadKind.of(choice.sampling, room)
+            if not isinstance(body, GpuDelegate):
+                return "the method is not one delegate on a GPU"
+            if kind is None:
+                return "a penalty needs the program's `get_max_context_len`"
+            with executing(method.info.name):
+                headed = await build.with_head(body, kind)
+                extra = [
+                    [*self._extra(choice, kind, length + step), *_on_gpu(headed, kind)]
+                    for step in range(len(others))
+                ]
+                return await headed.ahead(others, extra)
+
+    @staticmethod
+    def _extra(choice: Choice, kind: HeadKind, position: int) -> list[Input]:
+        """What the head takes besides logits and history."""
+        if not kind.sampled:
+            return []
+        return [position, choice.sampling.settings, choice.seed]
+
+
+def _padded(history: Sequence[int], room: int) -> np.ndarray:
+    padded = np.zeros(room, np.int32)
+    padded[: len(history)] = history
+    return padded.reshape(HeadKind.history_dims(room))
+
+
+def _on_gpu(headed: Headed, kind: HeadKind) -> list[Input]:
+    return [headed.borrowed_input(-1)] if kind.penalized else []

@@ -1,0 +1,84 @@
+"""Tokens that this machine's GPU chooses are those of the reference: thousands, and all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.cases import Array
+from support.native import need_native
+from support.sample_cases import is_nearly
+from webpte.dtypes import DTYPES
+from webpte.gpu.native import NativeDevice
+from webpte.ops.sample import Settings, choose_token
+from webpte.runtime.delegate import GpuDelegate
+from webpte.runtime.heads import HeadKind, sample_graph
+from webpte.sampling import Sampling, seed_words
+from webpte.shaders import ShaderLibrary
+
+CONTEXT = 64
+
+# Vocabulary, draws for each of the settings, spread of the logits.
+VOCABULARIES = [(7, 150, 2.0), (512, 150, 3.0), (32_000, 20, 2.5), (128_256, 6, 2.5)]
+
+ASKED = [
+    Sampling(1.0),
+    Sampling(0.7, min_p=0.02),
+    Sampling(1.0, top_k=3),
+    Sampling(4.0, top_k=40),
+    Sampling(1.0, top_p=0.9),
+    Sampling(2.0, top_p=0.3),
+    Sampling(1.3, top_k=200, top_p=0.8, min_p=0.001),
+    Sampling(0.9, repetition_penalty=1.3),
+    Sampling(1.5, top_k=50, top_p=0.95, repetition_penalty=0.7),
+    Sampling(0.0, repetition_penalty=5.0),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _driver() -> None:
+    need_native()
+
+
+async def compare(length: int, draws: int, scale: float, asked: Sampling, software: bool) -> None:
+    device = await NativeDevice.create()
+    device.info = replace(device.info, software=software)
+    kind = HeadKind(True, *asked.flags, CONTEXT + 1)
+    graph = sample_graph(DTYPES["float32"], (1, length), kind)
+    delegate = await GpuDelegate.create(graph, device, ShaderLibrary())
+    rng = np.random.default_rng(length + draws)
+    logits = rng.normal(0, scale, (1, length)).astype(np.float32)
+    wrong: list[Any] = []
+    for draw in range(draws):
+        # A vocabulary is drawn from many times, and half of the times it is another one.
+        logits = np.roll(logits, 17 * draw + 1, axis=1) if draw % 2 else logits
+        position = int(rng.integers(0, CONTEXT + 1))
+        seed = seed_words(int(rng.integers(0, 2**64, dtype=np.uint64)))
+        history = rng.integers(0, length, CONTEXT + 1).astype(np.int32)
+        inputs: list[Any] = [logits, position, asked.settings, seed]
+        if kind.penalized:
+            inputs.append(history.reshape(HeadKind.history_dims(history.size)))
+        (token,) = await delegate.execute(inputs)
+        given = (logits, history, position, asked.settings, seed, *asked.flags)
+        if int(token[0, 0]) != (want := reference(asked, *given[:3], seed)):
+            wrong.append((draw, int(token[0, 0]), want))
+        assert is_nearly(want, *given)
+    assert wrong == []
+
+
+def reference(asked: Sampling, logits: Array, history: Array, position: int, seed: Array) -> int:
+    settings = Settings.of(asked.settings, *asked.flags)
+    return choose_token(logits[0], settings, seed, position, history[:position])
+
+
+@pytest.mark.parametrize("software", [False, True], ids=["gpu", "software"])
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+@pytest.mark.parametrize("vocabulary", VOCABULARIES, ids=str)
+def test_tokens_are_those_of_the_reference(
+    vocabulary: tuple[int, int, float], asked: Sampling, software: bool
+) -> None:
+    asyncio.run(compare(*vocabulary, asked, software))
