@@ -89,7 +89,7 @@ def test_reset_forgets(llama: webpte.Program) -> None:
     async def run() -> tuple[list[int], list[int], list[int]]:
         generator = Generator(llama)
         first = await tokens_of(generator.generate(prompt(9), 8))
-        on = await tokens_of(generator.generate(prompt(9), 8))
+        on = await tokens_of(generator.go_on(prompt(9), 8))
         generator.reset()
         return first, on, await tokens_of(generator.generate(prompt(9), 8))
 
