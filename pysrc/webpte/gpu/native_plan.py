@@ -126,6 +126,7 @@ class NativePlan:
         self.staging.clear()
 
     def write_uploads(self, device: DawnDevice, payload: np.ndarray) -> None:
+        payload = payload.reshape(-1).view(np.uint8)
         for buffer, offset, nbytes in self.uploads:
             if offset + nbytes > payload.nbytes:
                 raise DeviceError(f"an upload from beyond the {payload.nbytes} bytes of a payload")

@@ -25,19 +25,22 @@ Scratches = Callable[[ScratchKey], Awaitable[int]]
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """`payload` has a row of bytes per step: the body's, then the head's."""
+    """`rows` are bytes that go up, for each step the body's, then the head's."""
 
     handle: int
-    payload: np.ndarray
+    rows: np.ndarray
     body: Segment
     head: Segment
 
-    def fill(self, step: int) -> None:
-        """Take what both have in their payloads now."""
+    @property
+    def payload(self) -> np.ndarray:
+        return self.rows.reshape(-1)
+
+    def fill(self) -> None:
+        """Take what both have in their payloads now, for a chain of one call."""
         first, second = self.body.payload.data, self.head.payload.data
-        row = self.payload[step]
-        row[: first.size] = first
-        row[first.size :] = second
+        self.rows[0, : first.size] = first
+        self.rows[0, first.size :] = second
 
     def check(self, result: bytes) -> None:
         """Raise for an index out of range, which is known only now; for a chain of one call."""

@@ -109,7 +109,7 @@ class Headed:
         """In one submission: a head that fails must not leave what the body wrote to state."""
         started = perf_counter()
         copies, watched = await self.body.replayer.lead(first)
-        chain.fill(0)
+        chain.fill()
         running = self.body.device.run(chain.handle, chain.payload, copies, watched=watched)
         return _Submitted(chain, running, started, perf_counter())
 
@@ -160,7 +160,7 @@ class Headed:
                 tokens = body.memory.buffer_of(body.graph.inputs[0])
                 chain = await self._chains.steps(first.plan, second.plan, tokens, count)
                 for step, row in enumerate(rows[:count]):
-                    chain.payload[step] = row
+                    chain.rows[step] = row
                 body.lifetime.check()
                 running = body.device.run(chain.handle, chain.payload)
                 submitted = _Submitted(chain, running, started, perf_counter())
