@@ -83,3 +83,56 @@ def test_a_conversation_is_its_whole_context(harness: Harness, name: str) -> Non
     for found, expected in pairs:
         assert found == expected
     assert "rebuilt by recover()" in message
+
+
+AHEAD = """
+import js
+from webpte import ahead, llm
+
+ahead.BATCH_SECONDS = 1e6  # batches are as long here as they are on a fast GPU
+reply = await js.fetch(url)
+data = (await reply.arrayBuffer()).to_bytes()
+prompt, turn = [5, 9, 33, 7], [81, 402]
+
+async def conversation(program, steps, taken):
+    generator = llm.Generator(program)
+    answer = generator.go_on(prompt, 60, steps_ahead=steps, **asked)
+    first = [await anext(answer) for _ in range(taken)]
+    second = generator.go_on(turn, 8, steps_ahead=steps, **asked)
+    return [first, [token async for token in second], second.stats.step_by_step]
+
+async with await webpte.load(data, device="numpy") as reference:
+    wanted = {taken: (await conversation(reference, 1, taken))[:2] for taken in breaks}
+found, costs = [], []
+async with await webpte.load(data, strict=True) as program:
+    for steps in (1, 4, 16):
+        for taken in breaks:
+            *said, reason = await conversation(program, steps, taken)
+            found.append([steps, taken, said, wanted[taken], reason])
+    generator = llm.Generator(program)
+    answer = generator.generate(prompt, 100, **asked)
+    for _ in range(1 + 1 + 2 + 4 + 8):
+        await anext(answer)
+    before = program.stats
+    for _ in range(16):
+        await anext(answer)
+    after = program.stats
+    costs = [after.interop_calls - before.interop_calls, after.lowerings - before.lowerings]
+return [found, costs]
+"""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"temperature": 0.9, "top_k": 20, "top_p": 0.9, "repetition_penalty": 1.2, "seed": 3}],
+)
+def test_steps_ahead_say_the_same(harness: Harness, asked: dict[str, float]) -> None:
+    url = "/data/llm/llama_tiny_q4.pte"
+    found, costs = python(
+        harness, AHEAD, timeout=limits.CALL_SECONDS, url=url, asked=asked, breaks=[1, 2, 5, 13, 20]
+    )
+    for steps, taken, said, wanted, reason in found:
+        assert said == wanted, f"{steps} steps ahead, broken off after {taken}"
+        assert reason == ("steps_ahead is 1" if steps == 1 else None)
+    # A batch of sixteen steps: its submission, its promise, and the copy of the result.
+    assert costs == [3, 0]

@@ -1,0 +1,50 @@
+"""Answers on the native device: however many steps run ahead, they are those of NumPy."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import webpte
+from support.native import need_native
+from webpte.llm import Generator
+from webpte_host.layout import ROOT
+
+FOLDER = ROOT / "tests" / "data" / "llm"
+PROMPT, TURN = [5, 9, 33, 7], [81, 402]
+
+ASKED: list[dict[str, Any]] = [
+    {},
+    {"temperature": 0.9, "top_k": 20, "top_p": 0.9, "seed": 3},
+    {"temperature": 1.1, "min_p": 0.05, "repetition_penalty": 1.3, "seed": 4},
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _driver() -> None:
+    need_native()
+
+
+async def conversation(program: webpte.Program, steps: int, asked: dict[str, Any]) -> list[Any]:
+    """Two turns, the first of which is broken off in the middle of a batch."""
+    generator = Generator(program)
+    answer = generator.go_on(PROMPT, 60, steps_ahead=steps, **asked)
+    first = [await anext(answer) for _ in range(21)]
+    second = generator.go_on(TURN, 30, steps_ahead=steps, **asked)
+    return [first, [token async for token in second]]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+@pytest.mark.parametrize("name", ["llama_tiny_fp32", "llama_tiny_q4"])
+def test_answers(name: str, asked: dict[str, Any]) -> None:
+    async def run() -> None:
+        path = FOLDER / f"{name}.pte"
+        async with await webpte.load(path, device="numpy") as reference:
+            wanted = await conversation(reference, 1, asked)
+        async with await webpte.load(path, device="native") as program:
+            for steps in (1, 4, 16):
+                assert await conversation(program, steps, asked) == wanted, f"{steps} steps"
+
+    asyncio.run(run())
