@@ -23,7 +23,7 @@ from webpte.shaders import ShaderLibrary
 CONTEXT = 64
 
 # Vocabulary, draws for each of the settings, spread of the logits.
-VOCABULARIES = [(7, 150, 2.0), (512, 150, 3.0), (32_000, 20, 2.5), (128_256, 6, 2.5)]
+VOCABULARIES = [(7, 100, 2.0), (512, 100, 3.0), (32_000, 12, 2.5), (128_256, 4, 2.5)]
 
 ASKED = [
     Sampling(1.0),
@@ -44,14 +44,21 @@ def _driver() -> None:
     need_native()
 
 
-async def compare(length: int, draws: int, scale: float, asked: Sampling, software: bool) -> None:
+async def compare(
+    length: int,
+    draws: int,
+    scale: float,
+    asked: Sampling,
+    software: bool = False,
+    dtype: str = "float32",
+) -> None:
     device = await NativeDevice.create()
     device.info = replace(device.info, software=software)
     kind = HeadKind(True, *asked.flags, CONTEXT + 1)
-    graph = sample_graph(DTYPES["float32"], (1, length), kind)
+    graph = sample_graph(DTYPES[dtype], (1, length), kind)
     delegate = await GpuDelegate.create(graph, device, ShaderLibrary())
     rng = np.random.default_rng(length + draws)
-    logits = rng.normal(0, scale, (1, length)).astype(np.float32)
+    logits = rng.normal(0, scale, (1, length)).astype(dtype)
     wrong: list[Any] = []
     for draw in range(draws):
         # A vocabulary is drawn from many times, and half of the times it is another one.
@@ -82,3 +89,9 @@ def test_tokens_are_those_of_the_reference(
     vocabulary: tuple[int, int, float], asked: Sampling, software: bool
 ) -> None:
     asyncio.run(compare(*vocabulary, asked, software))
+
+
+@pytest.mark.parametrize("asked", [ASKED[0], ASKED[6], ASKED[8]], ids=str)
+def test_logits_that_are_half_floats(asked: Sampling) -> None:
+    """Many of them are equal, and all of those at a threshold are kept."""
+    asyncio.run(compare(5003, 40, 2.0, asked, dtype="float16"))

@@ -182,7 +182,12 @@ SETTING_CASES = [
 
 HISTORY = [5, 3, 3, 3, 330, 0, 5, 256, 255, 17, 3, -1, 331, 2_000_000_000]
 
+# The first token is largest, then others far from it; each is passed over once it was there.
+STAIRS = np.zeros((1, 5003), np.float32)
+STAIRS[0, [4000, 5, 1500, 1024]] = [9, 8, 7, 6]
+
 PENALTY_CASES = [
+    sample(STAIRS, (0, 1, 2, 3), [4000, 5, 1500, 0], penalty=100.0, temperature=0.0),
     *(
         sample(logits_of(331), (0, 1, 4, len(HISTORY)), HISTORY, penalty=penalty)
         for penalty in (0.5, 1.0, 1.3, 40.0)

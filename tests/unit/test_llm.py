@@ -65,6 +65,35 @@ def test_a_seed_repeats_itself(llama: webpte.Program) -> None:
     assert run(1) != run(2)
 
 
+def test_a_penalty_counts_the_prompt_and_the_answer(llama: webpte.Program) -> None:
+    """Also what came in an earlier turn; what was forgotten does not count."""
+
+    async def run() -> tuple[list[int], list[int], list[int]]:
+        generator = Generator(llama)
+        asked: dict[str, Any] = {"repetition_penalty": 1e9}
+        first = await tokens_of(generator.generate(prompt(7), 20, **asked))
+        second = await tokens_of(generator.go_on([1], 20, **asked))
+        generator.reset()
+        return first, second, await tokens_of(generator.generate(prompt(7), 20, **asked))
+
+    first, second, again = wait(run())
+    assert len({*prompt(7), *first, 1, *second}) == len({*prompt(7), 1}) + 40
+    assert again == first
+    assert first != wait(tokens_of(generate(llama, prompt(7), 20)))
+
+
+def test_chance_depends_on_the_position_alone(llama: webpte.Program) -> None:
+    """A prompt in two turns goes on as one in one turn does, if the seed is the same."""
+
+    async def in_two(tokens: list[int]) -> list[int]:
+        generator = Generator(llama)
+        await generator.feed(tokens[:30])
+        return await tokens_of(generator.go_on(tokens[30:], 10, temperature=3.0, seed=5))
+
+    whole = wait(tokens_of(generate(llama, prompt(50), 10, temperature=3.0, seed=5)))
+    assert wait(in_two(prompt(50))) == whole
+
+
 def test_it_stops(llama: webpte.Program) -> None:
     free = wait(tokens_of(generate(llama, prompt(7), 12)))
     stop = free[5]

@@ -244,18 +244,24 @@ def choose_token(
     keys = keys_of(logits.astype(np.float32))
     if settings.penalty != 1:
         penalize(keys, np.asarray(history, np.int64), settings.penalty)
-    top = int(keys.max())
-    if top <= NEVER_KEY or not settings.temperature > 0:
+    if keys.max() <= NEVER_KEY or not settings.temperature > 0:
         return int(keys.argmax())
+    tokens, distance = kept_tokens(keys, settings)
+    key = int(seed[0]) & 0xFFFFFFFF, int(seed[1]) & 0xFFFFFFFF
+    waits = log2_of_wait(threefry(key, position, tokens))
+    return int(tokens[np.argmin(distance + waits)])
+
+
+def kept_tokens(keys: Array, settings: Settings) -> tuple[Array, Array]:
+    """The tokens to draw from, and how far each is below the largest."""
+    top = int(keys.max())
     smallest = count_threshold(keys, settings.top_k)
     if settings.top_p < 1:
         kept = keys[keys >= smallest]
         smallest = mass_threshold(kept, distances(top, kept, settings), settings.top_p)
     distance = distances(top, keys, settings)
     (tokens,) = np.nonzero((keys >= smallest) & (distance <= farthest(settings.min_p)))
-    key = int(seed[0]) & 0xFFFFFFFF, int(seed[1]) & 0xFFFFFFFF
-    waits = log2_of_wait(threefry(key, position, tokens))
-    return int(tokens[np.argmin(distance[tokens] + waits)])
+    return tokens, distance[tokens]
 
 
 def keys_of(numbers: Array) -> Array:
