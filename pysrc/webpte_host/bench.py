@@ -16,8 +16,10 @@ from webpte_host.errors import HostError
 _CODE = """
 import webpte
 from webpte import bench
+from webpte.gpu.webgpu import WebGPUDevice
 
-async with await webpte.load(url) as program:
+device = await WebGPUDevice.create(waiting) if waiting else "webgpu"
+async with await webpte.load(url, device=device) as program:
     return await bench.figures_of(program, method, runs, prefill, decode)
 """
 
@@ -46,6 +48,11 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument(
         "--software", action="store_true", help="native on a CPU in disguise, if there is no GPU"
+    )
+    parser.add_argument(
+        "--waiting",
+        choices=("plain", "scope", "submit"),
+        help="how the browser waits for results (the way that is measured to be the best)",
     )
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument(
@@ -92,6 +99,8 @@ def main(arguments: list[str]) -> int:
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Something to time, and one thing only."""
     program = options.program
+    if options.waiting and (options.kernels or options.pipelines or options.device == "native"):
+        parser.error("--waiting is for programs that run in a browser")
     if options.kernels:
         if program or options.pipelines:
             parser.error("--kernels takes no program and no --pipelines")
@@ -166,6 +175,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
             url=f"/model/{options.program.name}",
             **_wanted(options),
             decode=options.decode,
+            waiting=options.waiting,
         )
         return result
 
@@ -175,6 +185,8 @@ def _show(figures: dict[str, Any]) -> None:
     print(f"adapter: {adapter['vendor']} {adapter['architecture']} {adapter['description']}")
     if adapter["software"]:
         print("This adapter is a CPU: its figures say nothing about a GPU.", file=sys.stderr)
+    if adapter["kind"] == "webgpu":
+        print(_waiting(adapter))
     print("load:", ", ".join(f"{k} {v:.0f} ms" for k, v in figures.pop("load_ms").items()))
     for name, row in figures.items():
         speed = f", {row['tokens_per_second']:.0f} tokens/s" if "tokens_per_second" in row else ""
@@ -183,3 +195,9 @@ def _show(figures: dict[str, Any]) -> None:
         print(f"{name}: {row['ms']:.2f} ms{speed} (first {row['first_ms']:.0f}; {parts}{gpu})")
         for kernel in row["kernels"][:12]:
             print(f"  {kernel['us']:10.1f} us  {kernel['count']:4d} x  {kernel['kernel']}")
+
+
+def _waiting(adapter: dict[str, Any]) -> str:
+    """How results were waited for, and what each way took when that was decided."""
+    measured = ", ".join(f"{way} {ms:.2f} ms" for way, ms in adapter["waiting_ms"].items())
+    return f"waiting: {adapter['waiting']} ({measured or 'not measured'})"

@@ -205,7 +205,10 @@ def test_large_constants_arrive_in_parts(harness: Harness) -> None:
     """
     wrong, events = run(harness, code, head, tail=encode_bytes(tail), count=count)
     assert wrong == []
-    assert [event[1] for event in events] == [32 << 20, count]
+    steps = [event[1] for event in events]
+    assert len(steps) > 1
+    assert steps == sorted(steps)
+    assert steps[-1] == count
     assert {event[2] for event in events} == {count}
 
 

@@ -29,7 +29,11 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What runs the kernels. `software` is true for adapters that are a CPU in disguise."""
+    """What runs the kernels. `software` is true for adapters that are a CPU in disguise.
+
+    `waiting` is how a browser is made to tell that results are there ("plain", "scope" or "submit",
+    see waiting.js), and `waiting_ms` what each way took here, if it was measured.
+    """
 
     kind: str  # "webgpu", "native", "numpy" or "recording"
     vendor: str = ""
@@ -38,6 +42,8 @@ class DeviceInfo:
     software: bool = False
     features: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
+    waiting: str = "plain"
+    waiting_ms: dict[str, float] = field(default_factory=dict)
 
     @property
     def has_halves(self) -> bool:

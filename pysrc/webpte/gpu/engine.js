@@ -2,14 +2,16 @@
 //
 // Python plans and hands over whole batches as JSON; objects are known by number on both sides.
 // An execution is one call of `run`. Evaluates to a function that makes an engine: an object with
-// the functions that Python uses. `makeTransfer` is what transfer.js evaluates to.
+// the functions that Python uses. `makeTransfer` is what transfer.js evaluates to, and `waiter` comes
+// from waiting.js.
 
-((device, makeTransfer) => {
+((device, makeTransfer, waiter) => {
     const buffers = new Map();
     const pipelines = new Map();
     const modules = new Map();
     const layouts = new Map();
     const plans = new Map();
+    const anyRead = { closed: true }; // what `collect` takes for the plan of a read
     let nextId = 1;
     let lost = null;
     let uncaptured = null;
@@ -208,12 +210,12 @@
 
     async function collect(plan, staging) {
         if (!staging) {
-            await device.queue.onSubmittedWorkDone();
+            await waiter.until(device.queue.onSubmittedWorkDone(), plan);
             check();
             return new Uint8Array();
         }
         try {
-            await staging.mapAsync(GPUMapMode.READ);
+            await waiter.until(staging.mapAsync(GPUMapMode.READ), plan);
         } catch (error) {
             staging.destroy();
             // The loss of the device is told a moment after what it broke.
@@ -291,7 +293,7 @@
                 const encoder = device.createCommandEncoder();
                 encoder.copyBufferToBuffer(buffers.get(id), 0, staging, 0, size);
                 device.queue.submit([encoder.finish()]);
-                return collect({ closed: true }, staging);
+                return collect(anyRead, staging);
             });
         },
 

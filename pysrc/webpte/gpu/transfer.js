@@ -2,9 +2,19 @@
 //
 // Evaluates to a function that makes `transfer` for one engine: its device, its buffers by number,
 // its `check` that nothing went wrong so far, and `failure` to make errors with a name.
+//
+// A few ranges of the file are asked for at once. Each is streamed through one small block of memory,
+// which is written to the GPU whenever it is full: copying and clearing memory is what loading costs.
 
-((device, buffers, check, failure) => {
-    const CHUNK = 32 * 1024 * 1024; // constants are read and written in parts of this size
+((device, buffers, check, failure, sizes = {}) => {
+    const MB = 1024 * 1024;
+    const {
+        windowBytes = 32 * MB, // of the file, asked for in one request
+        blockBytes = 1 * MB, // of a window, in memory at once
+        lanes = 3, // windows at a time
+        stepBytes = 8 * MB, // between two reports of progress
+    } = sizes;
+    const WHOLE = 8; // bytes that hold whole elements of every type, and whole words
 
     const converters = {
         float64: { from: 8, to: 4, of: (bytes) => Float32Array.from(new Float64Array(bytes)) },
@@ -33,12 +43,22 @@
         return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
     }
 
+    // Values with the same bytes are read once, and written to the buffer of each.
+    function distinct(transfers) {
+        const found = new Map();
+        for (const [bufferId, ...range] of transfers) {
+            const key = range.join();
+            if (!found.has(key)) found.set(key, { bufferIds: [], range });
+            found.get(key).bufferIds.push(bufferId);
+        }
+        return [...found.values()];
+    }
+
     // The parts in which one transfer is read: aligned, so that each is a valid write.
-    function* partsOf([bufferId, offset, size, convert]) {
-        const { from, to } = converters[convert] ?? { from: 1, to: 1 };
-        for (let start = 0; start < size; start += CHUNK) {
-            const length = Math.min(CHUNK, size - start);
-            yield { bufferId, from: offset + start, length, target: (start / from) * to, convert };
+    function* partsOf({ bufferIds, range: [offset, size, convert] }) {
+        for (let start = 0; start < size; start += windowBytes) {
+            const length = Math.min(windowBytes, size - start);
+            yield { bufferIds, from: offset + start, length, start, convert };
         }
     }
 
@@ -47,9 +67,9 @@
         const windows = [];
         for (const part of parts) {
             const last = windows.at(-1);
-            const end = part.from + part.length;
-            if (last && end - last.from <= CHUNK && part.from - (last.from + last.length) <= 65536) {
-                last.length = Math.max(last.length, end - last.from);
+            const gap = last ? part.from - (last.from + last.length) : -1;
+            if (gap >= 0 && gap <= 65536 && last.length + gap + part.length <= windowBytes) {
+                last.length += gap + part.length;
                 last.parts.push(part);
             } else {
                 windows.push({ from: part.from, length: part.length, parts: [part] });
@@ -58,44 +78,97 @@
         return windows;
     }
 
-    function writePart(part, bytes, offset) {
-        const converter = converters[part.convert];
-        let data = new Uint8Array(bytes, offset, part.length);
-        if (converter) data = new Uint8Array(converter.of(data.slice().buffer).buffer);
+    // `start` is where these bytes begin in the constant as it is in the file.
+    function write({ bufferIds, convert }, start, bytes) {
+        const { from = 1, to = 1, of } = converters[convert] ?? {};
+        const data = of ? new Uint8Array(of(bytes.slice().buffer).buffer) : bytes;
+        const target = (start / from) * to;
         const whole = data.byteLength & ~3;
-        const buffer = buffers.get(part.bufferId);
-        if (whole) device.queue.writeBuffer(buffer, part.target, data, 0, whole);
-        if (whole < data.byteLength) {
-            const tail = new Uint8Array(4);
-            tail.set(data.subarray(whole));
-            device.queue.writeBuffer(buffer, part.target + whole, tail);
+        for (const id of bufferIds) {
+            const buffer = buffers.get(id);
+            if (!buffer) throw failure("Closed", "the buffers of these constants were given back");
+            if (whole) device.queue.writeBuffer(buffer, target, data, 0, whole);
+            if (whole < data.byteLength) {
+                const tail = new Uint8Array(4);
+                tail.set(data.subarray(whole));
+                device.queue.writeBuffer(buffer, target + whole, tail);
+            }
         }
     }
 
-    // Reads ahead of what it writes, but never holds more than a few chunks.
-    return async function transfer(file, transfers, total, progress) {
-        const parts = JSON.parse(transfers).flatMap((transfer) => [...partsOf(transfer)]);
-        const windows = windowsOf(parts);
-        const reading = [];
-        let started = 0;
-        let done = 0;
-        for (const window of windows) {
-            while (started < windows.length && reading.length < 3) {
-                const { from, length } = windows[started++];
-                const read = file.read(from, length);
-                read.catch(() => {}); // it is awaited below, perhaps after another one failed
-                reading.push(read);
+    // Takes a window's bytes as they come: `take` writes what it can of a block that follows on what
+    // was taken before, and gives the number of bytes that it will not need again.
+    function makeTaker(window, wrote) {
+        let position = window.from;
+        let next = 0;
+        return function take(block) {
+            const begin = position;
+            const end = begin + block.byteLength;
+            while (next < window.parts.length && position < end) {
+                const part = window.parts[next];
+                position = Math.min(Math.max(position, part.from), end);
+                if (position < part.from) break; // the gap before it goes on
+                const left = part.from + part.length - position;
+                let here = Math.min(left, end - position);
+                if (here < left) here -= (position + here - part.from) % WHOLE;
+                if (!here) break;
+                const at = position - begin;
+                write(part, part.start + position - part.from, block.subarray(at, at + here));
+                wrote(here * part.bufferIds.length);
+                position += here;
+                if (here === left) next++;
             }
-            const bytes = await reading.shift();
+            if (next === window.parts.length) position = end;
+            return position - begin;
+        };
+    }
+
+    async function streamWindow(file, window, take, signal) {
+        const source = await file.open(window.from, window.length, signal);
+        let block = new Uint8Array(blockBytes);
+        let came = 0;
+        for (let held = 0; ;) {
+            const { value, done } = await source.read(block.subarray(held));
+            if (signal.aborted) return;
+            if (value) {
+                block = new Uint8Array(value.buffer); // the memory moves along with what is read
+                held = value.byteOffset + value.byteLength;
+                came += value.byteLength;
+            }
+            if (held < block.byteLength && !done) continue;
             check();
-            if (!window.parts.every(({ bufferId }) => buffers.has(bufferId))) {
-                throw failure("Closed", "the buffers of these constants were given back");
-            }
-            for (const part of window.parts) {
-                writePart(part, bytes, part.from - window.from);
-                done += part.length;
-            }
+            const taken = take(block.subarray(0, held));
+            if (done) break;
+            block.copyWithin(0, taken, held);
+            held -= taken;
+        }
+        if (came !== window.length) {
+            throw new Error(`${came} bytes came of the ${window.length} from byte ${window.from} on`);
+        }
+    }
+
+    return async function transfer(file, transfers, total, progress) {
+        const windows = windowsOf(distinct(JSON.parse(transfers)).flatMap((each) => [...partsOf(each)]));
+        const aborting = new AbortController();
+        let next = 0;
+        let done = 0;
+        let told = 0;
+        const tell = (bytes) => {
+            done += bytes;
+            if (done - told < stepBytes && done < total) return;
+            told = done;
             progress?.("constants", done, total);
+        };
+        async function lane() {
+            while (next < windows.length && !aborting.signal.aborted) {
+                const window = windows[next++];
+                await streamWindow(file, window, makeTaker(window, tell), aborting.signal);
+            }
+        }
+        try {
+            await Promise.all(Array.from({ length: lanes }, lane));
+        } finally {
+            aborting.abort(); // what else is under way, if one lane failed
         }
     };
 })

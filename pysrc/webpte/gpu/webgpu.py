@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -109,12 +109,15 @@ class WebGPUDevice:
         self.interop_calls = 0
 
     @classmethod
-    async def create(cls) -> WebGPUDevice:
+    async def create(cls, waiting: str | None = None) -> WebGPUDevice:
+        """`waiting` is a way to wait for results (see waiting.js) in place of the best."""
         adapter, info = await find_adapter()
         with _translated("asking for the GPU"):
             device = await load_script("adapter.js").open(adapter, json.dumps(_FEATURES))
-            engine = load_script("engine.js")(device, load_script("transfer.js"))
-        return cls(engine, info)
+            waiter = await load_script("waiting.js").open(device, info.software, waiting)
+            engine = load_script("engine.js")(device, load_script("transfer.js"), waiter)
+        chosen = json.loads(waiter.describe())
+        return cls(engine, replace(info, waiting=chosen["way"], waiting_ms=chosen["ms"]))
 
     @property
     def lost(self) -> bool:

@@ -1,0 +1,45 @@
+"""`serve.py bench`: what it shows of a program's figures, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from webpte.gpu.device import DeviceInfo
+from webpte_host import bench
+
+
+def figures(info: DeviceInfo) -> dict[str, Any]:
+    row = {"ms": 1.5, "first_ms": 20.0, "parts": {"wait": 1.0}, "gpu_ms": None, "kernels": []}
+    return {"adapter": vars(info), "load_ms": {"read": 3.0}, "forward": row}
+
+
+@pytest.mark.parametrize(
+    ("info", "line"),
+    [
+        (
+            DeviceInfo("webgpu", waiting="scope", waiting_ms={"plain": 2.98, "scope": 0.7}),
+            "waiting: scope (plain 2.98 ms, scope 0.70 ms)",
+        ),
+        (DeviceInfo("webgpu", software=True), "waiting: plain (not measured)"),
+        (DeviceInfo("native"), None),
+    ],
+)
+def test_how_results_are_waited_for(
+    info: DeviceInfo, line: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench._show(figures(info))
+    shown = capsys.readouterr().out.splitlines()
+    assert [row for row in shown if row.startswith("waiting")] == ([line] if line else [])
+
+
+@pytest.mark.parametrize("other", [["--kernels"], ["--pipelines"], ["--device", "native"]])
+def test_waiting_is_for_browsers(
+    other: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = [] if other == ["--kernels"] else [str(root / "web" / "samples" / "add.pte")]
+    with pytest.raises(SystemExit):
+        bench.main([*program, *other, "--waiting", "plain"])
+    assert "--waiting is for programs that run in a browser" in capsys.readouterr().err
