@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import DeviceError
-from webpte.llm import Generator
+from webpte.llm import GenerationStats, Generator
 from webpte.runtime.info import ScalarInfo, TensorInfo
 from webpte.runtime.program import Program
+
+SAMPLED = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "seed": 1}
 
 
 async def figures_of(
@@ -43,7 +45,11 @@ async def bench_method(
 async def bench_llm(
     program: Program, prefill: Sequence[int], decode_steps: int = 32
 ) -> dict[str, Any]:
-    """Prefill of each length, then decoding from there; logits stay on the GPU (greedy)."""
+    """Prefill of each length, then decoding from there, in three ways; logits stay on the GPU.
+
+    `decode` goes step by step, the host sees each token before the next step; `ahead` has several
+    steps in a submission, and `sampled` draws its tokens besides.
+    """
     generator = Generator(program)
     random = np.random.default_rng(0)
     vocabulary = generator.vocabulary
@@ -62,7 +68,35 @@ async def bench_llm(
         measured = await _measure(program, lambda: generator.feed([1]), decode_steps, 5)
         measured["tokens_per_second"] = 1000 / measured["ms"]
         figures[f"decode_{length}"] = measured | await _kernels(program, generator.method)
+        for name, asked in (("ahead", {}), ("sampled", SAMPLED)):
+            figures[f"{name}_{length}"] = await _steady(generator, tokens, 4 * decode_steps, asked)
     return figures
+
+
+async def _steady(
+    generator: Generator, tokens: list[int], count: int, asked: dict[str, Any]
+) -> dict[str, Any]:
+    """Milliseconds per token once an answer is under way: half of it is warm-up."""
+    times, stats = [], GenerationStats()
+    for _ in range(4):  # the first makes plans
+        answer = generator.generate(tokens, 2 * count, **asked)
+        answer.ignore_stops()
+        arrivals = [perf_counter() async for _ in answer]
+        steady = arrivals[len(arrivals) // 2 :]
+        times.append((steady[-1] - steady[0]) * 1000 / (len(steady) - 1))
+        stats = answer.stats
+    first, *later = times
+    return {
+        "ms": median(later),
+        "best_ms": min(later),
+        "first_ms": first,
+        "tokens_per_second": 1000 / median(later),
+        "steps_per_submission": stats.decode_tokens / max(1, stats.submissions),
+        "step_by_step": stats.step_by_step,
+        "parts": {},
+        "gpu_ms": None,
+        "kernels": [],
+    }
 
 
 def example_input(info: TensorInfo | ScalarInfo, random: np.random.Generator) -> Any:

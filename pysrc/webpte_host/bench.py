@@ -192,6 +192,10 @@ def _show(figures: dict[str, Any]) -> None:
         speed = f", {row['tokens_per_second']:.0f} tokens/s" if "tokens_per_second" in row else ""
         parts = ", ".join(f"{part} {ms:.2f}" for part, ms in row["parts"].items())
         gpu = "" if row["gpu_ms"] is None else f", kernels {row['gpu_ms']:.2f}"
+        if row.get("step_by_step"):
+            parts = f"step by step: {row['step_by_step']}"
+        elif "steps_per_submission" in row:
+            parts = f"{row['steps_per_submission']:.1f} steps in a submission"
         print(f"{name}: {row['ms']:.2f} ms{speed} (first {row['first_ms']:.0f}; {parts}{gpu})")
         for kernel in row["kernels"][:12]:
             print(f"  {kernel['us']:10.1f} us  {kernel['count']:4d} x  {kernel['kernel']}")

@@ -58,6 +58,11 @@ async def load(
         known = ", ".join(map(repr, NAMES))
         raise DeviceError(f"no device is called {device!r}; there are {known}")
     clock = _Clock()
+    shared = device if isinstance(device, str) and device in SHARED else None
+    # A GPU takes a while to open; its errors matter only once there is something to run.
+    opening = None if shared is None else asyncio.ensure_future(shared_device(shared))
+    if opening is not None:
+        opening.add_done_callback(lambda done: done.cancelled() or done.exception())
     opened = await open_source(source, name=name, progress=progress)
     files = [await open_source(file, progress=progress) for file in data]
     clock.lap("fetch")
@@ -66,9 +71,8 @@ async def load(
         progress("read", 1, 1)
     clock.lap("read")
     check_supported(contents)
-    shared = device if isinstance(device, str) and device in SHARED else None
-    if shared is not None:
-        device = await shared_device(shared)
+    if opening is not None:
+        device = await opening
         clock.lap("device")
     build = await Build.create(contents, device, strict, progress)
     clock.lap("build")
