@@ -365,6 +365,6 @@ def test_a_bench_fills_the_cache_before_it_decodes(fp32: Path) -> None:
 
     async def run() -> None:
         figures = await bench_llm(await load(fp32), [5], decode_steps=2)
-        assert set(figures) == {"prefill_5", "decode_5"}
+        assert set(figures) == {"prefill_5", "decode_5", "ahead_5", "sampled_5"}
 
     wait(run())
