@@ -70,7 +70,10 @@ fn main(
         let key = keys[token];
         if (key >= floor_key && (key & mask) == above.prefix) {
             let bin = (key >> (24u - 8u * digit)) & 0xffu;
-            let amount = select(1u, negative_power(distance_below(top, key, factor)), by_mass);
+            var amount = 1u;
+            if (by_mass) {
+                amount = negative_power(distance_below(top, key, factor));
+            }
             if (LANES == 1u) {
                 add_to_table(bin, vec2u(amount, 0u));
             } else {

@@ -1,4 +1,4 @@
-"""The whole numbers of the shaders are those of Python: fixed.wgsl and threefry.wgsl, by bits."""
+"""The whole numbers of fixed.wgsl and threefry.wgsl are those of Python, bit by bit."""
 
 from __future__ import annotations
 

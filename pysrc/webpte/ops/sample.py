@@ -35,7 +35,13 @@ import numpy as np
 
 from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
-from webpte.ops.fixed_point import log2_of_wait, negative_log2, negative_power, threefry
+from webpte.ops.fixed_point import (
+    leading_zeros,
+    log2_of_wait,
+    negative_log2,
+    negative_power,
+    threefry,
+)
 from webpte.ops.records import Binding, Dispatch, Scratch, SymIntBound, ceil_div, pack
 from webpte.ops.registry import register
 from webpte.ops.rows import ONE_LANE, THREADS, Layout, check_floats, contiguous_layout
@@ -248,8 +254,21 @@ def choose_token(
         return int(keys.argmax())
     tokens, distance = kept_tokens(keys, settings)
     key = int(seed[0]) & 0xFFFFFFFF, int(seed[1]) & 0xFFFFFFFF
-    waits = log2_of_wait(threefry(key, position, tokens))
-    return int(tokens[np.argmin(distance + waits)])
+    return int(tokens[first_to_ring(distance, threefry(key, position, tokens))])
+
+
+def first_to_ring(distance: Array, words: Array) -> int:
+    """The index of the least distance + log2_of_wait(words).
+
+    log2(t) for t = 1 - u is below log2(-log2(u)), and its whole part tells of most that they ring
+    too late.
+    """
+    rest = np.uint64(1 << 32) - (words.astype(np.uint64) | np.uint64(1))
+    soonest = distance - ((leading_zeros(rest).astype(np.int64) + 1) << 24)
+    likely = int(np.argmin(soonest))
+    latest = distance[likely] + log2_of_wait(words[likely : likely + 1])[0]
+    (left,) = np.nonzero(soonest <= latest)
+    return int(left[np.argmin(distance[left] + log2_of_wait(words[left]))])
 
 
 def kept_tokens(keys: Array, settings: Settings) -> tuple[Array, Array]:
