@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from webpte.dtypes import DTYPES, DType
 from webpte.format.vulkan import BoolValue, IntValue
-from webpte.gpu.device import Device, Progress
+from webpte.gpu.device import Device, DeviceInfo, Progress
 from webpte.graph import Call, Graph, Tensor
 from webpte.runtime.constants import ConstantStore
 from webpte.runtime.contents import Contents, MethodContents
@@ -18,7 +18,8 @@ from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.lifted import lift
 from webpte.runtime.method import Delegate, Method
 from webpte.runtime.numpy_delegate import NumpyDelegate
-from webpte.runtime.state import read_states, share_cells
+from webpte.runtime.state import State, read_states, share_cells
+from webpte.runtime.stitch import stitch
 from webpte.shaders import ShaderLibrary
 from webpte.shapes import Dims
 
@@ -58,7 +59,7 @@ class Build:
         together = asyncio.Lock() if share_cells(states.values()) else None
         device = None if isinstance(self.device, str) else self.device
         for name, of_file in contents.methods.items():
-            method = of_file if device is None else lift(of_file, states[name], device.info)
+            method = of_file if device is None else _on_gpu(of_file, states[name], device.info)
             delegates = [
                 await self._make_delegate(graph, constants, progress) for graph in _graphs(method)
             ]
@@ -110,12 +111,11 @@ class Build:
             host_ms = defaultdict(
                 float, {(kernel, "host"): ms for kernel, ms in method.kernel_ms.items()}
             )
-            for index, delegate in enumerate(self._delegates_of[name]):
+            for delegate in self._delegates_of[name]:
                 if isinstance(delegate, GpuDelegate):
                     for (op, where), count in delegate.placements().items():
-                        key = method.lifted.get(index, op), where
-                        counts[key] += count
-                        host_ms[key] += delegate.host_ms.get(op, 0.0)
+                        counts[op, where] += count
+                        host_ms[op, where] += delegate.host_ms.get(op, 0.0)
             rows += [
                 Placement(name, op, where, count, host_ms[op, where])
                 for (op, where), count in counts.items()
@@ -136,6 +136,11 @@ def argmax_graph(dtype: DType, dims: Dims) -> Graph:
         Tensor(3, DTYPES["int32"], dims[:-1], None, None),
     )
     return Graph(values, (Call(0, "aten.argmax.default", (0, 1, 2, 3)),), (0,), (3,))
+
+
+def _on_gpu(method: MethodContents, state: State, device: DeviceInfo) -> MethodContents:
+    """What runs there as few graphs as can be."""
+    return stitch(lift(method, state, device), state, device)
 
 
 def _graphs(contents: MethodContents) -> list[Graph]:

@@ -16,7 +16,7 @@ and go up with every call that reads them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from webpte.format.program import (
     BoolList,
     DelegateCall,
     DoubleList,
+    Dynamism,
     ExecutionPlan,
     Instruction,
     IntListRef,
@@ -101,6 +102,7 @@ def _as_delegate(
         arguments = [builder.argument(index) for index in call.args[: kernel.arguments]]
         outs = [builder.bounds(index) for index in outputs]
         graph = builder.graph(op, kernel.op_arguments(arguments), outs)
+        graph = _marked(graph, kernel, [_is_static(plan, index) for index in outputs])
         if not _has_kernel(graph, device):
             return None
     except WebpteError:
@@ -108,8 +110,28 @@ def _as_delegate(
     return _Lifted(kernel, graph, tuple(builder.given), outputs)
 
 
+def _is_static(plan: ExecutionPlan, index: int) -> bool:
+    value = plan.values[index]
+    return isinstance(value, TensorMeta) and value.dynamism == Dynamism.STATIC
+
+
+def _marked(graph: Graph, kernel: Kernel, static: Sequence[bool]) -> Graph:
+    """The graph of a call that knows its kernel, and which outputs have the file's exact shape."""
+    values = list(graph.values)
+    for value_id, exact in zip(graph.outputs, static, strict=True):
+        values[value_id] = replace(graph.tensor(value_id), exact=exact)
+    (call,) = graph.calls
+    return Graph(tuple(values), (replace(call, kernel=kernel.name),), graph.inputs, graph.outputs)
+
+
 def _has_kernel(graph: Graph, device: DeviceInfo) -> bool:
     """Whether the device can run a graph, and the host need not."""
+    planner = lowers(graph, device)
+    return planner is not None and not any(step.host for step in planner.steps)
+
+
+def lowers(graph: Graph, device: DeviceInfo) -> Planner | None:
+    """The plan of a graph at the shapes of the file; None if some tensor fits no buffer."""
     check_arity(graph)
     if device.has_halves:
         graph = store_halves(graph)
@@ -117,10 +139,10 @@ def _has_kernel(graph: Graph, device: DeviceInfo) -> bool:
     storage = plan_storage(graph, ops)
     limits = [device.limits[name] for name in BUFFER_LIMITS if name in device.limits]
     if any(slot.nbytes > limit for slot in storage.slots for limit in limits):
-        return False
+        return None
     planner = Planner(graph, LiveState(graph), ops, storage, device.target)
     planner.lower_all()
-    return not any(step.host for step in planner.steps)
+    return planner
 
 
 def _rewritten(method: MethodContents, lifted: Mapping[Place, _Lifted]) -> MethodContents:

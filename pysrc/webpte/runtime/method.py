@@ -36,7 +36,7 @@ from webpte.format.program import (
     TensorMeta,
 )
 from webpte.gpu.device import Device
-from webpte.kernels import OutSpec, check_shape, fit_output, lookup_kernel
+from webpte.kernels import OutSpec, fit_output, lookup_kernel
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor, upload
@@ -90,7 +90,7 @@ class Method:
     ) -> None:
         self.info: MethodInfo = contents.info
         self._plan: ExecutionPlan = contents.plan
-        self.lifted = contents.lifted
+        self._steps = contents.steps
         self._delegates = delegates
         self._state = state
         self._device = device
@@ -221,17 +221,25 @@ class Method:
             except (InputError, ClosedError):
                 raise
             except Exception as error:
-                step = self._describe(instruction)
-                message = str(error).removeprefix(f"{step}: ")  # kernels say their name
+                message = str(error)
+                step = self._failed_step(instruction, message)
+                message = message.removeprefix(f"{step}: ")
                 raise ExecutionError(f"method {self.info.name!r}, {step}: {message}") from error
         raise ExecutionError(
             f"method {self.info.name!r}: {MAX_INSTRUCTIONS} instructions without an end"
         )
 
+    def _failed_step(self, instruction: Instruction, message: str) -> str:
+        """Kernels say their name, and so do the ops of delegates that have become one."""
+        if isinstance(instruction, DelegateCall):
+            for step in self._steps(instruction.delegate_index):
+                if message.startswith(f"{step}: "):
+                    return step
+        return self._describe(instruction)
+
     def _describe(self, instruction: Instruction) -> str:
         if isinstance(instruction, DelegateCall):
-            index = instruction.delegate_index
-            return self.lifted.get(index, f"delegate {index}")
+            return " + ".join(self._steps(instruction.delegate_index))
         if isinstance(instruction, KernelCall):
             return self._plan.operators[instruction.op_index].full_name
         return type(instruction).__name__
@@ -259,7 +267,6 @@ class Method:
         taken = delegate.input_count  # args: the delegate's inputs, then its outputs
         inputs = [self._delegate_value(run.values, index) for index in call.args[:taken]]
         outputs = call.args[taken:]
-        lifted = self.lifted.get(call.delegate_index)
         results: Iterable[Any]
         if isinstance(delegate, GpuDelegate):
             # What a delegate lends is gone with its next call, which may be in this very method.
@@ -273,8 +280,6 @@ class Method:
         else:
             results = await delegate.execute(inputs)
         for index, result in zip(outputs, results, strict=True):
-            if lifted is not None and (out := self._out_spec(index)) is not None:
-                check_shape(lifted, result.shape, out)
             run.values.store(index, result)
 
     def _delegate_value(self, values: Values, index: int) -> Any:

@@ -236,9 +236,10 @@ class Replayer:
             if value_id in following:
                 following.fill(value_id, arrays[value_id], str(step.call))
         spent = (perf_counter() - started) * 1000
-        self.host_ms[step.op.name] = self.host_ms.get(step.op.name, 0.0) + spent
+        name = step.call.kernel or step.op.name
+        self.host_ms[name] = self.host_ms.get(name, 0.0) + spent
         if timings is not None:
-            timings.append((f"host: {step.op.name}", spent * 1000))
+            timings.append((f"host: {name}", spent * 1000))
 
 
 async def _noting_times(
