@@ -13,6 +13,7 @@ from webpte.graph import Call, Graph, Tensor
 from webpte.runtime.constants import ConstantStore
 from webpte.runtime.contents import Contents, MethodContents
 from webpte.runtime.delegate import GpuDelegate
+from webpte.runtime.fold import fold
 from webpte.runtime.info import Placement
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.lifted import lift
@@ -59,13 +60,15 @@ class Build:
         together = asyncio.Lock() if share_cells(states.values()) else None
         device = None if isinstance(self.device, str) else self.device
         for name, of_file in contents.methods.items():
-            method = of_file if device is None else _on_gpu(of_file, states[name], device.info)
+            method, state = of_file, states[name]
+            if device is not None:
+                method, state = _on_gpu(of_file, state, device.info)
             delegates = [
                 await self._make_delegate(graph, constants, progress) for graph in _graphs(method)
             ]
             self._delegates_of[name] = delegates
             lock = together or asyncio.Lock()
-            self.methods[name] = Method(method, delegates, states[name], device, lock)
+            self.methods[name] = Method(method, delegates, state, device, lock)
 
     async def _make_delegate(
         self, graph: Graph, constants: ConstantStore, progress: Progress | None
@@ -108,6 +111,7 @@ class Build:
         rows = []
         for name, method in self.methods.items():
             counts = Counter({(kernel, "host"): n for kernel, n in method.kernels.items()})
+            counts.update({(kernel, "alias"): n for kernel, n in method.folded.items()})
             host_ms = defaultdict(
                 float, {(kernel, "host"): ms for kernel, ms in method.kernel_ms.items()}
             )
@@ -138,9 +142,12 @@ def argmax_graph(dtype: DType, dims: Dims) -> Graph:
     return Graph(values, (Call(0, "aten.argmax.default", (0, 1, 2, 3)),), (0,), (3,))
 
 
-def _on_gpu(method: MethodContents, state: State, device: DeviceInfo) -> MethodContents:
-    """What runs there as few graphs as can be."""
-    return stitch(lift(method, state, device), state, device)
+def _on_gpu(
+    method: MethodContents, state: State, device: DeviceInfo
+) -> tuple[MethodContents, State]:
+    """The method with as little to do on the host, and as few graphs, as can be."""
+    method, state = fold(method, state)
+    return stitch(lift(method, state, device), state, device), state
 
 
 def _graphs(contents: MethodContents) -> list[Graph]:

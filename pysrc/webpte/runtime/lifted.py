@@ -260,8 +260,7 @@ class _Builder(CallBuilder):
         value = self._plan.values[index]
         constant = None
         if isinstance(value, TensorMeta):
-            if index in self._state and value.allocation is None and index not in self._writes:
-                constant = self._constant(index)
+            constant = constant_of(self._plan, self._state, self._writes, index)
             value_id = self.tensor(*self.bounds(index), constant)
         else:
             assert isinstance(value, int)
@@ -271,11 +270,16 @@ class _Builder(CallBuilder):
             self.inputs.append(value_id)
         return value_id
 
-    def _constant(self, index: int) -> Constant:
-        cell = self._state[index]
-        if cell.region is not None:
-            return Constant(cell.region, None)
-        return Constant(_in_memory(cell.array), None)
+
+def constant_of(plan: ExecutionPlan, state: State, writes: Writes, index: int) -> Constant | None:
+    """The bytes of a tensor that no call changes; None for all others."""
+    value = plan.values[index]
+    if index not in state or index in writes or not isinstance(value, TensorMeta):
+        return None
+    if value.allocation is not None or state[index].mutable:
+        return None
+    region = state[index].region
+    return Constant(_in_memory(state[index].array) if region is None else region, None)
 
 
 def _in_memory(array: np.ndarray) -> Region:

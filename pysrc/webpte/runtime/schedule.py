@@ -81,6 +81,20 @@ def members(plan: ExecutionPlan, indices: Iterable[int]) -> Iterator[int]:
             yield from members(plan, (item for item in value.items if item >= 0))
 
 
+def place_of(plan: ExecutionPlan, index: int) -> Allocation | None:
+    """Where a value is in planned memory."""
+    value = plan.values[index]
+    return value.allocation if isinstance(value, TensorMeta) else None
+
+
+def viewed_places(method: MethodContents) -> set[Allocation]:
+    """Places that are read by way of a view which nothing writes: see `values.py`."""
+    plan, written = method.plan, Writes(method)
+    read = set(plan.outputs).union(*(uses_of(method, i).reads for i in plan.instructions))
+    places = {place_of(plan, index) for index in read if index not in written}
+    return {place for place in places if place is not None}
+
+
 def rewrite_blocks(chain: Chain, rewrite: Rewrite) -> Chain:
     """A chain with each of its blocks rewritten: no jump leads into a block, or out of one."""
     jumps = {at: i for at, i in enumerate(chain) if isinstance(i, JumpFalseCall)}
@@ -106,20 +120,7 @@ class Scheduler:
 
     def __init__(self, method: MethodContents) -> None:
         self._method = method
-        self._plan = method.plan
-        every = [uses_of(method, i) for i in method.plan.instructions]
-        written = Writes(method)
-        # Places in planned memory that are read by way of a view which nothing writes.
-        self._viewed = {
-            place
-            for uses in every
-            for index in (*uses.reads, *method.plan.outputs)
-            if index not in written and (place := self._place(index)) is not None
-        }
-
-    def _place(self, index: int) -> Allocation | None:
-        value = self._plan.values[index]
-        return value.allocation if isinstance(value, TensorMeta) else None
+        self._viewed = viewed_places(method)
 
     def order(self, block: Sequence[Instruction]) -> list[Instruction]:
         """The same instructions, with no more interruptions of delegates than there must be."""
@@ -181,7 +182,7 @@ class Scheduler:
 
     def _touched(self, indices: Collection[int]) -> Iterator[Hashable]:
         yield from indices
-        places = {self._place(index) for index in indices}
+        places = {place_of(self._method.plan, index) for index in indices}
         yield from places & self._viewed
 
 

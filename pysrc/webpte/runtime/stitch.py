@@ -21,18 +21,16 @@ from webpte.errors import WebpteError
 from webpte.format.program import (
     Allocation,
     DelegateCall,
-    ExecutionPlan,
     FreeCall,
     Instruction,
-    TensorMeta,
 )
 from webpte.format.vulkan import IntListValue, SymIntValue, ValueListValue
 from webpte.gpu.device import DeviceInfo
 from webpte.graph import PREPACK, Call, Graph, Tensor, Value
 from webpte.ops.symint import SELECT_AS_SYMINT
 from webpte.runtime.contents import MethodContents
-from webpte.runtime.lifted import lowers
-from webpte.runtime.schedule import Scheduler, rewrite_blocks, uses_of
+from webpte.runtime.lifted import constant_of, lowers
+from webpte.runtime.schedule import Scheduler, place_of, rewrite_blocks, uses_of
 from webpte.runtime.state import State
 from webpte.runtime.values import with_sources
 from webpte.runtime.writes import Writes
@@ -87,21 +85,27 @@ class _Stitcher:
 
     def rewrite(self, block: Sequence[Instruction]) -> Iterator[Instruction]:
         """A block with its runs of delegates as one each; values in one are freed after it."""
-        run = _Run(self._method.plan, self._writes)
+        run = _Run(self._method, self._state, self._writes)
         freed: list[FreeCall] = []
         for instruction in self._scheduler.order(block):
-            if isinstance(instruction, DelegateCall):
-                if not self._may_follow(run, freed, instruction):
-                    yield from self._finished(run, freed)
-                    run, freed = _Run(self._method.plan, self._writes), []
-                run.add(instruction, self._graph_of(instruction), self._name(instruction))
-            elif isinstance(instruction, FreeCall) and run.calls:
+            if run.calls and isinstance(instruction, FreeCall):
                 freed.append(instruction)
-            else:
+                continue
+            call = instruction if isinstance(instruction, DelegateCall) else None
+            joins = call is not None and self._can_join(call)
+            if call is None or not joins or not self._may_follow(run, freed, call):
                 yield from self._finished(run, freed)
-                run, freed = _Run(self._method.plan, self._writes), []
-                yield instruction
+                run, freed = _Run(self._method, self._state, self._writes), []
+            if call is not None and joins:
+                run.add(call, self._graph_of(call), self._name(call))
+            else:
+                yield instruction if call is None else self._kept(call)
         yield from self._finished(run, freed)
+
+    def _kept(self, call: DelegateCall) -> DelegateCall:
+        self._graphs[call.delegate_index] = self._graph_of(call)
+        self._names[call.delegate_index] = (self._name(call),)
+        return call
 
     def _graph_of(self, call: DelegateCall) -> Graph:
         graph = self._method.graphs[call.delegate_index]
@@ -113,12 +117,9 @@ class _Stitcher:
         return name
 
     def _may_follow(self, run: _Run, freed: Collection[FreeCall], call: DelegateCall) -> bool:
-        if not run.calls:
-            return True
-        alone = any(not self._can_join(other) for other in (run.calls[-1], call))
         graph = self._graph_of(call)
         again = {f.value_index for f in freed}.intersection(call.args[len(graph.inputs) :])
-        return not alone and not again and run.fits(call, graph)
+        return not again and run.fits(call, graph)
 
     def _can_join(self, call: DelegateCall) -> bool:
         """Whether a delegate is right, called once, and leaves its inputs alone."""
@@ -134,17 +135,14 @@ class _Stitcher:
 
     def _finished(self, run: _Run, freed: Iterable[FreeCall]) -> Iterator[Instruction]:
         """What a run becomes: one call, or those that it is made of."""
-        joined = self._joined(run) if len(run.calls) > 1 else None
+        joined = self._joined(run) if len(run.calls) > 1 or run.bound else None
         if joined is not None:
             number = len(self._method.graphs) + len(self._graphs)
             self._graphs[number] = joined.graph
             self._names[number] = tuple(run.names)
             yield DelegateCall(number, (*joined.inputs, *joined.outputs))
         else:
-            for call in run.calls:
-                self._graphs[call.delegate_index] = self._graph_of(call)
-                self._names[call.delegate_index] = (self._name(call),)
-                yield call
+            yield from map(self._kept, run.calls)
         yield from freed
 
     def _joined(self, run: _Run) -> _Joined | None:
@@ -185,13 +183,16 @@ class _Joined:
 class _Run:
     """Delegates that follow each other, on their way to one graph."""
 
-    plan: ExecutionPlan
+    method: MethodContents
+    state: State
     writes: Writes
     calls: list[DelegateCall] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     given: list[int] = field(default_factory=list)  # values of the method that come from outside
 
     def __post_init__(self) -> None:
+        self.plan = self.method.plan
+        self.bound: dict[tuple[object, ...], int] = {}  # inputs that have become constants
         self._values: list[Value] = []
         self._ops: list[Call] = []
         self._inputs: dict[tuple[object, ...], int] = {}
@@ -223,7 +224,7 @@ class _Run:
         """The value of the graph that a value of the method is, or is a view of."""
         if index in self._made or index in self.writes:
             return self._made.get(index)
-        place = _place(self.plan, index)
+        place = place_of(self.plan, index)
         return None if place is None else self._made.get(self._latest.get(place, -1))
 
     def add(self, call: DelegateCall, graph: Graph, name: str) -> None:
@@ -233,8 +234,10 @@ class _Run:
         shift = len(self._values)
         self._values += [_shifted(value, shift) for value in graph.values]
         known = {}
+        on_host = _read_on_host(graph)
         for index, value_id in zip(call.args, graph.inputs, strict=False):
-            known[value_id] = self._taken(index, value_id + shift)
+            bound = None if value_id in on_host else self._bound(index, value_id + shift)
+            known[value_id] = self._taken(index, value_id + shift) if bound is None else bound
         shared = self._shared_constants(graph, shift)
         known |= shared
 
@@ -254,8 +257,23 @@ class _Run:
         for index, value_id in zip(call.args[len(graph.inputs) :], graph.outputs, strict=True):
             self._made.pop(index, None)  # it is the latest again
             self._made[index] = number(value_id)
-            if (at := _place(self.plan, index)) is not None:
+            if (at := place_of(self.plan, index)) is not None:
                 self._latest[at] = index
+
+    def _bound(self, index: int, value_id: int) -> int | None:
+        """The constant of the graph that an input which never changes becomes."""
+        value = self._values[value_id]
+        if not isinstance(value, Tensor) or index not in self.state:
+            return None
+        key, array = (index, value.dtype, value.dims), self.state[index].array
+        if key not in self.bound:
+            constant = constant_of(self.plan, self.state, self.writes, index)
+            alike = (array.dtype, array.shape) == (value.dtype.numpy, value.dims)
+            if constant is None or not alike or not array.size:
+                return None
+            self._values[value_id] = replace(value, constant=constant, mem_obj_id=None)
+            self.bound[key] = value_id
+        return self.bound[key]
 
     def _taken(self, index: int, value_id: int) -> int:
         """The value of the graph that an input is; `value_id` if it is none yet."""
@@ -293,7 +311,7 @@ class _Run:
 
     def join(self, needed: Collection[int]) -> _Joined:
         outputs = [index for index in self._made if index in needed] or list(self._made)[-1:]
-        places = Counter(_place(self.plan, index) for index in outputs)
+        places = Counter(place_of(self.plan, index) for index in outputs)
         if max(places.values(), default=0) < 2:  # or else the latest of a place comes last
             outputs = _ordered(outputs, self.plan.outputs)
         by_index = list(zip(self.given, self._inputs.values(), strict=True))
@@ -312,11 +330,6 @@ def _ordered(indices: Sequence[int], first: Sequence[int]) -> list[int]:
     """Values of a method in the order in which it takes or gives them; others come last."""
     places = {index: at for at, index in reversed(list(enumerate(first)))}
     return sorted(indices, key=lambda index: places.get(index, len(first)))
-
-
-def _place(plan: ExecutionPlan, index: int) -> Allocation | None:
-    value = plan.values[index]
-    return value.allocation if isinstance(value, TensorMeta) else None
 
 
 def _shifted(value: Value, shift: int) -> Value:
