@@ -32,6 +32,7 @@ from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.method import Method
 from webpte.runtime.open import open_source
+from webpte.runtime.submissions import tallying
 from webpte.shapes import Dims
 
 OUTPUTS = ("numpy", "gpu")
@@ -158,6 +159,7 @@ class Program:
         self._closed = False
         self._generation = 0
         self._calls: Counter[str] = Counter()
+        self._submissions = 0
         self.name = contents.source.name
 
     @property
@@ -186,7 +188,7 @@ class Program:
             raise InputError(f"output={output!r}: there are {' and '.join(map(repr, OUTPUTS))}")
         if output == "gpu" and isinstance(build.device, str):
             raise DeviceError(f"output='gpu': {self.name} runs on NumPy, where there is no GPU")
-        with build.lifetime.lease():
+        with build.lifetime.lease(), self._tallied():
             outputs = await found.run(inputs, on_gpu=output == "gpu")
         tensors = [value for value in outputs if isinstance(value, GpuTensor)]
         if self._closed and tensors:
@@ -204,7 +206,7 @@ class Program:
         build, found = self._build, self._method(method)
         if len(found.info.outputs) != 1 or not isinstance(found.info.outputs[0], TensorInfo):
             raise InputError(f"method {method!r} does not have exactly one tensor as its output")
-        with build.lifetime.lease():
+        with build.lifetime.lease(), self._tallied():
             delegate = found.only_delegate
             if not isinstance(delegate, GpuDelegate):
                 (output,) = await found.run(inputs)
@@ -218,7 +220,7 @@ class Program:
     async def run_unread(self, method: str, *inputs: Any) -> None:
         """Run a method for its effect on state (caches) alone: nothing is read back."""
         build, found = self._build, self._method(method)
-        with build.lifetime.lease():
+        with build.lifetime.lease(), self._tallied():
             delegate = found.only_delegate
             if not isinstance(delegate, GpuDelegate):
                 await found.run(inputs)
@@ -226,6 +228,14 @@ class Program:
             given = found.take_inputs(inputs)
             with _executing(method):
                 await delegate.execute_unread(given)
+
+    @contextmanager
+    def _tallied(self) -> Iterator[None]:
+        with tallying() as tally:
+            try:
+                yield
+            finally:
+                self._submissions = tally.count
 
     def _method(self, name: str) -> Method:
         """For a call that may change state."""
@@ -266,7 +276,7 @@ class Program:
             raise DeviceError(f"{self.name} runs on NumPy, which has no kernels to time")
         if "timestamp-query" not in build.device.info.features:
             raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
-        with build.lifetime.lease():
+        with build.lifetime.lease(), self._tallied():
             return await found.profile(inputs)
 
     @property
@@ -286,6 +296,7 @@ class Program:
             prepack_transfers=sum(delegate.transfers for delegate in runs),
             interop_calls=0 if isinstance(build.device, str) else build.device.interop_calls,
             executions=sum(delegate.executions for delegate in runs),
+            submissions=self._submissions,
             hooks_fired=sum(delegate.hooks_fired for delegate in gpu),
             lowerings=sum(delegate.lowerings for delegate in gpu),
             load_ms=dict(self._clock.laps),

@@ -27,6 +27,7 @@ from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.memory import FAULT_BYTES, DelegateMemory
 from webpte.runtime.prepare import Preparer
+from webpte.runtime.submissions import submitted
 from webpte.runtime.transit import Fate, Input, OnGpu, Returns, input_copies
 
 Timings = list[tuple[str, float]]  # what ran, and its microseconds
@@ -146,7 +147,9 @@ class Replayer:
         """The word for faults alone, unless every index was seen on the host already."""
         if self._preparer.are_checked(call.plan, call.inputs):
             return None
-        return self._device.read(self._memory.fault_word.buffer, FAULT_BYTES)
+        word = self._device.read(self._memory.fault_word.buffer, FAULT_BYTES)
+        submitted()
+        return word
 
     async def lead(self, call: Prepared) -> Leading:
         """Run all but the last segment, with the ops on the host after each."""
@@ -185,9 +188,12 @@ class Replayer:
     ) -> Awaitable[bytes]:
         given, kept = (replay.plan, replay.payload, replay.copies), replay.kept
         if timings is None:
-            return self._device.run(*given, read, kept=kept, watched=watched, before=before)
-        timed = self._device.profile(*given, kept=kept, watched=watched)
-        return _noting_times(segment, timed, timings)
+            result = self._device.run(*given, read, kept=kept, watched=watched, before=before)
+        else:
+            timed = self._device.profile(*given, kept=kept, watched=watched)
+            result = _noting_times(segment, timed, timings)
+        submitted()
+        return result
 
     def _symint_outputs(self) -> dict[int, int]:
         ids = [value_id for value_id in self._graph.outputs if self._graph.is_symint(value_id)]
