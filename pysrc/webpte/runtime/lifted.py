@@ -3,12 +3,12 @@
 Many kernels mean the same as an operator of the delegates (`Kernel.op`). A call of one can become a
 delegate of a single call, to which everything applies that is true of delegates. It does where
 
-- all its tensors are of one type, float32 or float16: nothing is promoted, and no integer is
-  narrowed, wraps or is divided by 0 in another way than on the host;
+- all its tensors are of one type, of those for which the two are the same (`Kernel.types`): nothing
+  is promoted, and no integer is narrowed, wraps or is divided by 0 in another way than on the host;
 - the operator has a GPU kernel for it, at the shapes of the file, and each tensor fits a buffer;
-- it multiplies matrices; or it takes something from the GPU that nothing else needs as an array
-  (or constants alone), and what it gives is not for kernels on the host alone. Lifting anything
-  else would save no transfer.
+- it multiplies matrices; or it joins delegates, which can then be one (see `stitch.py`); or it
+  takes something from the GPU that nothing else needs as an array (or constants alone), and what it
+  gives is not for kernels on the host alone. Lifting anything else would save no transfer.
 
 Constants that it reads are moved once, when the program is loaded. Mutable buffers are on the host,
 and go up with every call that reads them.
@@ -40,7 +40,7 @@ from webpte.format.program import (
 )
 from webpte.format.vulkan import SymIntValue
 from webpte.gpu.device import DeviceInfo
-from webpte.graph import Constant, Graph, Tensor
+from webpte.graph import Constant, Graph
 from webpte.kernels import CallBuilder, Kernel, lookup_kernel
 from webpte.live import LiveState
 from webpte.ops import lookup
@@ -48,13 +48,13 @@ from webpte.passes import store_halves
 from webpte.plan import Planner
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.open import open_bytes
+from webpte.runtime.schedule import uses_of
 from webpte.runtime.state import State
 from webpte.runtime.values import host_values, with_sources
 from webpte.runtime.writes import Writes, targets
 from webpte.source import Region
 from webpte.storage import plan_storage
 
-TYPES = {"float32", "float16"}
 BUFFER_LIMITS = ("maxBufferSize", "maxStorageBufferBindingSize")
 
 Place = tuple[int, int]  # of an instruction: which chain, and where in it
@@ -82,7 +82,7 @@ def lift(method: MethodContents, state: State, device: DeviceInfo) -> MethodCont
                     lifted[chain, position] = found
     while True:
         result = _rewritten(method, lifted)
-        staying = _without_gain(result, lifted, state, device)
+        staying = _without_gain(result, lifted, state)
         if not staying:
             return result
         lifted = {place: call for place, call in lifted.items() if place not in staying}
@@ -96,7 +96,7 @@ def _as_delegate(
     op = lookup(kernel.op) if kernel is not None and kernel.op is not None else None
     if kernel is None or op is None or len(call.args) < kernel.arguments + kernel.outputs:
         return None
-    builder = _Builder(plan, state, writes)
+    builder = _Builder(plan, state, writes, kernel.types)
     try:
         outputs = tuple(targets(plan, kernel, call))
         arguments = [builder.argument(index) for index in call.args[: kernel.arguments]]
@@ -168,34 +168,40 @@ def _rewritten(method: MethodContents, lifted: Mapping[Place, _Lifted]) -> Metho
 
 
 def _without_gain(
-    method: MethodContents, lifted: Mapping[Place, _Lifted], state: State, device: DeviceInfo
+    method: MethodContents, lifted: Mapping[Place, _Lifted], state: State
 ) -> set[Place]:
     """The calls that are light, and through which nothing passes that stays on the GPU."""
     plan, writes = method.plan, Writes(method)
     on_host = host_values(plan, state, writes)
     resident = writes.by_delegates - on_host - with_sources(plan, plan.outputs, writes)
-    if device.has_halves:
-        resident -= _halves_of_floats(method)
+    joining = _joining(method, writes)
 
     def gains(call: _Lifted) -> bool:
         taken = with_sources(plan, call.inputs, writes) & resident
         return bool(taken or not call.inputs) and not on_host.issuperset(call.outputs)
 
-    return {place for place, call in lifted.items() if not (call.kernel.heavy or gains(call))}
+    staying = {place for place, call in lifted.items() if not (call.kernel.heavy or gains(call))}
+    return staying - joining
 
 
-def _halves_of_floats(method: MethodContents) -> set[int]:
-    """float32 values of a method that a delegate has as half floats: they change on the host."""
-    found = set()
-    for call in (i for i in method.plan.instructions if isinstance(i, DelegateCall)):
-        graph = method.graphs[call.delegate_index]
-        assert graph is not None, "foreign delegates are refused at load"
-        for index, value_id in zip(call.args, (*graph.inputs, *graph.outputs), strict=True):
-            passed, taken = method.plan.values[index], graph.values[value_id]
-            if isinstance(passed, TensorMeta) and isinstance(taken, Tensor):
-                declared = dtype_of_program(passed.scalar_type, f"value {index}")
-                if taken.dtype.name == "float16" != declared.name:
-                    found.add(index)
+def _joining(method: MethodContents, writes: Writes) -> set[Place]:
+    """The delegates that take what one before them gives, and give what one after them takes."""
+    found: set[Place] = set()
+    for chain, instructions in enumerate(method.plan.chains):
+        calls = [(at, i) for at, i in enumerate(instructions) if isinstance(i, DelegateCall)]
+        uses = {at: uses_of(method, call) for at, call in calls}
+        sources = {at: with_sources(method.plan, uses[at].reads, writes) for at in uses}
+        given: set[int] = set()
+        behind = set()
+        for at, use in uses.items():
+            if sources[at] & given:
+                behind.add(at)
+            given |= use.writes
+        taken: set[int] = set()
+        for at, use in reversed(uses.items()):
+            if at in behind and use.writes & taken:
+                found.add((chain, at))
+            taken |= sources[at]
     return found
 
 
@@ -209,11 +215,14 @@ class _Live:
 class _Builder(CallBuilder):
     """The graph of a call. `given` are the values of the method that are its inputs."""
 
-    def __init__(self, plan: ExecutionPlan, state: State, writes: Writes) -> None:
+    def __init__(
+        self, plan: ExecutionPlan, state: State, writes: Writes, types: frozenset[str]
+    ) -> None:
         super().__init__()
         self._plan = plan
         self._state = state
         self._writes = writes
+        self._allowed = types
         self._types: set[str] = set()
         self._ids: dict[int, int] = {}
         self.given: list[int] = []
@@ -242,7 +251,7 @@ class _Builder(CallBuilder):
             raise UnsupportedError(f"value {index} is no tensor, or one of any size")
         dtype = dtype_of_program(value.scalar_type, f"value {index}")
         self._types.add(dtype.name)
-        if not self._types < TYPES:  # one of them, not both
+        if len(self._types) > 1 or not self._types <= self._allowed:
             raise UnsupportedError(f"tensors of {', '.join(sorted(self._types))}")
         return dtype, value.sizes
 

@@ -6,7 +6,8 @@ nothing has to happen on the host in between. A value that an earlier delegate g
 takes is then one value of the graph. It is an output only if something else needs it as well.
 
 What stays apart: a delegate that the method calls in several places, one that writes to its own
-inputs, and a value that two delegates have in different sizes or types.
+inputs, and a value that two delegates have in different sizes, or in types that only the host can
+turn into each other.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from webpte.runtime.values import with_sources
 from webpte.runtime.writes import Writes
 from webpte.shapes import numel
 
-VIEW = "aten.view_copy.default"
+VIEW, COPY = "aten.view_copy.default", "aten.alias_copy.default"
+CAST = "aten._to_copy.default"
 
 
 def stitch(method: MethodContents, state: State, device: DeviceInfo) -> MethodContents:
@@ -85,7 +87,7 @@ class _Stitcher:
 
     def rewrite(self, block: Sequence[Instruction]) -> Iterator[Instruction]:
         """A block with its runs of delegates as one each; values in one are freed after it."""
-        run = _Run(self._method, self._state, self._writes)
+        run = self._new_run()
         freed: list[FreeCall] = []
         for instruction in self._scheduler.order(block):
             if run.calls and isinstance(instruction, FreeCall):
@@ -95,12 +97,15 @@ class _Stitcher:
             joins = call is not None and self._can_join(call)
             if call is None or not joins or not self._may_follow(run, freed, call):
                 yield from self._finished(run, freed)
-                run, freed = _Run(self._method, self._state, self._writes), []
+                run, freed = self._new_run(), []
             if call is not None and joins:
                 run.add(call, self._graph_of(call), self._name(call))
             else:
                 yield instruction if call is None else self._kept(call)
         yield from self._finished(run, freed)
+
+    def _new_run(self) -> _Run:
+        return _Run(self._method, self._state, self._writes, self._device.has_halves)
 
     def _kept(self, call: DelegateCall) -> DelegateCall:
         self._graphs[call.delegate_index] = self._graph_of(call)
@@ -186,6 +191,7 @@ class _Run:
     method: MethodContents
     state: State
     writes: Writes
+    has_halves: bool  # whether the device's shaders do
     calls: list[DelegateCall] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     given: list[int] = field(default_factory=list)  # values of the method that come from outside
@@ -214,8 +220,19 @@ class _Run:
         given = self._values[made]
         if not isinstance(given, Tensor) or not isinstance(taken, Tensor):
             return isinstance(given, SymIntValue) and isinstance(taken, SymIntValue)
-        alike = numel(given.dims) == numel(taken.dims) if viewed else given.dims == taken.dims
-        return alike and given.dtype == taken.dtype
+        if viewed:
+            return numel(given.dims) == numel(taken.dims) and given.dtype == taken.dtype
+        return given.dims == taken.dims and self._conversion(given, taken) is not None
+
+    def _conversion(self, given: Tensor, taken: Tensor) -> str | None:
+        """The op that changes a tensor's type as the host would; "" if there is nothing to do."""
+        if given.dtype == taken.dtype:
+            return ""
+        if taken.dtype.holds_stored(given.dtype):
+            return CAST
+        if (given.dtype.name, taken.dtype.name) != ("float32", "float16"):
+            return None
+        return CAST if self.has_halves else COPY  # what is stored as a float stays what it is
 
     def _is_view(self, index: int) -> bool:
         return index not in self._made
@@ -279,7 +296,9 @@ class _Run:
         """The value of the graph that an input is; `value_id` if it is none yet."""
         made = self._source(index)
         if made is not None:
-            return made if not self._is_view(index) else self._viewed(made, value_id)
+            return (
+                self._viewed(made, value_id) if self._is_view(index) else self._cast(made, value_id)
+            )
         value = self._values[value_id]
         kind = (value.dtype, value.dims) if isinstance(value, Tensor) else ()
         key = (index, *kind)
@@ -287,6 +306,16 @@ class _Run:
             self._inputs[key] = value_id
             self.given.append(index)
         return self._inputs[key]
+
+    def _cast(self, source: int, value_id: int) -> int:
+        given, taken = self._values[source], self._values[value_id]
+        if not isinstance(given, Tensor) or not isinstance(taken, Tensor):
+            return source
+        if not (op := self._conversion(given, taken)):
+            return source
+        place = f"{self.names[-1]}: a change of type"
+        self._ops.append(Call(len(self._ops), op, (source, value_id), None, place))
+        return value_id
 
     def _viewed(self, source: int, value_id: int) -> int:
         """A view that the exporter has left out."""

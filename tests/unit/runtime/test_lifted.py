@@ -429,8 +429,6 @@ HOSTED = [
     wide,
     promoted,
     from_the_host,
-    also_returned,
-    also_read_by_the_host,
     for_the_host,
     a_number_that_changes,
 ]
@@ -521,10 +519,55 @@ def test_a_product_goes_to_the_gpu_from_anywhere() -> None:
     wait(run())
 
 
-@pytest.mark.parametrize(("features", "kept"), [((), 1), (("shader-f16",), 0)])
-def test_halves_that_the_method_has_as_floats_change_on_the_host_anyway(
-    monkeypatch: pytest.MonkeyPatch, features: tuple[str, ...], kept: int
-) -> None:
-    monkeypatch.setattr(GraphWriter, "halves", True)
-    contents, _ = wait(lifted(mean_between(), features=features))
-    assert len(contents.lifted) == kept
+@pytest.mark.parametrize("build", [also_returned, also_read_by_the_host], ids=lambda f: f.__name__)
+def test_what_joins_two_delegates_is_lifted_whoever_else_reads_it(build: Any) -> None:
+    async def run() -> None:
+        m = MethodWriter()
+        m.inputs(m.tensor((4,)))
+        build(m)
+        contents, _ = await lifted(m)
+        assert list(contents.lifted.values()) == ["aten::exp.out"]
+        await expect(m, [numbers(4)])
+        program = await webpte.load(write_pte(m), device=RecordingDevice())
+        await program.forward(ones(4))
+        assert program.stats.submissions == 1
+
+    wait(run())
+
+
+@pytest.mark.parametrize("kernel", ["aten::permute_copy.out", "aten::any.out"])
+def test_truth_values_between_delegates_stay_on_the_gpu(kernel: str) -> None:
+    """y = not kernel(x > 0)"""
+
+    async def run() -> None:
+        m = MethodWriter()
+        x, flags = m.tensor((2, 3)), m.tensor((2, 3), "bool")
+        m.inputs(x)
+        g = GraphWriter()
+        source = g.tensor((2, 3))
+        g.inputs(source)
+        g.outputs(g.op("aten.gt.Scalar", source, g.double(0.0), g.tensor((2, 3), "bool")))
+        m.delegate(g, [x, flags])
+        dims, args = ((3, 2), ([1, 0],)) if "permute" in kernel else ((2, 1), (-1, True))
+        made, out = m.tensor(dims, "bool"), m.tensor(dims, "bool")
+        m.kernel(kernel, flags, *args, made, made)
+        g = GraphWriter()
+        source = g.tensor(dims, "bool")
+        g.inputs(source)
+        g.outputs(g.op("aten.logical_not.default", source, g.tensor(dims, "bool")))
+        m.delegate(g, [made, out])
+        m.outputs(out)
+        await expect(m, [numbers(2, 3)], [-ones(2, 3)])
+        program = await webpte.load(write_pte(m), device=RecordingDevice())
+        await program.forward(numbers(2, 3))
+        assert places(program)[kernel] == "gpu"
+        assert program.stats.submissions == 1
+
+    wait(run())
+
+
+def test_integers_of_64_bits_stay_on_the_host() -> None:
+    contents, _ = wait(
+        lifted(between("aten::permute_copy.out", [1, 0], dims=(4, 3), out=(3, 4), dtype="int64"))
+    )
+    assert not contents.lifted

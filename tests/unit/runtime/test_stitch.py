@@ -453,13 +453,63 @@ def test_a_loop_can_carry_a_value_through_one_graph() -> None:
     wait(expect(m, [X], submitted=2))
 
 
-def test_a_value_in_different_types_stays_apart() -> None:
+def test_a_value_in_types_that_the_gpu_stores_alike_is_one() -> None:
     """The second graph has as int64 what the first gives as int32."""
     m = MethodWriter()
     m.inputs(m.tensor((4,), "int32"))
     first = unary(m, "aten.neg.default", m.input(0), (4,), "int32")
     m.outputs(unary(m, "aten.neg.default", first, (4,), "int64"))
+    program = wait(expect(m, [X.astype(np.int32)]))
+    assert program.stats.dispatches == 2, "nothing is converted"
+
+
+def test_a_value_in_other_types_stays_apart() -> None:
+    """The second graph has as bytes what the first gives as int32."""
+    m = MethodWriter()
+    m.inputs(m.tensor((4,), "int32"))
+    first = unary(m, "aten.neg.default", m.input(0), (4,), "int32")
+    out = m.tensor((4,), "int8")
+    g = GraphWriter()
+    x = g.tensor((4,), "int8")
+    g.inputs(x)
+    g.outputs(g.op("aten.clone.default", x, g.tensor((4,), "int8")))
+    m.delegate(g, [first, out])
+    m.outputs(out)
     wait(expect(m, [X.astype(np.int32)], submitted=2))
+
+
+# 65519 and 65520 are on either side of the largest half float, 5e-8 is half of the smallest, and
+# 2049 and 2051 are halfway between two of them.
+EDGES = np.array([65519, 65520, -7e4, 5e-8, 2.9e-8, 2049, 2051, 1e-3, -1 / 3, 0], np.float32)
+
+
+@pytest.mark.parametrize("features", [(), ("shader-f16",)])
+def test_half_floats_become_floats_and_floats_half_floats(features: tuple[str, ...]) -> None:
+    """As force_fp16 exports them: graphs of half floats, and floats outside."""
+
+    async def run() -> None:
+        m = method((10,))
+        x, values = m.input(0), [m.tensor((10,)) for _ in range(4)]
+        for source, out, dtype in zip(
+            [x, *values], values, ("float32", "float16", "float32", "float16"), strict=False
+        ):
+            g = GraphWriter()
+            a = g.tensor((10,), dtype)
+            g.inputs(a)
+            g.outputs(g.op("aten.neg.default", a, g.tensor((10,), dtype)))
+            m.delegate(g, [source, out])
+        m.outputs(*values)
+        device, apart = RecordingDevice(features=features), RecordingDevice(features=features)
+        program = await webpte.load(write_pte(m), device=device)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("webpte.runtime.build.stitch", lambda method, *_: method)
+            alone = await webpte.load(write_pte(m), device=apart)
+        for got, want in zip(await program.forward(EDGES), await alone.forward(EDGES), strict=True):
+            np.testing.assert_array_equal(got, want)
+        assert len(runs(device)) == 1
+        assert len(runs(apart)) == 4
+
+    wait(run())
 
 
 def test_a_delegate_that_writes_to_its_input_stays_apart() -> None:
