@@ -164,7 +164,7 @@ class _Stitcher:
         outside = {index for index, count in self._readers.items() if count > inside[index]}
         plan = self._method.plan
         read = {*outside, *plan.outputs, *run.given}
-        return with_sources(plan, read, self._writes) | self._state.keys()
+        return with_sources(plan, read, self._writes)
 
 
 def _lowers(graph: Graph, device: DeviceInfo) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import webpte
+from support.flat_writer import Node, Scalar, i32s
 from support.graphs import chain, wait
 from support.pte_writer import GraphWriter, Host, MethodWriter, write_pte
 from support.recorded import ones, runs
@@ -76,6 +77,11 @@ async def expect(
     return program
 
 
+def _recording(program: webpte.Program) -> RecordingDevice:
+    assert isinstance(program.device, RecordingDevice)
+    return program.device
+
+
 X = np.array([-1, 2, -3, 4], np.float32)
 
 
@@ -101,11 +107,20 @@ def test_it_is_the_whole_method_for_a_search_of_its_output() -> None:
         m.outputs(plus(m, neg(m, m.input(1)), m.input(0)))
         device = RecordingDevice()
         program = await webpte.load(write_pte(m), device=device)
+        assert program._build.methods["forward"].only_delegate is not None
         y = np.array([0, 9, 0, 0], np.float32)
         assert await program.run_argmax("forward", X, -y) == [1]
         assert len(runs(device)) == 1
 
     wait(run())
+
+
+def test_it_is_the_whole_method_whatever_the_order_of_outputs() -> None:
+    m = method((4,))
+    first = neg(m, m.input(0))
+    m.outputs(relu(m, first, (4,)), first)
+    program = wait(expect(m, [X]))
+    assert program._build.methods["forward"].only_delegate is not None
 
 
 def test_an_output_is_what_the_method_returns_or_the_host_reads() -> None:
@@ -142,26 +157,48 @@ def test_values_that_are_freed_in_between_are_freed_afterwards() -> None:
     wait(expect(m, [X], [X]))
 
 
-def test_one_input_in_two_sizes_is_two_inputs() -> None:
-    """The file declares more than the second graph takes."""
+def test_a_value_that_is_freed_and_computed_again_is_the_new_one() -> None:
+    m = method((4,))
+    first = neg(m, m.input(0))
+    second = relu(m, first, (4,))
+    m.free(first)
+    m.delegate(_negating(), [second, first])
+    m.outputs(first, second)
+    wait(expect(m, [X], submitted=2))
+
+
+def test_what_the_host_sees_through_a_view_is_an_output() -> None:
+    m = method((4,))
+    place = m.planned_bytes
+    first = relu(m, m.input(0), (4,))
+    end, m.planned_bytes = m.planned_bytes, place
+    view, m.planned_bytes = m.tensor((2, 2)), end
+    second = neg(m, first)
+    m.outputs(cumsum(m, view, (2, 2)), second)
+    wait(expect(m, [X]))
+
+
+def test_what_the_host_sees_through_a_view_was_written_last() -> None:
+    """One place is written as one value, as another, and as the first again."""
+    m = method((4,))
+    place = m.planned_bytes
+    first, m.planned_bytes = m.tensor((4,)), place
+    other, m.planned_bytes = m.tensor((4,)), place
+    view = m.tensor((2, 2))
+    m.delegate(_negating(), [m.input(0), first])
+    m.delegate(chain(1, dims=(4,)), [first, other])
+    m.delegate(_negating(), [other, first])
+    m.outputs(cumsum(m, view, (2, 2)))
+    wait(expect(m, [X]))
+
+
+def test_one_value_in_two_types_is_two_inputs() -> None:
     m = MethodWriter()
-    x = m.tensor((4,), dynamic=True)
-    m.inputs(x)
-    outs = []
-    for dims in ((4,), (3,)):
-        g, out = GraphWriter(), m.tensor(dims, dynamic=True)
-        a = g.tensor(dims)
-        g.inputs(a)
-        g.outputs(g.op("aten.neg.default", a, g.tensor(dims)))
-        m.delegate(g, [x, out])
-        outs.append(out)
+    m.inputs(m.tensor((4,), "int64"))
+    outs = [unary(m, "aten.neg.default", m.input(0), (4,), dtype) for dtype in ("int64", "int32")]
     m.outputs(*outs)
-
-    async def run() -> None:
-        with pytest.raises(errors.GraphError, match="delegate 1"):
-            await webpte.load(write_pte(m), device=RecordingDevice())
-
-    wait(run())
+    program = wait(expect(m, [X.astype(np.int64)]))
+    assert [len(r["payload"]) for r in runs(_recording(program))] == [2 * 4 * 4]
 
 
 def test_a_view_that_the_exporter_left_out_is_in_the_graph() -> None:
@@ -212,6 +249,35 @@ def test_numbers_pass_from_one_to_the_next() -> None:
     wait(expect(m, [numbers(8)], [numbers(5)], [numbers(2)]))
 
 
+def test_sizes_that_are_wrong_before_the_first_call_keep_delegates_apart() -> None:
+    """The first gives half of its input, and the second takes as much as the file says."""
+    m = MethodWriter()
+    x, half, out = (m.tensor(dims, dynamic=True) for dims in ((8,), (8,), (2, 4)))
+    m.inputs(x)
+    g = GraphWriter()
+    source, n, end = g.tensor((8,)), g.symint(8), g.symint(8)
+    g.op("sym_size.int", source, g.int(0), n)
+    g.op("floordiv", n, g.int(2), end)
+    g.inputs(source)
+    slice_ = (source, g.int(0), g.int(0), end, g.int(1), g.tensor((8,)))
+    g.outputs(g.op("aten.slice_copy.Tensor", *slice_))
+    m.delegate(g, [x, half])
+    g = GraphWriter()
+    source = g.tensor((8,))
+    g.inputs(source)
+    view = (source, g.int_list([2, 4]), g.tensor((2, 4)))
+    g.outputs(g.op("aten.view_copy.default", *view))
+    m.delegate(g, [half, out])
+    m.outputs(out)
+
+    async def run() -> None:
+        program = await webpte.load(write_pte(m), device=RecordingDevice())
+        with pytest.raises(errors.ExecutionError, match="'forward', delegate 1: op 0"):
+            await program.forward(ones(8))
+
+    wait(run())
+
+
 # Constants and state
 
 
@@ -229,8 +295,7 @@ def test_a_constant_of_two_delegates_is_one_buffer() -> None:
             m.delegate(g, [source, out])
         m.outputs(values[-1])
         program = await expect(m, [numbers(1000)])
-        device = program.device
-        assert isinstance(device, RecordingDevice)
+        device = _recording(program)
         assert list(device.contents.values()).count(weight.tobytes()) == 1
         assert program.stats.prepack_transfers == 1
 
@@ -242,8 +307,7 @@ def test_an_input_that_never_changes_goes_up_once() -> None:
         m = method((4,))
         m.outputs(plus(m, m.input(0), m.tensor((4,), data=numbers(4))))
         program = await expect(m, [X], [numbers(4)])
-        device = program.device
-        assert isinstance(device, RecordingDevice)
+        device = _recording(program)
         assert [len(r["payload"]) for r in runs(device)] == [16, 16]
 
     wait(run())
@@ -369,6 +433,29 @@ def test_nothing_passes_a_kernel_that_changes_a_buffer() -> None:
     wait(expect(m, [X], [numbers(4)], submitted=2))
 
 
+def test_a_kernel_that_changes_a_buffer_does_not_move() -> None:
+    m = method((4,))
+    state = m.tensor((4,), data=np.zeros(4, np.float32), mutable=True)
+    first = neg(m, m.input(0))
+    m.kernel("aten::copy_", state, m.input(0), False, state)
+    m.outputs(relu(m, first, (4,)))
+    wait(expect(m, [X], submitted=2))
+
+
+def test_a_kernel_that_reads_a_view_stays_between_what_is_written_there() -> None:
+    m = method((4,))
+    place = m.planned_bytes
+    neg(m, m.input(0))
+    end, m.planned_bytes = m.planned_bytes, place
+    view, m.planned_bytes = m.tensor((2, 2)), end
+    summed = cumsum(m, view, (2, 2))
+    end, m.planned_bytes = m.planned_bytes, place
+    later = relu(m, m.input(0), (4,))
+    m.planned_bytes = end
+    m.outputs(summed, neg(m, later))
+    wait(expect(m, [X], submitted=2))
+
+
 def test_a_kernel_that_writes_what_was_read_stays_behind_the_reader() -> None:
     m = method((4,))
     value = m.tensor((4,))
@@ -388,30 +475,20 @@ def test_a_delegate_that_is_called_twice_stays_apart() -> None:
     first = neg(m, m.input(0))
     second = counting(m, first)
     out = m.tensor((4,))
-    m.delegate(GraphWriter(), [second, out])
+    args = i32s(value.index for value in (second, out))
+    m._instruction(2, Node({0: Scalar("i32", 1), 1: args}))  # the same delegate again
     m.outputs(out)
-    # The last call is of the same delegate as the second.
-    m.delegates.pop()
-    m.instructions.pop()
-    m._instruction(2, _call(1, second, out))
     wait(expect(m, [X], [X], submitted=3))
-
-
-def _call(delegate: int, *args: Host) -> Any:
-    from support.flat_writer import Node, Scalar, i32s
-
-    return Node({0: Scalar("i32", delegate), 1: i32s(arg.index for arg in args)})
 
 
 def test_a_jump_between_two_delegates_keeps_them_apart() -> None:
     m = method((4,))
-    flag, out = m.value(True), m.tensor((4,))
+    flag = m.value(True)
     m.inputs(flag)
     first = neg(m, m.input(0))
     m.jump_false(flag, 3)
     m.delegate(chain(1, dims=(4,)), [first, first])
     m.outputs(relu(m, first, (4,)))
-    assert out
     wait(expect(m, [X, True], submitted=3))
     wait(expect(m, [X, False], submitted=2))
 
@@ -450,6 +527,22 @@ def test_a_loop_can_carry_a_value_through_one_graph() -> None:
     m.kernel("executorch_prim::le.Scalar", rounds, 0, done)
     m.jump_false(done, 0)
     m.outputs(x)
+    wait(expect(m, [X], submitted=2))
+
+
+def test_a_loop_can_carry_a_value_that_nothing_else_reads() -> None:
+    """Twice: x = -relu(x); y = -x. The method returns y."""
+    m = method((4,))
+    rounds, done = m.value(2), m.value(False)
+    x, between, y = (m.tensor((4,)) for _ in range(3))
+    m.kernel(CUMSUM, m.input(0), 0, None, x, x)
+    m.delegate(chain(1, dims=(4,)), [x, between])
+    m.delegate(_negating(), [between, x])
+    m.delegate(_negating(), [x, y])
+    m.kernel("executorch_prim::sub.Scalar", rounds, 1, rounds)
+    m.kernel("executorch_prim::le.Scalar", rounds, 0, done)
+    m.jump_false(done, 1)
+    m.outputs(y)
     wait(expect(m, [X], submitted=2))
 
 
