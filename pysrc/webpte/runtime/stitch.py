@@ -87,6 +87,9 @@ class _Stitcher:
 
     def rewrite(self, block: Sequence[Instruction]) -> Iterator[Instruction]:
         """A block with its runs of delegates as one each; values in one are freed after it."""
+        if self._is_plain(block):
+            yield from (self._kept(i) if isinstance(i, DelegateCall) else i for i in block)
+            return
         run = self._new_run()
         freed: list[FreeCall] = []
         for instruction in self._scheduler.order(block):
@@ -103,6 +106,11 @@ class _Stitcher:
             else:
                 yield instruction if call is None else self._kept(call)
         yield from self._finished(run, freed)
+
+    def _is_plain(self, block: Sequence[Instruction]) -> bool:
+        """Whether there is nothing to join: most methods are one delegate, and that a large one."""
+        calls = [i for i in block if isinstance(i, DelegateCall)]
+        return len(calls) < 2 and not any(self._state.keys() & call.args for call in calls)
 
     def _new_run(self) -> _Run:
         return _Run(self._method, self._state, self._writes, self._device.has_halves)
