@@ -21,9 +21,10 @@ from webpte.format.program import Dynamism, EValue, FreeCall, Instruction, Kerne
 from webpte.kernels import lookup_kernel
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.kernel_calls import run_kernel
-from webpte.runtime.schedule import members, place_of, rewrite_blocks, uses_of, viewed_places
+from webpte.runtime.schedule import members, rewrite_blocks, uses_of, view_sources
 from webpte.runtime.state import Cell, State
 from webpte.runtime.writes import Writes
+from webpte.shapes import Dims, numel
 
 MOST_BYTES = 16 * 2**20  # of what one call gives; more would cost more memory than it saves time
 
@@ -62,6 +63,14 @@ def _as_value(value: Any, declared: EValue) -> EValue:
     return replace(declared, sizes=value.shape, allocation=None, dynamism=Dynamism.STATIC)
 
 
+def _is_view(source: TensorMeta, view: EValue) -> bool:
+    """Whether a value can only be the same elements in another shape."""
+    if not isinstance(view, TensorMeta) or view.scalar_type != source.scalar_type:
+        return False
+    exact = source.dynamism == view.dynamism == Dynamism.STATIC
+    return exact and numel(view.sizes) == numel(source.sizes)
+
+
 class _Folder:
     """Computes what it can. `results` are arrays and numbers, by index."""
 
@@ -70,7 +79,7 @@ class _Folder:
         self._plan = method.plan
         self._state = state
         self._writes = Writes(method)
-        self._viewed = viewed_places(method)
+        self._views = view_sources(method, state)
         self._writers = Counter(method.plan.inputs)
         for instruction in method.plan.instructions:
             if not isinstance(instruction, FreeCall):
@@ -91,8 +100,19 @@ class _Folder:
             return False
         if not all(isinstance(value, np.ndarray | int | float) for _, value in found):
             return False
-        self.results |= dict(found)
+        for index, value in found:
+            self.results[index] = value
+            views = self._views_of(index)
+            self.results |= {view: value.reshape(self._sizes(view)) for view in views}
         return True
+
+    def _views_of(self, index: int) -> list[int]:
+        return [view for view, sources in self._views.items() if index in sources]
+
+    def _sizes(self, index: int) -> Dims:
+        value = self._plan.values[index]
+        assert isinstance(value, TensorMeta)
+        return value.sizes
 
     def _is_known(self, index: int) -> bool:
         if index in self.results:
@@ -109,14 +129,16 @@ class _Folder:
         return self._state[index].array if isinstance(value, TensorMeta) else value
 
     def _may_be_constant(self, index: int) -> bool:
-        """Written by this call alone, small, and with no view that the exporter left out."""
+        """Written by this call alone, small, and never seen as something else."""
         value = self._plan.values[index]
         if self._writers[index] > 1 or index in self._state:
             return False
         if not isinstance(value, TensorMeta):
             return value is None or isinstance(value, bool | int | float)
         small = not value.is_unbounded and value.nbytes <= MOST_BYTES
-        return small and place_of(self._plan, index) not in self._viewed
+        views = [self._plan.values[view] for view in self._views_of(index)]
+        alone = all(self._views[view] == {index} for view in self._views_of(index))
+        return small and alone and all(_is_view(value, view) for view in views)
 
     def cells(self, method: MethodContents) -> State:
         """Cells for the arrays that something still needs."""

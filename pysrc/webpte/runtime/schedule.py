@@ -95,6 +95,40 @@ def viewed_places(method: MethodContents) -> set[Allocation]:
     return {place for place in places if place is not None}
 
 
+def view_sources(method: MethodContents, before: Iterable[int]) -> dict[int, set[int]]:
+    """Views that nothing writes, by what each is read as: the values written last to its place.
+
+    `before` are the values that are there before the first instruction. Where there are jumps,
+    whatever is ever written to the place can be the last.
+    """
+    plan, written = method.plan, Writes(method)
+    straight = not any(isinstance(i, JumpFalseCall) for i in plan.instructions)
+    latest: dict[Allocation | None, set[int]] = {}
+    sources: dict[int, set[int]] = {}
+    given = {*before, *plan.inputs}
+
+    def write(indices: Iterable[int]) -> None:
+        for index in indices:
+            place = place_of(plan, index)
+            latest[place] = {index} if straight else latest.get(place, set()) | {index}
+
+    def read(indices: Iterable[int]) -> None:
+        for index in indices:
+            place = place_of(plan, index)
+            if place is not None and index not in written and index not in given:
+                sources.setdefault(index, set()).update(latest.get(place, ()))
+
+    write(given)
+    every = [uses_of(method, i) for i in plan.instructions if not isinstance(i, FreeCall)]
+    for uses in every if not straight else ():
+        write(uses.writes)
+    for uses in every:
+        read(uses.reads)
+        write(uses.writes)
+    read(members(plan, plan.outputs))
+    return sources
+
+
 def rewrite_blocks(chain: Chain, rewrite: Rewrite) -> Chain:
     """A chain with each of its blocks rewritten: no jump leads into a block, or out of one."""
     jumps = {at: i for at, i in enumerate(chain) if isinstance(i, JumpFalseCall)}

@@ -152,6 +152,21 @@ def test_jumps_lead_to_where_they_led() -> None:
     wait(expect(m, [numbers(4), True], [numbers(4), False], folds=folds))
 
 
+def test_a_view_that_the_exporter_left_out_is_a_constant_with_its_source() -> None:
+    """Something else is at the same place before, and afterwards."""
+    m = method()
+    weight, (made, other, view) = m.tensor((4,), data=numbers(4)), at_one_place(m)
+    twice = m.tensor((2, 2))
+    m.kernel("aten::flip.out", m.input(0), [0], other, other)
+    before = add(m, other, m.input(0))
+    m.kernel(CUMSUM, weight, 0, None, made, made)
+    m.kernel("aten::add.out", view, view, 1, twice, twice)
+    m.kernel("aten::flip.out", before, [0], other, other)
+    m.outputs(other, twice)
+    folds = {CUMSUM: 1, "aten::add.out": 1}
+    wait(expect(m, [numbers(4)], [ones(4)], folds=folds))
+
+
 # What stays
 
 
@@ -187,23 +202,45 @@ def given_and_written(m: MethodWriter) -> Host:
     return add(m, m.input(0), first)
 
 
-def seen_through_a_view(m: MethodWriter) -> Host:
-    """Two calls write to one place, and nothing writes the view of it."""
-    weight, place = m.tensor((4,), data=numbers(4)), m.planned_bytes
-    made, view, out = m.tensor((4,)), None, m.tensor((2, 2))
-    end, m.planned_bytes = m.planned_bytes, place
+def at_one_place(m: MethodWriter) -> tuple[Host, Host, Host]:
+    """Two values of 4 elements, and a view of what was written last, which nothing writes."""
+    place = m.planned_bytes
+    made, m.planned_bytes = m.tensor((4,)), place
     other, m.planned_bytes = m.tensor((4,)), place
-    view, m.planned_bytes = m.tensor((2, 2)), end
-    m.kernel(CUMSUM, m.input(0), 0, None, other, other)
+    return made, other, m.tensor((2, 2))
+
+
+def seen_as_something_else(m: MethodWriter) -> Host:
+    """Of two reads of a view, only the first reads the constant."""
+    weight, (made, other, view) = m.tensor((4,), data=numbers(4)), at_one_place(m)
+    first, out = m.tensor((2, 2)), m.tensor((2, 2))
     m.kernel(CUMSUM, weight, 0, None, made, made)
+    m.kernel(CUMSUM, view, 0, None, first, first)
+    m.kernel(CUMSUM, m.input(0), 0, None, other, other)
+    m.kernel("aten::add.out", view, first, 1, out, out)
+    return out
+
+
+def seen_in_a_loop(m: MethodWriter) -> Host:
+    """What is read first in the second round was written last in the first."""
+    weight, (made, other, view) = m.tensor((4,), data=numbers(4)), at_one_place(m)
+    rounds, done, out = m.value(2), m.value(False), m.tensor((2, 2))
+    m.kernel(CUMSUM, weight, 0, None, made, made)
+    start = len(m.instructions)
     m.kernel(CUMSUM, view, 0, None, out, out)
+    m.kernel(CUMSUM, m.input(0), 0, None, other, other)
+    m.kernel("executorch_prim::sub.Scalar", rounds, 1, rounds)
+    m.kernel("executorch_prim::le.Scalar", rounds, 0, done)
+    m.jump_false(done, start)
     return out
 
 
 STAYING = [of_an_input, of_a_buffer, in_place, written_twice, given_and_written]
 
 
-@pytest.mark.parametrize("build", [*STAYING, seen_through_a_view], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "build", [*STAYING, seen_as_something_else, seen_in_a_loop], ids=lambda f: f.__name__
+)
 def test_the_rest_stays_where_it_is(build: Any) -> None:
     m = method()
     m.outputs(build(m))
