@@ -220,6 +220,10 @@ def test_half_floats_become_floats_and_floats_half_floats(features: tuple[str, .
             np.testing.assert_array_equal(got, want)
         assert len(runs(device)) == 1
         assert len(runs(apart)) == 4
+        # Where half floats are stored as floats, nothing is rounded on its way into a graph.
+        ops = {row.op: row.where for row in program.report}
+        copied = "aten.alias_copy.default" in ops
+        assert copied == (not features)
 
     wait(run())
 
