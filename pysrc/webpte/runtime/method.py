@@ -234,7 +234,8 @@ class Method:
 
     def _describe(self, instruction: Instruction) -> str:
         if isinstance(instruction, DelegateCall):
-            return " + ".join(self._steps(instruction.delegate_index))
+            steps = self._steps(instruction.delegate_index)
+            return " + ".join(steps) if len(steps) < 4 else f"{steps[0]} to {steps[-1]}"
         if isinstance(instruction, KernelCall):
             return self._plan.operators[instruction.op_index].full_name
         return type(instruction).__name__

@@ -304,9 +304,8 @@ class _Run:
         """The value of the graph that an input is; `value_id` if it is none yet."""
         made = self._source(index)
         if made is not None:
-            return (
-                self._viewed(made, value_id) if self._is_view(index) else self._cast(made, value_id)
-            )
+            become = self._viewed if self._is_view(index) else self._cast
+            return become(made, value_id)
         value = self._values[value_id]
         kind = (value.dtype, value.dims) if isinstance(value, Tensor) else ()
         key = (index, *kind)
@@ -348,8 +347,8 @@ class _Run:
 
     def join(self, needed: Collection[int]) -> _Joined:
         outputs = [index for index in self._made if index in needed] or list(self._made)[-1:]
-        places = Counter(place_of(self.plan, index) for index in outputs)
-        if max(places.values(), default=0) < 2:  # or else the latest of a place comes last
+        places = [p for index in outputs if (p := place_of(self.plan, index)) is not None]
+        if len(set(places)) == len(places):  # or else what is latest at a place comes last
             outputs = _ordered(outputs, self.plan.outputs)
         by_index = list(zip(self.given, self._inputs.values(), strict=True))
         order = {index: at for at, index in enumerate(_ordered(self.given, self.plan.inputs))}

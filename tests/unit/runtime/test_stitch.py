@@ -314,15 +314,21 @@ def test_an_error_names_the_delegate_of_the_file() -> None:
     wait(run())
 
 
-def test_an_error_of_the_device_names_all_of_them() -> None:
+@pytest.mark.parametrize(
+    ("count", "named"), [(2, r"delegate 0 \+ delegate 1"), (5, "delegate 0 to delegate 4")]
+)
+def test_an_error_of_the_device_names_all_of_them(count: int, named: str) -> None:
     m = method((4,))
-    m.outputs(relu(m, neg(m, m.input(0)), (4,)))
+    made = m.input(0)
+    for _ in range(count):
+        made = neg(m, made)
+    m.outputs(made)
 
     async def run() -> None:
         device = RecordingDevice()
         program = await webpte.load(write_pte(m), device=device)
         device.lost = True
-        with pytest.raises(errors.ExecutionError, match=r"'forward', delegate 0 \+ delegate 1: "):
+        with pytest.raises(errors.ExecutionError, match=f"'forward', {named}: "):
             await program.forward(X)
 
     wait(run())
