@@ -18,7 +18,7 @@ from webpte.dtypes import DTYPES, NATIVE_HALF, DType, convert_exactly
 from webpte.errors import ClosedError, DeviceLostError, InputError
 from webpte.gpu.device import Device
 from webpte.runtime.devices import made_device
-from webpte.runtime.submissions import submitted
+from webpte.runtime.submissions import count_submission
 from webpte.shapes import Dims, numel
 from webpte.storage import aligned
 
@@ -53,7 +53,7 @@ class DeviceTensor:
         if not self.nbytes:
             return self.decode(b"")
         reading = device.read(self.buffer, self.copy_bytes)
-        submitted()
+        count_submission()
         return self.decode(await reading)
 
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from webpte.errors import DeviceError
 from webpte.gpu.device import Device, GpuCopy
 from webpte.runtime.memory import DelegateMemory
-from webpte.runtime.submissions import submitted
+from webpte.runtime.submissions import count_submission
 
 
 class StateGuard:
@@ -72,4 +72,4 @@ class StateGuard:
 
     def _copy(self, copies: Sequence[GpuCopy]) -> None:
         self._device.copy(copies)
-        submitted()
+        count_submission()

@@ -27,7 +27,7 @@ from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.memory import FAULT_BYTES, DelegateMemory
 from webpte.runtime.prepare import Preparer
-from webpte.runtime.submissions import submitted
+from webpte.runtime.submissions import count_submission
 from webpte.runtime.transit import Fate, Input, OnGpu, Returns, input_copies
 
 Timings = list[tuple[str, float]]  # what ran, and its microseconds
@@ -148,7 +148,7 @@ class Replayer:
         if self._preparer.are_checked(call.plan, call.inputs):
             return None
         word = self._device.read(self._memory.fault_word.buffer, FAULT_BYTES)
-        submitted()
+        count_submission()
         return word
 
     async def lead(self, call: Prepared) -> Leading:
@@ -192,7 +192,7 @@ class Replayer:
         else:
             timed = self._device.profile(*given, kept=kept, watched=watched)
             result = _noting_times(segment, timed, timings)
-        submitted()
+        count_submission()
         return result
 
     def _symint_outputs(self) -> dict[int, int]:
