@@ -1,6 +1,6 @@
 """How often a call of a program hands work to the GPU.
 
-Whoever runs, copies or reads back on the device calls `count_submission` when that has been handed over.
+Whoever runs, copies or reads back on the device calls `count_submission` once that was handed over.
 The tally is that of the call in whose context this happens, so calls that overlap count apart.
 Writing bytes to a buffer is no submission of its own: they go along with the next one.
 """

@@ -14,7 +14,7 @@ import webpte
 from support.graphs import load, wait
 from support.pte_writer import GraphWriter, MethodWriter
 from support.recorded import add_graph, ones
-from support.samples import relu
+from support.samples import numbers, relu
 from webpte import errors
 from webpte.gpu.recording import RecordingDevice
 
@@ -106,6 +106,47 @@ def test_calls_that_overlap_count_apart() -> None:
 
         await asyncio.gather(*(call() for _ in range(4)))
         assert counts == [2] * 4
+
+    wait(run())
+
+
+def encoder() -> MethodWriter:
+    """Sums of embeddings, without padding, between delegates: as the sentence encoder has them."""
+    m = MethodWriter()
+    tokens, flags = m.tensor((2, 3), "int64"), m.tensor((2, 3), "bool")
+    m.inputs(tokens)
+    place = m.planned_bytes
+    present = m.tensor((2, 3))
+    end, m.planned_bytes = m.planned_bytes, place
+    row, m.planned_bytes = m.tensor((2, 1, 3)), end  # a view, which the exporter leaves out
+    m.kernel("aten::ne.Scalar_out", tokens, 0, flags, flags)
+    m.kernel("dim_order_ops::_to_dim_order_copy.out", flags, False, [0, 1], present, present)
+    g = GraphWriter()
+    weight = g.prepack(g.tensor((5, 4), constant=numbers(5, 4)))
+    given, made = g.tensor((2, 3), "int32"), g.tensor((2, 3, 4))
+    options = (g.int(-1), g.bool_(False), g.bool_(False))
+    g.inputs(given)
+    g.outputs(g.op("aten.embedding.default", weight, given, *options, made))
+    hidden = m.tensor((2, 3, 4))
+    m.delegate(g, [tokens, hidden])
+    place = m.planned_bytes
+    total = m.tensor((2, 1, 4))
+    end, m.planned_bytes = m.planned_bytes, place
+    view, m.planned_bytes = m.tensor((2, 4)), end
+    m.kernel("aten::bmm.out", row, hidden, total, total)
+    m.outputs(relu(m, view, (2, 4)))
+    return m
+
+
+def test_an_encoder_of_sentences_is_one_submission() -> None:
+    async def run() -> None:
+        program = await load(encoder(), device=RecordingDevice())
+        expected = await load(encoder(), device="numpy")
+        tokens = np.array([[3, 1, 0], [4, 0, 0]])
+        (y,), (wanted,) = await program.forward(tokens), await expected.forward(tokens)
+        np.testing.assert_allclose(y, wanted, rtol=1e-6)
+        assert program.stats.submissions == 1
+        assert {row.op: row.where for row in program.report}["aten::bmm.out"] == "gpu"
 
     wait(run())
 
