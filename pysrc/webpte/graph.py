@@ -43,13 +43,17 @@ class Constant:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor value. `dims` are upper bounds: what is allocated, not what is live."""
+    """A tensor value. `dims` are upper bounds: what is allocated, not what is live.
+
+    Where they are `exact`, they are the live ones as well, and anything else is an error.
+    """
 
     id: int
     dtype: DType
     dims: Dims
     constant: Constant | None
     mem_obj_id: int | None  # values that share an id may share memory; None: a buffer of its own
+    exact: bool = False
 
     @property
     def file_bytes(self) -> int:
@@ -91,14 +95,20 @@ _KINDS: dict[type, str] = {
 
 @dataclass(frozen=True)
 class Call:
-    """One operator call. `args` are value ids, the output's last."""
+    """One operator call. `args` are value ids, the output's last.
+
+    `kernel` names the kernel of a method that the call stands for, and `place` says where else it
+    comes from if its graph is made of several: both are for people.
+    """
 
     index: int
     name: str
     args: tuple[int, ...]
+    kernel: str | None = None
+    place: str | None = None
 
     def __str__(self) -> str:
-        return f"op {self.index} ({self.name})"
+        return self.kernel or self.place or f"op {self.index} ({self.name})"
 
 
 class Graph:

@@ -55,6 +55,10 @@ class LiveState:
                 f"tensor value {value_id}: {list(dims)} does not fit into "
                 f"its maximum {list(maximum)}"
             )
+        if self._graph.tensor(value_id).exact and dims != maximum:
+            raise ResizeError(
+                f"a result of shape {list(dims)} for an output of {list(maximum)}, which is exact"
+            )
         old = self._cur_dims[value_id]
         if old != dims:
             self._undo.append(lambda: self._cur_dims.__setitem__(value_id, old))

@@ -71,7 +71,7 @@ def separate_buffer_writes(graph: Graph) -> Graph:
             continue
         apart = replace(graph.tensor(out), id=len(values), constant=None, mem_obj_id=None)
         values.append(apart)
-        calls.append(Call(len(calls), call.name, (*call.args[:-1], apart.id)))
+        calls.append(replace(call, index=len(calls), args=(*call.args[:-1], apart.id)))
         calls.append(Call(len(calls), "aten.alias_copy.default", (apart.id, out)))
     return Graph(tuple(values), tuple(calls), graph.inputs, graph.outputs)
 
@@ -123,7 +123,9 @@ def _same_outputs(graph: Graph, first: int, second: int) -> bool:
 
 
 def _output_type(value: Value) -> Hashable:
-    return (value.dtype, value.dims) if isinstance(value, Tensor) else type(value).__name__
+    if isinstance(value, Tensor):
+        return value.dtype, value.dims, value.exact
+    return type(value).__name__
 
 
 def _with_members(value: Value, replaced: dict[int, int]) -> Value:

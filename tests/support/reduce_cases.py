@@ -15,6 +15,7 @@ NAN, INF = math.nan, math.inf
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 SUM, MEAN = "aten.sum.dim_IntList", "aten.mean.dim"
 AMAX, AMIN = "aten.amax.default", "aten.amin.default"
+ANY, ALL = "aten.any.dims", "aten.all.dims"
 ARGMAX, ARGMIN = "aten.argmax.default", "aten.argmin.default"
 
 
@@ -61,6 +62,7 @@ FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     AMAX: largest,
     AMIN: smallest,
 }
+LOGICAL: dict[str, Callable[[list[Any]], Any]] = {ANY: any, ALL: all}
 
 
 def reduction(
@@ -69,7 +71,7 @@ def reduction(
     more: tuple[Given, ...] = (None,) if op in (SUM, MEAN) else ()
 
     def expect(x: Array, dims: list[int] | None, keepdim: bool, *_: Any) -> Array:
-        return by_rows(x, dims, keepdim, FUNCTIONS[op])
+        return by_rows(x, dims, keepdim, (FUNCTIONS | LOGICAL)[op])
 
     options = {"outs": (str(x.dtype),), "rtol": 2e-6, "atol": 2e-5, **options}
     return RowCase(op, (x, dims, keepdim, *more), expect, **options)
@@ -179,6 +181,20 @@ def integer_cases() -> list[RowCase]:
     return cases
 
 
+def logical_cases() -> list[RowCase]:
+    """Rows that are all true, all false, mixed, and of no element."""
+    rng = np.random.default_rng(5)
+    cases = []
+    for op in LOGICAL:
+        for i, (shape, dims) in enumerate((*CHOICES, *LONG, *EMPTY)):
+            chance = (0.02, 0.5, 0.98)[i % 3]
+            flags = np.asarray(rng.random(shape) < chance)
+            cases += [reduction(op, flags, dims, i % 2 == 0)]
+        for value in (False, True):
+            cases += [reduction(op, np.full((3, 33), value), [1], label=f"all {value}")]
+    return cases
+
+
 # Sums of these have no rounding of their own, whatever the order.
 SPECIAL = np.array(
     [
@@ -240,4 +256,11 @@ def dynamic_cases() -> list[RowCase]:
     return cases
 
 
-REDUCE_CASES = shape_cases() + integer_cases() + special_cases() + arg_cases() + dynamic_cases()
+REDUCE_CASES = (
+    shape_cases()
+    + integer_cases()
+    + logical_cases()
+    + special_cases()
+    + arg_cases()
+    + dynamic_cases()
+)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import ExecutionError
-from webpte.kernels.registry import OutSpec, register, register_op
+from webpte.kernels.registry import MOVED, OutSpec, register, register_op
 from webpte.shapes import normalize_dim, normalize_index
 
 Array = np.ndarray
@@ -179,13 +179,14 @@ def select_scatter(x: Array, source: Array, dim: int, index: int) -> Array:
 
 
 for _name, (_parameters, _op) in SAME_AS_OP.items():
-    register_op(_name, _parameters, _op, notes=f"`{_op}`")
+    register_op(_name, _parameters, _op, notes=f"`{_op}`", types=MOVED)
 register_op(
     "aten::split_with_sizes_copy.out",
     "self, split_sizes, dim",
     "aten.split_with_sizes_copy.default",
     list_output=True,
     notes="`aten.split_with_sizes_copy.default`",
+    types=MOVED,
 )
 
 
@@ -194,10 +195,11 @@ def only_self(x: object, *_: object) -> tuple[object, ...]:
     return (x,)
 
 
+ALIAS = "aten.alias_copy.default"
 for _name, _parameters in COPIES.items():
-    register(_name, _parameters, lambda x, *_: x, op="aten.alias_copy.default", prepare=only_self)
+    register(_name, _parameters, lambda x, *_: x, op=ALIAS, prepare=only_self, types=MOVED)
 for _name, _parameters in CASTS.items():
-    register(_name, _parameters, cast, typed=True, op="aten.alias_copy.default", prepare=only_self)
+    register(_name, _parameters, cast, typed=True, op=ALIAS, prepare=only_self, types=MOVED)
 register("aten::copy.out", "self, src, non_blocking", copy_into, typed=True)
 register(
     "aten::copy_",

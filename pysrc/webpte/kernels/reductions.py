@@ -192,10 +192,22 @@ register("aten::cumprod.out", "self, dim, dtype", partial(running, np.cumprod), 
 register("aten::logsumexp.out", "self, dim, keepdim", log_sum_exp)
 register("aten::logcumsumexp.out", "self, dim", running_log_sum_exp)
 
+
+def as_dims(x: object, dim: Any, keepdim: bool) -> tuple[object, ...]:
+    return x, [dim] if isinstance(dim, int) else dim, keepdim
+
+
 for _name, _function in (("any", np.any), ("all", np.all)):
     register(f"aten::{_name}.all_out", "self", over(_function))
-    register(f"aten::{_name}.out", "self, dim, keepdim", over(_function))
-    register(f"aten::{_name}.dims_out", "self, dim, keepdim", over(_function))
+    for _overload in ("out", "dims_out"):
+        register(
+            f"aten::{_name}.{_overload}",
+            "self, dim, keepdim",
+            over(_function),
+            op=f"aten.{_name}.dims",
+            prepare=as_dims,
+            types=frozenset({"bool"}),
+        )
 
 register("aten::max.unary_out", "self", partial(extreme, np.max))
 register("aten::min.unary_out", "self", partial(extreme, np.min))

@@ -41,6 +41,11 @@ class OutSpec:
         return tuple(INT32_MAX for _ in self.sizes) if self.unbounded else self.sizes
 
 
+FLOATS = frozenset({"float32", "float16"})
+# What moves elements gives on the GPU what it gives on the host, whatever they are; 64 bits do not
+# fit there.
+MOVED = FLOATS | {"bool", "uint8", "int8", "int32"}
+
 Run = Callable[[Sequence[Any], Sequence[OutSpec]], Sequence[Any]]
 Prepare = Callable[..., Sequence[Any]]
 
@@ -54,8 +59,8 @@ class Kernel:
     that is a list of tensors, and returns as many arrays as `outs` has entries.
 
     `op` names the operator of the delegates that means the same, if there is one, at least where
-    all tensors are of one type of floats. Its arguments are the kernel's, or what `prepare` makes
-    of them. A `heavy` kernel multiplies matrices.
+    all tensors are of one and the same of `types`. Its arguments are the kernel's, or what
+    `prepare` makes of them. A `heavy` kernel multiplies matrices.
     """
 
     name: str
@@ -68,6 +73,7 @@ class Kernel:
     op: str | None = None
     prepare: Prepare | None = None
     heavy: bool = False
+    types: frozenset[str] = FLOATS
 
     @property
     def arguments(self) -> int:
@@ -112,6 +118,7 @@ def register(
     op: str | None = None,
     prepare: Prepare | None = None,
     heavy: bool = False,
+    types: frozenset[str] = FLOATS,
 ) -> None:
     """A kernel that is a function of its arguments and returns one array, or several.
 
@@ -123,8 +130,8 @@ def register(
         return (result,) if outputs == 1 and not list_output else result
 
     names = tuple(filter(None, parameters.split(", ")))
-    named = _named(name, run)
-    _add(Kernel(name, names, outputs, named, in_place, list_output, notes, op, prepare, heavy))
+    how = (in_place, list_output, notes, op, prepare, heavy, types)
+    _add(Kernel(name, names, outputs, _named(name, run), *how))
 
 
 def register_op(
@@ -137,6 +144,7 @@ def register_op(
     list_output: bool = False,
     notes: str = "",
     heavy: bool = False,
+    types: frozenset[str] = FLOATS,
 ) -> None:
     """A kernel that means the same as an operator of the delegates: it runs its reference."""
     if lookup(op_name) is None:
@@ -149,7 +157,8 @@ def register_op(
         return [result.astype(out.dtype.numpy) for result, out in zip(results, outs, strict=True)]
 
     names, named = tuple(parameters.split(", ")), _named(name, run)
-    kernel = Kernel(name, names, outputs, named, False, list_output, notes, op_name, prepare, heavy)
+    how = (False, list_output, notes, op_name, prepare, heavy, types)
+    kernel = Kernel(name, names, outputs, named, *how)
     _add(kernel)
 
 

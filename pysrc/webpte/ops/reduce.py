@@ -1,4 +1,4 @@
-"""Reductions over any dims: sum, mean, amax and amin.
+"""Reductions over any dims: sum, mean, amax, amin, any and all.
 
     aten.sum.dim_IntList(self, dims, keepdim, dtype) -> out
 
@@ -53,6 +53,7 @@ class Reduction:
     numpy: Callable[[Array, tuple[int, ...]], Array]
     empty: bool = False
     finish: str = "total"
+    logical: bool = False  # of truth values alone
     signature: str = "self: tensor, dims: ints? = None, keepdim: bool = False -> tensor"
 
 
@@ -88,6 +89,24 @@ REDUCTIONS = (
         "min(a, b)",
         (math.inf, INT32_MAX),
         lambda x, axes: np.min(x, axis=axes, keepdims=True),
+    ),
+    Reduction(
+        "aten.any.dims",
+        "max(a, b)",
+        "max(a, b)",
+        (0.0, 0),
+        lambda x, axes: np.any(x, axis=axes, keepdims=True),
+        empty=True,
+        logical=True,
+    ),
+    Reduction(
+        "aten.all.dims",
+        "min(a, b)",
+        "min(a, b)",
+        (1.0, 1),
+        lambda x, axes: np.all(x, axis=axes, keepdims=True),
+        empty=True,
+        logical=True,
     ),
 )
 
@@ -186,6 +205,8 @@ def lower_reduction(op: Reduction, args: Args) -> list[Dispatch]:
     source, out = args.tensor("self"), args.out
     if out.numel == 0:
         return []
+    if op.logical and {source.dtype.name, out.dtype.name} != {"bool"}:
+        raise UnsupportedError(f"{args.call}: its kernel takes and gives truth values alone")
     axes = reduced_axes(args)
     kept = [axis for axis in range(source.rank) if axis not in axes]
     walk = Walk(Axes.of(source.dims, kept), Axes.of(source.dims, axes), target=args.target)

@@ -6,11 +6,12 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from webpte.gpu.device import Device, Progress
+from webpte.gpu.device import Device, DeviceInfo, Progress
 from webpte.graph import Graph
 from webpte.runtime.constants import ConstantStore
 from webpte.runtime.contents import Contents, MethodContents
 from webpte.runtime.delegate import GpuDelegate
+from webpte.runtime.fold import fold
 from webpte.runtime.headed import Headed
 from webpte.runtime.heads import HeadKind
 from webpte.runtime.info import Placement
@@ -18,7 +19,8 @@ from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.lifted import lift
 from webpte.runtime.method import Delegate, Method
 from webpte.runtime.numpy_delegate import NumpyDelegate
-from webpte.runtime.state import read_states, share_cells
+from webpte.runtime.state import State, read_states, share_cells
+from webpte.runtime.stitch import stitch
 from webpte.shaders import ShaderLibrary
 
 
@@ -57,13 +59,15 @@ class Build:
         together = asyncio.Lock() if share_cells(states.values()) else None
         device = None if isinstance(self.device, str) else self.device
         for name, of_file in contents.methods.items():
-            method = of_file if device is None else lift(of_file, states[name], device.info)
+            method, state = of_file, states[name]
+            if device is not None:
+                method, state = _on_gpu(of_file, state, device.info)
             delegates = [
                 await self._make_delegate(graph, constants, progress) for graph in _graphs(method)
             ]
             self._delegates_of[name] = delegates
             lock = together or asyncio.Lock()
-            self.methods[name] = Method(method, delegates, states[name], device, lock)
+            self.methods[name] = Method(method, delegates, state, device, lock)
 
     async def _make_delegate(
         self, graph: Graph, constants: ConstantStore, progress: Progress | None
@@ -105,15 +109,15 @@ class Build:
         rows = []
         for name, method in self.methods.items():
             counts = Counter({(kernel, "host"): n for kernel, n in method.kernels.items()})
+            counts.update({(kernel, "alias"): n for kernel, n in method.folded.items()})
             host_ms = defaultdict(
                 float, {(kernel, "host"): ms for kernel, ms in method.kernel_ms.items()}
             )
-            for index, delegate in enumerate(self._delegates_of[name]):
+            for delegate in self._delegates_of[name]:
                 if isinstance(delegate, GpuDelegate):
                     for (op, where), count in delegate.placements().items():
-                        key = method.lifted.get(index, op), where
-                        counts[key] += count
-                        host_ms[key] += delegate.host_ms.get(op, 0.0)
+                        counts[op, where] += count
+                        host_ms[op, where] += delegate.host_ms.get(op, 0.0)
             rows += [
                 Placement(name, op, where, count, host_ms[op, where])
                 for (op, where), count in counts.items()
@@ -123,6 +127,14 @@ class Build:
     def end(self, why: str) -> None:
         """No call may start any more; what is on the device is freed with the last one."""
         self.lifetime.end(why)
+
+
+def _on_gpu(
+    method: MethodContents, state: State, device: DeviceInfo
+) -> tuple[MethodContents, State]:
+    """The method with as little to do on the host, and as few graphs, as can be."""
+    method, state = fold(method, state)
+    return stitch(lift(method, state, device), state, device), state
 
 
 def _graphs(contents: MethodContents) -> list[Graph]:

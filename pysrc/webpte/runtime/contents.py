@@ -37,6 +37,8 @@ class MethodContents:
     """A method with the graphs of its delegates; None for a delegate of another backend.
 
     `lifted` has the delegates that are no delegates of the file, but calls of kernels: their names.
+    `stitched` has what each delegate stands for, in order, once some of them have become one, and
+    `folded` how many calls of each kernel need to run no more.
     """
 
     plan: ExecutionPlan
@@ -44,6 +46,12 @@ class MethodContents:
     info: MethodInfo
     named: dict[str, Region]
     lifted: Mapping[int, str] = field(default_factory=dict)
+    stitched: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    folded: Mapping[str, int] = field(default_factory=dict)
+
+    def steps(self, delegate: int) -> tuple[str, ...]:
+        """What people call the steps of the file that a delegate runs."""
+        return self.stitched.get(delegate) or (self.lifted.get(delegate, f"delegate {delegate}"),)
 
 
 @dataclass(frozen=True)

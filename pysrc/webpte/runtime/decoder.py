@@ -8,6 +8,7 @@ elsewhere the logits come back, and the reference of the same operator chooses.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -22,22 +23,22 @@ from webpte.runtime.steps_ahead import unsafe_state
 from webpte.runtime.transit import Input
 from webpte.sampling import Choice
 
-# Starts a call of the method: the build that it runs on, and the method there.
-Enter = Callable[[], tuple[Build, Method]]
-
 
 class Decoder:
-    """One method. `peek` is `enter` without starting a call."""
+    """One method. `calling` starts a call: the build that it runs on, and the method there."""
 
-    def __init__(self, enter: Enter, peek: Enter) -> None:
-        self._enter = enter
-        self._peek = peek
+    def __init__(
+        self,
+        calling: Callable[[], AbstractContextManager[tuple[Build, Method]]],
+        found: Callable[[], Method],
+    ) -> None:
+        self._calling = calling
+        self._found = found
 
     @property
     def follows_position(self) -> bool:
         """Whether it can go back to an earlier position, and on from there."""
-        _, method = self._peek()
-        graph = getattr(method.only_delegate, "graph", None)
+        graph = getattr(self._found().only_delegate, "graph", None)
         return graph is not None and unsafe_state(graph) is None
 
     async def choose(
@@ -48,8 +49,7 @@ class Decoder:
         `history` are the tokens before that, those of the call among them; there will be no more
         than `room`, if that is known. The token is also kept on the GPU, for `ahead`.
         """
-        build, method = self._enter()
-        with build.lifetime.lease():
+        with self._calling() as (build, method):
             body = method.only_delegate
             kind = HeadKind.of(choice.sampling, room)
             if kind is None or not isinstance(body, GpuDelegate):
@@ -73,8 +73,7 @@ class Decoder:
         the number of tokens that precede the first one to be chosen. There may be fewer runs than
         asked for; returns why none was submitted, if none was.
         """
-        build, method = self._enter()
-        with build.lifetime.lease():
+        with self._calling() as (build, method):
             body = method.only_delegate
             kind = HeadKind.of(choice.sampling, room)
             if not isinstance(body, GpuDelegate):

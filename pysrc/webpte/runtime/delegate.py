@@ -238,11 +238,11 @@ class GpuDelegate:
         return self.preparer.host_ops
 
     def placements(self) -> dict[tuple[str, str], int]:
-        """(op, "gpu" | "alias" | "host") to the number of calls, at the live shapes."""
+        """(op or kernel, "gpu" | "alias" | "host") to the number of calls, at the live shapes."""
         counts: dict[tuple[str, str], int] = {}
         for step in self._planner.steps:
             where = "host" if step.host or step.op.scalar else "gpu"
-            key = (step.op.name, "alias" if step.aliased else where)
+            key = (step.call.kernel or step.op.name, "alias" if step.aliased else where)
             counts[key] = counts.get(key, 0) + 1
         return counts
 

@@ -18,6 +18,7 @@ from webpte.dtypes import DTYPES, NATIVE_HALF, DType, convert_exactly
 from webpte.errors import ClosedError, DeviceLostError, InputError
 from webpte.gpu.device import Device
 from webpte.runtime.devices import made_device
+from webpte.runtime.submissions import count_submission
 from webpte.shapes import Dims, numel
 from webpte.storage import aligned
 
@@ -49,7 +50,11 @@ class DeviceTensor:
             return flat.reshape(self.shape).astype(self.dtype.numpy)
 
     async def read(self, device: Device) -> np.ndarray:
-        return self.decode(await device.read(self.buffer, self.copy_bytes) if self.nbytes else b"")
+        if not self.nbytes:
+            return self.decode(b"")
+        reading = device.read(self.buffer, self.copy_bytes)
+        count_submission()
+        return self.decode(await reading)
 
 
 class _Memory:

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from webpte.errors import DeviceError
 from webpte.gpu.device import Device, GpuCopy
 from webpte.runtime.memory import DelegateMemory
+from webpte.runtime.submissions import count_submission
 
 
 class StateGuard:
@@ -42,7 +43,7 @@ class StateGuard:
                 GpuCopy(buffer, copy, nbytes)
                 for (buffer, nbytes), copy in zip(buffers.items(), copies, strict=True)
             ]
-        self._device.copy(self._saves)
+        self._copy(self._saves)
         return self._restore
 
     @asynccontextmanager
@@ -66,5 +67,9 @@ class StateGuard:
     def settle(self) -> None:
         """Put back what could not be put back before; no call may start without it."""
         if self._owed and not self._device.lost:  # with the device, state is lost anyway
-            self._device.copy([GpuCopy(c.target, c.source, c.nbytes) for c in self._saves])
+            self._copy([GpuCopy(c.target, c.source, c.nbytes) for c in self._saves])
         self._owed = False
+
+    def _copy(self, copies: Sequence[GpuCopy]) -> None:
+        self._device.copy(copies)
+        count_submission()

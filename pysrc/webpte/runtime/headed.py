@@ -23,6 +23,7 @@ from webpte.runtime.heads import HeadKind
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.replay import Prepared
 from webpte.runtime.steps_ahead import unsafe_state
+from webpte.runtime.submissions import count_submission
 from webpte.runtime.transit import Fate, Input
 from webpte.shaders import ShaderLibrary
 from webpte.storage import aligned
@@ -111,6 +112,7 @@ class Headed:
         copies, watched = await self.body.replayer.lead(first)
         chain.fill()
         running = self.body.device.run(chain.handle, chain.payload, copies, watched=watched)
+        count_submission()
         return _Submitted(chain, running, started, perf_counter())
 
     async def _results(self, submitted: _Submitted) -> list[np.ndarray]:
@@ -163,6 +165,7 @@ class Headed:
                     chain.rows[step] = row
                 body.lifetime.check()
                 running = body.device.run(chain.handle, chain.payload)
+                count_submission()
                 submitted = _Submitted(chain, running, started, perf_counter())
             # Held until the steps have run, whether anybody waits for them or not.
             lease = ExitStack()

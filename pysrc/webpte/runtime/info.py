@@ -98,6 +98,9 @@ class Stats:
     prepack_transfers: int = 0
     interop_calls: int = 0  # of the whole device
     executions: int = 0
+    # Of the call that ended last, in whatever way: how often it handed work to the GPU. Copies that
+    # save state or put it back, and tensors that were read on their own, count as well.
+    submissions: int = 0
     hooks_fired: int = 0
     lowerings: int = 0
     load_ms: dict[str, float] = field(default_factory=dict)

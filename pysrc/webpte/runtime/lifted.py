@@ -3,12 +3,12 @@
 Many kernels mean the same as an operator of the delegates (`Kernel.op`). A call of one can become a
 delegate of a single call, to which everything applies that is true of delegates. It does where
 
-- all its tensors are of one type, float32 or float16: nothing is promoted, and no integer is
-  narrowed, wraps or is divided by 0 in another way than on the host;
+- all its tensors are of one type, of those for which the two are the same (`Kernel.types`): nothing
+  is promoted, and no integer is narrowed, wraps or is divided by 0 in another way than on the host;
 - the operator has a GPU kernel for it, at the shapes of the file, and each tensor fits a buffer;
-- it multiplies matrices; or it takes something from the GPU that nothing else needs as an array
-  (or constants alone), and what it gives is not for kernels on the host alone. Lifting anything
-  else would save no transfer.
+- it multiplies matrices; or it joins delegates, which can then be one (see `stitch.py`); or it
+  takes something from the GPU that nothing else needs as an array (or constants alone), and what it
+  gives is not for kernels on the host alone. Lifting anything else would save no transfer.
 
 Constants that it reads are moved once, when the program is loaded. Mutable buffers are on the host,
 and go up with every call that reads them.
@@ -16,7 +16,7 @@ and go up with every call that reads them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from webpte.format.program import (
     BoolList,
     DelegateCall,
     DoubleList,
+    Dynamism,
     ExecutionPlan,
     Instruction,
     IntListRef,
@@ -39,7 +40,7 @@ from webpte.format.program import (
 )
 from webpte.format.vulkan import SymIntValue
 from webpte.gpu.device import DeviceInfo
-from webpte.graph import Constant, Graph, Tensor
+from webpte.graph import Constant, Graph
 from webpte.kernels import CallBuilder, Kernel, lookup_kernel
 from webpte.live import LiveState
 from webpte.ops import lookup
@@ -47,13 +48,13 @@ from webpte.passes import store_halves
 from webpte.plan import Planner
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.open import open_bytes
+from webpte.runtime.schedule import uses_of
 from webpte.runtime.state import State
 from webpte.runtime.values import host_values, with_sources
 from webpte.runtime.writes import Writes, targets
 from webpte.source import Region
 from webpte.storage import plan_storage
 
-TYPES = {"float32", "float16"}
 BUFFER_LIMITS = ("maxBufferSize", "maxStorageBufferBindingSize")
 
 Place = tuple[int, int]  # of an instruction: which chain, and where in it
@@ -81,7 +82,7 @@ def lift(method: MethodContents, state: State, device: DeviceInfo) -> MethodCont
                     lifted[chain, position] = found
     while True:
         result = _rewritten(method, lifted)
-        staying = _without_gain(result, lifted, state, device)
+        staying = _without_gain(result, lifted, state)
         if not staying:
             return result
         lifted = {place: call for place, call in lifted.items() if place not in staying}
@@ -95,12 +96,13 @@ def _as_delegate(
     op = lookup(kernel.op) if kernel is not None and kernel.op is not None else None
     if kernel is None or op is None or len(call.args) < kernel.arguments + kernel.outputs:
         return None
-    builder = _Builder(plan, state, writes)
+    builder = _Builder(plan, state, writes, kernel.types)
     try:
         outputs = tuple(targets(plan, kernel, call))
         arguments = [builder.argument(index) for index in call.args[: kernel.arguments]]
         outs = [builder.bounds(index) for index in outputs]
         graph = builder.graph(op, kernel.op_arguments(arguments), outs)
+        graph = _marked(graph, kernel, [_is_static(plan, index) for index in outputs])
         if not _has_kernel(graph, device):
             return None
     except WebpteError:
@@ -108,8 +110,28 @@ def _as_delegate(
     return _Lifted(kernel, graph, tuple(builder.given), outputs)
 
 
+def _is_static(plan: ExecutionPlan, index: int) -> bool:
+    value = plan.values[index]
+    return isinstance(value, TensorMeta) and value.dynamism == Dynamism.STATIC
+
+
+def _marked(graph: Graph, kernel: Kernel, static: Sequence[bool]) -> Graph:
+    """The graph of a call that knows its kernel, and which outputs have the file's exact shape."""
+    values = list(graph.values)
+    for value_id, exact in zip(graph.outputs, static, strict=True):
+        values[value_id] = replace(graph.tensor(value_id), exact=exact)
+    (call,) = graph.calls
+    return Graph(tuple(values), (replace(call, kernel=kernel.name),), graph.inputs, graph.outputs)
+
+
 def _has_kernel(graph: Graph, device: DeviceInfo) -> bool:
     """Whether the device can run a graph, and the host need not."""
+    planner = lowers(graph, device)
+    return planner is not None and not any(step.host for step in planner.steps)
+
+
+def lowers(graph: Graph, device: DeviceInfo) -> Planner | None:
+    """The plan of a graph at the shapes of the file; None if some tensor fits no buffer."""
     check_arity(graph)
     if device.has_halves:
         graph = store_halves(graph)
@@ -117,10 +139,10 @@ def _has_kernel(graph: Graph, device: DeviceInfo) -> bool:
     storage = plan_storage(graph, ops)
     limits = [device.limits[name] for name in BUFFER_LIMITS if name in device.limits]
     if any(slot.nbytes > limit for slot in storage.slots for limit in limits):
-        return False
+        return None
     planner = Planner(graph, LiveState(graph), ops, storage, device.target)
     planner.lower_all()
-    return not any(step.host for step in planner.steps)
+    return planner
 
 
 def _rewritten(method: MethodContents, lifted: Mapping[Place, _Lifted]) -> MethodContents:
@@ -146,34 +168,40 @@ def _rewritten(method: MethodContents, lifted: Mapping[Place, _Lifted]) -> Metho
 
 
 def _without_gain(
-    method: MethodContents, lifted: Mapping[Place, _Lifted], state: State, device: DeviceInfo
+    method: MethodContents, lifted: Mapping[Place, _Lifted], state: State
 ) -> set[Place]:
     """The calls that are light, and through which nothing passes that stays on the GPU."""
     plan, writes = method.plan, Writes(method)
     on_host = host_values(plan, state, writes)
     resident = writes.by_delegates - on_host - with_sources(plan, plan.outputs, writes)
-    if device.has_halves:
-        resident -= _halves_of_floats(method)
+    joining = _joining(method, writes)
 
     def gains(call: _Lifted) -> bool:
         taken = with_sources(plan, call.inputs, writes) & resident
         return bool(taken or not call.inputs) and not on_host.issuperset(call.outputs)
 
-    return {place for place, call in lifted.items() if not (call.kernel.heavy or gains(call))}
+    staying = {place for place, call in lifted.items() if not (call.kernel.heavy or gains(call))}
+    return staying - joining
 
 
-def _halves_of_floats(method: MethodContents) -> set[int]:
-    """float32 values of a method that a delegate has as half floats: they change on the host."""
-    found = set()
-    for call in (i for i in method.plan.instructions if isinstance(i, DelegateCall)):
-        graph = method.graphs[call.delegate_index]
-        assert graph is not None, "foreign delegates are refused at load"
-        for index, value_id in zip(call.args, (*graph.inputs, *graph.outputs), strict=True):
-            passed, taken = method.plan.values[index], graph.values[value_id]
-            if isinstance(passed, TensorMeta) and isinstance(taken, Tensor):
-                declared = dtype_of_program(passed.scalar_type, f"value {index}")
-                if taken.dtype.name == "float16" != declared.name:
-                    found.add(index)
+def _joining(method: MethodContents, writes: Writes) -> set[Place]:
+    """The delegates that take what one before them gives, and give what one after them takes."""
+    found: set[Place] = set()
+    for chain, instructions in enumerate(method.plan.chains):
+        calls = [(at, i) for at, i in enumerate(instructions) if isinstance(i, DelegateCall)]
+        uses = {at: uses_of(method, call) for at, call in calls}
+        sources = {at: with_sources(method.plan, uses[at].reads, writes) for at in uses}
+        given: set[int] = set()
+        behind = set()
+        for at, use in uses.items():
+            if sources[at] & given:
+                behind.add(at)
+            given |= use.writes
+        taken: set[int] = set()
+        for at, use in reversed(uses.items()):
+            if at in behind and use.writes & taken:
+                found.add((chain, at))
+            taken |= sources[at]
     return found
 
 
@@ -187,11 +215,14 @@ class _Live:
 class _Builder(CallBuilder):
     """The graph of a call. `given` are the values of the method that are its inputs."""
 
-    def __init__(self, plan: ExecutionPlan, state: State, writes: Writes) -> None:
+    def __init__(
+        self, plan: ExecutionPlan, state: State, writes: Writes, types: frozenset[str]
+    ) -> None:
         super().__init__()
         self._plan = plan
         self._state = state
         self._writes = writes
+        self._allowed = types
         self._types: set[str] = set()
         self._ids: dict[int, int] = {}
         self.given: list[int] = []
@@ -220,7 +251,7 @@ class _Builder(CallBuilder):
             raise UnsupportedError(f"value {index} is no tensor, or one of any size")
         dtype = dtype_of_program(value.scalar_type, f"value {index}")
         self._types.add(dtype.name)
-        if not self._types < TYPES:  # one of them, not both
+        if len(self._types) > 1 or not self._types <= self._allowed:
             raise UnsupportedError(f"tensors of {', '.join(sorted(self._types))}")
         return dtype, value.sizes
 
@@ -238,8 +269,7 @@ class _Builder(CallBuilder):
         value = self._plan.values[index]
         constant = None
         if isinstance(value, TensorMeta):
-            if index in self._state and value.allocation is None and index not in self._writes:
-                constant = self._constant(index)
+            constant = constant_of(self._plan, self._state, self._writes, index)
             value_id = self.tensor(*self.bounds(index), constant)
         else:
             assert isinstance(value, int)
@@ -249,11 +279,16 @@ class _Builder(CallBuilder):
             self.inputs.append(value_id)
         return value_id
 
-    def _constant(self, index: int) -> Constant:
-        cell = self._state[index]
-        if cell.region is not None:
-            return Constant(cell.region, None)
-        return Constant(_in_memory(cell.array), None)
+
+def constant_of(plan: ExecutionPlan, state: State, writes: Writes, index: int) -> Constant | None:
+    """The bytes of a tensor that no call changes; None for all others."""
+    value = plan.values[index]
+    if index not in state or index in writes or not isinstance(value, TensorMeta):
+        return None
+    if value.allocation is not None or state[index].mutable:
+        return None
+    region = state[index].region
+    return Constant(_in_memory(state[index].array) if region is None else region, None)
 
 
 def _in_memory(array: np.ndarray) -> Region:

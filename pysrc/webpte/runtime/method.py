@@ -17,36 +17,30 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from webpte.dtypes import DTYPES, dtype_of_program
+from webpte.dtypes import DTYPES
 from webpte.errors import ClosedError, ExecutionError, InputError
 from webpte.format.program import (
-    BoolList,
     DelegateCall,
-    DoubleList,
-    Dynamism,
     ExecutionPlan,
     FreeCall,
     Instruction,
-    IntListRef,
     JumpFalseCall,
     KernelCall,
     MoveCall,
-    OptionalTensorList,
-    TensorList,
-    TensorMeta,
 )
 from webpte.gpu.device import Device
-from webpte.kernels import OutSpec, check_shape, fit_output, lookup_kernel
+from webpte.kernels import lookup_kernel
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor, upload
 from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.inputs import check_inputs
+from webpte.runtime.kernel_calls import host_value, run_kernel
 from webpte.runtime.replay import Timings
 from webpte.runtime.state import State
 from webpte.runtime.transit import Fate
 from webpte.runtime.values import Values, host_values, with_sources
-from webpte.runtime.writes import Writes, targets
+from webpte.runtime.writes import Writes
 
 # Instructions per call: a loop that never ends must not hang the page.
 MAX_INSTRUCTIONS = 1_000_000
@@ -90,7 +84,8 @@ class Method:
     ) -> None:
         self.info: MethodInfo = contents.info
         self._plan: ExecutionPlan = contents.plan
-        self.lifted = contents.lifted
+        self._steps = contents.steps
+        self.folded = contents.folded
         self._delegates = delegates
         self._state = state
         self._device = device
@@ -221,17 +216,26 @@ class Method:
             except (InputError, ClosedError):
                 raise
             except Exception as error:
-                step = self._describe(instruction)
-                message = str(error).removeprefix(f"{step}: ")  # kernels say their name
+                message = str(error)
+                step = self._failed_step(instruction, message)
+                message = message.removeprefix(f"{step}: ")
                 raise ExecutionError(f"method {self.info.name!r}, {step}: {message}") from error
         raise ExecutionError(
             f"method {self.info.name!r}: {MAX_INSTRUCTIONS} instructions without an end"
         )
 
+    def _failed_step(self, instruction: Instruction, message: str) -> str:
+        """Kernels say their name, and so do the ops of delegates that have become one."""
+        if isinstance(instruction, DelegateCall):
+            for step in self._steps(instruction.delegate_index):
+                if message.startswith(f"{step}: "):
+                    return step
+        return self._describe(instruction)
+
     def _describe(self, instruction: Instruction) -> str:
         if isinstance(instruction, DelegateCall):
-            index = instruction.delegate_index
-            return self.lifted.get(index, f"delegate {index}")
+            steps = self._steps(instruction.delegate_index)
+            return " + ".join(steps) if len(steps) < 4 else f"{steps[0]} to {steps[-1]}"
         if isinstance(instruction, KernelCall):
             return self._plan.operators[instruction.op_index].full_name
         return type(instruction).__name__
@@ -247,7 +251,7 @@ class Method:
             run.values.free(instruction.value_index)
 
     def _condition(self, jump: JumpFalseCall, values: Values) -> bool:
-        value = self._host_value(values, jump.cond_value_index)
+        value = host_value(values.__getitem__, jump.cond_value_index)
         if isinstance(value, np.ndarray) and value.size == 1:
             return bool(value.reshape(-1)[0])
         if isinstance(value, bool):
@@ -259,7 +263,6 @@ class Method:
         taken = delegate.input_count  # args: the delegate's inputs, then its outputs
         inputs = [self._delegate_value(run.values, index) for index in call.args[:taken]]
         outputs = call.args[taken:]
-        lifted = self.lifted.get(call.delegate_index)
         results: Iterable[Any]
         if isinstance(delegate, GpuDelegate):
             # What a delegate lends is gone with its next call, which may be in this very method.
@@ -273,8 +276,6 @@ class Method:
         else:
             results = await delegate.execute(inputs)
         for index, result in zip(outputs, results, strict=True):
-            if lifted is not None and (out := self._out_spec(index)) is not None:
-                check_shape(lifted, result.shape, out)
             run.values.store(index, result)
 
     def _delegate_value(self, values: Values, index: int) -> Any:
@@ -289,40 +290,14 @@ class Method:
         kernel = lookup_kernel(name)
         assert kernel is not None, "unsupported kernels are refused at load"
         started, values = perf_counter(), run.values
-        written = targets(self._plan, kernel, call)
-        unwritten = kernel.in_place and not values.is_written(written[0])
-        arguments = [
-            None if unwritten and index == written[0] else self._host_value(values, index)
-            for index in call.args[: kernel.arguments]
-        ]
-        outs = [self._out_spec(index) for index in written]
-        results = kernel.run(arguments, [out for out in outs if out is not None])
-        for index, out, result in zip(written, outs, results, strict=True):
-            values.store(index, result if out is None else fit_output(name, result, out))
+        unwritten = kernel.in_place and not values.is_written(call.args[0])
+        read = values.__getitem__
+        for index, result in run_kernel(self._plan, kernel, call, read, unwritten=unwritten):
+            values.store(index, result)
         spent = (perf_counter() - started) * 1000
         self.kernel_ms[name] = self.kernel_ms.get(name, 0.0) + spent
         if run.timings is not None:
             run.timings.append((f"host: {name}", spent * 1000))
-
-    def _out_spec(self, index: int) -> OutSpec | None:
-        """What a tensor output must look like; None for an output that is a number."""
-        value = self._plan.values[index]
-        if not isinstance(value, TensorMeta):
-            return None
-        dtype = dtype_of_program(value.scalar_type, f"value {index}")
-        dynamic, unbounded = value.dynamism != Dynamism.STATIC, value.is_unbounded
-        return OutSpec(dtype, value.sizes, dynamic, unbounded)
-
-    def _host_value(self, values: Values, index: int) -> Any:
-        """A value as kernels take it: lists of indices become lists of what they point at."""
-        value = values[index]
-        if isinstance(value, IntListRef | TensorList):
-            return [self._host_value(values, item) for item in value.items]
-        if isinstance(value, OptionalTensorList):
-            return [None if i == -1 else self._host_value(values, i) for i in value.items]
-        if isinstance(value, DoubleList | BoolList):
-            return list(value.items)
-        return value
 
     # Outputs
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -32,6 +33,7 @@ from webpte.runtime.heads import ARGMAX
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.method import Method
 from webpte.runtime.open import open_source
+from webpte.runtime.submissions import tallying
 
 OUTPUTS = ("numpy", "gpu")
 
@@ -150,6 +152,7 @@ class Program:
         self._closed = False
         self._generation = 0
         self._calls: Counter[str] = Counter()
+        self._submissions = 0
         self.name = contents.source.name
 
     @property
@@ -178,7 +181,7 @@ class Program:
             raise InputError(f"output={output!r}: there are {' and '.join(map(repr, OUTPUTS))}")
         if output == "gpu" and isinstance(build.device, str):
             raise DeviceError(f"output='gpu': {self.name} runs on NumPy, where there is no GPU")
-        with build.lifetime.lease():
+        with build.lifetime.lease(), self._tallied():
             outputs = await found.run(inputs, on_gpu=output == "gpu")
         tensors = [value for value in outputs if isinstance(value, GpuTensor)]
         if self._closed and tensors:
@@ -196,7 +199,7 @@ class Program:
         build, found = self._build, self._method(method)
         if len(found.info.outputs) != 1 or not isinstance(found.info.outputs[0], TensorInfo):
             raise InputError(f"method {method!r} does not have exactly one tensor as its output")
-        with build.lifetime.lease():
+        with build.lifetime.lease(), self._tallied():
             delegate = found.only_delegate
             if not isinstance(delegate, GpuDelegate):
                 (output,) = await found.run(inputs)
@@ -209,14 +212,11 @@ class Program:
 
     def decoder(self, method: str) -> Decoder:
         """Runs a language model's method for the tokens that it chooses; see `webpte.llm`."""
-        return Decoder(
-            lambda: (self._build, self._method(method)), lambda: (self._build, self._known(method))
-        )
+        return Decoder(lambda: self._calling(method), lambda: self._known(method))
 
     async def run_unread(self, method: str, *inputs: Any) -> None:
         """Run a method for its effect on state (caches) alone: nothing is read back."""
-        build, found = self._build, self._method(method)
-        with build.lifetime.lease():
+        with self._calling(method) as (_, found):
             delegate = found.only_delegate
             if not isinstance(delegate, GpuDelegate):
                 await found.run(inputs)
@@ -224,6 +224,21 @@ class Program:
             given = found.take_inputs(inputs)
             with executing(method):
                 await delegate.execute_unread(given)
+
+    @contextmanager
+    def _calling(self, method: str) -> Iterator[tuple[Build, Method]]:
+        """A call that may change state, and what it runs on."""
+        build, found = self._build, self._method(method)
+        with build.lifetime.lease(), self._tallied():
+            yield build, found
+
+    @contextmanager
+    def _tallied(self) -> Iterator[None]:
+        with tallying() as tally:
+            try:
+                yield
+            finally:
+                self._submissions = tally.count
 
     def _method(self, name: str) -> Method:
         """For a call that may change state."""
@@ -263,7 +278,7 @@ class Program:
             raise DeviceError(f"{self.name} runs on NumPy, which has no kernels to time")
         if "timestamp-query" not in build.device.info.features:
             raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
-        with build.lifetime.lease():
+        with build.lifetime.lease(), self._tallied():
             return await found.profile(inputs)
 
     @property
@@ -283,6 +298,7 @@ class Program:
             prepack_transfers=sum(delegate.transfers for delegate in runs),
             interop_calls=0 if isinstance(build.device, str) else build.device.interop_calls,
             executions=sum(delegate.executions for delegate in runs),
+            submissions=self._submissions,
             hooks_fired=sum(delegate.hooks_fired for delegate in gpu),
             lowerings=sum(delegate.lowerings for delegate in gpu),
             load_ms=dict(self._clock.laps),

@@ -27,6 +27,7 @@ from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.memory import FAULT_BYTES, DelegateMemory
 from webpte.runtime.prepare import Preparer
+from webpte.runtime.submissions import count_submission
 from webpte.runtime.transit import Fate, Input, OnGpu, Returns, input_copies
 
 Timings = list[tuple[str, float]]  # what ran, and its microseconds
@@ -133,7 +134,9 @@ class Replayer:
         """The word for faults alone, unless every index was seen on the host already."""
         if self._preparer.are_checked(call.plan, call.inputs):
             return None
-        return self._device.read(self._memory.fault_word.buffer, FAULT_BYTES)
+        word = self._device.read(self._memory.fault_word.buffer, FAULT_BYTES)
+        count_submission()
+        return word
 
     async def lead(self, call: Prepared) -> tuple[list[GpuCopy], bool]:
         """Run all but the last segment, with the ops on the host after each.
@@ -161,9 +164,12 @@ class Replayer:
     ) -> Awaitable[bytes]:
         given = (segment.handle, segment.payload.data, copies)
         if call.timings is None:
-            return self._device.run(*given, read, kept=kept, watched=watched)
-        timed = self._device.profile(*given, kept=kept, watched=watched)
-        return _noting_times(segment, timed, call.timings)
+            result = self._device.run(*given, read, kept=kept, watched=watched)
+        else:
+            timed = self._device.profile(*given, kept=kept, watched=watched)
+            result = _noting_times(segment, timed, call.timings)
+        count_submission()
+        return result
 
     def _symint_outputs(self) -> dict[int, int]:
         ids = [value_id for value_id in self._graph.outputs if self._graph.is_symint(value_id)]
@@ -208,9 +214,10 @@ class Replayer:
             if value_id in following:
                 following.fill(value_id, arrays[value_id], str(step.call))
         spent = (perf_counter() - started) * 1000
-        self.host_ms[step.op.name] = self.host_ms.get(step.op.name, 0.0) + spent
+        name = step.call.kernel or step.op.name
+        self.host_ms[name] = self.host_ms.get(name, 0.0) + spent
         if timings is not None:
-            timings.append((f"host: {step.op.name}", spent * 1000))
+            timings.append((f"host: {name}", spent * 1000))
 
 
 async def _noting_times(

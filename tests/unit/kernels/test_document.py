@@ -17,8 +17,10 @@ Arguments are those of PyTorch's schema, without the outputs. A note in code sty
 operator of the delegates whose NumPy reference the kernel runs.
 
 On a GPU, a call runs there instead where an operator of the delegates means the same, all its
-tensors are of one type, float32 or float16, and it multiplies matrices or takes what a delegate
-gives and hands on what a delegate or the caller takes: `program.report` says which calls do.
+tensors are of one type (float32 or float16; whatever has no 64 bits, if elements only move), and it
+multiplies matrices or takes what a delegate gives and hands on what a delegate or the caller takes:
+`program.report` says which calls do. Calls that constants determine run once, at load. Delegates,
+with such calls between them, are then one graph: a single submission, as `stats.submissions` tells.
 
 Mixed element types follow PyTorch's rules, half floats are computed in float32, and a result goes
 into an output of its own kind (bool, integer, float) or a higher one. An output is of the size that

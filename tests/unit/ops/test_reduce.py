@@ -32,7 +32,7 @@ def test_every_op_of_the_families_has_cases() -> None:
         if (op := lookup(name))
         and op.lower.__module__ in ("webpte.ops.reduce", "webpte.ops.argreduce")
     }
-    assert len(families) == 6
+    assert len(families) == 8
     assert families == {case.op for case in REDUCE_CASES}
 
 
