@@ -44,6 +44,8 @@ class LiveState:
 
     def set_cur_dims(self, value_id: int, dims: Dims) -> None:
         """Resize a tensor: same rank, no dim above its maximum; zero-size dims are allowed."""
+        if self._cur_dims.get(value_id) == dims:
+            return
         maximum = self._graph.tensor(value_id).dims
         if len(dims) != len(maximum):
             raise ResizeError(
@@ -60,24 +62,23 @@ class LiveState:
                 f"a result of shape {list(dims)} for an output of {list(maximum)}, which is exact"
             )
         old = self._cur_dims[value_id]
-        if old != dims:
-            self._undo.append(lambda: self._cur_dims.__setitem__(value_id, old))
-            self._cur_dims[value_id] = dims
-            self._dirty.add(value_id)
+        self._undo.append(lambda: self._cur_dims.__setitem__(value_id, old))
+        self._cur_dims[value_id] = dims
+        self._dirty.add(value_id)
 
     def symint(self, value_id: int) -> int:
-        self._graph.symint(value_id)
-        return self._symints[value_id]
+        value = self._symints.get(value_id)
+        return self._graph.symint(value_id).value if value is None else value
 
     def set_symint(self, value_id: int, value: int) -> None:
-        self._graph.symint(value_id)
+        old = self.symint(value_id)
+        if old == value:
+            return
         if not INT32_MIN <= value <= INT32_MAX:
             raise ResizeError(f"SymInt value {value_id}: {value} does not fit into 32 bits")
-        old = self._symints[value_id]
-        if old != value:
-            self._undo.append(lambda: self._symints.__setitem__(value_id, old))
-            self._symints[value_id] = value
-            self._dirty.add(value_id)
+        self._undo.append(lambda: self._symints.__setitem__(value_id, old))
+        self._symints[value_id] = value
+        self._dirty.add(value_id)
 
     def begin(self) -> None:
         """From here on, `rollback` takes back what changes."""

@@ -150,13 +150,15 @@ class Headed:
                     return reason
                 rows = [self._row(first, second)]
                 while len(rows) < len(inputs):
-                    given = [token, *inputs[len(rows)]]
-                    lent = [output.tensor for output in first.plan.segments[-1].outputs]
-                    wanted = [*lent, *extra[len(rows)]]
-                    if not (body.preparer.follow(given) and head.preparer.follow(wanted)):
+                    given, added = [token, *inputs[len(rows)]], extra[len(rows)]
+                    if not body.preparer.follow(given):
                         break
                     body.replayer.fill(first.plan, given)
-                    head.replayer.fill(second.plan, wanted)
+                    if added:
+                        wanted = [*second.inputs[: -len(added)], *added]
+                        if not head.preparer.follow(wanted):
+                            break
+                        head.replayer.fill(second.plan, wanted)
                     rows.append(self._row(first, second))
                 count = 1 << (len(rows).bit_length() - 1)
                 tokens = body.memory.buffer_of(body.graph.inputs[0])
