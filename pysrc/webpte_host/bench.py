@@ -181,14 +181,16 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _show(figures: dict[str, Any]) -> None:
-    adapter = figures.pop("adapter")
+    adapter = figures["adapter"]
     print(f"adapter: {adapter['vendor']} {adapter['architecture']} {adapter['description']}")
     if adapter["software"]:
         print("This adapter is a CPU: its figures say nothing about a GPU.", file=sys.stderr)
     if adapter["kind"] == "webgpu":
         print(_waiting(adapter))
-    print("load:", ", ".join(f"{k} {v:.0f} ms" for k, v in figures.pop("load_ms").items()))
+    print("load:", ", ".join(f"{k} {v:.0f} ms" for k, v in figures["load_ms"].items()))
     for name, row in figures.items():
+        if name in ("adapter", "load_ms"):
+            continue
         speed = f", {row['tokens_per_second']:.0f} tokens/s" if "tokens_per_second" in row else ""
         parts = ", ".join(f"{part} {ms:.2f}" for part, ms in row["parts"].items())
         gpu = "" if row["gpu_ms"] is None else f", kernels {row['gpu_ms']:.2f}"

@@ -2,10 +2,11 @@
 //
 // Python plans and hands over whole batches as JSON; objects are known by number on both sides.
 // An execution is one call of `run`. Evaluates to a function that makes an engine: an object with
-// the functions that Python uses. `makeTransfer` is what transfer.js evaluates to, and `waiter` comes
-// from waiting.js.
+// the functions that Python uses. `makeCommands` and `makeTransfer` are what commands.js and transfer.js
+// evaluate to, and `waiter` comes from waiting.js.
 
-((device, makeTransfer, waiter) => {
+((device, makeCommands, makeTransfer, waiter) => {
+    const { makeTape, encode, encodeTimed } = makeCommands(device);
     const buffers = new Map();
     const pipelines = new Map();
     const modules = new Map();
@@ -105,55 +106,6 @@
         }
     }
 
-    function encode(encoder, plan) {
-        if (!plan.dispatches.length) return;
-        const pass = encoder.beginComputePass();
-        let current = null;
-        for (const { pipeline, group, x, y, z } of plan.dispatches) {
-            if (pipeline !== current) pass.setPipeline(current = pipeline);
-            pass.setBindGroup(0, group);
-            pass.dispatchWorkgroups(x, y, z);
-        }
-        pass.end();
-    }
-
-    // The same with one pass per dispatch, and the GPU's clock before and after each. Returns
-    // what to call when all is submitted: it gives a promise of nanoseconds, one per dispatch.
-    function encodeTimed(encoder, plan) {
-        const count = plan.dispatches.length;
-        const perSet = 2048; // WebGPU's limit is 4096 queries in a set
-        const usage = GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC;
-        const resolved = device.createBuffer({ size: Math.max(16 * count, 16), usage });
-        const staging = device.createBuffer({
-            size: resolved.size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
-        });
-        const querySets = [];
-        for (let start = 0; start < count; start += perSet) {
-            const part = plan.dispatches.slice(start, start + perSet);
-            const querySet = device.createQuerySet({ type: "timestamp", count: 2 * part.length });
-            querySets.push(querySet);
-            part.forEach(({ pipeline, group, x, y, z }, i) => {
-                const timestampWrites = { querySet, beginningOfPassWriteIndex: 2 * i, endOfPassWriteIndex: 2 * i + 1 };
-                const pass = encoder.beginComputePass({ timestampWrites });
-                pass.setPipeline(pipeline);
-                pass.setBindGroup(0, group);
-                pass.dispatchWorkgroups(x, y, z);
-                pass.end();
-            });
-            encoder.resolveQuerySet(querySet, 0, 2 * part.length, resolved, 16 * start);
-        }
-        encoder.copyBufferToBuffer(resolved, 0, staging, 0, resolved.size);
-        return async () => {
-            try {
-                await staging.mapAsync(GPUMapMode.READ);
-                const stamps = new BigUint64Array(staging.getMappedRange());
-                return plan.dispatches.map((_, i) => Number(stamps[2 * i + 1] - stamps[2 * i]));
-            } finally {
-                for (const object of [staging, resolved, ...querySets]) object.destroy();
-            }
-        };
-    }
-
     function writeUploads(plan, payload) {
         if (!plan.uploads.length) return;
         const view = payload.getBuffer("u8");
@@ -187,24 +139,25 @@
         }
     }
 
-    function encodeAll(encoder, plan, [copies, kept], encodeKernels) {
-        for (const buffer of plan.clears) encoder.clearBuffer(buffer);
-        copyAll(encoder, copies);
-        for (const part of plan.parts) encodeAll(encoder, part.plan, part.copies, encode);
-        encodeKernels(encoder, plan);
-        copyAll(encoder, kept);
+    function encodeAll(tape, plan, [copies, kept], encodeKernels) {
+        for (const buffer of plan.clears) tape.encoder.clearBuffer(buffer);
+        copyAll(tape.encoder, copies);
+        for (const part of plan.parts) encodeAll(tape, part.plan, part.copies, encode);
+        encodeKernels(tape, plan);
+        copyAll(tape.encoder, kept);
     }
 
-    // Encodes and submits one execution; returns the buffer that will hold its results.
-    function submit(plan, payload, copies, read, encodeKernels = encode) {
+    // Encodes and submits one execution; returns the buffer that will hold its results. What is not
+    // proven goes as a whole: all of it happens, or nothing.
+    function submit(plan, payload, copies, read, encodeKernels = encode, whole = true) {
         writeUploads(plan, payload);
-        const encoder = device.createCommandEncoder();
-        encodeAll(encoder, plan, copies, encodeKernels);
+        const tape = makeTape(whole);
+        encodeAll(tape, plan, copies, encodeKernels);
         const staging = read && plan.resultBytes ? stagingOf(plan) : null;
         for (const [buffer, size, offset] of staging ? plan.readbacks : []) {
-            encoder.copyBufferToBuffer(buffer, 0, staging, offset, size);
+            tape.encoder.copyBufferToBuffer(buffer, 0, staging, offset, size);
         }
-        device.queue.submit([encoder.finish()]);
+        tape.send();
         return staging;
     }
 
@@ -341,12 +294,12 @@
             check();
             const plan = plans.get(id);
             const copies = copiesOf(described);
-            const start = () => {
-                const staging = submit(plan, payload, copies, read);
+            const start = (whole) => {
+                const staging = submit(plan, payload, copies, read, encode, whole);
                 return read ? collect(plan, staging) : undefined;
             };
-            if (plan.proven && !reachable) return start();
-            return watched(start).then((result) => {
+            if (plan.proven && !reachable) return start(false);
+            return watched(() => start(true)).then((result) => {
                 plan.proven = true;
                 return result;
             });
@@ -358,8 +311,8 @@
             const plan = plans.get(id);
             return watched(async () => {
                 let times;
-                const staging = submit(plan, payload, copiesOf(described), true, (encoder) => {
-                    times = encodeTimed(encoder, plan);
+                const staging = submit(plan, payload, copiesOf(described), true, (tape) => {
+                    times = encodeTimed(tape, plan);
                 });
                 const [bytes, nanoseconds] = await Promise.all([collect(plan, staging), times()]);
                 return { bytes, nanoseconds: JSON.stringify(nanoseconds) };

@@ -115,7 +115,8 @@ class WebGPUDevice:
         with _translated("asking for the GPU"):
             device = await load_script("adapter.js").open(adapter, json.dumps(_FEATURES))
             waiter = await load_script("waiting.js").open(device, info.software, waiting)
-            engine = load_script("engine.js")(device, load_script("transfer.js"), waiter)
+            parts = (load_script(name) for name in ("commands.js", "transfer.js"))
+            engine = load_script("engine.js")(device, *parts, waiter)
         chosen = json.loads(waiter.describe())
         return cls(engine, replace(info, waiting=chosen["way"], waiting_ms=chosen["ms"]))
 

@@ -9,8 +9,13 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
@@ -106,10 +111,14 @@ class Method:
         self._lock: AbstractAsyncContextManager[Any] = nullcontext() if alone else lock
         self._last_inputs: list[Any] | None = None
         self.kernel_ms: dict[str, float] = {}
+        # The delegate that is the whole method, if there is one: its outputs are the method's.
+        self.only_delegate = self._find_only_delegate()
+        plain = all(isinstance(i, TensorInfo) or i.kind == "int" for i in self.info.inputs)
+        tensors = all(isinstance(output, TensorInfo) for output in self.info.outputs)
+        on_gpu = isinstance(self.only_delegate, GpuDelegate)
+        self._is_direct = on_gpu and alone and plain and tensors
 
-    @property
-    def only_delegate(self) -> Delegate | None:
-        """The delegate that is the whole method, if there is one: its outputs are the method's."""
+    def _find_only_delegate(self) -> Delegate | None:
         calls = [i for i in self._instructions if not isinstance(i, FreeCall)]
         if len(calls) != 1 or not isinstance(calls[0], DelegateCall):
             return None
@@ -126,7 +135,23 @@ class Method:
 
     async def run(self, inputs: Sequence[Any], on_gpu: bool = False) -> tuple[Any, ...]:
         """Arrays and numbers, or with `on_gpu` tensors that stay there instead of arrays."""
-        return await self._run(self.take_inputs(inputs), on_gpu, None)
+        given = self.take_inputs(inputs)
+        if self._is_direct and not on_gpu:
+            return await self._run_directly(given)
+        return await self._run(given, on_gpu, None)
+
+    async def _run_directly(self, given: Sequence[Any]) -> tuple[np.ndarray, ...]:
+        """What `_run` does for a method that is one delegate, without a look at each value."""
+        assert self.only_delegate is not None
+        (call,) = (i for i in self._instructions if isinstance(i, DelegateCall))
+        with self._naming(call):
+            results = await self.only_delegate.execute(given)
+        with np.errstate(all="ignore"):
+            return tuple(
+                result.astype(DTYPES[info.dtype].numpy, copy=False)
+                for info, result in zip(self.info.outputs, results, strict=True)
+                if isinstance(info, TensorInfo)
+            )
 
     async def profile(self, inputs: Sequence[Any]) -> Timings:
         """What runs, in order, with its microseconds; without inputs, on those of the last call."""
@@ -207,22 +232,28 @@ class Method:
                 return
             instruction = chain[position]
             position += 1
-            try:
+            with self._naming(instruction):
                 if isinstance(instruction, JumpFalseCall):
                     if not self._condition(instruction, run.values):
                         position = instruction.destination
                 else:
                     await self._run_instruction(instruction, run)
-            except (InputError, ClosedError):
-                raise
-            except Exception as error:
-                message = str(error)
-                step = self._failed_step(instruction, message)
-                message = message.removeprefix(f"{step}: ")
-                raise ExecutionError(f"method {self.info.name!r}, {step}: {message}") from error
         raise ExecutionError(
             f"method {self.info.name!r}: {MAX_INSTRUCTIONS} instructions without an end"
         )
+
+    @contextmanager
+    def _naming(self, instruction: Instruction) -> Iterator[None]:
+        """What goes wrong in here says which step it was."""
+        try:
+            yield
+        except (InputError, ClosedError):
+            raise
+        except Exception as error:
+            message = str(error)
+            step = self._failed_step(instruction, message)
+            message = message.removeprefix(f"{step}: ")
+            raise ExecutionError(f"method {self.info.name!r}, {step}: {message}") from error
 
     def _failed_step(self, instruction: Instruction, message: str) -> str:
         """Kernels say their name, and so do the ops of delegates that have become one."""

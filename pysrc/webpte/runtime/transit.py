@@ -40,6 +40,8 @@ class Returns:
         cls, device: Device, outputs: Sequence[Output], fates: Sequence[Fate]
     ) -> Returns:
         """Allocate memory for what is to be kept."""
+        if Fate.KEEP not in fates:
+            return cls(outputs, fates, ())
         pairs = zip(outputs, fates, strict=True)
         wanted = [output.tensor for output, fate in pairs if fate is Fate.KEEP]
         kept = await allocate(device, [(t.dtype, t.stored, t.shape) for t in wanted])
