@@ -2,8 +2,8 @@
 
 Whoever runs, copies or reads back on the device calls `count_submission` once that was handed over.
 The tally is that of the call in whose context this happens, so calls that overlap count apart.
-Writing bytes to a buffer is no submission of its own: they go along with the next one. A long plan may go
-to a browser's queue in several pieces, one right after the other (see gpu/commands.js): that is one, too.
+Writing bytes to a buffer is no submission of its own: they go along with the next one. A long plan
+may go to a browser's queue in pieces, one right after the other (see gpu/commands.js): that is one.
 """
 
 from __future__ import annotations
