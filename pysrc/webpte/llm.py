@@ -179,7 +179,7 @@ class Generation:
     async def _next(self) -> int:
         """The token after the context and the prompt."""
         generator, steps = self._generator, self._ahead
-        if steps is not None and not self._prompt:
+        if steps is not None and generator._follows(steps):
             submitted = steps.submissions
             try:
                 token = await generator._take(steps, self._left)
