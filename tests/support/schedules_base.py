@@ -49,13 +49,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class Kind:
-    """A program. `initial` is the state that it is loaded with; None: it has none."""
+    """A program. `initial` is the state that it is loaded with; None: it has none.
+
+    With one that `talks` there are conversations, too: see schedules_talk.py.
+    """
 
     name: str
     write: Callable[[], bytes]
     entries: dict[str, Entry]
     initial: State | None = None
     strict: bool = False
+    talks: bool = False
 
     @cached_property
     def file(self) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from support.schedules import Call, Recover, Step
+from support.schedules import Call, Recover, Step, Talk
 from support.schedules_base import Arrays, Entry, Kind, RefusedError, State
 from webpte.errors import (
     ClosedError,
@@ -45,6 +45,7 @@ class Event:
     error: BaseException | None = None
     cancelled: bool = False  # somebody tried
     tensors: list[Any] = field(default_factory=list)
+    explained: bool = False  # whether something explains the error that a Generator raised
 
     def __str__(self) -> str:
         return f"call {self.number} ({self.step})" if self.number >= 0 else str(self.step)
@@ -91,7 +92,8 @@ def _judged(history: History, event: Event) -> str | None:
     if event.error is not None:
         return _judged_error(history, event, event.error)
     closed = history.closed.get(event.program)
-    if closed is not None and closed < event.started and not event.cancelled:
+    asked = not isinstance(event.step, Talk) or event.result
+    if closed is not None and closed < event.started and asked and not event.cancelled:
         return "the program was closed before, but there is no error"
     if not isinstance(event.step, Call) or (event.result is None and event.cancelled):
         return None
@@ -125,6 +127,8 @@ def _judged_error(history: History, event: Event, error: BaseException) -> str |
         return None if _may_be_closed(history, event) else f"nothing was destroyed: {shown}"
     if "no timestamps" in str(error) and "timestamp-query" not in event.device.info.features:
         return None
+    if isinstance(event.step, Talk):
+        return None if event.explained else f"nothing explains it: {shown}"
     if any(isinstance(cause, DeviceError) for cause in chain):
         return f"the device refuses: {shown}"
     if not isinstance(event.step, Call):
@@ -179,7 +183,7 @@ def _is_result(event: Event, outputs: Arrays) -> bool:
         got is UNKNOWN
         or (
             (got.shape == want.shape and got.dtype.kind == want.dtype.kind)
-            and np.array_equal(got, want)
+            and np.allclose(got, want, rtol=1e-5, atol=1e-5)
         )
         for got, want in zip(event.result, expected, strict=True)
     )

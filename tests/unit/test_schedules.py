@@ -24,6 +24,7 @@ from support.schedules import (
     Schedule,
     Settle,
     Step,
+    Talk,
     schedules,
     shrunk,
 )
@@ -75,13 +76,16 @@ def test_schedules_have_everything() -> None:
                     step.handed is not None,
                     "native" if step.native else "",
                 }
+            if isinstance(step, Talk):
+                found |= {step.how, step.ahead, step.seed is None, step.penalty, len(step.stop)}
             if isinstance(step, Inject):
                 found |= {step.error, step.method}
-    steps: set[object] = {Call, Cancel, Close, Destroy, Inject, Read, Recover, Settle}
+    steps: set[object] = {Call, Cancel, Close, Destroy, Inject, Read, Recover, Settle, Talk}
+    talks = {"generate", "go_on", "more", "feed", "reset", 1, 2, 4, 16, False, 1.4}
     hows = {"run", "gpu", "argmax", "unread", "profile", "again"}
     bads = {"shape", "dtype", "count"}
     errors = {"error", "memory", "loss", "create_buffers", "create_plan", "run", None}
-    assert found >= steps | hows | bads | errors | set(KINDS) | {
+    assert found >= steps | hows | bads | talks | errors | set(KINDS) | {
         "numpy",
         "recording",
         True,
