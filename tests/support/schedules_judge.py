@@ -107,7 +107,7 @@ def _judged(history: History, event: Event) -> str | None:
         _, expected = entry.model(initial or (), event.arrays)
     except RefusedError as refused:
         return f"should be refused: {refused}"
-    if initial is None and not _is_result(event, expected):
+    if initial is None and not _is_result(entry, event, expected):
         return f"gives {_shown(event.result)}, not {_shown(_expected(event, expected))}"
     return None
 
@@ -175,15 +175,15 @@ def _expected(event: Event, outputs: Arrays) -> Any:
     return outputs
 
 
-def _is_result(event: Event, outputs: Arrays) -> bool:
+def _is_result(entry: Entry, event: Event, outputs: Arrays) -> bool:
     if isinstance(event.step, Call) and event.step.how == "profile":
         return all(isinstance(name, str) and time >= 0 for name, time in event.result)
-    expected = _expected(event, outputs)
+    expected, close = _expected(event, outputs), 1e-5 if entry.rounds else 0.0
     return len(event.result) == len(expected) and all(
         got is UNKNOWN
         or (
             (got.shape == want.shape and got.dtype.kind == want.dtype.kind)
-            and np.allclose(got, want, rtol=1e-5, atol=1e-5)
+            and np.allclose(got, want, rtol=close, atol=close)
         )
         for got, want in zip(event.result, expected, strict=True)
     )
@@ -252,14 +252,15 @@ def _after(history: History, event: Event, state: State, initial: State) -> list
     if isinstance(event.step, Recover):
         return [initial, state] if unfinished or event.error is not None else [initial]
     try:
-        after, expected = _entry(history, event).model(state, event.arrays)
+        entry = _entry(history, event)
+        after, expected = entry.model(state, event.arrays)
     except RefusedError:
         return [state]
     if isinstance(event.step, Call) and event.step.how in ("profile", "again"):
         return [state]
     if event.error is not None or unfinished:
         return [state, after]
-    return [after] if _is_result(event, expected) else []
+    return [after] if _is_result(entry, event, expected) else []
 
 
 def _no_order(history: History, program: int) -> str:

@@ -220,6 +220,7 @@ TALK = Kind(
             lambda rng: (rng.randint(1, TALK_CHUNK), rng.randrange(small_llm.VOCABULARY)),
             make_tokens,
             lambda state, given: (state, [small_llm.logits_of(given[0][0].tolist())[None]]),
+            rounds=True,
         )
     },
     talks=True,
