@@ -293,7 +293,11 @@ class _Maker:
             self._add(Settle())
 
     def _cancel(self) -> Step | None:
-        return Cancel(self._turns(), self.rng.randrange(len(self.calls))) if self.calls else None
+        if not self.calls:
+            return None
+        latest = len(self.calls) - 1  # more often than others still under way
+        number = latest if self.rng.random() < 0.5 else self.rng.randrange(len(self.calls))
+        return Cancel(self._turns(), number)
 
     def _tensors(self) -> Step | None:
         calls = enumerate(self.calls)

@@ -280,6 +280,23 @@ FOUND = {
     "a profile is not a call": Schedule(
         0, ("total",), (Call(how="profile", spec=(1,)), Settle(), Call(spec=(2,)))
     ),
+    "the first chunk of a prompt overtakes a call that came before": Schedule(
+        0,
+        ("talk",),
+        (
+            Talk(tokens=(0, 9, 8, 1), most=6, take=1, ahead=1),
+            Talk(generator=1, how="go_on", tokens=(9, 11, 11, 10, 0, 9), take=1, ahead=1),
+        ),
+    ),
+    "a cancelled feed writes over rows of steps ahead": Schedule(
+        0,
+        ("talk",),
+        (
+            *(Talk(tokens=(3, 1), most=13, take=3, seed=1), Settle()),
+            *(Talk(turns=38, how="feed", tokens=(7, 7, 5)), Cancel(call=1), Settle()),
+            Talk(how="more", take=12),
+        ),
+    ),
     "a cancelled call with a wrong index": Schedule(
         0,
         ("embed",),
