@@ -284,8 +284,8 @@ FOUND = {
         0,
         ("talk",),
         (
-            Talk(tokens=(0, 9, 8, 1), most=6, take=1, ahead=1),
-            Talk(generator=1, how="go_on", tokens=(9, 11, 11, 10, 0, 9), take=1, ahead=1),
+            Talk(tokens=(0, 9, 8, 1), take=1),
+            Talk(generator=1, how="go_on", tokens=(2, 9, 1, 4, 1, 7), take=1),
         ),
     ),
     "a cancelled feed writes over rows of steps ahead": Schedule(
