@@ -108,8 +108,7 @@ class Context:
         """`feed`, within an answer."""
         self._check_room(tokens)
         context = [*self._pending, *tokens]
-        if not context:
-            raise InputError("there must be at least one token to go on from")
+        self._check_given(context)
         self._check_idle()
         self._busy = True
         try:
@@ -120,6 +119,10 @@ class Context:
         self._cached += context
         self._pending = []
         return token
+
+    def _check_given(self, tokens: Sequence[int]) -> None:
+        if not tokens:
+            raise InputError("there must be at least one token to go on from")
 
     def _check_room(self, tokens: Sequence[int]) -> None:
         """Raises InputError if the context cannot hold these tokens, too."""
@@ -246,7 +249,6 @@ class Context:
 
     def _begin(self, answer: object) -> None:
         """From here on only this answer goes on."""
-        self._check_idle()
         self._answer = answer
 
     @property
@@ -258,6 +260,12 @@ class Context:
 
         The last token is always left: what follows it has to be computed.
         """
+        self._check_given(conversation)
+        if self.max_context is not None and len(conversation) > self.max_context:
+            raise InputError(
+                f"a conversation of {len(conversation)} tokens is over the {self.max_context} that "
+                "the program's context holds"
+            )
         known = self.context if self._is_mine else ()
         pairs = zip(known, conversation[:-1], strict=False)
         common = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
@@ -265,11 +273,6 @@ class Context:
             common = min(len(known), max(0, len(conversation) - 1))
         if common < self.position and not self._goes_back:
             common = 0  # as after `reset`: such state cannot go back to a position
-        if self.max_context is not None and len(conversation) > self.max_context:
-            raise InputError(
-                f"a conversation of {len(conversation)} tokens is over the {self.max_context} that "
-                "the program's context holds"
-            )
         kept = self.context[:common]
         self._pending = list(kept[self.position :])
         self._cached = list(kept[: self.position])

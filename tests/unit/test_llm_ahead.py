@@ -352,6 +352,43 @@ def test_a_conversation_that_is_too_long_leaves_the_context(q4: Path) -> None:
     wait(run())
 
 
+def test_a_conversation_that_cannot_begin_ends_no_answer(q4: Path) -> None:
+    async def run() -> None:
+        _, generator = await on_device(q4)
+        answer = generator.generate(PROMPT, 9)
+        found = [await anext(answer) for _ in range(3)]
+        with pytest.raises(InputError, match="over the 128"):
+            await anext(generator.generate([1] * 129, 1))
+        with pytest.raises(InputError, match="at least one token"):
+            await anext(generator.generate([], 1))
+        assert generator.context == (*PROMPT, *found)
+        assert found + await tokens_of(answer) == await greedy(q4, PROMPT, 9)
+
+    wait(run())
+
+
+def test_a_batch_that_fails_when_nobody_waits_any_more_is_no_news(q4: Path) -> None:
+    async def run() -> None:
+        device, generator = await on_device(q4)
+        answer = generator.generate(PROMPT, 24)
+        await anext(answer)
+        noises: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: noises.append(told))
+        device.pauses = lambda: 9
+        device.inject(DeviceError, method="run", at_result=True)
+        task, ran = asyncio.ensure_future(anext(answer)), len(runs(device))
+        while len(runs(device)) == ran and not task.done():
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert noises == []
+
+    wait(run())
+
+
 # The pace
 
 
