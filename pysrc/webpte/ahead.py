@@ -86,8 +86,10 @@ class StepsAhead:
 
     async def _receive(self) -> None:
         batch = self._batches[0]
-        # Whoever is cancelled here leaves the batch to whoever asks next.
-        tokens = await asyncio.shield(batch.tokens)
+        # Whoever is cancelled here leaves the batch to whoever asks next. (`shield` would do, too,
+        # but from Python 3.14 on it tells of errors that nobody waits for any more.)
+        await asyncio.wait([batch.tokens])
+        tokens = batch.tokens.result()
         self._batches.popleft()
         self._tokens.extend(tokens)
         now = perf_counter()

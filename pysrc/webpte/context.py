@@ -56,7 +56,7 @@ class Context:
         self._pending: list[int] = []
         self._answer: object = None  # the one that may go on
         self._busy = False
-        self._feeds = 0  # calls that were given tokens: steps that run ahead go on from the last
+        self._ahead: StepsAhead | None = None  # those that follow the last call, if any do
         self._note_cache()
 
     def _metadata(self, method: str) -> list[Any]:
@@ -108,20 +108,21 @@ class Context:
         """`feed`, within an answer."""
         self._check_room(tokens)
         context = [*self._pending, *tokens]
-        if not context:
-            raise InputError("there must be at least one token to go on from")
+        self._check_given(context)
         self._check_idle()
-        start, self._busy = self.position, True
+        self._busy = True
         try:
+            # If this fails, rows of the cache from here on are written again by what is fed next.
             token = await self._feed_chunks(context, choice)
-        except BaseException:
-            # Rows of the cache from here on are written again by whatever is fed next.
-            del self._cached[start:]
-            raise
         finally:
             self._busy = False
+        self._cached += context
         self._pending = []
         return token
+
+    def _check_given(self, tokens: Sequence[int]) -> None:
+        if not tokens:
+            raise InputError("there must be at least one token to go on from")
 
     def _check_room(self, tokens: Sequence[int]) -> None:
         """Raises InputError if the context cannot hold these tokens, too."""
@@ -135,33 +136,39 @@ class Context:
             )
 
     async def _feed_chunks(self, tokens: list[int], choice: Choice) -> int:
+        decoder, history = self.program.decoder(self.method), [*self._cached, *tokens]
+        position = self.position
         while len(tokens) > self.max_chunk:
             chunk, tokens = tokens[: self.max_chunk], tokens[self.max_chunk :]
-            await self._call(self._run_unread, chunk)
-        decoder, history = self.program.decoder(self.method), [*self._cached, *tokens]
+            await self._call(self._run_unread, chunk, position)
+            position += len(chunk)
 
         def choose(arrays: Sequence[np.ndarray]) -> Awaitable[int]:
             return decoder.choose(arrays, choice, history, self.max_context)
 
-        return await self._call(choose, tokens)
+        return await self._call(choose, tokens, position)
 
     def _run_unread(self, arrays: Sequence[np.ndarray]) -> Awaitable[None]:
         return self.program.run_unread(self.method, *arrays)
 
     async def _call(
-        self, run: Callable[[Sequence[np.ndarray]], Awaitable[T]], tokens: Sequence[int]
+        self,
+        run: Callable[[Sequence[np.ndarray]], Awaitable[T]],
+        tokens: Sequence[int],
+        position: int,
     ) -> T:
         """One call of the method, and only one: others may have written to the cache."""
-        self._check_cache()
+        if position:  # what was in the cache before the first token does not matter
+            self._check_cache()
         before = self.program.calls(self.method)
         self._generation = self.program.generation
-        self._feeds += 1
+        self._ahead = None  # it may have written where they have, whatever becomes of it
+        arrays = np.asarray([tokens], self._dtypes[0]), np.asarray([position], self._dtypes[1])
         try:
-            result = await run(self._arrays(tokens))
+            result = await run(arrays)  # (1, S), (1,)
         finally:
             # A call that was refused at once (the program is closed) was not counted.
             self._calls = before + min(1, self.program.calls(self.method) - before)
-        self._cached += tokens
         self._check_cache()
         return result
 
@@ -169,13 +176,13 @@ class Context:
 
     def _steps_ahead(self, choice: Choice, most: int) -> StepsAhead:
         """Those that follow the token which the last call has chosen."""
-        feeds, decoder = self._feeds, self.program.decoder(self.method)
+        decoder = self.program.decoder(self.method)
 
         async def submit(position: int, steps: int) -> Batch | str:
             if self.max_context is not None:
                 steps = min(steps, self.max_context - position)
-            if steps < 1 or self._feeds != feeds:
-                return "the context is full, or something else was fed meanwhile"
+            if steps < 1:
+                return "the context is full"
             self._check_cache()
             before = self.program.calls(self.method)
             dtype = self._dtypes[1]
@@ -185,7 +192,12 @@ class Context:
             finally:
                 self._calls = before + min(1, self.program.calls(self.method) - before)
 
-        return StepsAhead(self.position, Pace(most), submit)
+        self._ahead = StepsAhead(self.position, Pace(most), submit)
+        return self._ahead
+
+    def _follows(self, steps: StepsAhead) -> bool:
+        """Whether nothing was fed since these steps began, not even by a call that failed."""
+        return steps is self._ahead
 
     async def _take(self, steps: StepsAhead, wanted: int) -> int | str:
         """The next token, or why it has to be fed. What was pending is in the cache then."""
@@ -216,8 +228,7 @@ class Context:
         return self.program.generation == self._generation and not called
 
     def _check_cache(self) -> None:
-        """What was in the cache at `position` 0 does not matter."""
-        if self.position == 0 or self._is_mine:
+        if self._is_mine:
             return
         advice = "call reset() and feed the conversation again, or make a new Generator"
         if self.program.generation != self._generation:
@@ -238,7 +249,6 @@ class Context:
 
     def _begin(self, answer: object) -> None:
         """From here on only this answer goes on."""
-        self._check_idle()
         self._answer = answer
 
     @property
@@ -250,6 +260,12 @@ class Context:
 
         The last token is always left: what follows it has to be computed.
         """
+        self._check_given(conversation)
+        if self.max_context is not None and len(conversation) > self.max_context:
+            raise InputError(
+                f"a conversation of {len(conversation)} tokens is over the {self.max_context} that "
+                "the program's context holds"
+            )
         known = self.context if self._is_mine else ()
         pairs = zip(known, conversation[:-1], strict=False)
         common = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
@@ -257,11 +273,6 @@ class Context:
             common = min(len(known), max(0, len(conversation) - 1))
         if common < self.position and not self._goes_back:
             common = 0  # as after `reset`: such state cannot go back to a position
-        if self.max_context is not None and len(conversation) > self.max_context:
-            raise InputError(
-                f"a conversation of {len(conversation)} tokens is over the {self.max_context} that "
-                "the program's context holds"
-            )
         kept = self.context[:common]
         self._pending = list(kept[self.position :])
         self._cached = list(kept[: self.position])
@@ -279,9 +290,3 @@ class Context:
     def _add_pending(self, tokens: Sequence[int]) -> None:
         """Tokens that belong to the context, to be fed with what comes next."""
         self._pending += tokens
-
-    def _arrays(self, tokens: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        return (
-            np.asarray([tokens], self._dtypes[0]),  # (1, S)
-            np.asarray([self.position], self._dtypes[1]),  # (1,)
-        )

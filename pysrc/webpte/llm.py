@@ -179,7 +179,7 @@ class Generation:
     async def _next(self) -> int:
         """The token after the context and the prompt."""
         generator, steps = self._generator, self._ahead
-        if steps is not None and not self._prompt:
+        if steps is not None and generator._follows(steps):
             submitted = steps.submissions
             try:
                 token = await generator._take(steps, self._left)
@@ -200,11 +200,12 @@ class Generation:
 
     def _begin(self) -> None:
         generator = self._generator
-        generator._begin(self)
+        generator._check_idle()
         if self._whole:
             given = len(self._prompt)
             self._prompt = generator._go_back(self._prompt)
             self.stats.reused_tokens = given - len(self._prompt)
+        generator._begin(self)
         if self._left <= 0:  # the prompt is a part of the context all the same
             generator._check_room(self._prompt)
             generator._add_pending(self._prompt)

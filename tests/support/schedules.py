@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
-from support.schedules_base import Entry, Spec
+from support.schedules_base import Entry, Kind, Spec
 from support.schedules_kinds import KINDS
 
 # Calls of the device that are made to fail.
@@ -23,6 +24,8 @@ INJECTED = (
     *("create_buffers", "create_plan", "create_pipelines", "transfer"),
     *("write", "read", "run", "run", "profile", "copy"),
 )
+
+TALKS = 0.6  # as many programs that talk as of another kind: they take long
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,15 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Call(Step):
-    """A call of a method, under way until it ends.
+class Numbered(Step):
+    """Under way until it ends, and known by its number among these."""
+
+    program: int = 0
+
+
+@dataclass(frozen=True)
+class Call(Numbered):
+    """A call of a method.
 
     how is "run" (arrays come back), "gpu" (tensors stay there), "argmax", "unread", "profile", or
     "again": a profile of the last run, whatever it was (what a profile without inputs is).
@@ -43,13 +53,33 @@ class Call(Step):
     with `native` its buffer is, as one that other code made.
     """
 
-    program: int = 0
     method: str = "forward"
     how: str = "run"
     spec: Spec = ()
     bad: str = ""
     handed: tuple[int, int] | None = None
     native: bool = False
+
+
+@dataclass(frozen=True)
+class Talk(Numbered):
+    """What one of the Generators of a language model is asked.
+
+    how is "generate" (the first `kept` tokens of the context as it is then, and `tokens`), "go_on"
+    (with `tokens`), "more" (of the latest answer), "feed" or "reset". An answer is of `most` tokens
+    at most, and `take` of them are asked for. It is greedy, or drawn with a `seed`.
+    """
+
+    generator: int = 0
+    how: str = "generate"
+    tokens: Spec = (1,)
+    kept: int = 0
+    most: int = 8
+    take: int = 8
+    seed: int | None = None
+    penalty: float | None = None
+    stop: Spec = ()
+    ahead: int = 16
 
 
 @dataclass(frozen=True)
@@ -139,9 +169,10 @@ class _Maker:
         self.device = device
         self.faults = faults
         kinds = [kind for kind in KINDS if device != "numpy" or not KINDS[kind].strict]
-        self.programs = tuple(rng.choices(kinds, k=rng.choice([1, 1, 1, 1, 2, 2, 3])))
+        weights = [TALKS if KINDS[kind].talks else 1 for kind in kinds]
+        self.programs = tuple(rng.choices(kinds, weights, k=rng.choice([1, 1, 1, 1, 2, 2, 3])))
         self.steps: list[Step] = []
-        self.calls: list[Call] = []
+        self.calls: list[Numbered] = []
 
     def make(self) -> Schedule:
         rng = self.rng
@@ -167,18 +198,23 @@ class _Maker:
             if self.faults and rng.random() < 0.2:
                 self._add(Recover(0, program, fresh=True))
                 self._add(Settle())
-            for method in KINDS[kind].entries:
-                self._add(
-                    replace(
-                        self._call_of(program, method), how="run", bad="", handed=None, native=False
-                    )
-                )
+            for step in self._last_steps(program, KINDS[kind]):
+                self._add(step)
                 self._add(Settle())
         return Schedule(rng.randrange(1 << 16), self.programs, tuple(self.steps), self.device)
 
+    def _last_steps(self, program: int, kind: Kind) -> Iterator[Step]:
+        """What shows whether a program still works."""
+        if kind.talks:
+            yield replace(self._talk_of(program), how="generate", most=4, take=4)
+            return
+        for method in kind.entries:
+            call = self._call_of(program, method)
+            yield replace(call, how="run", bad="", handed=None, native=False)
+
     def _add(self, step: Step) -> None:
         self.steps.append(step)
-        if isinstance(step, Call):
+        if isinstance(step, Numbered):
             self.calls.append(step)
 
     def _turns(self) -> int:
@@ -187,8 +223,10 @@ class _Maker:
     def _program(self) -> int:
         return self.rng.randrange(len(self.programs))
 
-    def _call(self) -> Call:
+    def _call(self) -> Step:
         program = self._program()
+        if KINDS[self.programs[program]].talks and self.rng.random() < 0.8:
+            return self._talk_of(program)
         return self._call_of(program, self.rng.choice(list(KINDS[self.programs[program]].entries)))
 
     def _call_of(self, program: int, method: str) -> Call:
@@ -206,6 +244,29 @@ class _Maker:
         native = handed is not None and rng.random() < 0.3
         return Call(self._turns(), program, method, how, spec, bad, handed, native)
 
+    def _talk_of(self, program: int) -> Talk:
+        rng = self.rng
+        how = rng.choice(
+            ["generate"] * 5 + ["go_on"] * 5 + ["more"] * 4 + ["feed", "feed", "reset"]
+        )
+        tokens = tuple(rng.randrange(12) for _ in range(rng.choice([1, 1, 2, 3, 4, 6])))
+        most = rng.choice([0, 1, 3, 6, 6, 20])
+        drawn = rng.random() < 0.5
+        return Talk(
+            self._turns(),
+            program,
+            generator=int(rng.random() < 0.25),
+            how=how,
+            tokens=() if how == "go_on" and rng.random() < 0.2 else tokens,
+            kept=rng.choice([0, 0, 1, 3, 5, 8, 99, 99]),
+            most=most,
+            take=rng.choice([1, 1, 2, 3, 4, 6, most]),
+            seed=rng.randrange(3) if drawn else None,
+            penalty=1.4 if drawn and rng.random() < 0.3 else None,
+            stop=(rng.randrange(12),) if rng.random() < 0.2 else (),
+            ahead=rng.choice([1, 2, 4, 16, 16]),
+        )
+
     def _handed(self, entry: Entry) -> tuple[int, int] | None:
         """Some GPU tensor that was perhaps made before and can be an input here."""
         if entry.takes is None or self.rng.random() < 0.4:
@@ -213,7 +274,7 @@ class _Maker:
         found = [
             (number, output)
             for number, call in enumerate(self.calls)
-            if call.how == "gpu"
+            if isinstance(call, Call) and call.how == "gpu"
             for output, gives in enumerate(self._entry(call).gives)
             if gives == entry.takes
         ]
@@ -232,10 +293,15 @@ class _Maker:
             self._add(Settle())
 
     def _cancel(self) -> Step | None:
-        return Cancel(self._turns(), self.rng.randrange(len(self.calls))) if self.calls else None
+        if not self.calls:
+            return None
+        latest = len(self.calls) - 1  # more often than others still under way
+        number = latest if self.rng.random() < 0.5 else self.rng.randrange(len(self.calls))
+        return Cancel(self._turns(), number)
 
     def _tensors(self) -> Step | None:
-        made = [number for number, call in enumerate(self.calls) if call.how == "gpu"]
+        calls = enumerate(self.calls)
+        made = [number for number, c in calls if isinstance(c, Call) and c.how == "gpu"]
         if not made:
             return None
         kind = self.rng.choice([Destroy, Read])
@@ -298,9 +364,9 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
 def _without(steps: tuple[Step, ...], at: int) -> tuple[Step, ...]:
     """Calls are known by number: those after a call that goes have another one."""
     left = [*steps[:at], *steps[at + 1 :]]
-    if not isinstance(steps[at], Call):
+    if not isinstance(steps[at], Numbered):
         return tuple(left)
-    gone = sum(isinstance(step, Call) for step in steps[:at])
+    gone = sum(isinstance(step, Numbered) for step in steps[:at])
     return tuple(_renumbered(step, gone) for step in left if getattr(step, "call", None) != gone)
 
 
@@ -330,6 +396,19 @@ def _simpler(step: Step) -> Iterator[Step]:
     if step.turns:
         yield replace(step, turns=0)
         yield replace(step, turns=step.turns // 2)
+    if isinstance(step, Talk):
+        plain: dict[str, Any] = {
+            "seed": None,
+            "penalty": None,
+            "stop": (),
+            "tokens": step.tokens[:1],
+        }
+        plain |= {"kept": 0, "take": 1, "ahead": 1}
+        for name, value in plain.items():
+            if getattr(step, name) != value:
+                yield replace(step, **{name: value})
+        if step.take > 2:
+            yield replace(step, take=step.take // 2)
     if isinstance(step, Call):
         if step.how != "run":
             yield replace(step, how="run")

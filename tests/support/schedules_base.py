@@ -37,7 +37,8 @@ class Entry:
     """One method: how to make inputs from a few integers, and what it means.
 
     `takes` and `gives` say what of it can be handed on as a GPU tensor: "rows" are float32 [n, 3],
-    "indices" are int32 [n]; None is anything else. Only the first input is ever handed on.
+    "indices" are int32 [n]; None is anything else. Only the first input is ever handed on. One that
+    `rounds` gives floats that are not exact.
     """
 
     specs: Callable[[Random], Spec]
@@ -45,17 +46,22 @@ class Entry:
     model: Callable[[State, Arrays], tuple[State, Arrays]]
     takes: str | None = None
     gives: tuple[str | None, ...] = (None,)
+    rounds: bool = False
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A program. `initial` is the state that it is loaded with; None: it has none."""
+    """A program. `initial` is the state that it is loaded with; None: it has none.
+
+    With one that `talks` there are conversations, too: see schedules_talk.py.
+    """
 
     name: str
     write: Callable[[], bytes]
     entries: dict[str, Entry]
     initial: State | None = None
     strict: bool = False
+    talks: bool = False
 
     @cached_property
     def file(self) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from support.schedules import Call, Recover, Step
+from support.schedules import Call, Recover, Step, Talk
 from support.schedules_base import Arrays, Entry, Kind, RefusedError, State
 from webpte.errors import (
     ClosedError,
@@ -45,6 +45,7 @@ class Event:
     error: BaseException | None = None
     cancelled: bool = False  # somebody tried
     tensors: list[Any] = field(default_factory=list)
+    explained: bool = False  # whether something explains the error that a Generator raised
 
     def __str__(self) -> str:
         return f"call {self.number} ({self.step})" if self.number >= 0 else str(self.step)
@@ -91,7 +92,8 @@ def _judged(history: History, event: Event) -> str | None:
     if event.error is not None:
         return _judged_error(history, event, event.error)
     closed = history.closed.get(event.program)
-    if closed is not None and closed < event.started and not event.cancelled:
+    asked = not isinstance(event.step, Talk) or event.result
+    if closed is not None and closed < event.started and asked and not event.cancelled:
         return "the program was closed before, but there is no error"
     if not isinstance(event.step, Call) or (event.result is None and event.cancelled):
         return None
@@ -105,7 +107,7 @@ def _judged(history: History, event: Event) -> str | None:
         _, expected = entry.model(initial or (), event.arrays)
     except RefusedError as refused:
         return f"should be refused: {refused}"
-    if initial is None and not _is_result(event, expected):
+    if initial is None and not _is_result(entry, event, expected):
         return f"gives {_shown(event.result)}, not {_shown(_expected(event, expected))}"
     return None
 
@@ -125,6 +127,8 @@ def _judged_error(history: History, event: Event, error: BaseException) -> str |
         return None if _may_be_closed(history, event) else f"nothing was destroyed: {shown}"
     if "no timestamps" in str(error) and "timestamp-query" not in event.device.info.features:
         return None
+    if isinstance(event.step, Talk):
+        return None if event.explained else f"nothing explains it: {shown}"
     if any(isinstance(cause, DeviceError) for cause in chain):
         return f"the device refuses: {shown}"
     if not isinstance(event.step, Call):
@@ -171,15 +175,15 @@ def _expected(event: Event, outputs: Arrays) -> Any:
     return outputs
 
 
-def _is_result(event: Event, outputs: Arrays) -> bool:
+def _is_result(entry: Entry, event: Event, outputs: Arrays) -> bool:
     if isinstance(event.step, Call) and event.step.how == "profile":
         return all(isinstance(name, str) and time >= 0 for name, time in event.result)
-    expected = _expected(event, outputs)
+    expected, close = _expected(event, outputs), 1e-5 if entry.rounds else 0.0
     return len(event.result) == len(expected) and all(
         got is UNKNOWN
         or (
             (got.shape == want.shape and got.dtype.kind == want.dtype.kind)
-            and np.array_equal(got, want)
+            and np.allclose(got, want, rtol=close, atol=close)
         )
         for got, want in zip(event.result, expected, strict=True)
     )
@@ -248,14 +252,15 @@ def _after(history: History, event: Event, state: State, initial: State) -> list
     if isinstance(event.step, Recover):
         return [initial, state] if unfinished or event.error is not None else [initial]
     try:
-        after, expected = _entry(history, event).model(state, event.arrays)
+        entry = _entry(history, event)
+        after, expected = entry.model(state, event.arrays)
     except RefusedError:
         return [state]
     if isinstance(event.step, Call) and event.step.how in ("profile", "again"):
         return [state]
     if event.error is not None or unfinished:
         return [state, after]
-    return [after] if _is_result(event, expected) else []
+    return [after] if _is_result(entry, event, expected) else []
 
 
 def _no_order(history: History, program: int) -> str:

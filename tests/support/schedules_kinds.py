@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from support import small_llm
 from support.graphs import temporary_op
 from support.pte_writer import GraphWriter, write_pte
 from support.schedules_base import (
@@ -202,10 +203,34 @@ PICKY = Kind(
 )
 
 
+def make_tokens(spec: Spec, _: np.ndarray | None) -> Arrays:
+    """At position 0: what was in the cache before does not matter."""
+    count, first = spec
+    tokens = (first + 5 * np.arange(count)) % small_llm.VOCABULARY
+    return [tokens.reshape(1, -1), np.zeros(1, np.int64)]
+
+
+TALK_CHUNK, TALK_CONTEXT = 4, 16
+
+TALK = Kind(
+    "talk",
+    lambda: small_llm.small_llm(chunk=TALK_CHUNK, context=TALK_CONTEXT),
+    {
+        "forward": Entry(
+            lambda rng: (rng.randint(1, TALK_CHUNK), rng.randrange(small_llm.VOCABULARY)),
+            make_tokens,
+            lambda state, given: (state, [small_llm.logits_of(given[0][0].tolist())[None]]),
+            rounds=True,
+        )
+    },
+    talks=True,
+)
+
+
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        *(SUM, EMBED, LOOKUP, FOLDS, PICKY),
+        *(SUM, EMBED, LOOKUP, FOLDS, PICKY, TALK),
         *(TOTAL, GUARDED, CACHE, HOSTED, TALLY, SHARED),
     )
 }

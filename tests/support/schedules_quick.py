@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from support.schedules import Schedule, schedules, shrunk
 from support.schedules_kinds import ops_of_kinds
 from support.schedules_run import FEW_PLANS, World, in_runtime
+from webpte import ahead
 from webpte.gpu.recording import RecordingDevice
 from webpte.runtime.contents import read_contents
 from webpte.shaders import ShaderLibrary
@@ -88,6 +90,7 @@ def quickly() -> Iterator[Runner]:
             in_runtime("read_contents", read_once),
             in_runtime("ShaderLibrary", lambda: library),
             in_runtime("MAX_PLANS", FEW_PLANS),
+            patch.object(ahead, "BATCH_SECONDS", 1e6),  # the same steps on a slow machine
         ):
             yield runner
     finally:

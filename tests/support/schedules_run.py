@@ -23,9 +23,11 @@ from support.schedules import (
     Schedule,
     Settle,
     Step,
+    Talk,
 )
 from support.schedules_judge import UNKNOWN, Event, History, judge
 from support.schedules_kinds import KINDS
+from support.schedules_talk import Conversation
 from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError, WebpteError
 from webpte.gpu.recording import RecordingDevice
 
@@ -50,6 +52,7 @@ class World:
         self.devices: list[Any] = []
         self.calls: list[Event] = []
         self.tasks: dict[Event, asyncio.Task[None]] = {}
+        self.conversations: dict[tuple[int, int], Conversation] = {}
         self._make_device = make_device
         self._clock = 0
 
@@ -81,12 +84,18 @@ class World:
         self._close_all()
         for _ in range(3):
             await asyncio.sleep(0)
+        for _ in range(MOST_TURNS):  # steps of a language model that nobody waits for
+            if not self._left():
+                break
+            await asyncio.sleep(0)
         return judge(self.history) + self._left()
 
     def _do(self, step: Step) -> None:
         match step:
             case Call():
                 self._begin_call(step)
+            case Talk():
+                self._begin_talk(step)
             case Recover():
                 self._begin(self._event(step, step.program), lambda: self._recover(step))
             case Cancel(call=number) if number < len(self.calls):
@@ -155,6 +164,15 @@ class World:
         if event.handed is not None:
             given[0] = self._adopted(event) if step.native else event.handed
         self._begin(event, lambda: self._call(event, step, given))
+
+    def _begin_talk(self, step: Talk) -> None:
+        event = self._event(step, step.program, len(self.calls))
+        self.calls.append(event)
+        key = step.program, step.generator
+        if key not in self.conversations:
+            program = self.programs[step.program]
+            self.conversations[key] = Conversation(program, self.history, self.tick)
+        self._begin(event, lambda: self.conversations[key].run(event, step))
 
     def _handed(self, step: Call) -> tuple[Any, np.ndarray] | None:
         """A tensor on the GPU and its value, both known by now."""

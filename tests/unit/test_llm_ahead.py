@@ -15,9 +15,11 @@ from support.graphs import wait
 from support.recorded import runs
 from webpte import ahead
 from webpte.ahead import Pace
+from webpte.dtypes import DTYPES
 from webpte.errors import ClosedError, ContextError, DeviceError, ExecutionError, InputError
 from webpte.gpu.recording import RecordingDevice
 from webpte.llm import Generation, Generator
+from webpte.runtime.gpu_tensor import upload
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 
@@ -240,21 +242,69 @@ def test_closing_and_recovering_in_the_middle(q4: Path) -> None:
     wait(run())
 
 
-def test_a_cancelled_feed_spoils_no_answer_that_goes_on(q4: Path) -> None:
-    """It has put another token where the next step would take it from."""
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_cancelled_feed_spoils_no_answer_that_goes_on(q4: Path, has_run: bool) -> None:
+    """It has put another token where the next step would take it from.
+
+    And other rows where those of steps are whose tokens nobody has taken yet.
+    """
 
     async def run() -> None:
         device, generator = await on_device(q4)
         answer = generator.generate(PROMPT, 24)
         found = [await anext(answer) for _ in range(3)]
+        ran = len(runs(device))
         device.pauses = lambda: 5
         feeding = asyncio.ensure_future(generator.feed([7, 7]))
-        for _ in range(3):
+        for _ in range(18 if has_run else 3):
             await asyncio.sleep(0)
         feeding.cancel()
         await asyncio.gather(feeding, return_exceptions=True)
+        assert feeding.cancelled()
+        assert len(runs(device)) == ran + has_run
         found += await tokens_of(answer)
         assert found == await greedy(q4, PROMPT, 24)
+        assert answer.stats.step_by_step is None, "it runs ahead again"
+
+    wait(run())
+
+
+async def forward(program: webpte.Program, place: Any) -> list[int]:
+    (logits,) = await program.forward(np.array([TURN]), place)
+    return [int(logits.argmax())]
+
+
+@pytest.mark.parametrize("first", ["generator", "position on the GPU"])
+def test_no_call_overtakes_another(q4: Path, first: str) -> None:
+    """One that prepares for long and came first must not write to the cache last."""
+
+    async def run() -> None:
+        device, generator = await on_device(q4)
+        program = generator.program
+        if first == "generator":
+            early = asyncio.ensure_future(tokens_of(Generator(program).generate(TURN, 1)))
+        else:
+            place = await upload(device, np.array([0]), DTYPES["int64"], "a position")
+            early = asyncio.ensure_future(forward(program, place))
+        await asyncio.sleep(0)
+        long = [7 * i % 300 for i in range(80)]  # in two calls, the first without a head
+        assert await tokens_of(generator.generate(long, 6)) == await greedy(q4, long, 6)
+        await asyncio.gather(early, return_exceptions=True)
+
+    wait(run())
+
+
+def test_the_context_is_whole_while_a_long_prompt_is_fed(q4: Path) -> None:
+    async def run() -> None:
+        _, generator = await on_device(q4)
+        said = await tokens_of(generator.generate(PROMPT, 2))
+        feeding = asyncio.ensure_future(generator.feed([1] * 90))
+        seen = set()
+        while not feeding.done():
+            seen.add(generator.context)
+            await asyncio.sleep(0)
+        assert seen == {(*PROMPT, *said)}
+        assert generator.context == (*PROMPT, *said, *[1] * 90)
 
     wait(run())
 
@@ -298,6 +348,43 @@ def test_a_conversation_that_is_too_long_leaves_the_context(q4: Path) -> None:
         assert generator.context == (*PROMPT, *first)
         with pytest.raises(InputError, match="steps_ahead must be 1 or more"):
             generator.generate(PROMPT, 1, steps_ahead=0)
+
+    wait(run())
+
+
+def test_a_conversation_that_cannot_begin_ends_no_answer(q4: Path) -> None:
+    async def run() -> None:
+        _, generator = await on_device(q4)
+        answer = generator.generate(PROMPT, 9)
+        found = [await anext(answer) for _ in range(3)]
+        with pytest.raises(InputError, match="over the 128"):
+            await anext(generator.generate([1] * 129, 1))
+        with pytest.raises(InputError, match="at least one token"):
+            await anext(generator.generate([], 1))
+        assert generator.context == (*PROMPT, *found)
+        assert found + await tokens_of(answer) == await greedy(q4, PROMPT, 9)
+
+    wait(run())
+
+
+def test_a_batch_that_fails_when_nobody_waits_any_more_is_no_news(q4: Path) -> None:
+    async def run() -> None:
+        device, generator = await on_device(q4)
+        answer = generator.generate(PROMPT, 24)
+        await anext(answer)
+        noises: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: noises.append(told))
+        device.pauses = lambda: 9
+        device.inject(DeviceError, method="run", at_result=True)
+        task, ran = asyncio.ensure_future(anext(answer)), len(runs(device))
+        while len(runs(device)) == ran and not task.done():
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert noises == []
 
     wait(run())
 

@@ -24,6 +24,7 @@ from support.schedules import (
     Schedule,
     Settle,
     Step,
+    Talk,
     schedules,
     shrunk,
 )
@@ -75,13 +76,16 @@ def test_schedules_have_everything() -> None:
                     step.handed is not None,
                     "native" if step.native else "",
                 }
+            if isinstance(step, Talk):
+                found |= {step.how, step.ahead, step.seed is None, step.penalty, len(step.stop)}
             if isinstance(step, Inject):
                 found |= {step.error, step.method}
-    steps: set[object] = {Call, Cancel, Close, Destroy, Inject, Read, Recover, Settle}
+    steps: set[object] = {Call, Cancel, Close, Destroy, Inject, Read, Recover, Settle, Talk}
+    talks = {"generate", "go_on", "more", "feed", "reset", 1, 2, 4, 16, False, 1.4}
     hows = {"run", "gpu", "argmax", "unread", "profile", "again"}
     bads = {"shape", "dtype", "count"}
     errors = {"error", "memory", "loss", "create_buffers", "create_plan", "run", None}
-    assert found >= steps | hows | bads | errors | set(KINDS) | {
+    assert found >= steps | hows | bads | talks | errors | set(KINDS) | {
         "numpy",
         "recording",
         True,
@@ -275,6 +279,23 @@ FOUND = {
     ),
     "a profile is not a call": Schedule(
         0, ("total",), (Call(how="profile", spec=(1,)), Settle(), Call(spec=(2,)))
+    ),
+    "the first chunk of a prompt overtakes a call that came before": Schedule(
+        0,
+        ("talk",),
+        (
+            Talk(tokens=(0, 9, 8, 1), take=1),
+            Talk(generator=1, how="go_on", tokens=(2, 9, 1, 4, 1, 7), take=1),
+        ),
+    ),
+    "a cancelled feed writes over rows of steps ahead": Schedule(
+        0,
+        ("talk",),
+        (
+            *(Talk(tokens=(3, 1), most=13, take=3, seed=1), Settle()),
+            *(Talk(turns=38, how="feed", tokens=(7, 7, 5)), Cancel(call=1), Settle()),
+            Talk(how="more", take=12),
+        ),
     ),
     "a cancelled call with a wrong index": Schedule(
         0,

@@ -38,7 +38,6 @@ class Build:
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
         self.headed: dict[tuple[GpuDelegate, HeadKind], Headed] = {}
-        self._making_head = asyncio.Lock()
 
     @classmethod
     async def create(
@@ -78,15 +77,11 @@ class Build:
             graph, self.device, self._library, progress, self._strict, constants, self.lifetime
         )
 
-    async def with_head(self, body: GpuDelegate, kind: HeadKind) -> Headed:
-        """A delegate with a graph that takes its only output; made on first use."""
-        async with self._making_head:
-            self.lifetime.check()
-            if (body, kind) not in self.headed:
-                self.headed[body, kind] = await Headed.create(
-                    body, kind, self._library, self.lifetime
-                )
-            return self.headed[body, kind]
+    def with_head(self, body: GpuDelegate, kind: HeadKind) -> Headed:
+        """A delegate with a graph that takes its only output."""
+        if (body, kind) not in self.headed:
+            self.headed[body, kind] = Headed(body, kind, self._library, self.lifetime)
+        return self.headed[body, kind]
 
     @property
     def delegates(self) -> Iterator[Delegate]:
@@ -101,7 +96,7 @@ class Build:
     def allocated(self) -> dict[int, int]:
         """GPU buffers by number, with their bytes."""
         heads = (headed.head for headed in self.headed.values())
-        holders = [*self.gpu_delegates, *heads]
+        holders = [*self.gpu_delegates, *(head for head in heads if head is not None)]
         return {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
 
     def placements(self) -> list[Placement]:

@@ -16,7 +16,7 @@ import numpy as np
 from webpte.runtime.build import Build
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.executing import executing
-from webpte.runtime.headed import Batch, Headed
+from webpte.runtime.headed import Batch
 from webpte.runtime.heads import HeadKind
 from webpte.runtime.method import Method
 from webpte.runtime.steps_ahead import unsafe_state
@@ -57,7 +57,7 @@ class Decoder:
                 return choice.on_host(logits, history)
             given = method.take_inputs(inputs)
             with executing(method.info.name):
-                headed = await build.with_head(body, kind)
+                headed = build.with_head(body, kind)
                 extra = self._extra(choice, kind, len(history))
                 if kind.penalized:
                     extra.append(_padded(history, kind.room))
@@ -81,12 +81,8 @@ class Decoder:
             if kind is None:
                 return "a penalty needs the program's `get_max_context_len`"
             with executing(method.info.name):
-                headed = await build.with_head(body, kind)
-                extra = [
-                    [*self._extra(choice, kind, length + step), *_on_gpu(headed, kind)]
-                    for step in range(len(others))
-                ]
-                return await headed.ahead(others, extra)
+                extra = [self._extra(choice, kind, length + step) for step in range(len(others))]
+                return await build.with_head(body, kind).ahead(others, extra)
 
     @staticmethod
     def _extra(choice: Choice, kind: HeadKind, position: int) -> list[Input]:
@@ -100,7 +96,3 @@ def _padded(history: Sequence[int], room: int) -> np.ndarray:
     padded = np.zeros(room, np.int32)
     padded[: len(history)] = history
     return padded.reshape(HeadKind.history_dims(room))
-
-
-def _on_gpu(headed: Headed, kind: HeadKind) -> list[Input]:
-    return [headed.borrowed_input(-1)] if kind.penalized else []

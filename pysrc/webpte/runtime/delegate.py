@@ -181,8 +181,8 @@ class GpuDelegate:
         """
         replayer = self.replayer
         with self.lifetime.lease():
-            given = await self.readable(inputs)
-            async with self.lock:
+            async with self.lock:  # calls run in the order in which they came
+                given = await self.readable(inputs)
                 self.guard.settle()
                 call = await replayer.prepare(given, fates, timings)
                 if rehearsal or self.may_spoil_state(call):

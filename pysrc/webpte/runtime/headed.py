@@ -21,6 +21,7 @@ from webpte.runtime.device_plan import DevicePlan
 from webpte.runtime.gpu_tensor import DeviceTensor
 from webpte.runtime.heads import HeadKind
 from webpte.runtime.lifetime import Lifetime
+from webpte.runtime.memory import ScratchKey
 from webpte.runtime.replay import Prepared
 from webpte.runtime.steps_ahead import unsafe_state
 from webpte.runtime.submissions import count_submission
@@ -46,37 +47,56 @@ class _Submitted:
 
 
 class Headed:
-    """Made by `create`. The head's first input is the delegate's only output."""
+    """`kind` says which graph the head is. Its first input is the delegate's only output.
 
-    def __init__(self, body: GpuDelegate, head: GpuDelegate) -> None:
+    It is made by the first call, in that call's turn: calls run in the order in which they came.
+    """
+
+    def __init__(
+        self, body: GpuDelegate, kind: HeadKind, library: ShaderLibrary, lifetime: Lifetime
+    ) -> None:
         self.body = body
-        self.head = head
+        self.head: GpuDelegate | None = None
+        self._kind = kind
+        self._library = library
+        self._lifetime = lifetime
         self._chains = Chains(body.device, body.memory)
         self._token: int | None = None  # the buffer of the token that was chosen last
         self._unsafe_state = unsafe_state(body.graph)
 
-    @classmethod
-    async def create(
-        cls, body: GpuDelegate, kind: HeadKind, library: ShaderLibrary, lifetime: Lifetime
-    ) -> Headed:
-        """`kind` says which graph; it is freed with the body."""
-        (output,) = body.outputs
-        graph = kind.graph(output)
-        borrowed = {graph.inputs[0]: body.memory.buffer_of(output.id)}
-        if kind.penalized:
-            history = graph.tensor(graph.inputs[-1])
-            place = await body.memory.take_scratch(("history", aligned(history.storage_bytes)))
-            borrowed[history.id] = place.buffer
-        head = await GpuDelegate.create(
-            graph, body.device, library, lifetime=lifetime, borrowed=borrowed
-        )
-        return cls(body, head)
+    async def _made_head(self) -> GpuDelegate:
+        """Only for whoever has the body's lock; it is the head's, too."""
+        if self.head is None:
+            self.head = await self._make_head()
+        return self.head
 
-    def borrowed_input(self, index: int) -> DeviceTensor:
-        """An input of the head, as it is in the memory that it borrows."""
-        tensor = self.head.graph.tensor(self.head.graph.inputs[index])
-        buffer = self.head.memory.buffer_of(tensor.id)
-        return DeviceTensor(buffer, tensor.dtype, tensor.dtype.storage, tensor.dims)
+    async def _make_head(self) -> GpuDelegate:
+        memory = self.body.memory
+        (output,) = self.body.outputs
+        graph = self._kind.graph(output)
+        borrowed = {graph.inputs[0]: memory.buffer_of(output.id)}
+        taken: list[ScratchKey] = []
+        try:
+            if self._kind.penalized:
+                history = graph.tensor(graph.inputs[-1])
+                key = ("history", aligned(history.storage_bytes))
+                borrowed[history.id] = (await memory.take_scratch(key)).buffer
+                taken.append(key)
+            return await GpuDelegate.create(
+                graph, self.body.device, self._library, lifetime=self._lifetime, borrowed=borrowed
+            )
+        except BaseException:
+            for key in taken:
+                memory.release_scratch(key)
+            raise
+
+    def _history(self, head: GpuDelegate) -> list[Input]:
+        """The history as an input, where there is one: it is on the GPU after a `run`."""
+        if not self._kind.penalized:
+            return []
+        tensor = head.graph.tensor(head.graph.inputs[-1])
+        buffer = head.memory.buffer_of(tensor.id)
+        return [DeviceTensor(buffer, tensor.dtype, tensor.dtype.storage, tensor.dims)]
 
     async def run(
         self, inputs: Sequence[Input], extra: Sequence[Input] = (), keep_token: bool = False
@@ -84,12 +104,13 @@ class Headed:
         """Both once; `extra` are the head's other inputs. Returns what the head gives."""
         body = self.body
         with body.lifetime.lease():
-            given = await body.readable(inputs)
-            async with body.lock, self.head.lock:
+            async with body.lock:
+                given = await body.readable(inputs)
                 body.guard.settle()
+                head = await self._made_head()
                 if keep_token:
                     await self._token_buffer()
-                first, second = await self._prepare(given, extra)
+                first, second = await self._prepare(head, given, extra)
                 chain = await self._chains.call(first.plan, second.plan, keep_token)
                 if body.may_spoil_state(first):
                     async with body.guard.guarding():
@@ -98,9 +119,9 @@ class Headed:
             return await self._results(submitted)
 
     async def _prepare(
-        self, given: Sequence[Input], extra: Sequence[Input]
+        self, head: GpuDelegate, given: Sequence[Input], extra: Sequence[Input]
     ) -> tuple[Prepared, Prepared]:
-        body, head = self.body, self.head
+        body = self.body
         first = await body.replayer.prepare(given, [Fate.LEND] * len(body.graph.outputs))
         lent = [output.tensor for output in first.plan.segments[-1].outputs]
         second = await head.replayer.prepare([*lent, *extra], [Fate.READ] * len(head.graph.outputs))
@@ -136,17 +157,21 @@ class Headed:
         """Submit as many steps as there are inputs for, or say why that cannot be done.
 
         Each step takes the token that the step before it chose, first of all that of a `run` with
-        `keep_token`, and then its own `inputs` and `extra`. There may be fewer: as many as run by
-        the same commands, rounded down to a power of two.
+        `keep_token`, and then its own `inputs` and `extra`, which need no history: it is on the
+        GPU. There may be fewer: as many as run by the same commands, rounded down to a power of
+        two.
         """
-        body, head = self.body, self.head
+        body = self.body
         with body.lifetime.lease():
-            async with body.lock, head.lock:
+            async with body.lock:
                 body.guard.settle()
+                head = await self._made_head()
                 token = self._as_input(await self._token_buffer())
-                started = perf_counter()
-                first, second = await self._prepare([token, *inputs[0]], extra[0])
-                if reason := self.unsafe(first.plan):
+                started, history = perf_counter(), self._history(head)
+                first, second = await self._prepare(
+                    head, [token, *inputs[0]], [*extra[0], *history]
+                )
+                if reason := self._unsafe(head, first.plan):
                     return reason
                 rows = [self._row(first, second)]
                 while len(rows) < len(inputs):
@@ -154,8 +179,9 @@ class Headed:
                     if not body.preparer.follow(given):
                         break
                     body.replayer.fill(first.plan, given)
-                    if added:
-                        wanted = [*second.inputs[: -len(added)], *added]
+                    if added:  # without, a head's inputs are the same in every step
+                        lent = [output.tensor for output in first.plan.segments[-1].outputs]
+                        wanted = [*lent, *added, *history]
                         if not head.preparer.follow(wanted):
                             break
                         head.replayer.fill(second.plan, wanted)
@@ -188,9 +214,9 @@ class Headed:
             self.body.replayer.note(submitted.started, submitted.submitted)
             return [int(token) for token in np.frombuffer(data, np.int32)]
 
-    def unsafe(self, plan: DevicePlan) -> str | None:
+    def _unsafe(self, head: GpuDelegate, plan: DevicePlan) -> str | None:
         """Why steps cannot run before the host has seen the tokens that they go on from."""
-        body, head = self.body, self.head
+        body = self.body
         tokens = body.graph.tensor(body.graph.inputs[0])
         if self._unsafe_state is not None:
             return self._unsafe_state

@@ -176,14 +176,14 @@ class Method:
     async def _run(
         self, given: Sequence[Any], on_gpu: bool, timings: Timings | None
     ) -> tuple[Any, ...]:
-        read = [
-            await value.numpy()
-            if isinstance(value, GpuTensor) and self._fate(index, on_gpu) is Fate.READ
-            else value
-            for index, value in zip(self._plan.inputs, given, strict=True)
-        ]
         outputs: tuple[Any, ...] = ()
         async with self._lock, self._state_guard(rehearsal=timings is not None):
+            read = [
+                await value.numpy()
+                if isinstance(value, GpuTensor) and self._fate(index, on_gpu) is Fate.READ
+                else value
+                for index, value in zip(self._plan.inputs, given, strict=True)
+            ]
             run = _Run(Values(self._plan, self._state), on_gpu, timings)
             try:
                 for index, value in zip(self._plan.inputs, read, strict=True):

@@ -206,8 +206,7 @@ class Program:
                 return np.argmax(output, axis=-1)
             given = found.take_inputs(inputs)
             with executing(method):
-                headed = await build.with_head(delegate, ARGMAX)
-                (indices,) = await headed.run(given)
+                (indices,) = await build.with_head(delegate, ARGMAX).run(given)
             return indices
 
     def decoder(self, method: str) -> Decoder:
