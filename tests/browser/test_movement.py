@@ -9,7 +9,7 @@ import pytest
 
 from support import limits
 from support.cat_cases import CAT_CASES
-from support.embedding_q4_cases import EMBEDDING_Q4_CASES
+from support.embedding_quantized_cases import EMBEDDING_CASES
 from support.fill_cases import FILL_CASES
 from support.gpu_kernels import GPU, cases_for, for_browser
 from support.indexing_cases import INDEXING_CASES
@@ -68,7 +68,7 @@ FAMILIES = {
     "cat": for_browser(CAT_CASES),
     "pad": for_browser(PAD_CASES),
     "indexing": for_browser(INDEXING_CASES),
-    "embedding_q4": for_browser(EMBEDDING_Q4_CASES),
+    "embedding_quantized": for_browser(EMBEDDING_CASES),
     "where": for_browser(WHERE_CASES),
     "fill": for_browser(FILL_CASES),
 }
