@@ -19,6 +19,7 @@ from support.page import encode_bytes, python
 from support.pte_writer import GraphWriter, write_pte
 from support.slicing_cases import SLICING_CASES
 from support.strided_cases import STRIDED_CASES
+from support.ternary_cases import TERNARY_CASES
 from support.where_cases import WHERE_CASES
 from webpte_host.browser import Harness
 
@@ -69,6 +70,7 @@ FAMILIES = {
     "pad": for_browser(PAD_CASES),
     "indexing": for_browser(INDEXING_CASES),
     "embedding_quantized": for_browser(EMBEDDING_CASES),
+    "ternary": for_browser(TERNARY_CASES),
     "where": for_browser(WHERE_CASES),
     "fill": for_browser(FILL_CASES),
 }

@@ -15,8 +15,8 @@ import numpy as np
 from webpte.errors import ExecutionError
 from webpte.kernels.promotion import float_type, result_type
 from webpte.kernels.registry import register, register_op
+from webpte.ops.meanings import np_sigmoid
 from webpte.ops.norm import np_affine, np_normalize
-from webpte.ops.unary import np_sigmoid
 from webpte.shapes import normalize_dim
 
 Array = np.ndarray

@@ -83,11 +83,10 @@ def q4gsw_table(args: Args) -> Table:
 
 
 def decomposed_table(numbers: Format, args: Args) -> Table:
-    limits = args.integer("quant_min"), args.integer("quant_max")
-    if numbers.limits not in (None, limits):
-        low, high = numbers.limits or limits
+    limits, known = (args.integer("quant_min"), args.integer("quant_max")), numbers.limits
+    if known is not None and limits != known:
         raise GraphError(
-            f"{args.call}: {numbers.bits}-bit numbers are {low} to {high}, not {limits}"
+            f"{args.call}: {numbers.bits}-bit numbers are {known[0]} to {known[1]}, not {limits}"
         )
     groups = scales_of_row(args.tensor("scales"))
     width = numbers.per_byte * args.tensor("weight").dims[1]

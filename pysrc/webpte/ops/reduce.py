@@ -289,7 +289,7 @@ def narrow(source: Binding, acc: str, out: int, dtype: DType, count: int) -> Dis
     return Dispatch(
         kernel="unary",
         bindings=(source, out),
-        params=pack("I2i", quads, 0, 0),
+        params=pack("I3i", quads, 0, 0, 0),
         grid=quad_grid(quads),
         types=(
             ("COMPUTE", acc),

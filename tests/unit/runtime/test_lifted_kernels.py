@@ -77,7 +77,69 @@ TABLES: list[Row] = [
     (f"{D}embedding_2bit.out", (*table("2bit", 2), ids(0, 5)), [((2, 8), "float32")]),
 ]
 
-ROWS = [*TABLES]
+X, Y, HALF = numbers(3, 5), numbers(5) + 3, np.abs(numbers(3, 1)) / 9
+SAME, TRUTH = [((3, 5), "float32")], [((3, 5), "bool")]
+MASK = np.arange(15).reshape(3, 5) % 3 == 0
+
+FUNCTIONS: list[Row] = [
+    *(
+        (f"aten::{name}.out", (X,), SAME)
+        for name in (
+            *("acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cosh", "erf", "expm1"),
+            *("floor", "frac", "hardsigmoid", "log", "log10", "log1p", "log2", "mish", "round"),
+            *("reciprocal", "sign", "silu", "sinh", "square", "tan", "trunc"),
+        )
+    ),
+    ("aten::celu.out", (X, 0.5), SAME),
+    ("aten::elu.out", (X, 1.0, 1.5, 1), SAME),
+    ("aten::softplus.out", (X, 1, 20), SAME),
+    ("aten::threshold.out", (X, 0.5, 2), SAME),
+    ("aten::isnan.out", (X,), TRUTH),
+    ("aten::isinf.out", (X,), TRUTH),
+    ("aten::logical_not.out", (X,), TRUTH),
+]
+
+OF_TWO: list[Row] = [
+    *(
+        (f"aten::{name}", (X, Y), SAME)
+        for name in (
+            *("maximum.out", "minimum.out", "max.out", "min.out", "atan2.out", "floor_divide.out"),
+            *("fmod.Tensor_out", "remainder.Tensor_out", "clamp_min.Tensor_out"),
+            *("clamp_max.Tensor_out",),
+        )
+    ),
+    *(
+        (f"aten::{name}_out", (X, 0.75), SAME)
+        for name in ("fmod.Scalar", "remainder.Scalar", "floor_divide.Scalar")
+    ),
+    ("aten::clamp_min.out", (X, 0.25), SAME),
+    ("aten::clamp_max.out", (X, 0.25), SAME),
+    ("aten::rsub.Scalar_out", (X, 2, 3), SAME),
+    ("aten::rsub.Tensor_out", (X, Y, 1), SAME),
+    ("aten::div.out_mode", (X, Y, "floor"), SAME),
+    ("aten::div.Scalar_mode_out", (X, 0.3, "trunc"), SAME),
+    *(
+        (f"aten::{name}.{kind}_out", (X, Y if kind == "Tensor" else 0.5), TRUTH)
+        for name in ("eq", "ne", "lt", "le", "gt", "ge")
+        for kind in ("Tensor", "Scalar")
+    ),
+    *((f"aten::logical_{name}.out", (X, Y), TRUTH) for name in ("and", "or", "xor")),
+]
+
+OF_THREE: list[Row] = [
+    ("aten::clamp.Tensor_out", (X, HALF, Y), SAME),
+    ("aten::clamp.Tensor_out", (X, None, Y), SAME),
+    ("aten::addcmul.out", (X, Y, HALF, 0.5), SAME),
+    ("aten::addcdiv.out", (X, Y, HALF, 2), SAME),
+    ("aten::lerp.Tensor_out", (X, Y, HALF), SAME),
+    ("aten::lerp.Scalar_out", (X, Y, 0.75), SAME),
+    ("aten::where.self_out", (MASK, X, Y), SAME),
+    ("aten::where.self_out", (Const(MASK), X, Y), SAME),
+    ("aten::masked_fill.Scalar_out", (X, MASK, -1), SAME),
+    ("aten::masked_fill.Tensor_out", (X, MASK, Const(np.full((), 7, np.float32))), SAME),
+]
+
+ROWS = [*TABLES, *FUNCTIONS, *OF_TWO, *OF_THREE]
 
 
 def named(row: Any) -> str:
@@ -106,7 +168,7 @@ def test_a_row_that_a_table_does_not_have_is_an_error(row: Row, outside: int) ->
         for device in ("numpy", RecordingDevice()):
             program = await webpte.load(write_pte(m), device=device)
             await program.forward(index)
-            with pytest.raises(errors.WebpteError, match="embedding|range"):
+            with pytest.raises(errors.WebpteError, match=r"embedding|range"):
                 await program.forward(np.full_like(index, outside))
             await program.forward(index)
 
