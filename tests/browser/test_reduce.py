@@ -22,6 +22,7 @@ from support.training_cases import (
     cross_entropy,
     labels_for,
 )
+from support.variance_cases import CUMULATIVE_CASES, EXTREME_CASES, VARIANCE_CASES
 from webpte_host.browser import Harness
 
 # Compiling takes the time here, and these two differ in one formula from sum and amax.
@@ -36,6 +37,7 @@ TABLES = {
     "softmax": for_browser(SOFTMAX_CASES),
     "norm": for_browser(NORM_CASES),
     "training": for_browser(TRAINING_CASES),
+    "variance": for_browser([*VARIANCE_CASES, *EXTREME_CASES, *CUMULATIVE_CASES]),
 }
 
 

@@ -139,7 +139,27 @@ OF_THREE: list[Row] = [
     ("aten::masked_fill.Tensor_out", (X, MASK, Const(np.full((), 7, np.float32))), SAME),
 ]
 
-ROWS = [*TABLES, *FUNCTIONS, *OF_TWO, *OF_THREE]
+ROW = [((3,), "float32")]
+
+REDUCTIONS: list[Row] = [
+    ("aten::argmax.out", (X, 1, False), [((3,), "int64")]),
+    ("aten::argmin.out", (X, None, False), [((), "int64")]),
+    ("aten::cumsum.out", (X, 1, None), SAME),
+    *(
+        (f"aten::{name}.dim_{name}", (X, -1, False), [*ROW, ((3,), "int64")])
+        for name in ("max", "min")
+    ),
+    *((f"aten::{name}.unary_out", (X,), [((), "float32")]) for name in ("max", "min")),
+    ("aten::sum.out", (X, None), [((), "float32")]),
+    ("aten::mean.dtype_out", (X, None), [((), "float32")]),
+    ("aten::std.correction_out", (X, [1], None, False), ROW),
+    ("aten::std.out", (X, [1], False, False), ROW),
+    ("aten::var.correction_out", (X, [1], 0, False), ROW),
+    ("aten::var.out", (X, [1], True, False), ROW),
+    ("aten::var_mean.correction_out", (X, [1], 1, False), ROW * 2),
+]
+
+ROWS = [*TABLES, *FUNCTIONS, *OF_TWO, *OF_THREE, *REDUCTIONS]
 
 
 def named(row: Any) -> str:
