@@ -8,6 +8,7 @@ from textwrap import indent
 import pytest
 
 from support import limits
+from support.adaptive_cases import ADAPTIVE_CASES
 from support.fine_tuning import PYTORCH_LOSSES, FineTuning
 from support.gpu_kernels import both_kernels, cases_for, for_browser
 from support.norm_cases import NORM_CASES, batch_norm, group_norm, layer_norm, rms_norm
@@ -33,6 +34,7 @@ REDUCE = [
 ]
 
 TABLES = {
+    "adaptive": for_browser(ADAPTIVE_CASES),
     "reduce": for_browser(REDUCE),
     "softmax": for_browser(SOFTMAX_CASES),
     "norm": for_browser(NORM_CASES),

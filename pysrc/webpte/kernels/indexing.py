@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import ExecutionError
-from webpte.kernels.registry import OutSpec, register, register_op
+from webpte.kernels.registry import INDICES, MOVED, OutSpec, register, register_op
 from webpte.shapes import normalize_dim
 
 Array = np.ndarray
@@ -251,11 +251,19 @@ def search_sorted(
     return np.stack(found).reshape(x.shape)
 
 
+PICKED = {"index": INDICES, "indices": INDICES}
 for _name, (_parameters, _op) in SAME_AS_OP.items():
-    register_op(_name, _parameters, _op, notes=f"`{_op}`")
+    register_op(_name, _parameters, _op, notes=f"`{_op}`", types=MOVED, apart=PICKED)
 
 PUT = "self, indices, values, accumulate"
-register("aten::index.Tensor_out", "self, indices", index)
+register(
+    "aten::index.Tensor_out",
+    "self, indices",
+    index,
+    op="aten.index.Tensor",
+    types=MOVED,
+    apart=PICKED,
+)
 register("aten::index_put.out", PUT, index_put)
 register("aten::index_put_", PUT, index_put, in_place=True, notes="in place")
 register("aten::scatter.src_out", "self, dim, index, src", scatter)

@@ -16,7 +16,6 @@ import numpy as np
 
 from webpte.errors import ExecutionError
 from webpte.kernels.eager import run_op
-from webpte.kernels.layers import adaptive_average
 from webpte.kernels.registry import OutSpec, register
 from webpte.shapes import window_count
 
@@ -213,4 +212,3 @@ register(
     "aten::avg_pool3d.out", f"{WINDOW}, ceil_mode, count_include_pad, divisor_override", average
 )
 register("aten::max_pool3d_with_indices.out", f"{WINDOW}, dilation, ceil_mode", maximum, outputs=2)
-register("aten::_adaptive_avg_pool3d.out", "self, output_size", adaptive_average)

@@ -35,7 +35,7 @@ def method_of(row: Row) -> tuple[MethodWriter, list[np.ndarray]]:
     def argument(arg: Any) -> Any:
         if isinstance(arg, Const):
             return m.tensor(arg.array.shape, str(arg.array.dtype), data=arg.array)
-        if isinstance(arg, list) and any(isinstance(item, np.ndarray) for item in arg):
+        if isinstance(arg, list) and any(isinstance(item, np.ndarray | Const) for item in arg):
             return [None if item is None else argument(item) for item in arg]
         if not isinstance(arg, np.ndarray):
             return arg
@@ -159,7 +159,38 @@ REDUCTIONS: list[Row] = [
     ("aten::var_mean.correction_out", (X, [1], 1, False), ROW * 2),
 ]
 
-ROWS = [*TABLES, *FUNCTIONS, *OF_TWO, *OF_THREE, *REDUCTIONS]
+IMAGE, WEIGHT = numbers(1, 3, 6, 5), Const(numbers(3))
+
+PICKED: list[Row] = [
+    (
+        "aten::embedding.out",
+        (Const(numbers(7, 5)), ids(3, -1), -1, False, False),
+        [((2, 5), "float32")],
+    ),
+    ("aten::gather.out", (X, 1, ids(4, 0, -1).reshape(3, 1), False), [((3, 1), "float32")]),
+    ("aten::gather.out", (X, 1, Const(ids(4, 0, 1).reshape(3, 1)), False), [((3, 1), "float32")]),
+    ("aten::index_select.out", (X, 0, ids(2, 0)), [((2, 5), "float32")]),
+    ("aten::index.Tensor_out", (X, [ids(2, 0), ids(1, -1)]), [((2,), "float32")]),
+    ("aten::index.Tensor_out", (X, [None, ids(1, 4, 0)]), [((3, 3), "float32")]),
+]
+
+LAYERS: list[Row] = [
+    ("aten::_adaptive_avg_pool2d.out", (IMAGE, [2, 3]), [((1, 3, 2, 3), "float32")]),
+    ("aten::adaptive_avg_pool2d.out", (IMAGE, [1, 1]), [((1, 3, 1, 1), "float32")]),
+    ("aten::adaptive_avg_pool1d.out", (numbers(1, 3, 7), [4]), [((1, 3, 4), "float32")]),
+    (
+        "aten::max_pool2d_with_indices.out",
+        (IMAGE, [2, 2], [2, 2], [0, 0], [1, 1], False),
+        [((1, 3, 3, 2), "float32"), ((1, 3, 3, 2), "int64")],
+    ),
+    (
+        "aten::_native_batch_norm_legit.no_stats_out",
+        (IMAGE, WEIGHT, None, True, 0.1, 1e-5),
+        [((1, 3, 6, 5), "float32"), ((3,), "float32"), ((3,), "float32")],
+    ),
+]
+
+ROWS = [*TABLES, *FUNCTIONS, *OF_TWO, *OF_THREE, *REDUCTIONS, *PICKED, *LAYERS]
 
 
 def named(row: Any) -> str:
@@ -202,6 +233,32 @@ def test_what_takes_as_much_as_it_gives_stays_on_the_host() -> None:
         row: Row = (f"{D}embedding_byte.out", (*table("byte", 2), ids(3)), [((1, 2), "float32")])
         m, given = method_of(row)
         program = await expect(m, given)
+        assert [entry.where for entry in program.report if "::" in entry.op] == ["host"]
+
+    wait(run())
+
+
+@pytest.mark.parametrize("outside", [5, -6])
+def test_an_element_that_a_tensor_does_not_have_is_an_error(outside: int) -> None:
+    m, (x, index) = method_of(PICKED[1])
+
+    async def run() -> None:
+        for device in ("numpy", RecordingDevice()):
+            program = await webpte.load(write_pte(m), device=device)
+            with pytest.raises(errors.ExecutionError, match=r"gather"):
+                await program.forward(x, np.full_like(index, outside))
+            await program.forward(x, index)
+
+    wait(run())
+
+
+def test_masks_stay_on_the_host() -> None:
+    """How many elements they pick is in the elements."""
+
+    async def run() -> None:
+        row: Row = ("aten::index.Tensor_out", (X, [Const(MASK)]), [((5,), "float32")])
+        m, given = method_of(row)
+        program = await expect(m, given, submitted=2)
         assert [entry.where for entry in program.report if "::" in entry.op] == ["host"]
 
     wait(run())
