@@ -17,6 +17,7 @@ from support.live_cases import LiveCase, random_bits
 from support.pad_cases import PAD_CASES
 from support.page import encode_bytes, python
 from support.pte_writer import GraphWriter, write_pte
+from support.scatter_cases import SCATTER_CASES
 from support.slicing_cases import SLICING_CASES
 from support.strided_cases import STRIDED_CASES
 from support.ternary_cases import TERNARY_CASES
@@ -70,6 +71,7 @@ FAMILIES = {
     "pad": for_browser(PAD_CASES),
     "indexing": for_browser(INDEXING_CASES),
     "embedding_quantized": for_browser(EMBEDDING_CASES),
+    "scatter": for_browser(SCATTER_CASES),
     "ternary": for_browser(TERNARY_CASES),
     "where": for_browser(WHERE_CASES),
     "fill": for_browser(FILL_CASES),

@@ -264,11 +264,14 @@ register(
     types=MOVED,
     apart=PICKED,
 )
-register("aten::index_put.out", PUT, index_put)
+register("aten::index_put.out", PUT, index_put, op="aten.index_put.default", apart=PICKED)
 register("aten::index_put_", PUT, index_put, in_place=True, notes="in place")
-register("aten::scatter.src_out", "self, dim, index, src", scatter)
-register("aten::scatter.value_out", "self, dim, index, value", scatter)
-register("aten::scatter_add.out", "self, dim, index, src", scatter_add)
+for _name, _parameters, _function, _op in (
+    ("scatter.src_out", "src", scatter, "aten.scatter.src"),
+    ("scatter.value_out", "value", scatter, "aten.scatter.value"),
+    ("scatter_add.out", "src", scatter_add, "aten.scatter_add.default"),
+):
+    register(f"aten::{_name}", f"self, dim, index, {_parameters}", _function, op=_op, apart=PICKED)
 register(
     "aten::scatter_reduce.two_out", "self, dim, index, src, reduce, include_self", scatter_reduce
 )

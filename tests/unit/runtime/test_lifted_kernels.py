@@ -174,6 +174,14 @@ PICKED: list[Row] = [
     ("aten::index.Tensor_out", (X, [None, ids(1, 4, 0)]), [((3, 3), "float32")]),
 ]
 
+WRITTEN: list[Row] = [
+    ("aten::index_put.out", (X, [ids(2, 0)], numbers(2, 5), True), SAME),
+    ("aten::index_put.out", (X, [None, Const(ids(1))], numbers(3, 1), False), SAME),
+    ("aten::scatter.src_out", (X, 1, ids(1, 0, 4).reshape(3, 1), numbers(3, 1)), SAME),
+    ("aten::scatter.value_out", (X, 1, ids(1, 0, 4).reshape(3, 1), 2), SAME),
+    ("aten::scatter_add.out", (X, 0, Const(ids(1, 1).reshape(2, 1)), numbers(2, 1)), SAME),
+]
+
 LAYERS: list[Row] = [
     ("aten::_adaptive_avg_pool2d.out", (IMAGE, [2, 3]), [((1, 3, 2, 3), "float32")]),
     ("aten::adaptive_avg_pool2d.out", (IMAGE, [1, 1]), [((1, 3, 1, 1), "float32")]),
@@ -190,7 +198,7 @@ LAYERS: list[Row] = [
     ),
 ]
 
-ROWS = [*TABLES, *FUNCTIONS, *OF_TWO, *OF_THREE, *REDUCTIONS, *PICKED, *LAYERS]
+ROWS = [*TABLES, *FUNCTIONS, *OF_TWO, *OF_THREE, *REDUCTIONS, *PICKED, *WRITTEN, *LAYERS]
 
 
 def named(row: Any) -> str:
