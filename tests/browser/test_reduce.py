@@ -24,6 +24,7 @@ from support.training_cases import (
     labels_for,
 )
 from support.variance_cases import CUMULATIVE_CASES, EXTREME_CASES, VARIANCE_CASES
+from support.volumes_cases import VOLUMES_CASES
 from webpte_host.browser import Harness
 
 # Compiling takes the time here, and these two differ in one formula from sum and amax.
@@ -39,6 +40,7 @@ TABLES = {
     "softmax": for_browser(SOFTMAX_CASES),
     "norm": for_browser(NORM_CASES),
     "training": for_browser(TRAINING_CASES),
+    "volumes": for_browser(VOLUMES_CASES),
     "variance": for_browser([*VARIANCE_CASES, *EXTREME_CASES, *CUMULATIVE_CASES]),
 }
 

@@ -198,7 +198,30 @@ LAYERS: list[Row] = [
     ),
 ]
 
-ROWS = [*TABLES, *FUNCTIONS, *OF_TWO, *OF_THREE, *REDUCTIONS, *PICKED, *WRITTEN, *LAYERS]
+VOLUME, AROUND = numbers(1, 2, 4, 4, 4), ([2], [2], [0])
+EIGHTH = ((1, 2, 2, 2, 2), "float32")
+
+VOLUMES: list[Row] = [
+    ("aten::avg_pool3d.out", (VOLUME, *AROUND, False, True, None), [EIGHTH]),
+    (
+        "aten::max_pool3d_with_indices.out",
+        (VOLUME, *AROUND, [1], False),
+        [EIGHTH, ((1, 2, 2, 2, 2), "int64")],
+    ),
+    ("aten::_adaptive_avg_pool3d.out", (VOLUME, [1, 1, 1]), [((1, 2, 1, 1, 1), "float32")]),
+    (
+        "aten::convolution.out",
+        (VOLUME, Const(numbers(3, 2, 3, 3, 3)), None, [1], [1], [1], False, [0], 1),
+        [((1, 3, 4, 4, 4), "float32")],
+    ),
+    (
+        "aten::_native_batch_norm_legit_no_training.out",
+        (VOLUME, *(Const(np.abs(numbers(2)) + 1) for _ in range(4)), 0.1, 1e-5),
+        [((1, 2, 4, 4, 4), "float32"), ((0,), "float32"), ((0,), "float32")],
+    ),
+]
+
+ROWS = [*TABLES, *FUNCTIONS, *OF_TWO, *OF_THREE, *REDUCTIONS, *PICKED, *WRITTEN, *LAYERS, *VOLUMES]
 
 
 def named(row: Any) -> str:
