@@ -6,6 +6,7 @@
 // use lib/grid.wgsl
 // use lib/quads.wgsl
 // use lib/math.wgsl
+// use lib/remainder.wgsl
 // use lib/axes.wgsl
 
 alias Vec = vec4<${COMPUTE}>;

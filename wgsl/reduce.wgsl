@@ -7,12 +7,10 @@
 // use lib/elements.wgsl
 // use lib/nan.wgsl
 // use lib/rows.wgsl
+// use lib/walk.wgsl
 
 alias Item = ${ITEM};
 alias Folded = ${ACC};
-
-const MAX_AXES = 24u;
-override REDUCED_AXES: u32;
 
 struct Params {
     rows: u32,
@@ -34,24 +32,6 @@ fn merge(a: Item, b: Item) -> Item { return ${MERGE}; }
 fn combine(a: ${ACC}, b: ${ACC}) -> ${ACC} { return ${COMBINE}; }
 fn across(x: Item) -> ${ACC} { return ${ACROSS}; }
 fn finish(total: ${ACC}) -> ${ACC} { return ${FINISH}; }
-
-fn offset_of(index: u32, first: u32, axes: u32) -> u32 {
-    var rest = index;
-    var offset = 0u;
-    for (var i = first + axes; i > first; i--) {
-        let axis = params.axes[i - 1u];
-        offset += (rest % axis.x) * axis.y;
-        rest /= axis.x;
-    }
-    return offset;
-}
-
-fn reduced_offset(index: u32) -> u32 {
-    if (REDUCED_AXES == 1u) {
-        return index * params.axes[params.kept_axes].y;
-    }
-    return offset_of(index, params.kept_axes, REDUCED_AXES);
-}
 
 @compute @workgroup_size(THREADS)
 fn main(

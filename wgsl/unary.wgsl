@@ -12,13 +12,14 @@ struct Params {
     quads: u32,
     a: ${SCALAR}, // scalar arguments of the op, where it has any
     b: ${SCALAR},
+    c: ${SCALAR},
 }
 
 @group(0) @binding(0) var<storage, read> input: array<quad_${IN}>;
 @group(0) @binding(1) var<storage, read_write> output: array<quad_${OUT}>;
 @group(0) @binding(2) var<uniform> params: Params;
 
-fn formula(x: Vec, a: ${SCALAR}, b: ${SCALAR}) -> vec4<${RESULT}> {
+fn formula(x: Vec, a: ${SCALAR}, b: ${SCALAR}, c: ${SCALAR}) -> vec4<${RESULT}> {
     return ${FORMULA};
 }
 
@@ -29,5 +30,5 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         return;
     }
     let x = load_${IN}_as_${COMPUTE}(input[quad]);
-    output[quad] = store_${RESULT}_as_${OUT}(formula(x, params.a, params.b));
+    output[quad] = store_${RESULT}_as_${OUT}(formula(x, params.a, params.b, params.c));
 }

@@ -8,6 +8,7 @@ import pytest
 import webpte
 from support.binary_cases import BINARY_CASES
 from support.cases import Array
+from support.function_cases import FUNCTION_CASES
 from support.gpu_kernels import for_browser
 from support.page import HarnessSource, Outcome, Run, encode_bytes, python, run_all
 from support.pte_writer import GraphWriter, write_pte
@@ -16,7 +17,7 @@ from support.unary_cases import UNARY_CASES
 from support.view_cases import VIEW_CASES, view
 from webpte_host.browser import Harness
 
-CASES = [*for_browser([*UNARY_CASES, *BINARY_CASES]), *VIEW_CASES]
+CASES = [*for_browser([*UNARY_CASES, *FUNCTION_CASES, *BINARY_CASES]), *VIEW_CASES]
 VIEW_OPS = {case.op for case in VIEW_CASES}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from support import limits
 from support.cat_cases import CAT_CASES
-from support.embedding_q4_cases import EMBEDDING_Q4_CASES
+from support.embedding_quantized_cases import EMBEDDING_CASES
 from support.fill_cases import FILL_CASES
 from support.gpu_kernels import GPU, cases_for, for_browser
 from support.indexing_cases import INDEXING_CASES
@@ -17,8 +17,10 @@ from support.live_cases import LiveCase, random_bits
 from support.pad_cases import PAD_CASES
 from support.page import encode_bytes, python
 from support.pte_writer import GraphWriter, write_pte
+from support.scatter_cases import SCATTER_CASES
 from support.slicing_cases import SLICING_CASES
 from support.strided_cases import STRIDED_CASES
+from support.ternary_cases import TERNARY_CASES
 from support.where_cases import WHERE_CASES
 from webpte_host.browser import Harness
 
@@ -68,7 +70,9 @@ FAMILIES = {
     "cat": for_browser(CAT_CASES),
     "pad": for_browser(PAD_CASES),
     "indexing": for_browser(INDEXING_CASES),
-    "embedding_q4": for_browser(EMBEDDING_Q4_CASES),
+    "embedding_quantized": for_browser(EMBEDDING_CASES),
+    "scatter": for_browser(SCATTER_CASES),
+    "ternary": for_browser(TERNARY_CASES),
     "where": for_browser(WHERE_CASES),
     "fill": for_browser(FILL_CASES),
 }

@@ -8,6 +8,7 @@ from textwrap import indent
 import pytest
 
 from support import limits
+from support.adaptive_cases import ADAPTIVE_CASES
 from support.fine_tuning import PYTORCH_LOSSES, FineTuning
 from support.gpu_kernels import both_kernels, cases_for, for_browser
 from support.norm_cases import NORM_CASES, batch_norm, group_norm, layer_norm, rms_norm
@@ -22,6 +23,8 @@ from support.training_cases import (
     cross_entropy,
     labels_for,
 )
+from support.variance_cases import CUMULATIVE_CASES, EXTREME_CASES, VARIANCE_CASES
+from support.volumes_cases import VOLUMES_CASES
 from webpte_host.browser import Harness
 
 # Compiling takes the time here, and these two differ in one formula from sum and amax.
@@ -32,10 +35,13 @@ REDUCE = [
 ]
 
 TABLES = {
+    "adaptive": for_browser(ADAPTIVE_CASES),
     "reduce": for_browser(REDUCE),
     "softmax": for_browser(SOFTMAX_CASES),
     "norm": for_browser(NORM_CASES),
     "training": for_browser(TRAINING_CASES),
+    "volumes": for_browser(VOLUMES_CASES),
+    "variance": for_browser([*VARIANCE_CASES, *EXTREME_CASES, *CUMULATIVE_CASES]),
 }
 
 

@@ -65,6 +65,7 @@ def arithmetic_cases() -> list[Case]:
             binary("sub", pair, lambda x, y: x - 2.5 * y, 2.5),
             binary("div", pair, lambda x, y: x / y),
             binary("aten.minimum.default", pair, lambda x, y: np.where(x < y, x, y)),
+            binary("aten.maximum.default", pair, lambda x, y: np.where(x > y, x, y)),
             binary("aten.pow.Tensor_Tensor", pair, np.vectorize(math.pow, otypes=[float])),
         ]
     x, y = spread((67,), -4, 4, 6), spread((67,), -4, 4, 7)
@@ -192,6 +193,7 @@ def integer_cases() -> list[Case]:
             binary("sub", pair, wide(lambda x, y: x - y), 1),
             binary("mul", pair, wide(lambda x, y: x * y)),
             binary("aten.minimum.default", pair, wide(np.minimum)),
+            binary("aten.maximum.default", pair, wide(np.maximum)),
             binary("bitwise_and", pair, wide(np.bitwise_and)),
             binary("bitwise_or", pair, wide(np.bitwise_or)),
         ]
@@ -234,6 +236,7 @@ def truth_cases() -> list[Case]:
         cases += [
             binary("aten.logical_and.default", (a, b), lambda x, y: (x * y) != 0),
             binary("aten.logical_or.default", (a, b), lambda x, y: (x * 1 + y) != 0),
+            binary("aten.logical_xor.default", (a, b), lambda x, y: (x * 1 + y) == 1),
             binary("bitwise_and", (a, b), lambda x, y: (x * y) != 0),
             binary("bitwise_or", (a, b), lambda x, y: (x * 1 + y) != 0),
             binary("add", (a, b), lambda x, y: (x * 1 + y) != 0, 1),
@@ -255,6 +258,7 @@ def truth_cases() -> list[Case]:
 
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
     "lt": lambda a, b: a < b,
     "le": lambda a, b: a <= b,
     "gt": lambda a, b: a > b,
@@ -289,11 +293,51 @@ def special_cases() -> list[Case]:
     return [
         binary("aten.minimum.default", (a, b), np.minimum),
         binary("aten.minimum.default", (b, floats(2)), np.minimum),
+        binary("aten.maximum.default", (a, b), np.maximum),
+        binary("aten.maximum.default", (b, floats(2)), np.maximum),
         binary("add", (a, b), lambda x, y: x + y, 1),
         binary("sub", (a, b), lambda x, y: x - y, 1),
         binary("mul", (a, b), lambda x, y: x * y),
         binary("div", (a, b), lambda x, y: x / y),
         binary("div", (floats(1, -1, 0), floats(0, 0, 0)), lambda x, y: x / y),
+    ]
+
+
+def remainder_cases() -> list[Case]:
+    """Exact, however large the quotient; fmod goes with the dividend's sign, remainder with the
+    divisor's."""
+    x = floats(7, -7, 7, -7, 0.3, 1e9, 3e38, -1e30, 5.5, 1, -1, 6, -6, 1e-3, 1e-44, 3.5)
+    y = floats(2, 2, -2, -2, 0.1, 0.7, 1e-3, -3e-5, 1e10, INF, INF, 3, 3, 1e-38, 4e-45, 1e-44)
+    odd = floats(NAN, 1, INF, -INF, 1, 0, -0.0, 0), floats(1, NAN, 2, 2, 0, 3, 3, -3)
+    ints = np.array([7, -7, 7, -7, 2**24 + 1, 6, -6], np.int32)
+    by = np.array([2, 2, -2, -2, 7, 3, -3], np.int32)
+    cases = []
+    for name, function in (("fmod", math.fmod), ("remainder", math_remainder)):
+        expect = np.vectorize(function, otypes=[float])
+        numpy = np.fmod if name == "fmod" else np.remainder
+        cases += [
+            *(binary(name, pair, expect) for pair in pairs_of(0.5, 9)[:9]),
+            binary(name, (spread((67,), -99, 99), spread((67,), -3, 3, 3)), expect),
+            binary(name, (x, y), expect, label="picked", rtol=3e-7, atol=0),
+            binary(name, odd, numpy, label="special"),
+            binary(name, (ints, by), lambda x, y, f=numpy: f(x.astype(np.int64), y)),
+        ]
+    return cases
+
+
+def math_remainder(x: float, y: float) -> float:
+    rest = math.fmod(x, y)
+    return rest + y if rest and (rest < 0) != (y < 0) else rest
+
+
+def angle_cases() -> list[Case]:
+    """All quadrants, the axes, and infinities on both sides."""
+    values = floats(0, -0.0, 1, -1, INF, -INF, 1e-20, 3e38, NAN, 0.5)
+    how: dict[str, Any] = {"rtol": 7e-7, "atol": 1e-30}
+    angle = np.vectorize(math.atan2, otypes=[float])
+    return [
+        *(binary("aten.atan2.default", pair, angle, **how) for pair in pairs_of(-3, 3)),
+        binary("aten.atan2.default", (values.reshape(-1, 1), values), angle, label="all", **how),
     ]
 
 
@@ -305,4 +349,6 @@ BINARY_CASES = (
     + truth_cases()
     + compare_cases()
     + special_cases()
+    + remainder_cases()
+    + angle_cases()
 )

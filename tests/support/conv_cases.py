@@ -199,4 +199,20 @@ LIVE = [
     conv((2, 3, 5, 5), (8, 3, 3, 3), live=((0, 3, 5, 5), (1, 3, 4, 4)), label="no images"),
 ]
 
-CONV_CASES = [*TILED, *POINTWISE, *SPLIT, *DIRECT, *TRANSPOSED_TILED, *TRANSPOSED_DIRECT, *LIVE]
+VOLUMES = [
+    conv((1, 3, 5, 6, 7), (9, 3, 3, 3, 3), padding=[1]),
+    conv((2, 4, 6, 5, 9), (6, 4, 3, 2, 1), stride=[2, 1, 3], padding=[1, 0, 0], bias=False),
+    conv((1, 2, 7, 8, 9), (5, 2, 2, 3, 3), dilation=[2, 1, 3], padding=[2, 1, 4]),
+    conv((2, 6, 3, 4, 5), (6, 1, 3, 3, 3), padding=[1], groups=6),
+    conv((1, 6, 4, 4, 4), (10, 3, 1, 1, 1), groups=2, clamp=(-0.5, 0.75)),
+    conv((1, 1, 1, 1, 1), (1, 1, 1, 1, 1), label="one of all"),
+    conv((1, 70, 3, 7, 7), (17, 70, 3, 3, 3), stride=[2], padding=[1]),
+    conv(
+        (2, 3, 5, 6, 7), (4, 3, 3, 3, 3), live=((1, 3, 3, 3, 3), (2, 3, 4, 6, 5), (0, 3, 5, 6, 7))
+    ),
+]
+
+CONV_CASES = [
+    *(*TILED, *POINTWISE, *SPLIT, *DIRECT, *TRANSPOSED_TILED, *TRANSPOSED_DIRECT, *LIVE),
+    *VOLUMES,
+]

@@ -188,6 +188,56 @@ def batch_norm_cases() -> list[RowCase]:
     return [*cases, batch_norm(normal((2, 3, 5, 4)), live=live, label="live")]
 
 
+def own_batch_norm(x: Array, which: str = "wb", **options: Any) -> RowCase:
+    """By the statistics of the batch itself: channel by channel, in plain loops."""
+    c = x.shape[1]
+    weight = normal((c,), 2, shift=1) if "w" in which else None
+    bias = normal((c,), 3) if "b" in which else None
+
+    def expect(
+        x: Array,
+        weight: Array | None,
+        bias: Array | None,
+        training: bool,
+        momentum: float,
+        eps: float,
+    ) -> tuple[Array, Array, Array]:
+        out, means, rstds = np.zeros(x.shape), np.zeros(x.shape[1]), np.zeros(x.shape[1])
+        for i in range(x.shape[1]):
+            part = x[:, i]
+            means[i] = math.fsum(part.reshape(-1)) / part.size
+            squares = math.fsum((part.reshape(-1) - means[i]) ** 2) / part.size
+            rstds[i] = 1 / math.sqrt(squares + eps)
+            scale = 1 if weight is None else weight[i]
+            out[:, i] = (part - means[i]) * rstds[i] * scale + (0 if bias is None else bias[i])
+        return out, means, rstds
+
+    args = (x, weight, bias, True, 0.1, 1e-5)
+    return RowCase(OWN_BATCH, args, expect, **{"outs": THREE, "atol": 1e-5, **options})
+
+
+OWN_BATCH = "aten._native_batch_norm_legit.no_stats"
+OWN_BATCH_CASES = [
+    *(
+        own_batch_norm(normal(shape))
+        for shape in ((1, 16, 5, 7), (1, 3, 4, 4), (1, 5, 9), (1, 1, 3))
+    ),
+    *(
+        own_batch_norm(normal((1, 6, 2, 3, 4)), which, label=which or "plain")
+        for which in ("", "w", "b")
+    ),
+    own_batch_norm(normal((1, 3, 50, 31))),
+    own_batch_norm(
+        normal((1, 6, 5, 4)),
+        live=tuple(
+            (normal(size, 7), normal((6,), 2), normal((6,), 3))
+            for size in ((1, 6, 3, 3), (1, 6, 1, 1), (1, 6, 5, 4))
+        ),
+        label="live",
+    ),
+]
+
+
 def special_cases() -> list[RowCase]:
     """A NaN or an inf in a row, as quads and as single elements; other rows stay as they are."""
     cases = []
@@ -203,5 +253,6 @@ NORM_CASES = (
     + rms_norm_cases()
     + group_norm_cases()
     + batch_norm_cases()
+    + OWN_BATCH_CASES
     + special_cases()
 )

@@ -15,7 +15,7 @@ how it looks. For operators outside of the delegate, make the method first:
 
     m = MethodWriter.of(g)
     z = m.tensor((2, 3))
-    m.kernel("aten::cumsum.out", m.output(0), 1, None, z, z)
+    m.kernel("aten::cumprod.out", m.output(0), 1, None, z, z)
     m.outputs(z)
     data = write_pte(m)
 

@@ -13,7 +13,7 @@ from support.recorded import ones, runs
 from support.samples import Dims
 from webpte.gpu.recording import RecordingDevice
 
-CUMSUM = "aten::cumsum.out"  # has no counterpart in delegates: stays on the host
+CUMPROD = "aten::cumprod.out"  # has no counterpart in delegates: stays on the host
 
 
 def method(*dims: Dims) -> MethodWriter:
@@ -38,9 +38,9 @@ def neg(m: MethodWriter, source: Host, dims: Dims = (4,)) -> Host:
     return unary(m, "aten.neg.default", source, dims)
 
 
-def cumsum(m: MethodWriter, source: Host, dims: Dims = (4,)) -> Host:
+def cumprod(m: MethodWriter, source: Host, dims: Dims = (4,)) -> Host:
     out = m.tensor(dims)
-    m.kernel(CUMSUM, source, 0, None, out, out)
+    m.kernel(CUMPROD, source, 0, None, out, out)
     return out
 
 

@@ -38,7 +38,7 @@ def lower_as(args: Args, kind: str) -> list[Dispatch]:
     types = {"COMPUTE": "f32", "FORMULA": "x", "RESULT": "f32", "SCALAR": "f32"}
     types |= {"IN": args.tensor("x").dtype.wgsl, "OUT": kind}
     bindings = (args.tensor("x").id, args.out.id)
-    return [Dispatch("unary", bindings, pack("I2i", 1, 0, 0), (1, 1, 1), tuple(types.items()))]
+    return [Dispatch("unary", bindings, pack("I3i", 1, 0, 0, 0), (1, 1, 1), tuple(types.items()))]
 
 
 @pytest.mark.parametrize(

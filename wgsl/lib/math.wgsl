@@ -2,6 +2,7 @@
 
 // use lib/nan.wgsl
 // use lib/quotient.wgsl
+// use lib/functions.wgsl
 
 // What a built-in function makes of a NaN is open; here a NaN stays one.
 fn keep_nan(x: vec4<f32>, result: vec4<f32>) -> vec4<f32> { return select(result, x, is_nan_vec4f(x)); }
@@ -16,25 +17,6 @@ fn half_of(x: vec4<f32>) -> vec4<f32> {
     let tiny = bitcast<vec4<u32>>(round(abs(x) * 16777216.0) / 16777216.0);
     let rounded = select(bounded_size, tiny, size < vec4<u32>(0x38800000u));
     return keep_nan(x, bitcast<vec4<f32>>(rounded | sign));
-}
-
-fn nan_of(x: vec4<f32>) -> vec4<f32> { return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) | vec4<u32>(0x7fc00000u)); }
-
-fn infinity_of(x: vec4<f32>) -> vec4<f32> {
-    return bitcast<vec4<f32>>((bitcast<vec4<u32>>(x) & vec4<u32>()) | vec4<u32>(0x7f800000u));
-}
-
-// The built-in logarithm of what is not positive is open, too.
-fn log10(x: vec4<f32>) -> vec4<f32> {
-    let result = select(log(x) * 0.4342944819, -infinity_of(x), x == vec4<f32>());
-    return select(result, nan_of(x), (x < vec4<f32>()) | is_nan_vec4f(x));
-}
-
-// Abramowitz and Stegun 7.1.26: absolute error below 1.5e-7.
-fn erf(x: vec4<f32>) -> vec4<f32> {
-    let t = 1.0 / (1.0 + 0.3275911 * abs(x));
-    let p = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
-    return sign(x) * (1.0 - p * exp(-x * x));
 }
 
 // exp(-|x|) cannot overflow, which 1 / (1 + exp(-x)) does for large negative x.
@@ -134,6 +116,7 @@ fn sine_of_quadrant(x: vec4<f32>, quarter_turns: vec4<i32>) -> vec4<f32> {
 
 fn precise_sin(x: vec4<f32>) -> vec4<f32> { return sine_of_quadrant(x, vec4<i32>(0)); }
 fn precise_cos(x: vec4<f32>) -> vec4<f32> { return sine_of_quadrant(x, vec4<i32>(1)); }
+fn precise_tan(x: vec4<f32>) -> vec4<f32> { return keep_nan(x, keep_tiny(x, precise_sin(x) / precise_cos(x))); }
 
 // By multiplying, so that whole results are whole: the built-in pow(9, 5) may be 59048.996.
 fn whole_pow(base: vec4<f32>, exponent: vec4<i32>) -> vec4<f32> {
@@ -183,10 +166,6 @@ fn integer_pow(base: vec4<i32>, exponent: vec4<i32>) -> vec4<i32> {
     return select(result, reciprocal, exponent < vec4<i32>());
 }
 
-fn is_infinite(x: vec4<f32>) -> vec4<bool> {
-    return (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) == vec4<u32>(0x7f800000u);
-}
-
 // torch rounds the exact quotient down: it may have been rounded up to a whole number. By
 // infinity everything is left over, and infinity by anything but 0 is NaN.
 fn floor_quotient(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> {
@@ -206,4 +185,24 @@ fn integer_floor_quotient(a: vec4<i32>, b: vec4<i32>) -> vec4<i32> {
 // min and max may drop a NaN, and compilers make them of comparisons. The upper bound wins.
 fn bounded(x: vec4<f32>, low: f32, high: f32) -> vec4<f32> {
     return keep_nan(x, min(max(x, vec4<f32>(low)), vec4<f32>(high)));
+}
+
+// The sign of a NaN is 0, as in torch.
+fn sign_of(x: vec4<f32>) -> vec4<f32> { return select(sign(x), vec4<f32>(), is_nan_vec4f(x)); }
+
+fn elu(x: vec4<f32>, alpha: f32, scale: f32, input_scale: f32) -> vec4<f32> {
+    return scale * select(alpha * precise_expm1(x * input_scale), x, x > vec4<f32>());
+}
+
+fn softplus(x: vec4<f32>, beta: f32, threshold: f32) -> vec4<f32> {
+    let scaled = x * beta;
+    let curve = precise_log1p(exp(min(scaled, vec4<f32>(80.0)))) / beta;
+    return keep_nan(x, select(curve, x, scaled > vec4<f32>(threshold)));
+}
+
+// x * tanh(log(1 + exp(x))), of which the exponentials make a quotient.
+fn mish(x: vec4<f32>) -> vec4<f32> {
+    let e = exp(min(x, vec4<f32>(20.0)));
+    let gate = e * (e + 2.0);
+    return keep_nan(x, x * (gate / (gate + 2.0)));
 }

@@ -22,9 +22,10 @@ from webpte.kernels.promotion import (
     result_type,
     working_type,
 )
-from webpte.kernels.registry import register
+from webpte.kernels.registry import FLOATS, MOVED, TRUTH, register
 from webpte.ops.binary import np_floor_quotient, np_power, np_trunc_quotient
-from webpte.ops.unary import byte_bound
+from webpte.ops.meanings import byte_bound
+from webpte.ops.ternary import np_add_product, np_add_quotient, np_interpolate
 
 Array = np.ndarray
 
@@ -33,7 +34,8 @@ Array = np.ndarray
 class Binary:
     """One row. `computed` is "common" (the operands' common type), "fraction" (a float one),
     "question" (the common type, with a bool as the result) or "truth" (as bools). `op` is the
-    operator of the delegates that does the same to two tensors of floats."""
+    operator of the delegates that does the same to two tensors of one of `types`, or to a tensor
+    and a number if its name says so."""
 
     name: str
     function: Callable[[Array, Array], Array]
@@ -41,6 +43,7 @@ class Binary:
     overloads: tuple[str, ...] = ("out",)
     other: str = "other"
     op: str | None = None
+    types: frozenset[str] = FLOATS
 
 
 def operate(row: Binary, x: Operand, y: Operand) -> Array:
@@ -80,35 +83,56 @@ QUOTIENTS = {
 BINARY = (
     DIVIDE,
     Binary("mul", np.multiply, overloads=("out", SCALAR), op="aten.mul.Tensor"),
-    Binary("maximum", np.maximum),
+    Binary("maximum", np.maximum, op="aten.maximum.default"),
     Binary("minimum", np.minimum, op="aten.minimum.default"),
-    Binary("max", np.maximum),
-    Binary("min", np.minimum),
+    Binary("max", np.maximum, op="aten.maximum.default"),
+    Binary("min", np.minimum, op="aten.minimum.default"),
     Binary("fmax", np.fmax),
     Binary("fmin", np.fmin),
-    Binary("atan2", np.arctan2, "fraction"),
+    Binary("atan2", np.arctan2, "fraction", op="aten.atan2.default"),
     Binary("copysign", np.copysign, "fraction"),
     Binary("hypot", np.hypot, "fraction"),
     Binary("logaddexp", np.logaddexp, "fraction"),
-    Binary("remainder", whole(np.remainder), overloads=(TENSOR, SCALAR)),
-    Binary("fmod", whole(np.fmod), overloads=(TENSOR, SCALAR)),
-    Binary("floor_divide", whole(np_floor_quotient), overloads=("out", SCALAR)),
-    Binary("logical_and", np.logical_and, "truth"),
-    Binary("logical_or", np.logical_or, "truth"),
-    Binary("logical_xor", np.logical_xor, "truth"),
-    Binary("bitwise_and", np.bitwise_and, overloads=(TENSOR, SCALAR)),
-    Binary("bitwise_or", np.bitwise_or, overloads=(TENSOR, SCALAR)),
+    Binary(
+        "remainder", whole(np.remainder), overloads=(TENSOR, SCALAR), op="aten.remainder.Tensor"
+    ),
+    Binary("fmod", whole(np.fmod), overloads=(TENSOR, SCALAR), op="aten.fmod.Tensor"),
+    Binary("logical_and", np.logical_and, "truth", op="aten.logical_and.default", types=MOVED),
+    Binary("logical_or", np.logical_or, "truth", op="aten.logical_or.default", types=MOVED),
+    Binary("logical_xor", np.logical_xor, "truth", op="aten.logical_xor.default", types=MOVED),
+    Binary(
+        "bitwise_and",
+        np.bitwise_and,
+        overloads=(TENSOR,),
+        op="aten.bitwise_and.Tensor",
+        types=MOVED - FLOATS,
+    ),
+    Binary("bitwise_and", np.bitwise_and, overloads=(SCALAR,)),
+    Binary(
+        "bitwise_or",
+        np.bitwise_or,
+        overloads=(TENSOR,),
+        op="aten.bitwise_or.Tensor",
+        types=MOVED - FLOATS,
+    ),
+    Binary("bitwise_or", np.bitwise_or, overloads=(SCALAR,)),
     Binary("bitwise_xor", np.bitwise_xor, overloads=(TENSOR, SCALAR)),
     Binary("bitwise_left_shift", np.left_shift, overloads=(TENSOR, "Tensor_Scalar_out")),
     Binary("bitwise_right_shift", np.right_shift, overloads=(TENSOR, "Tensor_Scalar_out")),
     Binary("__lshift__", np.left_shift, overloads=(TENSOR, SCALAR)),
     Binary("__rshift__", np.right_shift, overloads=(TENSOR, SCALAR)),
-    Binary("eq", np.equal, "question", (TENSOR, SCALAR)),
-    Binary("ne", np.not_equal, "question", (TENSOR, SCALAR)),
-    Binary("lt", np.less, "question", (TENSOR, SCALAR)),
-    Binary("le", np.less_equal, "question", (TENSOR, SCALAR)),
-    Binary("gt", np.greater, "question", (TENSOR, SCALAR)),
-    Binary("ge", np.greater_equal, "question", (TENSOR, SCALAR)),
+    Binary("eq", np.equal, "question", (TENSOR,), op="aten.eq.Tensor"),
+    Binary("eq", np.equal, "question", (SCALAR,), op="aten.eq.Scalar"),
+    Binary("ne", np.not_equal, "question", (TENSOR,), op="aten.ne.Tensor"),
+    Binary("ne", np.not_equal, "question", (SCALAR,), op="aten.ne.Scalar"),
+    Binary("lt", np.less, "question", (TENSOR,), op="aten.lt.Tensor"),
+    Binary("lt", np.less, "question", (SCALAR,), op="aten.lt.Scalar"),
+    Binary("le", np.less_equal, "question", (TENSOR,), op="aten.le.Tensor"),
+    Binary("le", np.less_equal, "question", (SCALAR,), op="aten.le.Scalar"),
+    Binary("gt", np.greater, "question", (TENSOR,), op="aten.gt.Tensor"),
+    Binary("gt", np.greater, "question", (SCALAR,), op="aten.gt.Scalar"),
+    Binary("ge", np.greater_equal, "question", (TENSOR,), op="aten.ge.Tensor"),
+    Binary("ge", np.greater_equal, "question", (SCALAR,), op="aten.ge.Scalar"),
 )
 
 
@@ -190,22 +214,10 @@ def in_common(function: Callable[..., Array]) -> Callable[..., Array]:
     return run
 
 
-def interpolate(start: Array, end: Array, weight: Array) -> Array:
-    return np.where(
-        np.abs(weight) < 0.5,
-        start + weight * (end - start),
-        end - (end - start) * (1 - weight),
-    )
-
-
-def add_product(x: Array, a: Array, b: Array, value: Array) -> Array:
-    return x + value * a * b
-
-
 def add_quotient(x: Array, a: Array, b: Array, value: Array) -> Array:
     if x.dtype.kind != "f":
         raise ExecutionError(f"a quotient of {x.dtype}")
-    return x + value * a / b
+    return np_add_quotient(x, a, b, value)
 
 
 def of_row(row: Binary) -> Callable[..., Array]:
@@ -227,7 +239,9 @@ for _row in BINARY:
             f"self, {_row.other}",
             of_row(_row),
             op=_row.op,
-            prepare=of_tensors,
+            prepare=None if _row.op and _row.op.endswith(".Scalar") else of_tensors,
+            types=_row.types,
+            apart={"out": TRUTH} if _row.computed in ("question", "truth") else {},
         )
 
 for _overload in ("out", SCALAR):
@@ -241,10 +255,28 @@ for _overload in ("out", SCALAR):
         )
 for _overload in (TENSOR, SCALAR):
     register(
-        f"aten::rsub.{_overload}", "self, other, alpha", lambda x, y, alpha: subtract(y, x, alpha)
+        f"aten::rsub.{_overload}",
+        "self, other, alpha",
+        lambda x, y, alpha: subtract(y, x, alpha),
+        op="aten.sub.Tensor",
+        prepare=lambda x, other, alpha: (*of_tensors(x, other)[::-1], alpha),
     )
 for _overload in ("out_mode", "Scalar_mode_out"):
-    register(f"aten::div.{_overload}", "self, other, rounding_mode", divide_rounded)
+    register(
+        f"aten::div.{_overload}",
+        "self, other, rounding_mode",
+        divide_rounded,
+        op="aten.div.Tensor_mode",
+        prepare=of_tensors,
+    )
+for _overload in ("out", SCALAR):
+    register(
+        f"aten::floor_divide.{_overload}",
+        "self, other",
+        of_row(QUOTIENTS["floor"]),
+        op="aten.div.Tensor_mode",
+        prepare=lambda x, other: of_tensors(x, other, "floor"),
+    )
 for _overload, _op in (
     ("Tensor_Tensor_out", "aten.pow.Tensor_Tensor"),
     ("Tensor_Scalar_out", "aten.pow.Tensor_Scalar"),
@@ -252,13 +284,47 @@ for _overload, _op in (
 ):
     register(f"aten::pow.{_overload}", "self, exponent", power_of, op=_op)
 register("aten::clamp.out", "self, min, max", bounded, op="aten.clamp.default")
-register("aten::clamp.Tensor_out", "self, min, max", bounded)
-for _overload in ("out", TENSOR):
-    register(f"aten::clamp_min.{_overload}", "self, min", lambda x, low: bounded(x, low, None))
-    register(f"aten::clamp_max.{_overload}", "self, max", lambda x, high: bounded(x, None, high))
+register("aten::clamp.Tensor_out", "self, min, max", bounded, op="aten.clamp.Tensor")
+for _name, _side, _bounds, _op in (
+    ("clamp_min", "min", lambda x, low: (x, low, None), "aten.maximum.default"),
+    ("clamp_max", "max", lambda x, high: (x, None, high), "aten.minimum.default"),
+):
+
+    def _clamp(x: Array, value: Operand, bounds: Any = _bounds) -> Array:
+        return bounded(*bounds(x, value))
+
+    register(f"aten::{_name}.{TENSOR}", f"self, {_side}", _clamp, op=_op)
+    register(
+        f"aten::{_name}.out", f"self, {_side}", _clamp, op="aten.clamp.default", prepare=_bounds
+    )
 for _overload in (TENSOR, SCALAR):
-    register(f"aten::masked_fill.{_overload}", "self, mask, value", masked_fill)
-    register(f"aten::lerp.{_overload}", "self, end, weight", in_common(interpolate))
-register("aten::where.self_out", "condition, self, other", choose)
-register("aten::addcmul.out", "self, tensor1, tensor2, value", in_common(add_product))
-register("aten::addcdiv.out", "self, tensor1, tensor2, value", in_common(add_quotient))
+    register(
+        f"aten::masked_fill.{_overload}",
+        "self, mask, value",
+        masked_fill,
+        op="aten.where.self",
+        prepare=lambda x, mask, value: (mask, of_tensors(x, value)[1], x),
+        apart={"mask": TRUTH},
+    )
+    register(
+        f"aten::lerp.{_overload}",
+        "self, end, weight",
+        in_common(np_interpolate),
+        op="aten.lerp.Tensor",
+        prepare=lambda x, end, weight: (x, *of_tensors(end, weight)),
+    )
+register(
+    "aten::where.self_out",
+    "condition, self, other",
+    choose,
+    op="aten.where.self",
+    types=MOVED,
+    apart={"condition": TRUTH},
+)
+for _name, _of_three in (("addcmul", np_add_product), ("addcdiv", add_quotient)):
+    register(
+        f"aten::{_name}.out",
+        "self, tensor1, tensor2, value",
+        in_common(_of_three),
+        op=f"aten.{_name}.default",
+    )

@@ -13,8 +13,19 @@ import numpy as np
 
 from webpte.errors import ExecutionError
 from webpte.kernels.promotion import DT, float_type, working_type
-from webpte.kernels.registry import op_named_like, register
-from webpte.ops.unary import np_clamp, np_erf, np_gelu, np_gelu_tanh, np_sigmoid
+from webpte.kernels.registry import FLOATS, MOVED, TRUTH, op_named_like, register
+from webpte.ops.meanings import (
+    np_clamp,
+    np_elu,
+    np_erf,
+    np_gelu,
+    np_gelu_tanh,
+    np_hardsigmoid,
+    np_mish,
+    np_sigmoid,
+    np_sign,
+    np_softplus,
+)
 
 Array = np.ndarray
 
@@ -45,9 +56,9 @@ FRACTIONS: dict[str, Callable[[Array], Array]] = {
     "sqrt": np.sqrt,
     "tan": np.tan,
     "tanh": np.tanh,
-    "hardsigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
-    "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
-    "mish": lambda x: x * np.tanh(np.logaddexp(x, x.dtype.type(0))),
+    "hardsigmoid": np_hardsigmoid,
+    "hardswish": lambda x: x * np_hardsigmoid(x),
+    "mish": np_mish,
 }
 
 SAME_TYPE: dict[str, Callable[[Array], Array]] = {
@@ -59,7 +70,7 @@ SAME_TYPE: dict[str, Callable[[Array], Array]] = {
     "neg": np.negative,
     "relu": lambda x: np.maximum(x, 0),
     "round": np.round,
-    "sign": lambda x: x if x.dtype.kind == "b" else (x > 0) * x.dtype.type(1) - (x < 0),
+    "sign": np_sign,
     "square": np.square,
     "trunc": np.trunc,
 }
@@ -84,19 +95,10 @@ def gelu(x: Array, approximate: str) -> Array:
     return known[approximate](x)
 
 
-def elu(x: Array, alpha: float, scale: float, input_scale: float) -> Array:
-    return scale * np.where(x > 0, x, alpha * np.expm1(x * input_scale))
-
-
 def logit(x: Array, eps: float | None) -> Array:
     if eps is not None:
         x = np.clip(x, eps, 1 - eps)
     return np.log(x / (1 - x))
-
-
-def softplus(x: Array, beta: float, threshold: float) -> Array:
-    scaled = x * beta
-    return np.where(scaled > threshold, x, np.log1p(np.exp(scaled)) / beta)
 
 
 def softshrink(x: Array, lambd: float) -> Array:
@@ -108,14 +110,13 @@ def nan_to_num(x: Array, nan: float | None, posinf: float | None, neginf: float 
 
 
 WITH_ARGUMENTS: dict[str, tuple[str, Callable[..., Array]]] = {
-    "celu": ("alpha", lambda x, alpha: elu(x, alpha, 1, 1 / alpha)),
-    "elu": ("alpha, scale, input_scale", elu),
+    "elu": ("alpha, scale, input_scale", np_elu),
     "gelu": ("approximate", gelu),
     "hardshrink": ("lambd", lambda x, lambd: np.where(np.abs(x) <= lambd, 0, x)),
     "leaky_relu": ("negative_slope", lambda x, slope: np.where(x < 0, x * slope, x)),
     "logit": ("eps", logit),
     "nan_to_num": ("nan, posinf, neginf", nan_to_num),
-    "softplus": ("beta, threshold", softplus),
+    "softplus": ("beta, threshold", np_softplus),
     "softshrink": ("lambd", softshrink),
 }
 
@@ -143,18 +144,31 @@ def threshold(x: Array, limit: float, value: float) -> Array:
 
 
 def register_floats(name: str, parameters: str, function: Callable[..., Array]) -> None:
-    register(name, parameters, function, op=op_named_like(name))
+    register(name, parameters, function, op=op_named_like(name), types=TYPES.get(name, FLOATS))
 
+
+# Where others than floats are the same on the GPU.
+TYPES = {"aten::bitwise_not.out": MOVED - FLOATS, "aten::logical_not.out": MOVED}
 
 for _name, _function in FRACTIONS.items():
     register_floats(f"aten::{_name}.out", "self", fraction(_function))
 for _name, _function in SAME_TYPE.items():
     register_floats(f"aten::{_name}.out", "self", same_type(_function))
 for _name, _function in QUESTIONS.items():
-    register(f"aten::{_name}.out", "self", _function)
+    _full = f"aten::{_name}.out"
+    _types = TYPES.get(_full, FLOATS)
+    _op = op_named_like(_full)
+    register(_full, "self", _function, op=_op, types=_types, apart={"out": TRUTH})
 for _name, (_arguments, _function) in WITH_ARGUMENTS.items():
     register_floats(f"aten::{_name}.out", f"self, {_arguments}", fraction(_function))
+register(
+    "aten::celu.out",
+    "self, alpha",
+    fraction(lambda x, alpha: np_elu(x, alpha, 1, 1 / alpha)),
+    op="aten.elu.default",
+    prepare=lambda x, alpha: (x, alpha, 1, 1 / alpha),
+)
 
 register_floats("aten::hardtanh.out", "self, min_val, max_val", same_type(hardtanh))
-register("aten::threshold.out", "self, threshold, value", same_type(threshold))
+register_floats("aten::threshold.out", "self, threshold, value", same_type(threshold))
 register("aten::round.decimals_out", "self, decimals", fraction(np.round))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import ExecutionError
-from webpte.kernels.registry import OutSpec, register, register_op
+from webpte.kernels.registry import INDICES, MOVED, OutSpec, register, register_op
 from webpte.shapes import normalize_dim
 
 Array = np.ndarray
@@ -251,16 +251,27 @@ def search_sorted(
     return np.stack(found).reshape(x.shape)
 
 
+PICKED = {"index": INDICES, "indices": INDICES}
 for _name, (_parameters, _op) in SAME_AS_OP.items():
-    register_op(_name, _parameters, _op, notes=f"`{_op}`")
+    register_op(_name, _parameters, _op, notes=f"`{_op}`", types=MOVED, apart=PICKED)
 
 PUT = "self, indices, values, accumulate"
-register("aten::index.Tensor_out", "self, indices", index)
-register("aten::index_put.out", PUT, index_put)
+register(
+    "aten::index.Tensor_out",
+    "self, indices",
+    index,
+    op="aten.index.Tensor",
+    types=MOVED,
+    apart=PICKED,
+)
+register("aten::index_put.out", PUT, index_put, op="aten.index_put.default", apart=PICKED)
 register("aten::index_put_", PUT, index_put, in_place=True, notes="in place")
-register("aten::scatter.src_out", "self, dim, index, src", scatter)
-register("aten::scatter.value_out", "self, dim, index, value", scatter)
-register("aten::scatter_add.out", "self, dim, index, src", scatter_add)
+for _name, _parameters, _function, _op in (
+    ("scatter.src_out", "src", scatter, "aten.scatter.src"),
+    ("scatter.value_out", "value", scatter, "aten.scatter.value"),
+    ("scatter_add.out", "src", scatter_add, "aten.scatter_add.default"),
+):
+    register(f"aten::{_name}", f"self, dim, index, {_parameters}", _function, op=_op, apart=PICKED)
 register(
     "aten::scatter_reduce.two_out", "self, dim, index, src, reduce, include_self", scatter_reduce
 )

@@ -14,9 +14,9 @@ import numpy as np
 
 from webpte.errors import ExecutionError
 from webpte.kernels.promotion import float_type, result_type
-from webpte.kernels.registry import register, register_op
+from webpte.kernels.registry import INDICES, register, register_op
+from webpte.ops.meanings import np_sigmoid
 from webpte.ops.norm import np_affine, np_normalize
-from webpte.ops.unary import np_sigmoid
 from webpte.shapes import normalize_dim
 
 Array = np.ndarray
@@ -198,7 +198,8 @@ def mse_loss(x: Array, target: Array, reduction: int) -> Array:
 for _name, (_parameters, _op) in PRODUCTS.items():
     register_op(_name, _parameters, _op, notes=f"`{_op}`", heavy=True)
 for _name, (_parameters, _op, _outputs) in SAME_AS_OP.items():
-    register_op(_name, _parameters, _op, outputs=_outputs, notes=f"`{_op}`")
+    _apart = {"out1": INDICES} if _op.startswith("aten.max_pool") else {}
+    register_op(_name, _parameters, _op, outputs=_outputs, notes=f"`{_op}`", apart=_apart)
 
 register("aten::matmul.out", "self, other", exactly(np.matmul))
 register("aten::dot.out", "self, tensor", exactly(np.dot))
@@ -211,6 +212,7 @@ register(
     "input, weight, bias, training, momentum, eps",
     batch_norm,
     outputs=3,
+    op="aten._native_batch_norm_legit.no_stats",
 )
 register(
     "aten::_native_batch_norm_legit.out",
@@ -219,9 +221,18 @@ register(
     outputs=3,
 )
 register("aten::glu.out", "self, dim", gated)
-register("aten::_adaptive_avg_pool2d.out", "self, output_size", adaptive_average)
-register("aten::adaptive_avg_pool2d.out", "self, output_size", adaptive_average)
-register("aten::adaptive_avg_pool1d.out", "self, output_size", adaptive_average)
+for _name, _dims in (
+    ("_adaptive_avg_pool2d", 2),
+    ("adaptive_avg_pool2d", 2),
+    ("adaptive_avg_pool1d", 1),
+    ("_adaptive_avg_pool3d", 3),
+):
+    register(
+        f"aten::{_name}.out",
+        "self, output_size",
+        adaptive_average,
+        op=f"aten._adaptive_avg_pool{_dims}d.default",
+    )
 register("aten::adaptive_max_pool2d.out", "self, output_size", adaptive_maximum, outputs=2)
 register("aten::_cdist_forward.out", "x1, x2, p, compute_mode", pairwise)
 register("aten::_pdist_forward.out", "self, p", pairs_of_rows)

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from webpte.errors import ExecutionError
-from webpte.kernels.registry import OutSpec, register, register_op
+from webpte.kernels.registry import INDICES, MOVED, TRUTH, OutSpec, register, register_op
 from webpte.shapes import normalize_dim
 
 Array = np.ndarray
@@ -251,13 +251,19 @@ register(
     typed=True,
 )
 for _bits, _kind in ((8, "byte"), (2, "2bit"), (4, "4bit")):
-    register(f"{D}embedding_{_kind}.out", TABLE, partial(embedding, _bits), typed=True)
-    register(
-        f"{D}embedding_{_kind}.dtype_out",
-        f"{TABLE}, dtype",
-        partial(embedding, _bits),
-        typed=True,
-    )
+    for _overload, _op, _more in (("out", "default", ""), ("dtype_out", "dtype", ", dtype")):
+        register(
+            f"{D}embedding_{_kind}.{_overload}",
+            f"{TABLE}{_more}",
+            partial(embedding, _bits),
+            typed=True,
+            op=f"quantized_decomposed.embedding_{_kind}.{_op}",
+            apart={
+                "weight": frozenset({"int8", "uint8"}),
+                "weight_zero_points": MOVED - TRUTH | INDICES,
+                "indices": INDICES,
+            },
+        )
 MIXED = "input, weight, weight_scales, weight_zero_points"
 register(f"{D}mixed_mm.out", MIXED, mixed_mm)
 register(f"{D}mixed_linear.out", f"{MIXED}, dtype", mixed_linear, typed=True)

@@ -15,10 +15,12 @@ import numpy as np
 
 from webpte.errors import ExecutionError
 from webpte.kernels.promotion import DT, float_type
-from webpte.kernels.registry import OutSpec, register, register_op
+from webpte.kernels.registry import INDICES, TRUTH, OutSpec, register, register_op
 from webpte.shapes import normalize_dim
 
 Array = np.ndarray
+
+MEAN = "aten.mean.dim"
 
 # kernel: (parameters, op of the delegates that means the same)
 SAME_AS_OP = {
@@ -26,7 +28,7 @@ SAME_AS_OP = {
     "aten::amin.out": ("self, dim, keepdim", "aten.amin.default"),
     "aten::argmax.out": ("self, dim, keepdim", "aten.argmax.default"),
     "aten::argmin.out": ("self, dim, keepdim", "aten.argmin.default"),
-    "aten::mean.out": ("self, dim, keepdim, dtype", "aten.mean.dim"),
+    "aten::mean.out": ("self, dim, keepdim, dtype", MEAN),
     "aten::sum.IntList_out": ("self, dim, keepdim, dtype", "aten.sum.dim_IntList"),
 }
 
@@ -176,10 +178,19 @@ def norm(x: Array, order: float, dim: Sequence[int] | None = None, keepdim: bool
 
 
 for _name, (_parameters, _op) in SAME_AS_OP.items():
-    register_op(_name, _parameters, _op, notes=f"`{_op}`")
+    _apart = {"out": INDICES} if ".arg" in _op else {}
+    register_op(_name, _parameters, _op, notes=f"`{_op}`", apart=_apart)
 
-register("aten::sum.out", "self, dtype", total, typed=True)
-register("aten::mean.dtype_out", "self, dtype", mean_of_all, typed=True)
+
+def of_all(x: object, *_: object) -> tuple[object, ...]:
+    """Arguments of a reduction over all dims."""
+    return x, None, False
+
+
+register(
+    "aten::sum.out", "self, dtype", total, typed=True, op="aten.sum.dim_IntList", prepare=of_all
+)
+register("aten::mean.dtype_out", "self, dtype", mean_of_all, typed=True, op=MEAN, prepare=of_all)
 register("aten::prod.int_out", "self, dim, keepdim, dtype", product, typed=True)
 register(
     "aten::prod.out",
@@ -187,7 +198,13 @@ register(
     lambda out, x, dtype: product(out, x, None, False),
     typed=True,
 )
-register("aten::cumsum.out", "self, dim, dtype", partial(running, np.cumsum), typed=True)
+register(
+    "aten::cumsum.out",
+    "self, dim, dtype",
+    partial(running, np.cumsum),
+    typed=True,
+    op="aten.cumsum.default",
+)
 register("aten::cumprod.out", "self, dim, dtype", partial(running, np.cumprod), typed=True)
 register("aten::logsumexp.out", "self, dim, keepdim", log_sum_exp)
 register("aten::logcumsumexp.out", "self, dim", running_log_sum_exp)
@@ -198,7 +215,14 @@ def as_dims(x: object, dim: Any, keepdim: bool) -> tuple[object, ...]:
 
 
 for _name, _function in (("any", np.any), ("all", np.all)):
-    register(f"aten::{_name}.all_out", "self", over(_function))
+    register(
+        f"aten::{_name}.all_out",
+        "self",
+        over(_function),
+        op=f"aten.{_name}.dims",
+        prepare=of_all,
+        types=TRUTH,
+    )
     for _overload in ("out", "dims_out"):
         register(
             f"aten::{_name}.{_overload}",
@@ -206,22 +230,47 @@ for _name, _function in (("any", np.any), ("all", np.all)):
             over(_function),
             op=f"aten.{_name}.dims",
             prepare=as_dims,
-            types=frozenset({"bool"}),
+            types=TRUTH,
         )
 
-register("aten::max.unary_out", "self", partial(extreme, np.max))
-register("aten::min.unary_out", "self", partial(extreme, np.min))
-register("aten::max.dim_max", "self, dim, keepdim", partial(extreme_along, np.argmax), outputs=2)
-register("aten::min.dim_min", "self, dim, keepdim", partial(extreme_along, np.argmin), outputs=2)
+EXTREMES: dict[str, Callable[..., Any]] = {"max": np.max, "min": np.min}
+for _name, _extreme in EXTREMES.items():
+    register(
+        f"aten::{_name}.unary_out",
+        "self",
+        partial(extreme, _extreme),
+        op=f"aten.a{_name}.default",
+        prepare=of_all,
+    )
+    register(
+        f"aten::{_name}.dim_{_name}",
+        "self, dim, keepdim",
+        partial(extreme_along, np.argmax if _name == "max" else np.argmin),
+        outputs=2,
+        op=f"aten.{_name}.dim",
+        apart={"out1": INDICES},
+    )
 register("aten::cummax.out", "self, dim", partial(running_extreme, np.maximum), outputs=2)
 register("aten::cummin.out", "self, dim", partial(running_extreme, np.minimum), outputs=2)
 
 CORRECTED, UNBIASED = "self, dim, correction, keepdim", "self, dim, unbiased, keepdim"
-register("aten::var.correction_out", CORRECTED, with_correction)
-register("aten::var.out", UNBIASED, with_unbiased)
-register("aten::var_mean.correction_out", CORRECTED, variance, outputs=2)
-register("aten::std.correction_out", CORRECTED, deviation(with_correction))
-register("aten::std.out", UNBIASED, deviation(with_unbiased))
+
+
+def corrected(x: object, dim: object, unbiased: bool, keepdim: bool) -> tuple[object, ...]:
+    return x, dim, int(unbiased), keepdim
+
+
+for _name, _change in (("var", lambda f: f), ("std", deviation)):
+    _op = f"aten.{_name}.correction"
+    register(f"aten::{_name}.correction_out", CORRECTED, _change(with_correction), op=_op)
+    register(f"aten::{_name}.out", UNBIASED, _change(with_unbiased), op=_op, prepare=corrected)
+register(
+    "aten::var_mean.correction_out",
+    CORRECTED,
+    variance,
+    outputs=2,
+    op="aten.var_mean.correction",
+)
 register(
     "aten::linalg_vector_norm.out",
     "self, ord, dim, keepdim, dtype",

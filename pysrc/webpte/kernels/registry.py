@@ -10,8 +10,8 @@ nor changes the arrays that it is given, but what it returns may be a view of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,9 @@ FLOATS = frozenset({"float32", "float16"})
 # What moves elements gives on the GPU what it gives on the host, whatever they are; 64 bits do not
 # fit there.
 MOVED = FLOATS | {"bool", "uint8", "int8", "int32"}
+# Indices fit: one beyond 32 bits is out of the range of every tensor, and an error there, too.
+INDICES = frozenset({"int32", "int64"})
+TRUTH = frozenset({"bool"})
 
 Run = Callable[[Sequence[Any], Sequence[OutSpec]], Sequence[Any]]
 Prepare = Callable[..., Sequence[Any]]
@@ -59,8 +62,9 @@ class Kernel:
     that is a list of tensors, and returns as many arrays as `outs` has entries.
 
     `op` names the operator of the delegates that means the same, if there is one, at least where
-    all tensors are of one and the same of `types`. Its arguments are the kernel's, or what
-    `prepare` makes of them. A `heavy` kernel multiplies matrices.
+    all tensors are of one and the same of `types`; those named in `apart` (parameters, "out", or
+    "out0" and on if there are several) are of one of the types there instead. Its arguments are the
+    kernel's, or what `prepare` makes of them. A `heavy` kernel multiplies matrices.
     """
 
     name: str
@@ -74,6 +78,11 @@ class Kernel:
     prepare: Prepare | None = None
     heavy: bool = False
     types: frozenset[str] = FLOATS
+    apart: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def types_of_output(self, number: int) -> frozenset[str] | None:
+        """The types of an output that is `apart`; None for all others."""
+        return self.apart.get("out" if self.outputs == 1 else f"out{number}")
 
     @property
     def arguments(self) -> int:
@@ -119,6 +128,7 @@ def register(
     prepare: Prepare | None = None,
     heavy: bool = False,
     types: frozenset[str] = FLOATS,
+    apart: Mapping[str, frozenset[str]] | None = None,
 ) -> None:
     """A kernel that is a function of its arguments and returns one array, or several.
 
@@ -130,7 +140,7 @@ def register(
         return (result,) if outputs == 1 and not list_output else result
 
     names = tuple(filter(None, parameters.split(", ")))
-    how = (in_place, list_output, notes, op, prepare, heavy, types)
+    how = (in_place, list_output, notes, op, prepare, heavy, types, apart or {})
     _add(Kernel(name, names, outputs, _named(name, run), *how))
 
 
@@ -145,6 +155,7 @@ def register_op(
     notes: str = "",
     heavy: bool = False,
     types: frozenset[str] = FLOATS,
+    apart: Mapping[str, frozenset[str]] | None = None,
 ) -> None:
     """A kernel that means the same as an operator of the delegates: it runs its reference."""
     if lookup(op_name) is None:
@@ -157,7 +168,7 @@ def register_op(
         return [result.astype(out.dtype.numpy) for result, out in zip(results, outs, strict=True)]
 
     names, named = tuple(parameters.split(", ")), _named(name, run)
-    how = (False, list_output, notes, op_name, prepare, heavy, types)
+    how = (False, list_output, notes, op_name, prepare, heavy, types, apart or {})
     kernel = Kernel(name, names, outputs, named, *how)
     _add(kernel)
 

@@ -71,6 +71,16 @@ def np_divide(x: Array, y: Array) -> Array:
         return np.divide(x, y)
 
 
+def np_fmod(x: Array, y: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return np.fmod(x, y)
+
+
+def np_modulo(x: Array, y: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return np.remainder(x, y)
+
+
 BINARY = (
     Binary("aten.mul.Tensor", "x * y", np.multiply, integer="x * y"),
     Binary("aten.div.Tensor", "x / y", np_divide),
@@ -80,15 +90,28 @@ BINARY = (
         np.minimum,
         integer="min(x, y)",
     ),
+    Binary(
+        "aten.maximum.default",
+        "select(select(y, x, x > y), x, is_nan_vec4f(x))",
+        np.maximum,
+        integer="max(x, y)",
+    ),
+    Binary("aten.atan2.default", "precise_atan2(x, y)", np.arctan2),
+    Binary("aten.fmod.Tensor", "remainders_of(x, y)", np_fmod, integer="x % y"),
+    Binary(
+        "aten.remainder.Tensor", "modulo_of(x, y)", np_modulo, integer="integer_modulo_of(x, y)"
+    ),
     Binary("aten.pow.Tensor_Tensor", "real_pow(x, y)", np_power, integer="integer_pow(x, y)"),
     Binary("aten.logical_and.default", "x & y", np.logical_and, computed="bool", integer="x & y"),
     Binary("aten.logical_or.default", "x | y", np.logical_or, computed="bool", integer="x | y"),
+    Binary("aten.logical_xor.default", "x != y", np.logical_xor, computed="bool", integer="x != y"),
     Binary("aten.bitwise_and.Tensor", None, np.bitwise_and, integer="x & y"),
     Binary("aten.bitwise_or.Tensor", None, np.bitwise_or, integer="x | y"),
     *(
         Binary(
             f"aten.{name}.Tensor",
-            f"x {operator} y",
+            # A NaN is unequal to everything, but `!=` may be false for it.
+            f"x {operator} y" if operator != "!=" else "!(x == y)",
             function,
             integer=f"x {operator} y",
             computed="inputs",
@@ -96,6 +119,7 @@ BINARY = (
         )
         for name, operator, function in (
             ("eq", "==", np.equal),
+            ("ne", "!=", np.not_equal),
             ("lt", "<", np.less),
             ("le", "<=", np.less_equal),
             ("gt", ">", np.greater),

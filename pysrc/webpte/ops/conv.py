@@ -1,6 +1,6 @@
 """Convolutions: out[b, o, y, x] = bias[o] + sum of in[b, c, y s - p + i d, ..] * w[o, c, i, ..].
 
-    input (B, C, L) or (B, C, H, W)
+    input (B, C, L), (B, C, H, W) or (B, C, D, H, W); the last in conv_volume.py
     weight (O, C / groups, *kernel); transposed (C, O / groups, *kernel)
     out (B, O, *sizes), with sizes as in `conv_geometry.out_size`
 
@@ -20,6 +20,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from webpte.ops.args import Args
 from webpte.ops.conv_geometry import Convolution, Pair, out_size, read_call, spatial
+from webpte.ops.conv_volume import is_volume, lower_volume, run_volume, volume_shape
 from webpte.ops.elementwise import WORKGROUP_SIZE, float_type, quad_count, quad_grid
 from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
 from webpte.ops.registry import register
@@ -82,6 +83,8 @@ MAX_WINDOW = 32  # inputs that the direct kernel keeps in registers
 
 
 def conv_shape(args: Args) -> tuple[Dims]:
+    if is_volume(args):
+        return (volume_shape(args),)
     conv = read_call(args)
     sizes = conv.out_size[2 - (args.tensor("input").rank - 2) :]
     return ((conv.batch, conv.groups * conv.out_channels, *sizes),)
@@ -95,6 +98,8 @@ def read_bounds(args: Args, clamped: bool) -> Bounds:
 
 
 def lower_conv(args: Args, clamped: bool) -> list[Dispatch]:
+    if is_volume(args):
+        return lower_volume(args, read_bounds(args, clamped))
     conv, bounds = read_call(args), read_bounds(args, clamped)
     if args.out.numel == 0:
         return []
@@ -264,6 +269,8 @@ def pack_params(
 def run_conv(args: Args, clamped: bool) -> Array:
     """Tap by tap: each is a product of matrices over a strided view of the input."""
     low, high = read_bounds(args, clamped)
+    if is_volume(args):
+        return np.minimum(np.maximum(run_volume(args), low), high)
     conv, x, bias = read_call(args), args.array("input"), args.optional_array("bias")
     groups = (conv.batch, conv.groups, conv.in_channels, *conv.in_size)
     wide = x.astype(np.float64).reshape(groups)

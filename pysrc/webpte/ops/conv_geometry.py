@@ -112,7 +112,7 @@ def read_call(args: Args) -> Convolution:
     x, weight, bias = args.tensor("input"), args.tensor("weight"), args.optional_tensor("bias")
     if x.rank not in (3, 4):
         raise UnsupportedError(
-            f"{args.call}: an input of rank {x.rank}; convolutions have 1 or 2 spatial dims here"
+            f"{args.call}: an input of rank {x.rank}; convolutions have 1 to 3 spatial dims here"
         )
     if not all(t is None or t.dtype.is_float for t in (x, weight, bias, args.out)):
         raise UnsupportedError(f"{args.call}: {x.dtype.name} {weight.dtype.name}; only floats are")

@@ -6,6 +6,8 @@ aten.native_group_norm.default(input [N, C, ...], weight, bias, N, C, HxW, group
     -> [out, mean, rstd]: over groups of channels; mean and rstd are [N, group]
 aten._native_batch_norm_legit_no_training.default(input [N, C, ...], weight, bias, mean, var,
     momentum, eps) -> [out, nothing, nothing]: with the given statistics
+aten._native_batch_norm_legit.no_stats(input [N, C, ...], weight, bias, training, momentum, eps)
+    -> [out, mean, rstd]: with those of the batch; the kernel is for a batch of one (instance norm)
 et_vk.rms_norm.default(input, weight, eps) -> out: over the last dim, around 0
 
 out = (x - mean) * rstd * weight + bias,  rstd = 1 / sqrt(variance + eps)
@@ -204,6 +206,31 @@ def run_batch_norm(args: Args) -> list[Array]:
     return [np_affine(normal, weight, bias, shape), *rest]
 
 
+def own_batch_norm_shape(args: Args) -> tuple[Dims, Dims, Dims]:
+    source = args.tensor("input")
+    if source.rank < 2:
+        raise GraphError(f"{args.call}: {list(source.dims)} has no dim of channels")
+    named = [check_size(args, name, source.dims[1]) for name in ("weight", "bias")]
+    check_floats(args, source, *named)
+    return source.dims, (source.dims[1],), (source.dims[1],)
+
+
+def lower_own_batch_norm(args: Args) -> list[Dispatch]:
+    """A batch of one has each channel's elements side by side: a group of one channel."""
+    batch, channels, *sizes = args.tensor("input").dims
+    if batch != 1:
+        raise UnsupportedError(f"{args.call}: its kernel takes a batch of 1, not of {batch}")
+    return lower_centered(args, channels, groups=channels, channel=numel(sizes))
+
+
+def run_own_batch_norm(args: Args) -> tuple[Array, Array, Array]:
+    x = args.array("input")
+    normal, mean, rstd = np_normalize(x, args.number("eps"), (0, *range(2, x.ndim)))
+    weight, bias = args.optional_array("weight"), args.optional_array("bias")
+    out = np_affine(normal, weight, bias, (x.shape[1],) + (1,) * (x.ndim - 2))
+    return out, mean.reshape(-1), rstd.reshape(-1)
+
+
 # Root mean square normalization
 
 
@@ -267,6 +294,15 @@ register(
     shape=batch_norm_shape,
     lower=lower_batch_norm,
     reference=run_batch_norm,
+)
+
+register(
+    "aten._native_batch_norm_legit.no_stats",
+    "input: tensor, weight: tensor?, bias: tensor?, training: any, momentum: any, eps: number "
+    "-> tensors",
+    shape=own_batch_norm_shape,
+    lower=lower_own_batch_norm,
+    reference=run_own_batch_norm,
 )
 
 register(

@@ -19,7 +19,7 @@ import numpy as np
 
 from webpte.dtypes import DType
 from webpte.errors import GraphError, UnsupportedError
-from webpte.ops.args import Args
+from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import (
     INT32_MAX,
     INT32_MIN,
@@ -73,23 +73,27 @@ SUM = Reduction(
     "aten.sum.dim_IntList", "a + b", "a + b", (0.0, 0), np_sum, empty=True, signature=WITH_DTYPE
 )
 
+MEAN = replace(SUM, name="aten.mean.dim", numpy=np_mean, finish="total / params.count")
+LARGEST = Reduction(
+    "aten.amax.default",
+    "larger_{type}(a, b)",
+    "max(a, b)",
+    (-math.inf, INT32_MIN),
+    lambda x, axes: np.max(x, axis=axes, keepdims=True),
+)
+SMALLEST = Reduction(
+    "aten.amin.default",
+    "smaller_{type}(a, b)",
+    "min(a, b)",
+    (math.inf, INT32_MAX),
+    lambda x, axes: np.min(x, axis=axes, keepdims=True),
+)
+
 REDUCTIONS = (
     SUM,
-    replace(SUM, name="aten.mean.dim", numpy=np_mean, finish="total / params.count"),
-    Reduction(
-        "aten.amax.default",
-        "larger_{type}(a, b)",
-        "max(a, b)",
-        (-math.inf, INT32_MIN),
-        lambda x, axes: np.max(x, axis=axes, keepdims=True),
-    ),
-    Reduction(
-        "aten.amin.default",
-        "smaller_{type}(a, b)",
-        "min(a, b)",
-        (math.inf, INT32_MAX),
-        lambda x, axes: np.min(x, axis=axes, keepdims=True),
-    ),
+    MEAN,
+    LARGEST,
+    SMALLEST,
     Reduction(
         "aten.any.dims",
         "max(a, b)",
@@ -112,13 +116,24 @@ REDUCTIONS = (
 
 
 def reduced_axes(args: Args) -> tuple[int, ...]:
-    rank, given = args.tensor("self").rank, args.optional_integers("dims")
+    return listed_axes(args, args.optional_integers("dims"))
+
+
+def listed_axes(args: Args, given: Sequence[int] | None) -> tuple[int, ...]:
+    """The dims of `self` that are listed; all, if none is."""
+    rank = args.tensor("self").rank
     if not given:
         return tuple(range(rank))
     axes = [normalize_dim(dim, rank) for dim in given]
     if len(set(axes)) != len(axes):
         raise GraphError(f"{args.call}: dims {given} name a dim twice")
     return tuple(sorted(axes)) if rank else ()
+
+
+def kept_shape(dims: Dims, axes: Sequence[int], keepdim: bool) -> Dims:
+    if keepdim:
+        return tuple(1 if axis in axes else size for axis, size in enumerate(dims))
+    return tuple(size for axis, size in enumerate(dims) if axis not in axes)
 
 
 def reduced_shape(op: Reduction, args: Args) -> tuple[Dims]:
@@ -130,9 +145,7 @@ def reduced_shape(op: Reduction, args: Args) -> tuple[Dims]:
             f"{args.call}: {list(dims)} has no elements along dims {list(axes)}, "
             "and so no largest or smallest one"
         )
-    if args.flag("keepdim"):
-        return (tuple(1 if axis in axes else size for axis, size in enumerate(dims)),)
-    return (tuple(size for axis, size in enumerate(dims) if axis not in axes),)
+    return (kept_shape(dims, axes, args.flag("keepdim")),)
 
 
 @dataclass(frozen=True)
@@ -187,6 +200,21 @@ class Walk:
         kept = Axes(self.kept.sizes, tuple(s // 4 for s in self.kept.strides))
         return replace(self, kept=kept, reduced=reduced, elements=4)
 
+    def words(self) -> list[int]:
+        """`axes` of the shaders: the kept ones, then the reduced ones."""
+        words = self.kept.words() + self.reduced.words()
+        return words + [0] * (4 * TABLE_AXES - len(words))
+
+    def item(self, stored: str, acc: str) -> tuple[str, str, str]:
+        """Of the shaders: an item, how memory holds it, and how the i-th is read from there."""
+        if self.elements == 4:
+            return f"vec4{acc[0]}", f"quad_{stored}", f"load_{stored}_as_{acc}(input[i])"
+        return acc, f"word_{stored}", element_load(stored, acc)
+
+
+def element_load(stored: str, acc: str) -> str:
+    return f"{acc}(pick_{stored}(input[i / per_word_{stored}], i))"
+
 
 def rows_walk(rows: int, length: int, target: Target) -> Walk:
     """Rows one after the other."""
@@ -207,12 +235,23 @@ def lower_reduction(op: Reduction, args: Args) -> list[Dispatch]:
         return []
     if op.logical and {source.dtype.name, out.dtype.name} != {"bool"}:
         raise UnsupportedError(f"{args.call}: its kernel takes and gives truth values alone")
-    axes = reduced_axes(args)
+    return reduce_tensor(op, args, source, out, reduced_axes(args))
+
+
+def walk_of(args: Args, source: TensorArg, axes: Sequence[int]) -> Walk:
     kept = [axis for axis in range(source.rank) if axis not in axes]
     walk = Walk(Axes.of(source.dims, kept), Axes.of(source.dims, axes), target=args.target)
     walk = walk.by_quads()
     if len(walk.kept.sizes) + len(walk.reduced.sizes) > TABLE_AXES:
         raise UnsupportedError(f"{args.call}: more than {TABLE_AXES} axes that cannot be merged")
+    return walk
+
+
+def reduce_tensor(
+    op: Reduction, args: Args, source: TensorArg, out: TensorArg, axes: Sequence[int]
+) -> list[Dispatch]:
+    """All of `source` along `axes`, into `out`."""
+    walk = walk_of(args, source, axes)
     operand, result = (Operand(tensor.id, tensor.dtype.wgsl) for tensor in (source, out))
     acc = common_type(out.dtype)
     if out.dtype.storage.itemsize > 1:
@@ -243,18 +282,12 @@ def step(
     op: Reduction, walk: Walk, source: Operand, out: Operand, acc: str, count: int, parts: int = 1
 ) -> Dispatch:
     """One dispatch; `count` is the number of elements behind a finished result."""
-    rows, length, layout, stored = walk.kept.count, walk.reduced.count, walk.layout, source.stored
-    axes = walk.kept.words() + walk.reduced.words()
-    axes += [0] * (4 * TABLE_AXES - len(axes))
+    rows, length, layout, axes = walk.kept.count, walk.reduced.count, walk.layout, walk.words()
     letter, identity, combine = (
         ("f", op.identity[0], op.combine) if acc == "f32" else ("i", op.identity[1], op.integer)
     )
-    if walk.elements == 4:
-        item, memory, load = f"vec4{letter}", f"quad_{stored}", f"load_{stored}_as_{acc}(input[i])"
-        across = "combine(combine(x.x, x.y), combine(x.z, x.w))"
-    else:
-        item, memory, load = acc, f"word_{stored}", element_load(stored, acc)
-        across = "x"
+    item, memory, load = walk.item(source.stored, acc)
+    across = "combine(combine(x.x, x.y), combine(x.z, x.w))" if walk.elements == 4 else "x"
     return Dispatch(
         kernel="reduce",
         bindings=(source.binding, out.binding),
@@ -279,17 +312,13 @@ def step(
     )
 
 
-def element_load(stored: str, acc: str) -> str:
-    return f"{acc}(pick_{stored}(input[i / per_word_{stored}], i))"
-
-
 def narrow(source: Binding, acc: str, out: int, dtype: DType, count: int) -> Dispatch:
     """A cast to bytes, by the kernel of the casts."""
     quads = quad_count(count)
     return Dispatch(
         kernel="unary",
         bindings=(source, out),
-        params=pack("I2i", quads, 0, 0),
+        params=pack("I3i", quads, 0, 0, 0),
         grid=quad_grid(quads),
         types=(
             ("COMPUTE", acc),

@@ -1,8 +1,8 @@
 """Element-wise ops of one tensor: out[i] = f(self[i]), and casts.
 
 A row gives the WGSL formula of `x` (a vec4 of the computed type `Vec`) and of the scalar arguments
-`a` and `b`, and the same in NumPy. Integers are computed as i32 where the row has a formula for
-them, so that they stay exact; everything else is computed as f32.
+`a`, `b` and `c`, and the same in NumPy. Integers are computed as i32 where the row has a formula
+for them, so that they stay exact; everything else is computed as f32.
 """
 
 from __future__ import annotations
@@ -27,6 +27,20 @@ from webpte.ops.elementwise import (
     quad_grid,
     same_shape,
 )
+from webpte.ops.meanings import (
+    byte_bound,
+    np_clamp,
+    np_elu,
+    np_erf,
+    np_gelu,
+    np_gelu_tanh,
+    np_hardsigmoid,
+    np_mish,
+    np_pow,
+    np_sigmoid,
+    np_sign,
+    np_softplus,
+)
 from webpte.ops.records import Dispatch, pack
 from webpte.ops.registry import register
 
@@ -38,7 +52,7 @@ Scalars = tuple[float, ...]
 class Unary:
     """One op. `integer` is the formula for integers; None computes them as floats.
 
-    `scalars` maps the call's arguments to the formula's `a` and `b`. `computed` is "number",
+    `scalars` maps the call's arguments to the formula's `a`, `b` and `c`. `computed` is "number",
     "bool" (the formula is about truth values) or "bool for bool" (it is, for bool tensors).
     `result` is the type that the formula yields where that is not the computed one.
     """
@@ -53,52 +67,14 @@ class Unary:
     result: str | None = None
 
 
-# NumPy meanings that are longer than a name. Python scalars keep the array's dtype (NEP 50).
-
-
-def np_sigmoid(x: Array) -> Array:
-    e = np.exp(-np.abs(x))
-    return np.where(x < 0, e, 1) / (1 + e)
-
-
-def np_erf(x: Array) -> Array:
-    erf = np.vectorize(math.erf, otypes=[np.float64])
-    return np.asarray(erf(x.astype(np.float64)))
-
-
-def np_gelu(x: Array) -> Array:
-    return (0.5 * x * (1 + np_erf(x / math.sqrt(2)))).astype(x.dtype)
-
-
-def np_gelu_tanh(x: Array) -> Array:
-    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-
-
-def byte_bound(bound: float) -> float:
-    """torch makes a uint8 of a bound first, and negative ones wrap."""
-    return bound % 256 if -math.inf < bound < 0 else bound
-
-
-def np_clamp(x: Array, low: float, high: float) -> Array:
-    """The upper bound wins, and a bound beyond the dtype's range bounds nothing."""
-    if x.dtype == np.uint8:
-        low, high = byte_bound(low), byte_bound(high)
-    if x.dtype.kind in "iub":
-        limits = np.iinfo(x.dtype if x.dtype.kind != "b" else np.int8)
-        low, high = max(low, limits.min), min(high, limits.max)
-    return np.minimum(np.maximum(x, low), high)
-
-
-def np_pow(x: Array, exponent: float) -> Array:
-    with np.errstate(all="ignore"):
-        if abs(exponent) == 0.5:
-            return np.sqrt(x) if exponent > 0 else 1 / np.sqrt(x)
-        return np.power(x, exponent)
-
-
 def one(name: str) -> Callable[[Args], Scalars]:
     """One scalar argument, as `a`."""
     return lambda args: (args.number(name),)
+
+
+def several(*names: str) -> Callable[[Args], Scalars]:
+    """Scalar arguments, as `a`, `b` and `c`."""
+    return lambda args: tuple(args.number(name) for name in names)
 
 
 def bounds(args: Args) -> Scalars:
@@ -113,7 +89,74 @@ RELU, INTEGER_RELU = "keep_nan(x, max(x, Vec()))", "max(x, Vec())"
 CLAMP = "bounded(x, a, b)"
 INTEGER_CLAMP = "min(max(x, Vec(a)), Vec(b))"
 
+# name: (formula for floats, NumPy); integers become floats
+FUNCTIONS: dict[str, tuple[str, Callable[[Array], Array]]] = {
+    "acos": ("precise_acos(x)", np.arccos),
+    "acosh": ("precise_acosh(x)", np.arccosh),
+    "asin": ("precise_asin(x)", np.arcsin),
+    "asinh": ("precise_asinh(x)", np.arcsinh),
+    "atan": ("precise_atan(x)", np.arctan),
+    "atanh": ("precise_atanh(x)", np.arctanh),
+    "cosh": ("precise_cosh(x)", np.cosh),
+    "erf": ("erf(x)", np_erf),
+    "expm1": ("precise_expm1(x)", np.expm1),
+    "hardsigmoid": ("keep_nan(x, bounded(x + 3.0, 0.0, 6.0) / 6.0)", np_hardsigmoid),
+    "log": ("precise_log(x)", np.log),
+    "log10": ("precise_log10(x)", np.log10),
+    "log1p": ("precise_log1p(x)", np.log1p),
+    "log2": ("precise_log2(x)", np.log2),
+    "mish": ("mish(x)", np_mish),
+    "reciprocal": ("1.0 / x", np.reciprocal),
+    "silu": ("x * sigmoid(x)", lambda x: x * np_sigmoid(x)),
+    "sinh": ("precise_sinh(x)", np.sinh),
+    "tan": ("precise_tan(x)", np.tan),
+}
+
+# name: (formula for floats, for integers, NumPy); the type stays
+ROUNDED: dict[str, tuple[str, str, Callable[[Array], Array]]] = {
+    "ceil": ("ceil(x)", "x", np.ceil),
+    "floor": ("floor(x)", "x", np.floor),
+    "frac": ("x - trunc(x)", "Vec()", lambda x: x - np.trunc(x)),
+    "sign": ("sign_of(x)", "sign(x)", np_sign),
+    "square": ("x * x", "x * x", np.square),
+    "trunc": ("trunc(x)", "x", np.trunc),
+}
+
+# name: (formula, NumPy)
+QUESTIONS: dict[str, tuple[str, Callable[[Array], Array]]] = {
+    "isinf": ("is_infinite(x)", np.isinf),
+    "isnan": ("is_nan_vec4f(x)", np.isnan),
+}
+
 UNARY = (
+    *(Unary(f"aten.{name}.default", *row) for name, row in FUNCTIONS.items()),
+    *(
+        Unary(f"aten.{name}.default", floats, function, integer=integers)
+        for name, (floats, integers, function) in ROUNDED.items()
+    ),
+    *(Unary(f"aten.{name}.default", *row, result="bool") for name, row in QUESTIONS.items()),
+    Unary(
+        "aten.elu.default",
+        "elu(x, a, b, c)",
+        np_elu,
+        signature="self: tensor, alpha: number = 1, scale: number = 1, input_scale: number = 1 "
+        "-> tensor",
+        scalars=several("alpha", "scale", "input_scale"),
+    ),
+    Unary(
+        "aten.softplus.default",
+        "softplus(x, a, b)",
+        np_softplus,
+        signature="self: tensor, beta: number = 1, threshold: number = 20 -> tensor",
+        scalars=several("beta", "threshold"),
+    ),
+    Unary(
+        "aten.threshold.default",
+        "select(x, Vec(b), x <= Vec(a))",
+        lambda x, limit, value: np.where(x <= limit, x.dtype.type(value), x),
+        signature="self: tensor, threshold: number, value: number -> tensor",
+        scalars=several("threshold", "value"),
+    ),
     Unary("aten.abs.default", "abs(x)", np.abs, integer="abs(x)"),
     Unary("aten.neg.default", "-x", np.negative, integer="-x"),
     Unary("aten.round.default", "round(x)", np.round, integer="x"),
@@ -124,12 +167,11 @@ UNARY = (
     Unary("aten.sin.default", "precise_sin(x)", np.sin),
     Unary("aten.cos.default", "precise_cos(x)", np.cos),
     Unary("aten.tanh.default", "stable_tanh(x)", np.tanh),
-    Unary("aten.log10.default", "log10(x)", np.log10),
     Unary("aten.sigmoid.default", "sigmoid(x)", np_sigmoid),
     Unary(
         "aten.hardswish.default",
         "x * clamp(x + 3.0, Vec(), Vec(6.0)) / 6.0",
-        lambda x: x * np.clip(x + 3, 0, 6) / 6,
+        lambda x: x * np_hardsigmoid(x),
     ),
     Unary(
         "aten.hardshrink.default",
@@ -216,7 +258,7 @@ CASTS = {
 
 
 ROOTS = {0.5: "sqrt(x)", -0.5: "inverseSqrt(x)"}  # what torch computes for these powers
-COMPARISONS = {op.name: op.numpy for op in UNARY if op.result == "bool"}
+COMPARISONS = {op.name: op.numpy for op in UNARY if op.name.endswith(".Scalar") and op.result}
 
 
 def computed_type(op: Unary, source: DType, out: DType, scalars: Scalars) -> str:
@@ -263,14 +305,14 @@ def dispatch(
         return []
     quads = quad_count(out.numel)
     scalar = "i32" if compute == "i32" else "f32"
-    values: list[Any] = [*scalars, 0, 0][:2]
+    values: list[Any] = [*scalars, 0, 0, 0][:3]
     if scalar == "i32":
         values = [clamp_int32(value) for value in values]
     return [
         Dispatch(
             kernel="unary",
             bindings=(source.id, out.id),
-            params=pack("I2i" if scalar == "i32" else "I2f", quads, *values),
+            params=pack("I3i" if scalar == "i32" else "I3f", quads, *values),
             grid=quad_grid(quads),
             types=(
                 ("COMPUTE", compute),

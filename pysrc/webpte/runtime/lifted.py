@@ -4,11 +4,13 @@ Many kernels mean the same as an operator of the delegates (`Kernel.op`). A call
 delegate of a single call, to which everything applies that is true of delegates. It does where
 
 - all its tensors are of one type, of those for which the two are the same (`Kernel.types`): nothing
-  is promoted, and no integer is narrowed, wraps or is divided by 0 in another way than on the host;
+  is promoted, and no integer is narrowed, wraps or is divided by 0 in another way than on the host.
+  Indices, masks and tables are of types of their own (`Kernel.apart`);
 - the operator has a GPU kernel for it, at the shapes of the file, and each tensor fits a buffer;
 - it multiplies matrices; or it joins delegates, which can then be one (see `stitch.py`); or it
   takes something from the GPU that nothing else needs as an array (or constants alone), and what it
-  gives is not for kernels on the host alone. Lifting anything else would save no transfer.
+  gives is not for kernels on the host alone; or it takes less from the host than it gives to
+  delegates, as rows of a table do. Lifting anything else would save no transfer.
 
 Constants that it reads are moved once, when the program is loaded. Mutable buffers are on the host,
 and go up with every call that reads them.
@@ -16,7 +18,7 @@ and go up with every call that reads them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,8 +101,14 @@ def _as_delegate(
     builder = _Builder(plan, state, writes, kernel.types)
     try:
         outputs = tuple(targets(plan, kernel, call))
-        arguments = [builder.argument(index) for index in call.args[: kernel.arguments]]
-        outs = [builder.bounds(index) for index in outputs]
+        arguments = [
+            builder.argument(index, kernel.apart.get(name))
+            for name, index in zip(kernel.parameters, call.args, strict=False)
+        ]
+        outs = [
+            builder.bounds(index, kernel.types_of_output(number))
+            for number, index in enumerate(outputs)
+        ]
         graph = builder.graph(op, kernel.op_arguments(arguments), outs)
         graph = _marked(graph, kernel, [_is_static(plan, index) for index in outputs])
         if not _has_kernel(graph, device):
@@ -178,10 +186,17 @@ def _without_gain(
 
     def gains(call: _Lifted) -> bool:
         taken = with_sources(plan, call.inputs, writes) & resident
-        return bool(taken or not call.inputs) and not on_host.issuperset(call.outputs)
+        if not taken and call.inputs:
+            return _bytes_of(plan, call.inputs) < _bytes_of(plan, resident & {*call.outputs})
+        return not on_host.issuperset(call.outputs)
 
     staying = {place for place, call in lifted.items() if not (call.kernel.heavy or gains(call))}
     return staying - joining
+
+
+def _bytes_of(plan: ExecutionPlan, indices: Iterable[int]) -> int:
+    values = [plan.values[index] for index in indices]
+    return sum(value.nbytes for value in values if isinstance(value, TensorMeta))
 
 
 def _joining(method: MethodContents, writes: Writes) -> set[Place]:
@@ -207,9 +222,12 @@ def _joining(method: MethodContents, writes: Writes) -> set[Place]:
 
 @dataclass(frozen=True)
 class _Live:
-    """A value of the method that its file does not tell: a tensor, or a number that changes."""
+    """A value of the method that its file does not tell: a tensor, or a number that changes.
+
+    `types` are those of a tensor that is not of the same type as the others."""
 
     index: int
+    types: frozenset[str] | None = None
 
 
 class _Builder(CallBuilder):
@@ -227,15 +245,15 @@ class _Builder(CallBuilder):
         self._ids: dict[int, int] = {}
         self.given: list[int] = []
 
-    def argument(self, index: int) -> Any:
+    def argument(self, index: int, types: frozenset[str] | None) -> Any:
         """A value as kernels take it, with what is not known yet in its place."""
         value = self._plan.values[index]
         if isinstance(value, TensorMeta):
-            return _Live(index)
+            return _Live(index, types)
         if isinstance(value, IntListRef | TensorList):
-            return [self.argument(item) for item in value.items]
+            return [self.argument(item, types) for item in value.items]
         if isinstance(value, OptionalTensorList):
-            return [None if item == -1 else self.argument(item) for item in value.items]
+            return [None if item == -1 else self.argument(item, types) for item in value.items]
         if isinstance(value, DoubleList | BoolList):
             return list(value.items)
         if index not in self._writes:
@@ -244,33 +262,37 @@ class _Builder(CallBuilder):
             return _Live(index)
         raise UnsupportedError(f"value {index} changes, and only integers may")
 
-    def bounds(self, index: int) -> tuple[DType, tuple[int, ...]]:
-        """The type, the same as that of all others, and the largest sizes of a tensor."""
+    def bounds(self, index: int, types: frozenset[str] | None) -> tuple[DType, tuple[int, ...]]:
+        """The type, of `types` or the same as that of all others, and the largest sizes."""
         value = self._plan.values[index]
         if not isinstance(value, TensorMeta) or value.is_unbounded:
             raise UnsupportedError(f"value {index} is no tensor, or one of any size")
         dtype = dtype_of_program(value.scalar_type, f"value {index}")
-        self._types.add(dtype.name)
-        if len(self._types) > 1 or not self._types <= self._allowed:
-            raise UnsupportedError(f"tensors of {', '.join(sorted(self._types))}")
+        if types is None:
+            self._types.add(dtype.name)
+        found, allowed = (self._types, self._allowed) if types is None else ({dtype.name}, types)
+        if len(found) > 1 or not found <= allowed:
+            raise UnsupportedError(f"tensors of {', '.join(sorted(found))}")
         return dtype, value.sizes
 
     def add(self, value: Any) -> int:
         if isinstance(value, _Live):
             if value.index not in self._ids:
-                self._ids[value.index] = self._add_live(value.index)
+                self._ids[value.index] = self._add_live(value)
+            elif isinstance(self._plan.values[value.index], TensorMeta):
+                self.bounds(value.index, value.types)  # for what it is here
             return self._ids[value.index]
         if isinstance(value, np.ndarray):
             constant = Constant(_in_memory(value), None)
             return self.tensor(DTYPES[value.dtype.name], value.shape, constant)
         return super().add(value)
 
-    def _add_live(self, index: int) -> int:
-        value = self._plan.values[index]
+    def _add_live(self, live: _Live) -> int:
+        index, value = live.index, self._plan.values[live.index]
         constant = None
         if isinstance(value, TensorMeta):
             constant = constant_of(self._plan, self._state, self._writes, index)
-            value_id = self.tensor(*self.bounds(index), constant)
+            value_id = self.tensor(*self.bounds(index, live.types), constant)
         else:
             assert isinstance(value, int)
             value_id = self.append(SymIntValue(value))

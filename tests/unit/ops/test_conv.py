@@ -138,7 +138,8 @@ GOOD: dict[str, Any] = {"x": (1, 4, 5, 5), "weight": (6, 4, 3, 3)}
     [
         ({"x": (1, 5, 5, 5)}, GraphError, "does not fit an input"),
         ({"x": (1, 4, 5)}, GraphError, "does not fit an input"),
-        ({"x": (1, 4, 5, 5, 5)}, UnsupportedError, "1 or 2 spatial dims"),
+        ({"x": (1, 4, 5, 5, 5)}, GraphError, "does not fit an input"),
+        ({"x": (1, 4, 5, 5, 5, 5)}, UnsupportedError, "1 to 3 spatial dims"),
         ({"x": (1, 4, 2, 5)}, GraphError, "does not fit an input"),
         ({"groups": 4}, GraphError, "in 4 groups"),
         ({"groups": 0}, GraphError, "in 0 groups"),

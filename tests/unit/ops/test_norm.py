@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from support.cases import write_arg
-from support.graphs import build_graph, make_planner, run_once, wait
-from support.norm_cases import BATCH, GROUP, LAYER, NORM_CASES, RMS
+from support.graphs import build_graph, make_planner, read_graph, run_once, wait
+from support.norm_cases import BATCH, GROUP, LAYER, NORM_CASES, OWN_BATCH, RMS, own_batch_norm
 from support.pte_writer import GraphWriter
 from support.row_cases import RowCase, normal
 from webpte.errors import WebpteError
@@ -26,7 +26,7 @@ def test_every_op_of_the_family_has_cases() -> None:
         for name in registered_names()
         if (op := lookup(name)) and op.lower.__module__ == "webpte.ops.norm"
     }
-    assert family == {LAYER, RMS, GROUP, BATCH} == {case.op for case in NORM_CASES}
+    assert family == {LAYER, RMS, GROUP, BATCH, OWN_BATCH} == {case.op for case in NORM_CASES}
 
 
 def graph_of(op: str, outs: tuple[tuple[int, ...], ...], *args: object) -> GraphWriter:
@@ -164,3 +164,11 @@ def test_large_offsets_keep_the_variance() -> None:
     g = graph_of(LAYER, (x.shape, (1, 1), (1, 1)), x.shape, [64], *NONE, 1e-5)
     (out,) = wait(run_once(g, x))
     assert abs(out.std() - 1) < 1e-3
+
+
+def test_statistics_of_several_images_are_the_hosts() -> None:
+    case = own_batch_norm(normal((2, 3, 5)))
+    planner, _ = make_planner(read_graph(case.program()))
+    planner.lower_all()
+    assert any(step.host for step in planner.steps)
+    wait(case.run_reference())

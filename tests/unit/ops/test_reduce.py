@@ -12,6 +12,7 @@ from support.graphs import build_graph, make_planner, run_once, wait
 from support.pte_writer import GraphWriter
 from support.reduce_cases import AMAX, ARGMAX, ARGMIN, MEAN, REDUCE_CASES, SPECIAL, SUM
 from support.row_cases import RowCase
+from support.variance_cases import EXTREME_CASES
 from webpte.errors import WebpteError
 from webpte.ops import lookup, registered_names
 from webpte.ops.records import Dispatch, Scratch
@@ -32,8 +33,8 @@ def test_every_op_of_the_families_has_cases() -> None:
         if (op := lookup(name))
         and op.lower.__module__ in ("webpte.ops.reduce", "webpte.ops.argreduce")
     }
-    assert len(families) == 8
-    assert families == {case.op for case in REDUCE_CASES}
+    assert len(families) == 10
+    assert families == {case.op for case in (*REDUCE_CASES, *EXTREME_CASES)}
 
 
 # As PyTorch 2.13 gives them for SPECIAL.

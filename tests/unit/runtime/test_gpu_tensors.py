@@ -25,7 +25,7 @@ def kernel_method(dtype: str = "float32", data: np.ndarray | None = None) -> Met
     m = MethodWriter.of(chain(1, dtype=dtype))
     out = m.tensor((4,), dtype)
     other = m.tensor((4,), dtype, data=ones(4, dtype=dtype) if data is None else data)
-    m.kernel("aten::maximum.out", m.output(0), other, out, out)
+    m.kernel("aten::fmax.out", m.output(0), other, out, out)
     m.output_values[:] = [out]
     return m
 

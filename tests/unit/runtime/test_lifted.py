@@ -403,7 +403,7 @@ def also_returned(m: MethodWriter) -> None:
 
 def also_read_by_the_host(m: MethodWriter) -> None:
     made, given, sums = m.tensor((4,)), relu(m, m.input(0), (4,)), m.tensor((4,))
-    m.kernel("aten::cumsum.out", given, 0, None, sums, sums)
+    m.kernel("aten::cumprod.out", given, 0, None, sums, sums)
     m.kernel("aten::exp.out", given, made, made)
     m.outputs(sums, relu(m, made, (4,)))
 
@@ -412,7 +412,7 @@ def for_the_host(m: MethodWriter) -> None:
     made, given = m.tensor((4,)), relu(m, m.input(0), (4,))
     sums = m.tensor((4,))
     m.kernel("aten::exp.out", given, made, made)
-    m.kernel("aten::cumsum.out", made, 0, None, sums, sums)
+    m.kernel("aten::cumprod.out", made, 0, None, sums, sums)
     m.outputs(sums)
 
 

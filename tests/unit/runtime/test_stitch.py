@@ -16,7 +16,7 @@ from support.samples import numbers, relu
 from support.stitching import (
     X,
     counting,
-    cumsum,
+    cumprod,
     expect,
     method,
     neg,
@@ -71,7 +71,7 @@ def test_an_output_is_what_the_method_returns_or_the_host_reads() -> None:
     first = neg(m, m.input(0))
     second = relu(m, first, (4,))
     third = neg(m, second)
-    m.outputs(cumsum(m, first), third)
+    m.outputs(cumprod(m, first), third)
     program = wait(expect(m, [X]))
     (delegate,) = program._build.gpu_delegates
     assert len(delegate.graph.outputs) == 2, "the second is nobody else's business"
@@ -117,7 +117,7 @@ def test_what_the_host_sees_through_a_view_is_an_output() -> None:
     end, m.planned_bytes = m.planned_bytes, place
     view, m.planned_bytes = m.tensor((2, 2)), end
     second = neg(m, first)
-    m.outputs(cumsum(m, view, (2, 2)), second)
+    m.outputs(cumprod(m, view, (2, 2)), second)
     wait(expect(m, [X]))
 
 
@@ -131,7 +131,7 @@ def test_what_the_host_sees_through_a_view_was_written_last() -> None:
     m.delegate(negating(), [m.input(0), first])
     m.delegate(chain(1, dims=(4,)), [first, other])
     m.delegate(negating(), [other, first])
-    m.outputs(cumsum(m, view, (2, 2)))
+    m.outputs(cumprod(m, view, (2, 2)))
     wait(expect(m, [X]))
 
 

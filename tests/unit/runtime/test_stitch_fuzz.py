@@ -12,7 +12,7 @@ import webpte
 from support.graphs import wait
 from support.pte_writer import Host, MethodWriter, write_pte
 from support.samples import Dims, numbers, relu
-from support.stitching import CUMSUM, counting, neg, plus
+from support.stitching import CUMPROD, counting, neg, plus
 from webpte.gpu.recording import RecordingDevice
 
 DIMS: Dims = (4,)
@@ -83,9 +83,9 @@ class Writer:
     def on_the_host(self) -> None:
         source, out = self.any(), self.target()
         if source != out:
-            self.m.kernel(CUMSUM, source, 0, None, out, out)
+            self.m.kernel(CUMPROD, source, 0, None, out, out)
         else:
-            self.m.kernel(CUMSUM, self.m.input(0), 0, None, out, out)
+            self.m.kernel(CUMPROD, self.m.input(0), 0, None, out, out)
 
     def liftable(self) -> None:
         x, y, out = self.any(), self.any(), self.target()
@@ -121,7 +121,7 @@ class Writer:
             self.outputs.append(neg(self.m, view, (2, 2)))
         else:
             out = self.m.tensor((2, 2))
-            self.m.kernel(CUMSUM, view, 0, None, out, out)
+            self.m.kernel(CUMPROD, view, 0, None, out, out)
             self.outputs.append(out)
 
     def write(self) -> bytes:

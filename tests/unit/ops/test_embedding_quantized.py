@@ -1,4 +1,4 @@
-"""Tables of 4-bit numbers: references, the fast variant, and what is refused."""
+"""Tables of small numbers: references, the fast variant, and what is refused."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.embedding_q4_cases import DECOMPOSED, EMBEDDING_Q4_CASES, Q4GSW, q4gsw, table
+from support.embedding_quantized_cases import (
+    DECOMPOSED,
+    EMBEDDING_CASES,
+    Q4GSW,
+    of_kind,
+    q4gsw,
+    table,
+)
 from support.indexing_cases import indices
 from support.live_cases import Const, LiveCase, check_reference, dispatch_of, family_ops, lowered
 from webpte.errors import ExecutionError, GraphError
 
 
-@pytest.mark.parametrize("case", EMBEDDING_Q4_CASES, ids=str)
+@pytest.mark.parametrize("case", EMBEDDING_CASES, ids=str)
 def test_reference(case: LiveCase) -> None:
     check_reference(case)
 
 
 def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("embedding_q4") == {case.op for case in EMBEDDING_Q4_CASES}
+    assert family_ops("embedding_quantized") == {case.op for case in EMBEDDING_CASES}
 
 
 def test_nibbles_by_hand() -> None:
@@ -43,7 +50,23 @@ def test_nibbles_by_hand() -> None:
 )
 def test_whole_quads_where_they_fit(width: int, size: int, extra: int, whole: int) -> None:
     dispatch = dispatch_of(q4gsw(width, size, (3,), linear=True, extra=extra))
-    assert dict(dispatch.overrides) == {"HIGH_FIRST": 0, "ZERO_POINTS": 0, "WHOLE": whole}
+    assert dict(dispatch.overrides) == {
+        "BITS": 4,
+        "HIGH_FIRST": 0,
+        "OFFSET": 8,
+        "SIGNED": 0,
+        "WHOLE": whole,
+        "ZERO_POINTS": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "width", "whole"),
+    [("2bit", 12, 1), ("4bit", 12, 1), ("byte", 12, 1), ("byte", 10, 0), ("4bit", 10, 0)],
+)
+def test_whole_quads_of_other_numbers(kind: str, width: int, whole: int) -> None:
+    dispatch = dispatch_of(of_kind(kind, width, 1, (3,), rank=1))
+    assert dict(dispatch.overrides)["WHOLE"] == whole
 
 
 @pytest.mark.parametrize("outside", [7, -8])

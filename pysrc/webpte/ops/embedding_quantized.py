@@ -1,19 +1,22 @@
-"""Rows of a table of 4-bit numbers, dequantized: indices (..) -> (.., E).
+"""Rows of a table of numbers of 2, 4 or 8 bits, dequantized: indices (..) -> (.., E).
 
     et_vk.embedding_q4gsw(weight, scales, group_size, indices, is_linear_weight)
     quantized_decomposed.embedding_4bit(weight, scales, zero_points, min, max, indices)
 
-    out[.., d] = (nibble(row, d) - 8 - zero_points[row][g]) * scales[row][g],  g = d / group_size
+    out[.., d] = (number(row, d) - zero_points[row][g]) * scales[row][g],  g = d / group_size
 
-`weight` is uint8 [V, at least E / 2] with two numbers to a byte: the even d in the low half where
-the table is shared with a linear layer (is_linear_weight), else in the high half. `scales` are
-[V, groups], [V] for one group, or a single one. Indices are treated as in indexing.py.
+`weight` is bytes [V, at least E / numbers per byte]. Of two numbers to a byte, the even d is in the
+low half where the table is shared with a linear layer (is_linear_weight), else in the high half; of
+four, the first is lowest. Half of what the bits can be is negative: 8 or 2 are taken off. Bytes are
+what their type says. `scales` are [V, groups], [V] for one group, or a single one. Indices are
+treated as in indexing.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -27,10 +30,34 @@ from webpte.shapes import Dims
 
 
 @dataclass(frozen=True)
-class Table:
-    """How to read a table: the order of nibbles, and how its scales are spread."""
+class Format:
+    """How numbers lie in bytes, and what is taken off each. `limits` are what they can be."""
 
-    high_first: bool
+    bits: int
+    high_first: bool = False
+    offset: int = 0
+    limits: tuple[int, int] | None = None
+
+    @property
+    def per_byte(self) -> int:
+        return 8 // self.bits
+
+    @property
+    def shifts(self) -> list[int]:
+        """Of the numbers of a byte, in order."""
+        shifts = list(range(0, 8, self.bits))
+        return shifts[::-1] if self.high_first else shifts
+
+
+BYTES, PAIRS, FOURS = Format(8), Format(4, True, 8, (-8, 7)), Format(2, False, 2, (-2, 1))
+LINEAR_PAIRS = Format(4, False, 8)
+
+
+@dataclass(frozen=True)
+class Table:
+    """How to read a table: its numbers, and how its scales are spread."""
+
+    format: Format
     group_size: int
     row_groups: int  # scales of a row; 0 where one scale is for all
 
@@ -40,6 +67,7 @@ class Embedding:
     name: str
     signature: str
     table: Callable[[Args], Table]
+    zero_points: bool = True
 
 
 def scales_of_row(scales: TensorArg) -> int:
@@ -50,16 +78,25 @@ def scales_of_row(scales: TensorArg) -> int:
 
 def q4gsw_table(args: Args) -> Table:
     groups = scales_of_row(args.tensor("scales"))
-    return Table(not args.flag("is_linear_weight"), args.integer("group_size"), groups)
+    numbers = LINEAR_PAIRS if args.flag("is_linear_weight") else PAIRS
+    return Table(numbers, args.integer("group_size"), groups)
 
 
-def decomposed_table(args: Args) -> Table:
-    limits = args.integer("quant_min"), args.integer("quant_max")
-    if limits != (-8, 7):
-        raise GraphError(f"{args.call}: 4-bit numbers are -8 to 7, not {limits}")
+def decomposed_table(numbers: Format, args: Args) -> Table:
+    limits, known = (args.integer("quant_min"), args.integer("quant_max")), numbers.limits
+    if known is not None and limits != known:
+        raise GraphError(
+            f"{args.call}: {numbers.bits}-bit numbers are {known[0]} to {known[1]}, not {limits}"
+        )
     groups = scales_of_row(args.tensor("scales"))
-    return Table(True, 2 * args.tensor("weight").dims[1] // max(groups, 1), groups)
+    width = numbers.per_byte * args.tensor("weight").dims[1]
+    return Table(numbers, width // max(groups, 1), groups)
 
+
+DECOMPOSED = (
+    "weight: tensor, scales: tensor, zero_points: tensor?, quant_min: int, quant_max: int, "
+    "indices: tensor"
+)
 
 EMBEDDINGS = (
     Embedding(
@@ -67,18 +104,22 @@ EMBEDDINGS = (
         "weight: tensor, scales: tensor, group_size: int, indices: tensor, "
         "is_linear_weight: bool = False -> tensor",
         q4gsw_table,
+        zero_points=False,
     ),
-    Embedding(
-        "quantized_decomposed.embedding_4bit.dtype",
-        "weight: tensor, scales: tensor, zero_points: tensor?, quant_min: int, quant_max: int, "
-        "indices: tensor, dtype: any = None -> tensor",
-        decomposed_table,
+    *(
+        Embedding(
+            f"quantized_decomposed.embedding_{kind}.{overload}",
+            f"{DECOMPOSED}{more} -> tensor",
+            partial(decomposed_table, numbers),
+        )
+        for kind, numbers in (("2bit", FOURS), ("4bit", PAIRS), ("byte", BYTES))
+        for overload, more in (("default", ""), ("dtype", ", dtype: any = None"))
     ),
 )
 
 
 def zero_points_of(args: Args, op: Embedding) -> TensorArg | None:
-    return args.optional_tensor("zero_points") if op.table is decomposed_table else None
+    return args.optional_tensor("zero_points") if op.zero_points else None
 
 
 def embedding_shape(args: Args) -> tuple[Dims]:
@@ -91,8 +132,8 @@ def check_table(args: Args, op: Embedding) -> Table:
     table, width = op.table(args), args.out.dims[-1]
     zero_points = zero_points_of(args, op)
     if weight.rank != 2 or weight.dtype.storage.itemsize != 1 or not out.dtype.is_float:
-        raise GraphError(f"{args.call}: the table must be bytes [V, E / 2] and the output float")
-    enough = table.group_size > 0 and 2 * weight.dims[1] >= width
+        raise GraphError(f"{args.call}: the table must be bytes, of rank 2, and the output float")
+    enough = table.group_size > 0 and table.format.per_byte * weight.dims[1] >= width
     if table.row_groups:
         groups = ceil_div(width, max(table.group_size, 1))
         enough = enough and table.row_groups >= groups and scales.dims[0] == weight.dims[0]
@@ -111,10 +152,12 @@ def lower_embedding(op: Embedding, args: Args) -> list[Dispatch]:
         return []
     quads, width, row_bytes = quad_count(out.numel), out.dims[-1], weight.dims[1]
     grouped = table.group_size % 4 == 0 or table.row_groups < 2
+    numbers, signed = table.format, table.format.bits == 8 and weight.dtype.name == "int8"
+    aligned = row_bytes * numbers.per_byte % 4 == 0
     faults = args.faults((indices, weight.dims[0]))
     return [
         Dispatch(
-            kernel="embedding_q4",
+            kernel="embedding_quantized",
             bindings=(
                 *(weight.id, scales.id, zero_points.id if zero_points else None),
                 *(indices.id, out.id, faults),
@@ -130,9 +173,12 @@ def lower_embedding(op: Embedding, args: Args) -> list[Dispatch]:
                 ("ZERO", zero_points.dtype.wgsl if zero_points else "f32"),
             ),
             overrides=(
-                ("HIGH_FIRST", int(table.high_first)),
+                ("BITS", numbers.bits),
+                ("HIGH_FIRST", int(numbers.high_first)),
+                ("OFFSET", numbers.offset),
+                ("SIGNED", int(signed)),
+                ("WHOLE", int(width % 4 == 0 and aligned and grouped)),
                 ("ZERO_POINTS", int(zero_points is not None)),
-                ("WHOLE", int(width % 4 == 0 and row_bytes % 2 == 0 and grouped)),
             ),
         )
     ]
@@ -140,14 +186,16 @@ def lower_embedding(op: Embedding, args: Args) -> list[Dispatch]:
 
 def run_embedding(op: Embedding, args: Args) -> np.ndarray:
     table, width = check_table(args, op), args.out.dims[-1]
-    packed, indices = args.array("weight").view(np.uint8), args.array("indices")
+    packed, indices = args.array("weight"), args.array("indices")
     try:
         rows = packed[indices]  # (.., bytes of a row)
     except IndexError as error:
         raise IndexRangeError(f"{args.call}: {error}") from error
-    halves = [rows >> 4, rows & 15] if table.high_first else [rows & 15, rows >> 4]
-    numbers = np.stack(halves, axis=-1).reshape(*indices.shape, 2 * packed.shape[1])
-    numbers = numbers[..., :width] - np.float64(8)
+    if table.format.bits < 8:
+        mask = 2**table.format.bits - 1
+        parts = [(rows.view(np.uint8) >> shift) & mask for shift in table.format.shifts]
+        rows = np.stack(parts, axis=-1).reshape(*indices.shape, len(parts) * packed.shape[1])
+    numbers = rows[..., :width] - np.float64(table.format.offset)
     groups = np.arange(width) // table.group_size if table.row_groups else 0
     scales = args.array("scales").reshape(-1, max(table.row_groups, 1))
     at = indices[..., None] if table.row_groups else 0

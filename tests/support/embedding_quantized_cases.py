@@ -1,4 +1,4 @@
-"""Cases of tables of 4-bit numbers, one element after the other, in float64."""
+"""Cases of tables of small numbers, one element after the other, in float64."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ from support.indexing_cases import indices
 from support.live_cases import Const, LiveCase, each
 
 
+def number_in(byte: int, d: int, bits: int, high_first: bool) -> int:
+    """The number at place `d` of a row, given its byte."""
+    if bits == 8:
+        return byte
+    if bits == 4:
+        return (byte >> 4 if high_first == (d % 2 == 0) else byte & 15) - 8
+    return (byte >> 2 * (d % 4)) % 4 - 2
+
+
 def dequantized(
     weight: Array,
     scales: Array,
@@ -19,6 +28,7 @@ def dequantized(
     high_first: bool,
     zeros: Array | None,
     width: int,
+    bits: int = 4,
 ) -> Array:
     """One element at a time, in float64."""
     scales = (
@@ -30,10 +40,9 @@ def dequantized(
 
     def element(*place: int) -> float:
         row, d = int(index[place[:-1]]), place[-1]
-        byte = int(weight[row, d // 2])
-        nibble = byte >> 4 if high_first == (d % 2 == 0) else byte & 15
         group = min(d // size, scales.shape[1] - 1)
-        return (nibble - 8 - float(zeros[row, group])) * float(scales[row, group])
+        number = number_in(int(weight[row, d * bits // 8]), d, bits, high_first)
+        return (number - float(zeros[row, group])) * float(scales[row, group])
 
     return each((*index.shape, width), np.float64, element)
 
@@ -88,7 +97,40 @@ def decomposed(width: int, groups: int, zeros: str | None, rank: int = 2) -> Liv
     )
 
 
-EMBEDDING_Q4_CASES = [
+KINDS = {"2bit": (2, -2, 1), "4bit": (4, -8, 7), "byte": (8, -128, 127)}
+
+
+def of_kind(
+    kind: str,
+    width: int,
+    groups: int,
+    *shapes: tuple[int, ...],
+    zeros: str | None = None,
+    table_type: str = "uint8",
+    overload: str = "default",
+    rank: int = 2,
+) -> LiveCase:
+    bits, low, high = KINDS[kind]
+    rng = np.random.default_rng(width)
+    weight = rng.integers(0, 256, (7, width * bits // 8), np.uint8).view(table_type)
+    scales = rng.uniform(0.01, 2, (7, groups)).astype(np.float32)
+    scales = scales if rank == 2 else scales[:, 0]
+    points = None if zeros is None else indices(5, scales.shape).astype(zeros)
+    more = () if overload == "default" else (None,)
+    first = Const(weight), Const(scales), None if points is None else Const(points), low, high
+    return LiveCase(
+        f"quantized_decomposed.embedding_{kind}.{overload}",
+        [(*first, indices(7, shape), *more) for shape in shapes or ((2, 3),)],
+        lambda w, s, z, low, high, index, dtype=None: dequantized(
+            w if bits == 8 else w.view(np.uint8), s, width // groups, index, True, z, width, bits
+        ),
+        out="float32",
+        exact=False,
+        rtol=1e-6,
+    )
+
+
+EMBEDDING_CASES = [
     *(
         q4gsw(width, size, shape, linear=linear)
         for linear in (True, False)
@@ -118,4 +160,15 @@ EMBEDDING_Q4_CASES = [
     ),
     decomposed(16, 1, "float32", rank=1),
     decomposed(16, 1, None, rank=1),
+    *(
+        of_kind(kind, width, groups, zeros=zeros, table_type=table_type)
+        for kind in KINDS
+        for width, groups in ((16, 4), (24, 3), (20, 1), (8, 8), (12, 2))
+        for zeros in (None, "float32", "int8")
+        for table_type in (("uint8", "int8") if kind == "byte" else ("uint8",))
+    ),
+    *(of_kind("byte", width, 1, rank=1) for width in (1, 3, 7, 10)),
+    *(of_kind(kind, 16, 1, rank=1, overload="dtype", zeros="float32") for kind in KINDS),
+    *(of_kind(kind, 16, 2, (1, 9), (1, 1), (1, 0), (1, 5), table_type="int8") for kind in KINDS),
+    of_kind("byte", 16, 2, ()),
 ]

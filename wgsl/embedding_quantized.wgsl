@@ -1,14 +1,17 @@
-// Rows of a table of 4-bit numbers: output = (nibble - 8 - zero point) * scale of its group,
-// a quad of the output per invocation. A negative index counts from the end; a row that does not
-// exist is a fault.
+// Rows of a table of small numbers: output = (number - zero point) * scale of its group, a quad of
+// the output per invocation. A negative index counts from the end; a row that does not exist is a
+// fault.
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl
 // use lib/faults.wgsl
 
-override HIGH_FIRST: bool; // which half of a byte comes first
+override BITS: u32; // of a number: 2, 4 or 8
+override HIGH_FIRST: bool; // whether the first number of a byte is in its highest bits
+override OFFSET: u32; // is taken off each number
+override SIGNED: bool; // of bytes
 override ZERO_POINTS: bool; // whether there are any
-override WHOLE: bool; // a quad is two whole bytes of one row and one group
+override WHOLE: bool; // a quad is whole bytes of one word, one row and one group
 
 alias Stored = ${FLOAT};
 
@@ -38,13 +41,23 @@ fn row_of(element: u32) -> i32 {
     return select(-1, row.x, is_inside(row, rows));
 }
 
-fn dequantized(nibbles: vec4<u32>, row: u32, column: u32) -> vec4<f32> {
+fn dequantized(bits: vec4<u32>, row: u32, column: u32) -> vec4<f32> {
     let group = row * params.row_groups + select(column / params.group_size, 0u, params.row_groups == 0u);
-    var values = vec4<f32>(nibbles) - 8.0;
+    let number = bits & vec4<u32>((1u << BITS) - 1u);
+    // A signed byte with its highest bit turned over is 128 too large.
+    var values = select(vec4<f32>(number) - f32(OFFSET), vec4<f32>(number ^ vec4<u32>(0x80u)) - 128.0, SIGNED);
     if (ZERO_POINTS) {
         values -= load_${ZERO}_as_f32(zero_points[group / 4u])[group % 4u];
     }
     return values * f32(scales[group]);
+}
+
+fn place_of(row: u32, column: u32) -> u32 {
+    return row * params.row_bytes + column * BITS / 8u;
+}
+
+fn word_at(place: u32) -> u32 {
+    return weight[place / 4u] >> (8u * (place % 4u));
 }
 
 fn whole_quad(element: u32) -> vec4<f32> {
@@ -53,10 +66,9 @@ fn whole_quad(element: u32) -> vec4<f32> {
         return vec4<f32>();
     }
     let column = element % params.width;
-    let place = u32(row) * params.row_bytes + column / 2u;
-    let bits = weight[place / 4u] >> (8u * (place % 4u));
-    let shifts = select(vec4<u32>(0u, 4u, 8u, 12u), vec4<u32>(4u, 0u, 12u, 8u), HIGH_FIRST);
-    return dequantized((vec4<u32>(bits) >> shifts) & vec4<u32>(0xfu), u32(row), column);
+    let lowest_first = vec4<u32>(0u, 1u, 2u, 3u) * BITS;
+    let shifts = select(lowest_first, vec4<u32>(4u, 0u, 12u, 8u), HIGH_FIRST);
+    return dequantized(vec4<u32>(word_at(place_of(u32(row), column))) >> shifts, u32(row), column);
 }
 
 fn single(element: u32) -> f32 {
@@ -65,10 +77,9 @@ fn single(element: u32) -> f32 {
         return 0.0;
     }
     let column = element % params.width;
-    let place = u32(row) * params.row_bytes + column / 2u;
-    let half = select(column % 2u, 1u - column % 2u, HIGH_FIRST);
-    let nibble = (weight[place / 4u] >> (8u * (place % 4u) + 4u * half)) & 0xfu;
-    return dequantized(vec4<u32>(nibble), u32(row), column).x;
+    let lowest_first = column * BITS % 8u;
+    let shift = select(lowest_first, 8u - BITS - lowest_first, HIGH_FIRST);
+    return dequantized(vec4<u32>(word_at(place_of(u32(row), column)) >> shift), u32(row), column).x;
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)

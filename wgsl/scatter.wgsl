@@ -1,0 +1,111 @@
+// Elements written or added where tensors of indices say: an element of the output per invocation,
+// which looks through all indices that could mean it, in order. A negative index counts from the end;
+// one that is out of range is a fault.
+
+// use lib/grid.wgsl
+// use lib/faults.wgsl
+
+const MAX_AXES = 16u;
+const MAX_SEARCHED = 8u;
+
+override ADDS: bool;
+override HAS_SOURCE: bool; // or a number is written
+override INDICES: u32; // how many of the tensors of indices there are: 1 to 4
+
+alias Stored = ${FLOAT};
+
+struct Params {
+    elements: u32,
+    rank: u32,
+    count: u32, // indices to look at
+    searched_rank: u32,
+    fault: u32,
+    value: f32,
+    sizes: vec4<i32>, // of the indexed dims; 1 for absent ones
+    // (size, how many of them have indices, stride of the source, tensor of indices counted from 1)
+    axes: array<vec4<i32>, MAX_AXES>,
+    index_strides: array<vec4<i32>, MAX_AXES>, // of the same axes, in each tensor of indices
+    searched: array<vec4<i32>, MAX_SEARCHED>, // (size, stride of the source)
+    searched_strides: array<vec4<i32>, MAX_SEARCHED>,
+}
+
+@group(0) @binding(0) var<storage, read> input: array<Stored>;
+@group(0) @binding(1) var<storage, read> source: array<Stored>;
+@group(0) @binding(2) var<storage, read> first: array<i32>;
+@group(0) @binding(3) var<storage, read> second: array<i32>;
+@group(0) @binding(4) var<storage, read> third: array<i32>;
+@group(0) @binding(5) var<storage, read> fourth: array<i32>;
+@group(0) @binding(6) var<storage, read_write> output: array<Stored>;
+@group(0) @binding(7) var<storage, read_write> faults: array<atomic<u32>>;
+@group(0) @binding(8) var<uniform> params: Params;
+
+// An output: which place the indices would have to name, and where those for it begin.
+struct Place {
+    inside: bool,
+    key: vec4<i32>,
+    source: i32,
+    indices: vec4<i32>,
+}
+
+fn place_of(element: u32) -> Place {
+    var rest = element;
+    var place = Place(true, vec4<i32>(), 0, vec4<i32>());
+    for (var i = params.rank; i > 0u; i--) {
+        let axis = params.axes[i - 1u];
+        let coordinate = i32(rest % u32(axis.x));
+        rest /= u32(axis.x);
+        place.inside = place.inside && coordinate < axis.y;
+        place.source += coordinate * axis.z;
+        place.indices += coordinate * params.index_strides[i - 1u];
+        place.key = select(place.key, vec4<i32>(coordinate), vec4<i32>(1, 2, 3, 4) == vec4<i32>(axis.w));
+    }
+    return place;
+}
+
+fn indices_at(places: vec4<i32>) -> vec4<i32> {
+    var indices = vec4<i32>(first[places.x], 0, 0, 0);
+    if (INDICES > 1u) {
+        indices.y = second[places.y];
+    }
+    if (INDICES > 2u) {
+        indices.z = third[places.z];
+    }
+    if (INDICES > 3u) {
+        indices.w = fourth[places.w];
+    }
+    return from_start(indices, params.sizes);
+}
+
+fn result_of(element: u32) -> f32 {
+    let place = place_of(element);
+    var result = f32(input[element]);
+    for (var number = 0u; number < select(0u, params.count, place.inside); number++) {
+        var rest = number;
+        var at = place.source;
+        var places = place.indices;
+        for (var i = params.searched_rank; i > 0u; i--) {
+            let axis = params.searched[i - 1u];
+            let coordinate = i32(rest % u32(axis.x));
+            rest /= u32(axis.x);
+            at += coordinate * axis.y;
+            places += coordinate * params.searched_strides[i - 1u];
+        }
+        let indices = indices_at(places);
+        if (is_inside(indices, params.sizes) && all(indices == place.key)) {
+            var value = params.value;
+            if (HAS_SOURCE) {
+                value = f32(source[at]);
+            }
+            result = select(value, result + value, ADDS);
+        }
+    }
+    return result;
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
+    let element = flat_index(invocation, workgroups);
+    if (element < params.elements) {
+        output[element] = Stored(result_of(element));
+    }
+}
