@@ -136,9 +136,25 @@ def picking_program(op: str, computed: bool) -> bytes:
             packed = g.tensor(PACKED.shape, "uint8", constant=PACKED)
             scales = g.tensor((5, 1), constant=np.ones((5, 1), np.float32))
             g.op(op, packed, scales, g.int(4), index, g.bool_(True), out)
+        case "quantized_decomposed.embedding_byte.default":
+            rows = g.tensor(TABLE.shape, "int8", constant=TABLE.astype(np.int8))
+            scales = g.tensor((5,), constant=np.ones(5, np.float32))
+            g.op(op, rows, scales, g.null(), g.int(-128), g.int(127), index, out)
+        case "aten.index_put.default":
+            out = g.tensor(TABLE.shape)
+            row = g.tensor((3,), constant=np.full(3, 7, np.float32))
+            g.op(op, table, g.value_list([index]), row, g.bool_(False), out)
     g.inputs(given, offset)
     g.outputs(out)
     return write_pte(g)
+
+
+def picked(op: str, index: list[int]) -> list[list[float]]:
+    if op == "aten.index_put.default":
+        written = TABLE.copy()
+        written[index] = 7
+        return [[float(item) for item in row] for row in written]
+    return [[1.0] * 4] * 4 if "q4gsw" in op else [[float(i) for i in TABLE[row]] for row in index]
 
 
 @pytest.mark.parametrize("computed", [False, True])
@@ -150,6 +166,8 @@ def picking_program(op: str, computed: bool) -> bytes:
         "aten.index_select.default",
         "aten.embedding.default",
         "et_vk.embedding_q4gsw.default",
+        "quantized_decomposed.embedding_byte.default",
+        "aten.index_put.default",
     ],
 )
 def test_an_index_out_of_range_is_an_error_and_the_next_call_is_right(
@@ -169,8 +187,7 @@ def test_an_index_out_of_range_is_an_error_and_the_next_call_is_right(
     first, second, messages = python(
         harness, code, program=encode_bytes(picking_program(op, computed))
     )
-    rows = [[1.0] * 4] * 4 if "q4gsw" in op else TABLE[[1, -5, 4, 0]].tolist()
-    assert first == second == rows
+    assert first == second == picked(op, [1, -5, 4, 0])
     for message in messages:
         assert f"({op}): an index is out of range, which is -5 to 4" in message
 

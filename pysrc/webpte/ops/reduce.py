@@ -35,7 +35,7 @@ from webpte.shapes import Dims, collapse, contiguous_strides, normalize_dim, num
 
 Array = np.ndarray
 
-TABLE_AXES = 24  # MAX_AXES of wgsl/reduce.wgsl
+TABLE_AXES = 24  # MAX_AXES of wgsl/lib/walk.wgsl
 
 
 @dataclass(frozen=True)

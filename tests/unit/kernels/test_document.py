@@ -16,11 +16,13 @@ that needs another one is refused when it is loaded, with the names of all that 
 Arguments are those of PyTorch's schema, without the outputs. A note in code style names the
 operator of the delegates whose NumPy reference the kernel runs.
 
-On a GPU, a call runs there instead where an operator of the delegates means the same, all its
-tensors are of one type (float32 or float16; whatever has no 64 bits, if elements only move), and it
-multiplies matrices or takes what a delegate gives and hands on what a delegate or the caller takes:
-`program.report` says which calls do. Calls that constants determine run once, at load. Delegates,
-with such calls between them, are then one graph: a single submission, as `stats.submissions` tells.
+On a GPU, a call runs there instead where an operator of the delegates means the same ("GPU" below),
+its tensors are of one type (float32 or float16; whatever has no 64 bits, if elements only move; not
+counting indices, masks, and tables of small numbers), and it multiplies matrices, or takes what a
+delegate gives and hands on what a delegate or the caller takes, or takes less than it gives to
+delegates: `program.report` says which calls do. Calls that constants determine run once, at load.
+Delegates, with such calls between them, are then one graph: a single submission, as
+`stats.submissions` tells.
 
 Mixed element types follow PyTorch's rules, half floats are computed in float32, and a result goes
 into an output of its own kind (bool, integer, float) or a higher one. An output is of the size that
@@ -30,8 +32,10 @@ the file says, or at most of that size where the file calls it dynamic.
 
 def text() -> str:
     rows = [row(kernel) for kernel in map(lookup_kernel, kernel_names()) if kernel]
-    head = ["| kernel | arguments | notes |", "|---|---|---|"]
-    return "\n".join([INTRODUCTION, f"{len(rows)} kernels:\n", *head, *rows]) + "\n"
+    on_gpu = sum(row.endswith("| GPU |") for row in rows)
+    head = ["| kernel | arguments | notes | |", "|---|---|---|---|"]
+    count = f"{len(rows)} kernels, {on_gpu} of them with an operator that a GPU runs:\n"
+    return "\n".join([INTRODUCTION, count, *head, *rows]) + "\n"
 
 
 def row(kernel: Kernel) -> str:
@@ -40,7 +44,8 @@ def row(kernel: Kernel) -> str:
         notes.append("gives a list")
     elif kernel.outputs > 1:
         notes.append(f"gives {kernel.outputs}")
-    return f"| `{kernel.name}` | {', '.join(kernel.parameters)} | {'; '.join(notes)} |"
+    where = "GPU" if kernel.op else ""
+    return f"| `{kernel.name}` | {', '.join(kernel.parameters)} | {'; '.join(notes)} | {where} |"
 
 
 def test_the_document_is_up_to_date() -> None:

@@ -15,9 +15,10 @@ import pytest
 import webpte
 from support.graphs import wait
 from support.live_cases import Const
-from support.pte_writer import Host, MethodWriter, write_pte
+from support.pte_writer import GraphWriter, Host, MethodWriter, write_pte
+from support.recorded import runs
 from support.samples import numbers
-from support.stitching import expect, unary
+from support.stitching import expect, recording, unary
 from webpte import errors
 from webpte.gpu.recording import RecordingDevice
 
@@ -253,6 +254,41 @@ def test_a_row_that_a_table_does_not_have_is_an_error(row: Row, outside: int) ->
             with pytest.raises(errors.WebpteError, match=r"embedding|range"):
                 await program.forward(np.full_like(index, outside))
             await program.forward(index)
+
+    wait(run())
+
+
+def test_a_chat_model_with_a_table_of_bytes_is_one_delegate() -> None:
+    """Up to four tokens -> rows of 8 -> a delegate: nothing needs to come back, at any length."""
+    m = MethodWriter()
+    tokens, rows = (
+        m.tensor((1, 4), "int64", dynamic=True),
+        m.tensor((1, 4, 8), dynamic=True),
+    )
+    m.inputs(tokens)
+    weight, scales, _, low, high = (
+        m.tensor(arg.array.shape, str(arg.array.dtype), data=arg.array)
+        if isinstance(arg, Const)
+        else arg
+        for arg in table("byte", 8)
+    )
+    out = m.tensor((1, 4, 8), dynamic=True)
+    made = (weight, scales, None, low, high, tokens, rows, rows)
+    m.kernel(f"{D}embedding_byte.out", *made)
+    g = GraphWriter()
+    x = g.tensor((1, 4, 8))
+    g.inputs(x)
+    g.outputs(g.op("aten.neg.default", x, g.tensor((1, 4, 8))))
+    m.delegate(g, [rows, out])
+    m.outputs(out)
+
+    async def run() -> None:
+        calls = [[ids(*range(count)).reshape(1, count)] for count in (4, 1, 3)]
+        program = await expect(m, *calls)
+        assert program.decoder("forward").follows_position
+        start = len(runs(recording(program)))
+        await program.run_unread("forward", *calls[0])
+        assert [done["read"] for done in runs(recording(program))[start:]] == [False]
 
     wait(run())
 
