@@ -44,6 +44,12 @@ class Context:
                 f"{program.name} is not a language model with a KV cache: it takes {listed}, "
                 "not tokens [1, S] and input_pos [1]"
             )
+        outputs = methods[method].outputs
+        if len(outputs) != 1 or not isinstance(outputs[0], TensorInfo):
+            raise InputError(
+                f"{program.name} is not a language model that can be asked for tokens: it gives "
+                f"{'; '.join(map(str, outputs)) or 'nothing'}, not logits alone"
+            )
         tokens, position = inputs
         assert isinstance(tokens, TensorInfo)
         assert isinstance(position, TensorInfo)

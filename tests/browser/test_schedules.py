@@ -19,7 +19,7 @@ from webpte_host.server import Site
 COUNT, PER_CALL = 200, 20
 MODULES = (
     *("schedules", "schedules_base", "schedules_kinds", "schedules_stateful"),
-    *("schedules_judge", "schedules_run"),
+    *("schedules_judge", "schedules_run", "schedules_talk", "small_llm"),
     *("graphs", "pte_writer", "graph_writer", "method_writer", "flat_writer"),
 )
 

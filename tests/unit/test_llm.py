@@ -146,6 +146,17 @@ def test_a_program_that_is_no_language_model() -> None:
         generate(program, [1], 1)
 
 
+def test_a_program_that_gives_more_than_logits() -> None:
+    """As some are exported for training: which of the outputs are the logits, nobody knows."""
+    g = GraphWriter()
+    tokens, position = g.tensor((1, 4), "int64"), g.tensor((1,), "int64")
+    g.inputs(tokens, position)
+    g.outputs(*(g.op("aten.neg.default", tokens, g.tensor((1, 4), "int64")) for _ in range(2)))
+    program = wait(load(g))
+    with pytest.raises(InputError, match="it gives output0.*; output1.*, not logits alone"):
+        generate(program, [1], 1)
+
+
 # What a decode step costs
 
 HEADS, HEAD_SIZE, CONTEXT = 2, 4, 16
