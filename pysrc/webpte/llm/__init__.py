@@ -10,6 +10,7 @@ async for piece in chat.send("What is a KV cache?"):
 
 from __future__ import annotations
 
+from webpte.llm.chat import Chat, ReplyOptions
 from webpte.llm.generation import (
     Choice,
     Generation,
@@ -18,12 +19,17 @@ from webpte.llm.generation import (
     Sampling,
     generate,
 )
+from webpte.llm.reply import Reply, ReplyStats
 
 __all__ = [
+    "Chat",
     "Choice",
     "Generation",
     "GenerationStats",
     "Generator",
+    "Reply",
+    "ReplyOptions",
+    "ReplyStats",
     "Sampling",
     "generate",
 ]

@@ -51,7 +51,8 @@ def test_a_usual_one() -> None:
         ("{{ {'ä': '<'} | tojson(indent=2) }}", '{\n  "ä": "<"\n}'),
         ("{{ strftime_now('%Y') }}", datetime.now().strftime("%Y")),
         (
-            "{% for m in messages %}{% if loop.last %}{% break %}{% endif %}{{ m.role }}{% endfor %}",
+            "{% for m in messages %}{% if loop.last %}{% break %}{% endif %}{{ m.role }}"
+            "{% endfor %}",
             "system",
         ),
         (
