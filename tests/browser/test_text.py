@@ -23,7 +23,8 @@ def facts(tokenizer, texts):
         plain, whole = tokenizer.encode(text, special=False), tokenizer.encode(text)
         stream = tokenizer.stream()
         pieces = [stream.feed(token) for token in whole] + [stream.flush()]
-        found.append([plain, whole, tokenizer.decode(whole), tokenizer.decode(whole, True), pieces])
+        texts_of = [tokenizer.decode([*whole, 100_000], special) for special in (False, True)]
+        found.append([plain, whole, *texts_of, pieces])
     tokens, mask = tokenizer.encode_batch(texts, 7, pad=0)
     return [found, tokens.tolist(), mask.tolist(), tokenizer.vocabulary, dict(tokenizer.special)]
 """

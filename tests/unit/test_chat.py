@@ -224,6 +224,25 @@ def test_an_answer_ends_when_another_begins_or_messages_change() -> None:
     wait(run())
 
 
+def test_messages_that_change_during_a_step_end_the_answer() -> None:
+    async def run() -> None:
+        device = RecordingDevice()
+        chat = await open_chat(device)
+        reply = chat.send("a", 9)
+        (first,) = await pieces_of(reply, 1)
+        device.pauses = lambda: 5
+        for change in (lambda: chat.edit(0, "b"), lambda: chat.messages):
+            task = asyncio.ensure_future(pieces_of(reply, 1))
+            await asyncio.sleep(0)
+            change()
+            with pytest.raises(ContextError, match="this answer ended"):
+                await task
+            assert reply.text == first
+            assert chat.messages == [{"role": "user", "content": "b"}]
+
+    wait(run())
+
+
 # Messages
 
 
@@ -248,6 +267,14 @@ def test_messages_are_changed_and_answers_follow() -> None:
         await reply
         wanted = conversation(tokenizer, [("a", first.tokens)], "c")
         assert reply.tokens == await greedy(Q4, wanted, 6)
+        # Another answer in place of the model's: the one before it stays as it was said.
+        chat.edit(3, "mine")
+        reply = chat.send("d", 4)
+        await reply
+        exchanges = [("a", first.tokens), ("c", tokenizer.encode("mine", special=False))]
+        assert reply.tokens == await greedy(Q4, conversation(tokenizer, exchanges, "d"), 4)
+        assert reply.stats.retokenized == 1
+        assert chat.undo() == "d"
         assert chat.undo() == "c"
         assert chat.messages == saved[:2]
         assert chat.undo() == "a"
@@ -287,12 +314,12 @@ def test_the_system_message_changes_alone() -> None:
         chat = await open_chat(system="Be brief.")
         first = chat.send("a", 4)
         await first
-        chat.edit(0, "Be kind.")
-        assert [m["content"] for m in chat.messages] == ["Be kind.", "a", first.text]
+        chat.edit(0, "Be quick.")
+        assert [m["content"] for m in chat.messages] == ["Be quick.", "a", first.text]
         reply = chat.send("b", 4)
         await reply
         said = tokenizer.encode(first.text, special=False)
-        wanted = conversation(tokenizer, [("a", said)], "b", "Be kind.")
+        wanted = conversation(tokenizer, [("a", said)], "b", "Be quick.")
         assert reply.tokens == await greedy(Q4, wanted, 4)
         assert reply.stats.retokenized == 1
 

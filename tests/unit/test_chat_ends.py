@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from support.chats import END, Q4, conversation, open_chat, open_tokenizer, pieces_of
 from support.conversations import greedy
 from support.graphs import wait
+from support.texts import BYTES, PIECES
 from webpte.errors import InputError
-from webpte.llm import Chat
+from webpte.llm import Chat, GenerationStats, Reply, ReplyStats
 from webpte.llm.reply import StopStrings
+from webpte.text import Tokenizer
 
 QUESTION = "Hello!"
 SAMPLED = {"temperature": 1.0, "top_p": 0.9, "seed": 11}
@@ -168,6 +172,81 @@ def test_stop_strings_alone(stops: list[str]) -> None:
                 assert later is None or certain <= later
                 waits = text[certain:end]
                 assert not waits or any(stop.startswith(waits) for stop in stops)
+
+
+class Script:
+    """In place of a Generation: it says what it is told to."""
+
+    def __init__(self, said: list[int]) -> None:
+        self.tokens: list[int] = []
+        self.stats = GenerationStats()
+        self._said = said
+
+    async def __anext__(self) -> int:
+        if len(self.tokens) == len(self._said):
+            raise StopAsyncIteration
+        self.tokens.append(self._said[len(self.tokens)])
+        return self.tokens[-1]
+
+
+def scripted(tokenizer: Tokenizer, said: list[int], *stop: str) -> Reply:
+    script: Any = Script(said)
+    strings, stats = StopStrings(stop), ReplyStats()
+    return Reply(script, tokenizer, strings, stats, lambda: "length", lambda _: None)
+
+
+@pytest.mark.parametrize("kind", [BYTES, PIECES])
+def test_the_tokens_of_what_was_handed_out(kind: str) -> None:
+    """A part of a character, and what may begin a stop text, are no part of it."""
+
+    async def run() -> None:
+        tokenizer = await open_tokenizer(kind)
+        said = tokenizer.encode("the fox 🙂 is here", special=False)
+        texts = [tokenizer.decode(said[:n]) for n in range(len(said) + 1)]
+        reply = scripted(tokenizer, said)
+        while reply.ended is None:
+            await anext(reply, "")
+            count = len(reply.tokens)
+            assert reply.text == texts[count]
+            assert reply.kept_tokens() == said[:count]
+            assert "\ufffd" not in reply.text
+        # An error in the middle of a character: its first bytes are there, but not out.
+        reply = scripted(tokenizer, said)
+        while reply.text != "the fox ":
+            await anext(reply)
+        whole = len(reply.tokens)
+        for _ in range(2):
+            assert reply._hear(await anext(reply._generation)) == ""
+        assert reply.kept_tokens() == said[:whole]
+        # Broken off after "the fox": the next tokens are there, but not out.
+        reply = scripted(tokenizer, said, " 🙂 never")
+        while reply.text != "the fox":
+            await anext(reply)
+        for _ in range(3):
+            reply._hear(await anext(reply._generation))
+        kept = reply.kept_tokens()
+        assert kept is not None
+        assert kept == said[: len(kept)]
+        assert tokenizer.decode(kept) == "the fox"
+
+    wait(run())
+
+
+def test_a_text_that_no_tokens_are() -> None:
+    """Pieces begin with a space: the end of a word alone cannot be written in them."""
+
+    async def run() -> None:
+        tokenizer = await open_tokenizer(PIECES)
+        said = tokenizer.encode("the fox", special=False)
+        assert tokenizer.decode(said[:1]).startswith("the")
+        reply = scripted(tokenizer, said, "ox")
+        assert await reply == "the f"
+        assert reply.kept_tokens() is None
+        reply = scripted(tokenizer, said, "he")
+        assert await reply == "t"
+        assert reply.kept_tokens() == tokenizer.encode("t", special=False)
+
+    wait(run())
 
 
 # A full context

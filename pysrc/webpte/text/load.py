@@ -38,13 +38,13 @@ async def load_tokenizer(
     special = _special(settings)
     if template is None:
         template = _template_of(settings) or await _read_beside(source, _TEMPLATE)
-    chat = None if template is None else await ChatTemplate.load(template, special)
     data, name = await _read(source)
+    tokenizer: Tokenizer
     if data.lstrip()[:1] == b"{":
-        return await load_json(_text(data, name), name, special, chat)
-    given = {"pattern": pattern, "special_tokens": special_tokens}
-    tokenizer = await load_tiktoken(data, name, special, chat, **given)  # type: ignore[arg-type]
-    if template is not None:  # it may use the special tokens that only the tokenizer knows
+        tokenizer = await load_json(_text(data, name), name, special)
+    else:
+        tokenizer = await load_tiktoken(data, name, special, pattern, special_tokens)
+    if template is not None:
         tokenizer.template = await ChatTemplate.load(template, tokenizer.special)
     return tokenizer
 

@@ -63,7 +63,6 @@ class TiktokenTokenizer(Tokenizer):
         ranks: Mapping[bytes, int],
         special_tokens: Mapping[str, int],
         special: Mapping[str, str],
-        template: ChatTemplate | None,
     ) -> None:
         self._encoding = encoding
         self._ranks = ranks
@@ -72,7 +71,7 @@ class TiktokenTokenizer(Tokenizer):
         self._numbers = self._special_numbers | frozenset(ranks.values())
         self.vocabulary = max(self._numbers, default=-1) + 1
         self.special = dict(special)
-        self.template = template
+        self.template: ChatTemplate | None = None
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         tokens: list[int] = self._encoding.encode(clean(text), allowed_special="all")
@@ -92,8 +91,6 @@ async def load_tiktoken(
     data: bytes,
     name: str,
     special: Mapping[str, str],
-    template: ChatTemplate | None,
-    *,
     pattern: str | None = None,
     special_tokens: Sequence[str] | None = None,
 ) -> TiktokenTokenizer:
@@ -113,7 +110,7 @@ async def load_tiktoken(
         )
     except Exception as error:  # its Rust half raises what it likes
         raise TextError(f"{name}: tiktoken does not take it: {error}") from error
-    return TiktokenTokenizer(encoding, ranks, numbered, special, template)
+    return TiktokenTokenizer(encoding, ranks, numbered, special)
 
 
 def read_ranks(data: bytes, name: str) -> dict[bytes, int]:

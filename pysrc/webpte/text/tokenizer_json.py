@@ -37,7 +37,6 @@ class JsonTokenizer(Tokenizer):
         content: Mapping[str, Any],
         engine: TextEngine,
         special: Mapping[str, str],
-        template: ChatTemplate | None,
     ) -> None:
         self._engine = engine
         self._tokens = _vocabulary(content)
@@ -47,7 +46,7 @@ class JsonTokenizer(Tokenizer):
         )
         self.vocabulary = max(self._numbers, default=-1) + 1
         self.special = dict(special)
-        self.template = template
+        self.template: ChatTemplate | None = None
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         return self._engine.encode(clean(text), special)
@@ -61,9 +60,7 @@ class JsonTokenizer(Tokenizer):
         return self._tokens.get(token)
 
 
-async def load_json(
-    text: str, name: str, special: Mapping[str, str], template: ChatTemplate | None
-) -> JsonTokenizer:
+async def load_json(text: str, name: str, special: Mapping[str, str]) -> JsonTokenizer:
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -74,7 +71,7 @@ async def load_json(
         engine = await javascript_tokenizer(JAVASCRIPT, text, special, name)
     else:
         engine = await _python_engine(text, name)
-    return JsonTokenizer(content, engine, {**_own_special(content), **special}, template)
+    return JsonTokenizer(content, engine, {**_own_special(content), **special})
 
 
 def _vocabulary(content: Mapping[str, Any]) -> dict[str, int]:
