@@ -4,6 +4,7 @@
 
 bytes/     byte-level BPE with the 512 tokens of the tiny llama, six of them special; the same
            as tokenizer.model (tiktoken's form); a chat template in its tokenizer_config.json
+digits/    byte-level BPE with digits by themselves
 pieces/    BPE as sentencepiece has it: spaces are ▁, unknown characters are bytes
 unigram/   Unigram pieces
 words/     word pieces, as BERT has them, with padding and truncation in the file
@@ -27,7 +28,7 @@ from tokenizers import (
     trainers,
 )
 
-from support.texts import BYTES, FOLDER, PIECES, UNIGRAM, WORDS
+from support.texts import BYTES, DIGITS, FOLDER, PIECES, UNIGRAM, WORDS
 from webpte.text import LLAMA3_PATTERN
 
 CORPUS = """
@@ -95,6 +96,23 @@ def byte_level() -> None:
         for token, number in numbers.items()
     ]
     (FOLDER / BYTES / "tokenizer.model").write_text("".join(lines))
+
+
+def digits() -> None:
+    """As SmolLM has them. The signs share a first byte with ½ and ², which are digits, too."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<|endoftext|>"],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([*CORPUS, *["a © b ® c § d ° e"] * 20], trainer)
+    save(tokenizer, DIGITS)
 
 
 def letters_of_bytes() -> dict[int, str]:
@@ -184,5 +202,5 @@ def write_json(path: Path, content: Any) -> None:
 
 
 if __name__ == "__main__":
-    for make in (byte_level, pieces, unigram, words):
+    for make in (byte_level, digits, pieces, unigram, words):
         make()

@@ -9,8 +9,8 @@ from webpte_host.layout import ROOT
 FOLDER = ROOT / "tests/data/text"
 
 # Folders there, by the way in which they split text. make_tokenizers.py made them.
-BYTES, PIECES, UNIGRAM, WORDS = "bytes", "pieces", "unigram", "words"
-KINDS = (BYTES, PIECES, UNIGRAM, WORDS)
+BYTES, DIGITS, PIECES, UNIGRAM, WORDS = "bytes", "digits", "pieces", "unigram", "words"
+KINDS = (BYTES, DIGITS, PIECES, UNIGRAM, WORDS)
 
 TEXTS = [
     "",

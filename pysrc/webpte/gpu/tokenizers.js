@@ -4,7 +4,19 @@
 // Evaluates to open(library, text, config), both of them JSON, `library` being @huggingface/tokenizers.
 
 (library, text, config) => {
-    const tokenizer = new library.Tokenizer(JSON.parse(text), JSON.parse(config));
+    // To the library only 0 to 9 are digits; to the one that files are made for, ½ and ² are, too.
+    function allDigits(part) {
+        if (part?.type === "Digits") {
+            const digits = part.individual_digits ? "\\p{N}" : "\\p{N}+";
+            return { type: "Split", pattern: { Regex: digits }, behavior: "Isolated", invert: false };
+        }
+        const parts = part?.pretokenizers?.map(allDigits);
+        return parts ? { ...part, pretokenizers: parts } : part;
+    }
+
+    const content = JSON.parse(text);
+    const described = { ...content, pre_tokenizer: allDigits(content.pre_tokenizer) };
+    const tokenizer = new library.Tokenizer(described, JSON.parse(config));
     // Its decoder of bytes takes a U+FEFF at the start of a run for a mark, and drops it.
     for (const part of tokenizer.decoder?.decoders ?? []) {
         if (part.text_decoder) part.text_decoder = new TextDecoder("utf-8", { ignoreBOM: true });
