@@ -8,7 +8,7 @@ program = await webpte.load("model.pte")
 
 from __future__ import annotations
 
-from webpte import errors, llm
+from webpte import errors, llm, text
 from webpte.errors import WebpteError
 from webpte.gpu.device import Device, DeviceInfo
 from webpte.runtime.devices import shared_device
@@ -42,4 +42,5 @@ __all__ = [
     "llm",
     "load",
     "shared_device",
+    "text",
 ]

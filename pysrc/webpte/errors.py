@@ -26,6 +26,10 @@ WebpteError
 │   ├── DeviceLostError         the device went away; `recover` the program, or load it again
 │   ├── OutOfMemoryError        an allocation failed or is over a limit; has the sizes
 │   └── ShaderError             a kernel did not compile: a bug in webpte
+├── TextError                   text and tokens that do not go together; a tokenizer that is none
+│   ├── ChatTemplateError       a chat template is missing, is wrong, or refuses the messages
+│   └── VocabularyError         the tokenizer has tokens that the model does not know
+├── PackageError                an optional package is not there; says how to install it
 ├── SourceError                 the file could not be fetched or read
 └── ClosedError                 the program was closed, or the GPU tensor destroyed
 """
@@ -149,6 +153,22 @@ class OutOfMemoryError(DeviceError):
 
 class ShaderError(DeviceError):
     """A kernel did not compile: a bug in webpte."""
+
+
+class TextError(WebpteError):
+    """Text and tokens that do not go together, or a tokenizer that is none."""
+
+
+class ChatTemplateError(TextError):
+    """A chat template is missing, is wrong, or refuses the messages."""
+
+
+class VocabularyError(TextError):
+    """The tokenizer has tokens that the model does not know."""
+
+
+class PackageError(WebpteError):
+    """An optional package is not there."""
 
 
 class SourceError(WebpteError):

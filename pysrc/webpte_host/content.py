@@ -40,6 +40,7 @@ COMMON_HEADERS = {
 
 # Not the system's table: it differs from machine to machine, and `nosniff` makes it matter.
 _MEDIA_TYPES = {
+    ".cjs": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".ico": "image/x-icon",

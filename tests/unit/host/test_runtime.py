@@ -153,6 +153,29 @@ def test_sets_up_everything(world: World) -> None:
     assert lock["packages"]["flatbuffers"]["file_name"] == "flatbuffers-3.0-py3-none-any.whl"
 
 
+def test_a_compiled_package_leaves_its_compiled_modules_behind(world: World) -> None:
+    """And what a package depends on is there, or not in the lock."""
+    files = {"marks/__init__.py": b"", "marks/fast.so": b"\x7fELF", "marks/fast.c": b"int f;"}
+    marks = wheel(files)
+    world.publish("marks@marks-1.0-cp314-cp314-linux.whl", marks)
+    entry: dict[str, Any] = {
+        "name": "marks",
+        "version": "1.0",
+        "file": "marks-1.0-py3-none-any.whl",
+    }
+    made_for = {"python_version": "3.14", "platform": "linux"}
+    entry |= {"sha256": sha256(marks), "depends": ["numpy", "elsewhere"]}
+    world.ensure(pypi=[*world.lock()["pypi"], {**entry, "compiled_for": made_for}])
+    (call,) = (call for call in world.calls() if "marks" in call)
+    assert "--python-version=3.14 --platform=linux" in call
+    kept = (world.runtime / "pyodide" / "marks-1.0-py3-none-any.whl").read_bytes()
+    with zipfile.ZipFile(io.BytesIO(kept)) as archive:
+        assert archive.namelist() == ["marks/__init__.py"]
+    packages = json.loads((world.runtime / "pyodide/pyodide-lock.json").read_text())["packages"]
+    assert packages["marks"]["sha256"] == sha256(kept)
+    assert packages["marks"]["depends"] == ["numpy"]
+
+
 def test_second_run_asks_nobody_and_says_nothing(world: World) -> None:
     world.ensure()
     before = world.calls()

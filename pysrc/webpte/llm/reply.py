@@ -1,0 +1,151 @@
+"""One answer of a chat, as text that comes piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Generator
+from dataclasses import dataclass
+from typing import Any
+
+from webpte.errors import InputError
+from webpte.llm.generation import Generation, GenerationStats
+from webpte.text import Tokenizer
+
+
+@dataclass
+class ReplyStats(GenerationStats):
+    """Also about the conversation.
+
+    retokenized  answers of before whose tokens are not those that the model said, since the chat
+                 template changes them or they were given; from the first on, all is computed again
+    dropped      messages that the model does not see any more, since the context was full
+    """
+
+    retokenized: int = 0
+    dropped: int = 0
+
+
+class StopStrings:
+    """Texts that end an answer."""
+
+    def __init__(self, texts: Collection[str]) -> None:
+        if isinstance(texts, str) or not all(isinstance(text, str) and text for text in texts):
+            raise InputError(f"stop is a list of texts that are not empty, not {texts!r}")
+        self._texts = tuple(texts)
+
+    def find(self, text: str, start: int) -> int | None:
+        """Where the first of them begins."""
+        found = [at for stop in self._texts if (at := text.find(stop, start)) >= 0]
+        return min(found, default=None)
+
+    def certain(self, text: str, start: int) -> int:
+        """How much of a text without any of them cannot be the beginning of one."""
+        longest = max(map(len, self._texts), default=1) - 1
+        for at in range(max(start, len(text) - longest), len(text)):
+            if any(stop.startswith(text[at:]) for stop in self._texts):
+                return at
+        return len(text)
+
+
+class Reply:
+    """An async iterator of pieces of text; or `await` it, for all of it.
+
+    text    what has been handed out; it is also what the conversation has of this answer, so it
+            can be broken off at any piece
+    ended   None; at the end "stop" (a stop token or text), "length" (max_new_tokens), or "full"
+            (the context)
+
+    After an error or a cancelled step it can be asked again, as a Generation can.
+    """
+
+    def __init__(
+        self,
+        generation: Generation,
+        tokenizer: Tokenizer,
+        stop: StopStrings,
+        stats: ReplyStats,
+        why_ended: Callable[[], str],
+        check_current: Callable[[Reply], None],
+    ) -> None:
+        self.text = ""
+        self.ended: str | None = None
+        self.stats = generation.stats = stats
+        self._generation = generation
+        self._tokenizer = tokenizer
+        self._stop = stop
+        self._why_ended = why_ended
+        self._check_current = check_current
+        self._stream = tokenizer.stream()
+        self._heard = ""  # `text`, and what may be the beginning of a stop text
+        # After each token: how much had been heard, and whether that was all of the token.
+        self._marks: list[tuple[int, bool]] = []
+        self._cut = False
+
+    @property
+    def tokens(self) -> list[int]:
+        """All that the model has said, also what is beyond a stop text."""
+        return self._generation.tokens
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to be remembered."""
+        return bool(self.text) or self.ended is not None
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self
+
+    def __await__(self) -> Generator[Any, None, str]:
+        return self._whole().__await__()
+
+    async def _whole(self) -> str:
+        async for _ in self:
+            pass
+        return self.text
+
+    async def __anext__(self) -> str:
+        while self.ended is None:
+            self._check_current(self)
+            try:
+                token = await anext(self._generation)
+            except StopAsyncIteration:
+                self._check_current(self)
+                piece = self._finish()
+            else:
+                self._check_current(self)
+                piece = self._hear(token)
+            if piece:
+                return piece
+        raise StopAsyncIteration
+
+    def _hear(self, token: int) -> str:
+        self._heard += self._stream.feed(token)
+        self._marks.append((len(self._heard), self._stream.is_whole))
+        return self._hand_out(self._stop.certain(self._heard, len(self.text)))
+
+    def _finish(self) -> str:
+        self._heard += self._stream.flush()
+        self.ended = self._why_ended()
+        return self._hand_out(len(self._heard))
+
+    def _hand_out(self, until: int) -> str:
+        """What has been heard up to there, or up to a stop text."""
+        found = self._stop.find(self._heard, len(self.text))
+        if found is not None:
+            until, self._cut, self.ended = found, True, "stop"
+        piece = self._heard[len(self.text) : until]
+        self.text += piece
+        return piece
+
+    def kept_tokens(self) -> list[int] | None:
+        """The tokens of `text`, as the model said them, as far as it goes.
+
+        The end of the text may be within a token; None if no tokens are that text.
+        """
+        tokens = self._generation.tokens
+        if self.ended is not None and not self._cut:
+            return list(tokens)
+        length = len(self.text)
+        marks = [(0, True), *self._marks]
+        count = max(n for n, (end, is_whole) in enumerate(marks) if is_whole and end <= length)
+        rest = self.text[marks[count][0] :]
+        kept = [*tokens[:count], *(self._tokenizer.encode(rest, special=False) if rest else ())]
+        return kept if self._tokenizer.decode(kept) == self.text else None

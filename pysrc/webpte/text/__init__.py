@@ -1,0 +1,29 @@
+"""Text for language models and sentence encoders: tokens, streams of text, chat templates.
+
+    tokenizer = await webpte.text.load_tokenizer("tokenizer.json")
+    tokens = tokenizer.encode("Hello!")
+    tokens, mask = tokenizer.encode_batch(["one", "two and more"], length=128)
+
+In the browser a tokenizer.json is read by Hugging Face's tokenizers in JavaScript, in CPython by
+their package `tokenizers`; a `tokenizer.model` of Llama 3 by `tiktoken` in both. docs/text.md has
+more.
+"""
+
+from __future__ import annotations
+
+from webpte.text.load import load_tokenizer
+from webpte.text.stream import TextStream
+from webpte.text.template import ChatTemplate, Message
+from webpte.text.tiktoken_file import LLAMA3_PATTERN, LLAMA3_SPECIAL
+from webpte.text.tokenizer import Tokenizer, check_fits
+
+__all__ = [
+    "LLAMA3_PATTERN",
+    "LLAMA3_SPECIAL",
+    "ChatTemplate",
+    "Message",
+    "TextStream",
+    "Tokenizer",
+    "check_fits",
+    "load_tokenizer",
+]

@@ -1,0 +1,119 @@
+"""Tokenizers from files: what kind a file is, and what lies beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from webpte.errors import SourceError, TextError
+from webpte.runtime.open import open_source
+from webpte.text.template import ChatTemplate
+from webpte.text.tiktoken_file import load_tiktoken
+from webpte.text.tokenizer import Tokenizer
+from webpte.text.tokenizer_json import load_json
+
+_CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
+_ROLES = ("bos", "eos", "pad", "unk", "cls", "sep", "mask")
+
+
+async def load_tokenizer(
+    source: Any,
+    *,
+    config: Any = None,
+    template: str | None = None,
+    pattern: str | None = None,
+    special_tokens: Sequence[str] | None = None,
+) -> Tokenizer:
+    """A `tokenizer.json`, or a tiktoken file such as the `tokenizer.model` of Llama 3.
+
+    source    bytes, a path, in the browser also a URL (str) or a Blob; or the content as a dict
+    config    its tokenizer_config.json, given likewise: it names the special tokens, and has the
+              chat template. If None, what lies beside the source is taken, if anything does.
+    template  a chat template in place of the config's
+    pattern, special_tokens   of a tiktoken file, if it is not Llama 3's
+    """
+    settings = await _settings(source, config)
+    special = _special(settings)
+    if template is None:
+        template = _template_of(settings) or await _read_beside(source, _TEMPLATE)
+    data, name = await _read(source)
+    tokenizer: Tokenizer
+    if data.lstrip()[:1] == b"{":
+        tokenizer = await load_json(_text(data, name), name, special)
+    else:
+        tokenizer = await load_tiktoken(data, name, special, pattern, special_tokens)
+    if template is not None:
+        tokenizer.template = await ChatTemplate.load(template, tokenizer.special)
+    return tokenizer
+
+
+async def _settings(source: Any, config: Any) -> Mapping[str, Any]:
+    if config is None:
+        text, name = await _read_beside(source, _CONFIG), _CONFIG
+        if text is None:
+            return {}
+    elif isinstance(config, Mapping):
+        return config
+    else:
+        data, name = await _read(config)
+        text = _text(data, name)
+    try:
+        settings = json.loads(text)
+    except ValueError as error:
+        raise TextError(f"{name} is not JSON: {error}") from error
+    if not isinstance(settings, dict):
+        raise TextError(f"{name} is not a tokenizer_config.json: it is not a table")
+    return settings
+
+
+def _special(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Special tokens by role; in the file each is a string or a table with its `content`."""
+    found = {}
+    for role in _ROLES:
+        token = settings.get(f"{role}_token")
+        if isinstance(token, Mapping):
+            token = token.get("content")
+        if isinstance(token, str):
+            found[f"{role}_token"] = token
+    return found
+
+
+def _template_of(settings: Mapping[str, Any]) -> str | None:
+    """A text, or several by name: then the one that is called `default`."""
+    template = settings.get("chat_template")
+    if isinstance(template, list):
+        named = {entry.get("name"): entry.get("template") for entry in template}
+        template = named.get("default")
+    return template if isinstance(template, str) else None
+
+
+async def _read(source: Any) -> tuple[bytes, str]:
+    if isinstance(source, Mapping):
+        return json.dumps(source).encode(), "tokenizer.json"
+    opened = await open_source(source)
+    return await opened.read(0, opened.size), opened.name
+
+
+async def _read_beside(source: Any, name: str) -> str | None:
+    """The text of a file in the same folder; None if there is none."""
+    if isinstance(source, Path):
+        beside: Any = source.with_name(name)
+    elif isinstance(source, str):
+        folder, slash, _ = source.partition("?")[0].rpartition("/")
+        beside = f"{folder}{slash}{name}"
+    else:
+        return None
+    try:
+        data, _ = await _read(beside)
+    except SourceError:
+        return None
+    return _text(data, name)
+
+
+def _text(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TextError(f"{name} is not UTF-8: {error}") from error

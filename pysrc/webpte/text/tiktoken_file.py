@@ -1,0 +1,133 @@
+"""tokenizer.model of Llama 3: lines of a token's bytes, in base64, and its number, by tiktoken.
+
+Such a file has neither the pattern by which text is split nor the special tokens. Those of Llama 3
+are here; others can be given.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from webpte.errors import TextError
+from webpte.runtime.libraries import python_package
+from webpte.text.template import ChatTemplate
+from webpte.text.tokenizer import Tokenizer, clean
+
+LLAMA3_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+    r"|[^\r\n\p{L}\p{N}]?\p{L}+"
+    r"|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+"
+    r"|\s+(?!\S)"
+    r"|\s+"
+)
+
+
+def _llama3_special() -> tuple[str, ...]:
+    """256 of them, as Llama 3.1 and later name them; Llama 3 has `reserved` for three of them."""
+    named = {
+        0: "begin_of_text",
+        1: "end_of_text",
+        4: "finetune_right_pad_id",
+        6: "start_header_id",
+        7: "end_header_id",
+        8: "eom_id",
+        9: "eot_id",
+        10: "python_tag",
+    }
+    unnamed = iter(range(256))
+    return tuple(
+        f"<|{named[index] if index in named else f'reserved_special_token_{next(unnamed)}'}|>"
+        for index in range(256)
+    )
+
+
+LLAMA3_SPECIAL = _llama3_special()
+_LLAMA3_ROLES = {
+    "bos_token": "<|begin_of_text|>",
+    "eos_token": "<|eot_id|>",
+    "pad_token": "<|finetune_right_pad_id|>",
+}
+
+
+class TiktokenTokenizer(Tokenizer):
+    """Tokens by rank, and special ones behind them."""
+
+    def __init__(
+        self,
+        encoding: Any,
+        ranks: Mapping[bytes, int],
+        special_tokens: Mapping[str, int],
+        special: Mapping[str, str],
+    ) -> None:
+        self._encoding = encoding
+        self._ranks = ranks
+        self._special_tokens = special_tokens
+        self._special_numbers = frozenset(special_tokens.values())
+        self._numbers = self._special_numbers | frozenset(ranks.values())
+        self.vocabulary = max(self._numbers, default=-1) + 1
+        self.special = dict(special)
+        self.template: ChatTemplate | None = None
+
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        tokens: list[int] = self._encoding.encode(clean(text), allowed_special="all")
+        first = self.id_of(self.special["bos_token"]) if "bos_token" in self.special else None
+        return [first, *tokens] if special and first is not None else tokens
+
+    def decode(self, tokens: Sequence[int], special: bool = False) -> str:
+        left_out = frozenset() if special else self._special_numbers
+        kept = [n for n in map(int, tokens) if n in self._numbers and n not in left_out]
+        return str(self._encoding.decode(kept))
+
+    def id_of(self, token: str) -> int | None:
+        return self._special_tokens.get(token, self._ranks.get(token.encode()))
+
+
+async def load_tiktoken(
+    data: bytes,
+    name: str,
+    special: Mapping[str, str],
+    pattern: str | None = None,
+    special_tokens: Sequence[str] | None = None,
+) -> TiktokenTokenizer:
+    """`special_tokens` get the numbers behind the file's tokens, in their order."""
+    ranks = read_ranks(data, name)
+    if special_tokens is None:
+        special_tokens, special = LLAMA3_SPECIAL, {**_LLAMA3_ROLES, **special}
+    first = max(ranks.values()) + 1
+    numbered = {token: first + index for index, token in enumerate(special_tokens)}
+    tiktoken = await python_package("tiktoken", "text")
+    try:
+        encoding = tiktoken.Encoding(
+            name,
+            pat_str=pattern or LLAMA3_PATTERN,
+            mergeable_ranks=ranks,
+            special_tokens=numbered,
+        )
+    except Exception as error:  # its Rust half raises what it likes
+        raise TextError(f"{name}: tiktoken does not take it: {error}") from error
+    return TiktokenTokenizer(encoding, ranks, numbered, special)
+
+
+def read_ranks(data: bytes, name: str) -> dict[bytes, int]:
+    ranks: dict[bytes, int] = {}
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line.strip():
+            continue
+        token, _, rank = line.partition(b" ")
+        try:
+            ranks[base64.b64decode(token, validate=True)] = int(rank)
+        except (binascii.Error, ValueError):
+            raise TextError(
+                f"{name} is neither a tokenizer.json nor a tiktoken file: line {number} is not a "
+                "token in base64 and a number. For sentencepiece's models there is a "
+                "tokenizer.json beside them, or `transformers` writes one"
+            ) from None
+    missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
+    if missing:
+        raise TextError(f"{name}: byte {missing[0]:#04x} has no token, so not every text has any")
+    return ranks

@@ -1,0 +1,119 @@
+"""What a tokenizer is: text to tokens and back, by itself, in batches, and token by token."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from webpte.errors import InputError, TextError, VocabularyError
+from webpte.runtime.info import TensorInfo
+from webpte.runtime.program import Program
+from webpte.text.stream import TextStream
+from webpte.text.template import ChatTemplate
+
+
+class Tokenizer(Protocol):
+    """Derive from it to bring one's own: the methods with a body are made of the others.
+
+    vocabulary  every token is below this number
+    special     tokens with a role, by the names that Hugging Face's files use: `bos_token`, ...
+    template    how messages become a prompt, if the tokenizer's files say
+    """
+
+    vocabulary: int
+    special: Mapping[str, str]
+    template: ChatTemplate | None
+
+    @abstractmethod
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """Tokens of a text. Where `special`, with what the model wants around each text (a first
+        token, say); special tokens that are written out in the text are tokens either way."""
+
+    @abstractmethod
+    def decode(self, tokens: Sequence[int], special: bool = False) -> str:
+        """The text of tokens, with special tokens written out or left out.
+
+        Numbers that are no token, as a model with more logits than tokens may choose, are nothing.
+        """
+
+    @abstractmethod
+    def id_of(self, token: str) -> int | None:
+        """The number of a token as it stands in the vocabulary; None if there is no such."""
+
+    def stream(self) -> TextStream:
+        """For tokens that come one by one."""
+        return TextStream(self.decode)
+
+    def encode_batch(
+        self, texts: Sequence[str], length: int | None = None, *, pad: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens of several texts and where they are, both int64 (texts, tokens of the longest).
+
+        length  the most tokens of a text; those beyond it are left out, special ones stay
+        pad     the token behind shorter texts, if not the tokenizer's own; the mask is 0 there
+        """
+        rows = [self._cut(text, length) for text in texts]
+        longest = max(map(len, rows), default=0)
+        if pad is None and any(len(row) < longest for row in rows):
+            pad = self._pad()
+        tokens = np.full((len(rows), longest), pad or 0, np.int64)
+        mask = np.zeros((len(rows), longest), np.int64)
+        for index, row in enumerate(rows):
+            tokens[index, : len(row)] = row
+            mask[index, : len(row)] = 1
+        return tokens, mask
+
+    def _pad(self) -> int:
+        pad = self.id_of(self.special.get("pad_token", "[PAD]"))
+        if pad is None:
+            raise TextError(
+                "the texts have different lengths, and the tokenizer has no token to pad with: "
+                "give encode_batch one (pad=...)"
+            )
+        return pad
+
+    def _cut(self, text: str, length: int | None) -> list[int]:
+        whole = self.encode(text)
+        if length is None or len(whole) <= length:
+            return whole
+        plain = self.encode(text, special=False)
+        added = len(whole) - len(plain)
+        before = next((n for n in range(added + 1) if whole[n : n + len(plain)] == plain), None)
+        if before is None or added > length:
+            raise InputError(
+                f"{length} tokens do not hold the {added} that the tokenizer puts around a text"
+            )
+        kept = plain[: length - added]
+        return [*whole[:before], *kept, *whole[before + len(plain) :]]
+
+
+def check_fits(tokenizer: Tokenizer, model: Program | int, method: str = "forward") -> None:
+    """Raises VocabularyError if the tokenizer has tokens that the model does not know.
+
+    `model` is a language model, whose logits tell, or the number of rows of an embedding. More
+    rows than tokens are usual.
+    """
+    if isinstance(model, int):
+        known, what = model, "the model"
+    else:
+        info = model.methods.get(method)
+        logits = info.outputs[0] if info is not None and len(info.outputs) == 1 else None
+        if not isinstance(logits, TensorInfo) or not logits.shape:
+            raise InputError(
+                f"{model.name}: method {method!r} does not return logits; give check_fits the "
+                "number of tokens that the model knows"
+            )
+        known, what = logits.shape[-1], model.name
+    if tokenizer.vocabulary > known:
+        raise VocabularyError(
+            f"the tokenizer's tokens go up to {tokenizer.vocabulary - 1}, but {what} knows only "
+            f"{known}: they do not belong together"
+        )
+
+
+def clean(text: str) -> str:
+    """Python's strings can hold halves of characters; U+FFFD takes their place, as in files."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

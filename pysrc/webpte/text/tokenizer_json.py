@@ -1,0 +1,119 @@
+"""tokenizer.json of Hugging Face: read by their package in CPython, by their JavaScript in a page.
+
+What both say differently is done here: which numbers are tokens, which of them are special, and
+that nothing is cut or padded because a file says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from webpte.errors import TextError
+from webpte.runtime.libraries import (
+    JavaScriptModule,
+    TextEngine,
+    javascript_tokenizer,
+    python_package,
+)
+from webpte.runtime.open import IN_BROWSER
+from webpte.text.template import ChatTemplate
+from webpte.text.tokenizer import Tokenizer, clean
+
+# As webpte_host/runtime_lock.json pins it.
+JAVASCRIPT = JavaScriptModule(
+    "../tokenizers/tokenizers.min.cjs",
+    "https://cdn.jsdelivr.net/npm/@huggingface/tokenizers@0.2.0/dist/tokenizers.min.cjs",
+    "823659581561e4845b2f5b08b86d2289614dc2a392be35ae6b49a45e284966a6",
+)
+
+
+class JsonTokenizer(Tokenizer):
+    """A tokenizer.json."""
+
+    def __init__(
+        self,
+        content: Mapping[str, Any],
+        engine: TextEngine,
+        special: Mapping[str, str],
+    ) -> None:
+        self._engine = engine
+        self._tokens = _vocabulary(content)
+        self._numbers = frozenset(self._tokens.values())
+        self._special_numbers = frozenset(
+            token["id"] for token in content.get("added_tokens") or () if token.get("special")
+        )
+        self.vocabulary = max(self._numbers, default=-1) + 1
+        self.special = dict(special)
+        self.template: ChatTemplate | None = None
+
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        return self._engine.encode(clean(text), special)
+
+    def decode(self, tokens: Sequence[int], special: bool = False) -> str:
+        left_out = frozenset() if special else self._special_numbers
+        kept = [n for n in map(int, tokens) if n in self._numbers and n not in left_out]
+        return self._engine.decode(kept) if kept else ""
+
+    def id_of(self, token: str) -> int | None:
+        return self._tokens.get(token)
+
+
+async def load_json(text: str, name: str, special: Mapping[str, str]) -> JsonTokenizer:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise TextError(f"{name} is not JSON: {error}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+        raise TextError(f"{name} is not a tokenizer.json: it has no `model`")
+    if IN_BROWSER:
+        engine = await javascript_tokenizer(JAVASCRIPT, text, special, name)
+    else:
+        engine = await _python_engine(text, name)
+    return JsonTokenizer(content, engine, {**_own_special(content), **special})
+
+
+def _vocabulary(content: Mapping[str, Any]) -> dict[str, int]:
+    """Token -> number. Unigram models have a list of (token, score), others a table."""
+    tokens = content["model"].get("vocab") or {}
+    if isinstance(tokens, list):
+        found = {token: number for number, (token, _) in enumerate(tokens)}
+    else:
+        found = dict(tokens)
+    for token in content.get("added_tokens") or ():
+        found[token["content"]] = token["id"]
+    return found
+
+
+def _own_special(content: Mapping[str, Any]) -> dict[str, str]:
+    """What the file itself says about roles, for those that come without a tokenizer_config."""
+    found = {}
+    if (content.get("padding") or {}).get("pad_token"):
+        found["pad_token"] = content["padding"]["pad_token"]
+    if isinstance(content["model"].get("unk_token"), str):
+        found["unk_token"] = content["model"]["unk_token"]
+    return found
+
+
+class _PythonEngine:
+    """The package `tokenizers`."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+
+    def encode(self, text: str, special: bool) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=special).ids)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+
+async def _python_engine(text: str, name: str) -> TextEngine:
+    tokenizers = await python_package("tokenizers", "text")
+    try:
+        return _PythonEngine(tokenizers.Tokenizer.from_str(text))
+    except Exception as error:  # the package raises nothing more special
+        raise TextError(f"{name}: the package tokenizers does not take it: {error}") from error
