@@ -4,8 +4,7 @@
 // `dispatches`: a pipeline, a bind group and a grid each.
 
 ((device) => {
-    // What goes to the queue at once. Measured on an NVIDIA H200: a decode step of 278 dispatches takes
-    // 4.0 instead of 5.0 ms in pieces of this size, and shorter ones win nothing more.
+    // What goes to the queue at once: see docs/performance.md for what it was seen to win.
     const FIRST_PIECE = 32;
     const PIECE = 128;
 
