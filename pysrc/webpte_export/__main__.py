@@ -34,7 +34,9 @@ def main(request: dict[str, Any], answer: Path) -> int:
 
 def run(request: dict[str, Any]) -> Report:
     quantize = request["quantize"]
-    chosen = {} if quantize is None else {"quantize": None if quantize == "none" else quantize}
+    chosen: dict[str, Any] = (
+        {} if quantize is None else {"quantize": None if quantize == "none" else quantize}
+    )
     if request["half"]:
         chosen["half"] = True
     if request["kind"] == "llm":

@@ -55,10 +55,10 @@ def export(
     Raises ExportError with what to change. A program that runs but differs from PyTorch is no
     error: the report says so (`passed`, `problem`).
     """
-    import torch
-
     program = program_path(path)
     _check_arguments(model, quantize, tolerance)
+    import torch
+
     calls = [_as_inputs(given) for given in (inputs, *more_inputs)]
     clock = Clock()
     module = copy.deepcopy(model).eval() if quantize else model.eval()
