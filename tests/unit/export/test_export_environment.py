@@ -122,7 +122,7 @@ def test_the_setting_is_taken_if_it_can_export(
     ("body", "says"),
     [
         (None, "cannot be run"),
-        ("echo \"ModuleNotFoundError: No module named 'torch'\" >&2; exit 1", "named 'torch'"),
+        (f'exec {sys.executable} -S "$@"', "it has no torch, executorch, torchao"),
     ],
 )
 def test_a_setting_that_cannot_export_is_told(
