@@ -13,7 +13,7 @@ def result(**changes: Any) -> dict[str, Any]:
         {"op": "aten::topk.values", "count": 3, "where": "host", "reasons": []},
     ]
     facts = {"passed": True, "delegates": 2, "host_ops": host_ops, "submissions": 1}
-    return {**facts, "max_abs": 1.25e-6, "problem": None, **changes}
+    return {**facts, "max_abs": 1.5e-6, "problem": None, **changes}
 
 
 RESULTS = {
@@ -27,7 +27,7 @@ GROUPS = {"Small": ["lenet", "swin"], "Large": ["mixtral", "not_run_yet"], "None
 
 def test_rows() -> None:
     lines = render(GROUPS, RESULTS, "numpy").splitlines()
-    assert "| lenet | 2 | 2 | topk.values ×3 | 1 | 1.2e-06 |" in lines
+    assert "| lenet | 2 | 2 | topk.values ×3 | 1 | 1.5e-06 |" in lines
     (swin,) = (line for line in lines if line.startswith("| swin"))
     assert swin.endswith("| **failed** 5.0e-01 2 of 4 elements / differ here |")
     (mixtral,) = (line for line in lines if line.startswith("| mixtral"))
