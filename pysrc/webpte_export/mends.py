@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import sys
 
 
 def mend_exporter() -> None:
     """Once per process, before anything of ExecuTorch's exporter is used."""
-    _without_torchvision()
+    without_broken_torchvision()
     import executorch.backends.vulkan.partitioner.vulkan_partitioner  # noqa: F401
     from executorch.backends.vulkan.patterns import fusable_patterns
 
@@ -19,7 +20,11 @@ def mend_exporter() -> None:
             entry.get_graphs_fn = functools.cache(entry.get_graphs_fn)
 
 
-def _without_torchvision() -> None:
-    """Nothing here needs it, and one that was built for another torch fails when imported."""
-    if "torchvision" not in sys.modules:
+def without_broken_torchvision() -> None:
+    """One that was built for another torch fails when libraries that could do without import it."""
+    if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is None:
+        return
+    try:
+        import torchvision  # noqa: F401
+    except Exception:
         sys.modules["torchvision"] = None  # type: ignore[assignment]
