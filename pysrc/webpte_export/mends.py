@@ -12,7 +12,11 @@ def mend_exporter() -> None:
     without_broken_torchvision()
     import executorch.backends.vulkan.partitioner.vulkan_partitioner  # noqa: F401
     from executorch.backends.vulkan.patterns import fusable_patterns
+    from torch.fx.traceback import NodeSource
 
+    # Every pass notes where a node came from, with a copy of all notes before: most of the time of
+    # a long chain of passes. Nobody changes them, so that they can be shared.
+    NodeSource.__deepcopy__ = lambda source, _memo: source
     # The pattern graphs, which take it longer to make than most models take in all, are cached,
     # but the functions were registered before that: they were made anew for every delegate.
     for entry in fusable_patterns.values():
