@@ -15,6 +15,7 @@ from time import perf_counter
 
 import numpy as np
 
+from webpte.gpu.unbroken import left_alone
 from webpte.runtime.chain import TOKEN, TOKEN_BYTES, Chain, Chains
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.device_plan import DevicePlan
@@ -174,13 +175,13 @@ class Headed:
                 if reason := self._unsafe(head, first.plan):
                     return reason
                 rows = [self._row(first, second)]
+                lent = [output.tensor for output in first.plan.segments[-1].outputs]
                 while len(rows) < len(inputs):
                     given, added = [token, *inputs[len(rows)]], extra[len(rows)]
                     if not body.preparer.follow(given):
                         break
                     body.replayer.fill(first.plan, given)
                     if added:  # without, a head's inputs are the same in every step
-                        lent = [output.tensor for output in first.plan.segments[-1].outputs]
                         wanted = [*lent, *added, *history]
                         if not head.preparer.follow(wanted):
                             break
@@ -198,7 +199,7 @@ class Headed:
             # Held until the steps have run, whether anybody waits for them or not.
             lease = ExitStack()
             lease.enter_context(body.lifetime.lease())
-        return Batch(count, _watched(self._tokens(submitted, lease)))
+        return Batch(count, left_alone(self._tokens(submitted, lease)))
 
     def _row(self, first: Prepared, second: Prepared) -> np.ndarray:
         parts = [call.plan.segments[-1].payload.data for call in (first, second)]
@@ -232,10 +233,3 @@ class Headed:
                 if value_id not in body.graph.inputs:
                     return f"{fault.call}: looks at indices that are computed"
         return None
-
-
-def _watched(work: Awaitable[list[int]]) -> asyncio.Future[list[int]]:
-    """A future that may be left alone: an error that nobody asks about is no news."""
-    future = asyncio.ensure_future(work)
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return future
