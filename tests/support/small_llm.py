@@ -27,6 +27,7 @@ def small_llm(
     at: str = "given",
     mask: bool = False,
     count: bool = False,
+    negated: bool = False,
     chunk: int = 8,
     context: int | None = None,
 ) -> bytes:
@@ -36,6 +37,7 @@ def small_llm(
     at       where in the cache: "given", "computed" or "fixed"
     mask     says which places of the cache count
     count    something else is kept from call to call, too
+    negated  tokens are looked up as minus minus themselves: only the GPU sees the indices
     chunk    how many tokens it takes at once
     context  what it says of itself, up to CONTEXT; None: nothing
     """
@@ -54,7 +56,10 @@ def small_llm(
 
     dims = (1, chunk, 1, SIZE)
     table, caches = constant(TABLE[:rows]), [constant(GARBAGE) for _ in range(2)]
-    found = g.op("aten.embedding.default", table, tokens, g.tensor((1, chunk, SIZE)))
+    looked_up = tokens
+    for _ in range(2 * negated):
+        looked_up = g.op("aten.neg.default", looked_up, g.tensor((1, chunk), "int64"))
+    found = g.op("aten.embedding.default", table, looked_up, g.tensor((1, chunk, SIZE)))
     heads = g.op("aten.view_copy.default", found, g.int_list([1, -1, 1, SIZE]), g.tensor(dims))
     for kept in caches:
         g.op("update_cache.default", heads, kept, place, g.tensor(dims))

@@ -153,7 +153,7 @@ def test_a_program_that_gives_more_than_logits() -> None:
     g.inputs(tokens, position)
     g.outputs(*(g.op("aten.neg.default", tokens, g.tensor((1, 4), "int64")) for _ in range(2)))
     program = wait(load(g))
-    with pytest.raises(InputError, match="it gives output0.*; output1.*, not logits alone"):
+    with pytest.raises(InputError, match=r"it gives output0.*; output1.*, not logits alone"):
         generate(program, [1], 1)
 
 
