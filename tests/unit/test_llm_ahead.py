@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -201,9 +202,14 @@ def test_a_batch_that_fails_can_be_asked_again(q4: Path, at_result: bool) -> Non
     wait(run())
 
 
-def test_a_cancelled_step_can_be_asked_again(q4: Path) -> None:
+@pytest.mark.parametrize("plans", ["to be made", "there"])
+def test_a_cancelled_step_can_be_asked_again(q4: Path, plans: str) -> None:
+    """While it is prepared, and while it runs."""
+
     async def run() -> None:
         device, generator = await on_device(q4)
+        if plans == "there":
+            await tokens_of(generator.generate(PROMPT, 24))
         device.pauses = lambda: 5
         answer = generator.generate(PROMPT, 24)
         found = [await anext(answer)]
@@ -384,6 +390,8 @@ def test_a_batch_that_fails_when_nobody_waits_any_more_is_no_news(q4: Path) -> N
         assert task.cancelled()
         for _ in range(20):
             await asyncio.sleep(0)
+        del answer, generator, task
+        gc.collect()  # asyncio tells of errors that nobody has seen when they are thrown away
         assert noises == []
 
     wait(run())

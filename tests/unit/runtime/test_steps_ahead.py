@@ -11,7 +11,7 @@ import pytest
 import webpte
 from support.conversations import tokens_of
 from support.graphs import wait
-from support.small_llm import VOCABULARY, logits_of, small_llm
+from support.small_llm import CONTEXT, VOCABULARY, logits_of, small_llm
 from webpte.errors import ContextError, DeviceError, ExecutionError
 from webpte.gpu.recording import RecordingDevice
 from webpte.llm import Generator
@@ -75,6 +75,33 @@ def test_tokens_are_the_same_in_both_ways() -> None:
             one_by_one, reason = await answer(data, steps_ahead=1, **options)
             assert ahead == one_by_one
             assert reason == "steps_ahead is 1"
+
+    wait(run())
+
+
+def test_steps_whose_commands_change_go_one_by_one() -> None:
+    """They do so only where they must: that is seen each time anew."""
+
+    async def run() -> None:
+        data = small_llm(grows=True)
+        ahead, reason = await answer(data)
+        assert reason is None
+        assert len(set(ahead)) > 2
+        assert ahead == (await answer(data, steps_ahead=1))[0]
+
+    wait(run())
+
+
+@pytest.mark.parametrize(("model", "room"), [({}, CONTEXT), ({"places": 11}, 11)], ids=str)
+def test_steps_that_nobody_asked_for_yet_may_be_impossible(model: Any, room: int) -> None:
+    """No place in the cache is left for them, or an index is out of range; others come first."""
+
+    async def run() -> None:
+        program = await webpte.load(small_llm(**model), device=RecordingDevice())
+        generation = Generator(program).generate([3, 1, 4], 99)
+        with pytest.raises(ExecutionError, match=r"in 0 to 31|out of range"):
+            await tokens_of(generation)
+        assert len(generation.tokens) == room - 3 + 1
 
     wait(run())
 
