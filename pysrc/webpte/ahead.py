@@ -51,7 +51,6 @@ class StepsAhead:
         self._tokens: deque[int] = deque()
         self._batches: deque[Batch] = deque()
         self._latest = perf_counter()  # when the last batch came
-        self._failed = False  # the last submission; tried again when nothing else is coming
         self.submissions = 0
 
     @property
@@ -72,21 +71,11 @@ class StepsAhead:
         return self._tokens.popleft()
 
     async def _fill(self, wanted: int) -> str | None:
-        """Submit what there is room for; returns why not.
-
-        An error is nobody's yet while tokens are coming that precede it.
-        """
         if not self._coming:
-            self._latest, self._failed = perf_counter(), False
-        while len(self._batches) < IN_FLIGHT and self._coming < wanted and not self._failed:
+            self._latest = perf_counter()
+        while len(self._batches) < IN_FLIGHT and self._coming < wanted:
             steps = min(self._pace.steps, wanted - self._coming)
-            try:
-                batch = await self._submit(self._next, steps)
-            except Exception:
-                self._failed = True
-                if not self._coming:
-                    raise
-                return None
+            batch = await self._submit(self._next, steps)
             if isinstance(batch, str):
                 return batch
             self._batches.append(batch)
