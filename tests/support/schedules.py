@@ -205,7 +205,8 @@ class _Maker:
     def _last_steps(self, program: int, kind: Kind) -> Iterator[Step]:
         """What shows whether a program still works."""
         if kind.talks:
-            yield replace(self._talk_of(program), how="generate", most=4, take=4)
+            talk = self._talk_of(program)
+            yield replace(talk, how="generate", tokens=talk.tokens or (1,), most=4, take=4)
             return
         for method in kind.entries:
             call = self._call_of(program, method)

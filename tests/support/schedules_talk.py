@@ -194,9 +194,9 @@ class Conversation:
     def _refuses(self, step: Talk, answer: _Answer | None, before: list[int], message: str) -> bool:
         """Whether an InputError is right."""
         prompt = list(step.tokens) if answer is None else answer.prompt
-        if "at least one token" in message:
-            return not prompt and not self._generator.pending
         whole = answer is not None and answer.whole and not answer.started
+        if "at least one token" in message:
+            return not prompt and (whole or not self._generator.pending)
         return len(prompt) + (0 if whole else len(before)) > self._limit
 
     def _is_foreign(self, other: Event, event: Event) -> bool:
