@@ -15,7 +15,7 @@ from typing import Any
 
 from webpte_export.errors import ExportError
 from webpte_export.judge import judge, place
-from webpte_export.mends import mend_exporter
+from webpte_export.mends import fewer_collections, mend_exporter
 from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Call, Tolerance, write_suite
@@ -106,7 +106,8 @@ def export_prepared(
     """
     import torch
 
-    with torch.no_grad(), quiet_logs() as reasons:
+    mend_exporter()
+    with torch.no_grad(), fewer_collections(), quiet_logs() as reasons:
         exported = _torch_export(module, calls[0], dynamic_shapes, strict)
         if rewrite is not None:
             graph = rewrite(exported.run_decompositions({}).module())
@@ -210,7 +211,6 @@ def _lower(exported: Any, half: bool, metadata: Mapping[str, Any] | None) -> byt
     from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    mend_exporter()
     # The limits of Vulkan's images are none of WebGPU's buffers.
     options: dict[str, Any] = {"texture_limits": (_NO_LIMIT,) * 3}
     if half:
