@@ -116,8 +116,7 @@ def export_prepared(
         data = _lower(exported, half, metadata)
         clock.lap("lowering")
         results = _eager(module, calls)
-    program.parent.mkdir(parents=True, exist_ok=True)
-    program.write_bytes(data)
+    _write_whole(program, data)
     suite = program.with_suffix(".suite")
     entry = write_suite(suite, program, program.stem, results, tolerance)
     clock.lap("PyTorch's results")
@@ -145,6 +144,18 @@ def export_prepared(
     )
     report.write()
     return report
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Or not at all: a program that was there before stays until the new one is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".pte.part")
+    try:
+        draft.write_bytes(data)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise ExportError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 class Clock:
