@@ -1,4 +1,4 @@
-"""A hundred architectures, small and with random weights: which of them export, and how they run.
+"""Architectures of every kind, small and with random weights: which of them export, and how they run.
 
     python -m webpte_export.architectures [--filter GLOB] [--json FILE] [--doc FILE] [--device D]
 
