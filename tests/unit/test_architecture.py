@@ -32,7 +32,18 @@ class Import:
 # A unit may import those before it. The package itself is the public face over `runtime`.
 ORDER = (
     *("errors", "dtypes", "shapes", "source", "format", "graph", "live", "ops"),
-    *("dataflow", "kernels", "shaders", "storage", "passes", "checks", "plan", "reference", "gpu"),
+    *(
+        "dataflow",
+        "kernels",
+        "shaders",
+        "storage",
+        "passes",
+        "fusion",
+        "checks",
+        "plan",
+        "reference",
+        "gpu",
+    ),
     *("sampling", "runtime", "text", "ahead", "context", "llm", "webpte"),
     *("suite", "bench", "kernel_bench"),
 )

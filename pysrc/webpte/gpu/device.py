@@ -53,7 +53,8 @@ class DeviceInfo:
     @property
     def target(self) -> Target:
         """What kernels are chosen for."""
-        return Target(software=self.software)
+        most = self.limits.get("maxStorageBuffersPerShaderStage", Target.storage_buffers)
+        return Target(software=self.software, storage_buffers=most)
 
 
 def is_software(*names: str) -> bool:

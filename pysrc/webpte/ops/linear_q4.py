@@ -136,24 +136,53 @@ def row_params(op: Linear, args: Args, rows: int) -> tuple[TensorArg, TensorArg]
     return scale, zero
 
 
-def lower_linear(op: Linear, args: Args) -> list[Dispatch]:
+@dataclass(frozen=True)
+class Norm:
+    """Root mean square normalization of x, on its way into a product of few rows."""
+
+    x: TensorArg
+    gain: TensorArg
+    eps: float
+
+
+def product_of(op: Linear, args: Args) -> Product:
+    """The sizes, and the bias."""
     weights, x = weights_of(op, args), args.tensor("x")
     product = Product(numel(x.dims[:-1]), weights.rows, weights.inner)
-    product = product.with_bias(bias_of(op, args, product.n))
+    return product.with_bias(bias_of(op, args, product.n))
+
+
+def lower_linear(
+    op: Linear,
+    args: Args,
+    added: TensorArg | None = None,
+    norm: Norm | None = None,
+    out: TensorArg | None = None,
+) -> list[Dispatch]:
+    """With something `added` to it, of few rows that are yet to be normalized, to another place."""
+    weights, x, out = weights_of(op, args), args.tensor("x"), out or args.out
+    product = product_of(op, args).plus(added)
     rows = row_params(op, args, product.m)
-    stored = float_type(
-        args, x, weights.scales, product.addend, rows[0] if rows else None, args.out
-    )
+    others = (rows[0] if rows else None, norm.gain if norm else None, out)
+    stored = float_type(args, x, weights.scales, product.addend, *others)
     product = replace(product, stored=stored)
-    kernel = kernel_of(x, weights, rows)
+    kernel = kernel_of(norm.x if norm else x, weights, rows)
     if args.target.software:
-        return block_dispatches(simple(kernel), product, args.out.id)
+        return block_dispatches(simple(kernel), product, out.id)
     if not is_sliced(product):
-        return tile_dispatches(kernel, product, args.out.id)
-    sliced = replace(
-        kernel, name="linear_q4_vector", overrides=(*kernel.overrides, ("WIDE", weights.wide))
+        return tile_dispatches(kernel, product, out.id)
+    sliced = sliced_kernel(kernel, weights, norm)
+    return slice_dispatches(sliced, product, out.id, slicing_of(weights, product))
+
+
+def sliced_kernel(kernel: Kernel, weights: Quantized, norm: Norm | None) -> Kernel:
+    return replace(
+        kernel,
+        name="linear_q4_vector",
+        operands=(*kernel.operands, norm.gain.id if norm else None),
+        overrides=(*kernel.overrides, ("NORMED", norm is not None), ("WIDE", weights.wide)),
+        params=kernel.params + pack("f", norm.eps if norm else 0),
     )
-    return slice_dispatches(sliced, product, args.out.id, slicing_of(weights, product))
 
 
 def slicing_of(weights: Quantized, product: Product) -> Slicing:

@@ -58,6 +58,21 @@ class Product:
             return self
         return replace(self, addend=bias, addend_strides=(0, int(bias.numel > 1)), beta=1)
 
+    def can_add(self, other: TensorArg) -> bool:
+        """Whether a tensor with an element for each of the product's may be added to it."""
+        return (
+            self.addend is None
+            and self.batches == 1
+            and other.numel == self.m * self.n
+            and other.dtype.is_float
+        )
+
+    def plus(self, other: TensorArg | None) -> Product:
+        """With such a tensor added."""
+        if other is None:
+            return self
+        return replace(self, addend=other, addend_strides=(self.n, 1), beta=1)
+
     @property
     def addend_id(self) -> int | None:
         return None if self.addend is None else self.addend.id

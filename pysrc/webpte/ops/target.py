@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """`software`: a CPU in disguise, where large kernels take minutes to compile."""
+    """`software`: a CPU in disguise, where large kernels take minutes to compile.
+
+    `storage_buffers`: how many a kernel may bind; 8 is what every GPU has.
+    """
 
     software: bool = False
+    storage_buffers: int = 8
 
 
 GPU = Target()

@@ -1,0 +1,24 @@
+"""Several calls become one where one kernel does the work of all: fewer dispatches, less memory.
+
+`fuse` is the pass. `core.py` says what a rule may ask and what it must keep to, the other modules
+have the rules, one function each. What a fused call is, in shapes, references and kernels, is in
+`ops/fused.py` and the families beside it.
+"""
+
+from __future__ import annotations
+
+from webpte.fusion.core import Rule, apply
+from webpte.fusion.products import add_after_product, gated_products, norm_before_product
+from webpte.graph import Graph
+
+__all__ = ["RULES", "fuse"]
+
+# In this order: a call that one of them took is not there for the next.
+RULES: tuple[Rule, ...] = (gated_products, add_after_product, norm_before_product)
+
+
+def fuse(graph: Graph, rules: tuple[Rule, ...] = RULES) -> Graph:
+    """The graph with fused calls; its meaning, its inputs and its outputs stay."""
+    for rule in rules:
+        graph = apply(graph, rule)
+    return graph

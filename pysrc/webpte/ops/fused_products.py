@@ -1,0 +1,132 @@
+"""Products with what is around them: a norm before, an addition, a gate or two others beside.
+
+    product_add     product + residual, of any size: the addend of the product
+    normed_product  rms_norm, then one product of few rows
+    gated_product   silu(x @ gate) * (x @ up), with or without the norm before, of few rows
+
+The products are those of `linear_q4` and, for additions, of `matmul`. Where a kernel does not take
+the sizes, all run one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from webpte.ops.args import Args, TensorArg
+from webpte.ops.elementwise import float_type
+from webpte.ops.fused import Between, Part, lower_parts, parts_of, register_fusion
+from webpte.ops.linear_q4 import LINEARS, Linear, Norm, lower_linear, product_of, weights_of
+from webpte.ops.matmul import MATMUL, lower_matmul
+from webpte.ops.packed_weights import Quantized
+from webpte.ops.products import (
+    Kernel,
+    Product,
+    choose_slicing,
+    is_sliced,
+    slice_dispatches,
+)
+from webpte.ops.records import Dispatch, pack
+
+PRODUCT_ADD = "webpte.product_add"
+NORMED_PRODUCT = "webpte.normed_product"
+GATED_PRODUCT = "webpte.gated_product"
+
+LINEAR_OF = {op.name: op for op in LINEARS}
+MATMUL_OF = {op.name: op for op in MATMUL}
+RMS_NORM = "et_vk.rms_norm.default"
+
+# Threads of a workgroup, and slices along k at most: two arrays have to fit into its memory.
+THREADS = 128
+
+
+def lower_product_add(args: Args) -> list[Dispatch]:
+    parts, between = list(parts_of(args)), Between(args)
+    (op, product), (_, addition), (out,) = parts[0], parts[-1], args.outs
+    operands = addition.tensor("self"), addition.tensor("other")
+    added = next(t for t in operands if between.root(t.id) != product.out.id)
+    # A sum that is larger than both was broadcast.
+    if added.dtype != out.dtype or added.numel != out.numel:
+        return lower_parts(args)
+    if op.name in LINEAR_OF:
+        linear = LINEAR_OF[op.name]
+        if product_of(linear, product).can_add(added):
+            return lower_linear(linear, product, added, out=out)
+    else:
+        matmul = MATMUL_OF[op.name]
+        if matmul.operands(product).product.can_add(added):
+            return lower_matmul(matmul, product, added, out=out)
+    return lower_parts(args)
+
+
+# Products of few rows
+
+
+def norm_of(parts: list[Part]) -> Norm | None:
+    """The norm that comes first, if one does."""
+    op, first = parts[0]
+    if op.name != RMS_NORM:
+        return None
+    return Norm(first.tensor("input"), first.tensor("weight"), first.number("eps"))
+
+
+def linears_of(parts: list[Part]) -> list[tuple[Linear, Args]]:
+    return [(LINEAR_OF[op.name], part) for op, part in parts if op.name in LINEAR_OF]
+
+
+def is_small(product: Product, norm: Norm | None, x: TensorArg) -> bool:
+    """Whether a kernel for few rows takes it, and the norm is over the product's k."""
+    along = norm is None or norm.x.dims[-1] == product.k
+    return product.m > 0 and is_sliced(product) and along and x.dims[-1] == product.k
+
+
+def lower_normed_product(args: Args) -> list[Dispatch]:
+    parts = list(parts_of(args))
+    norm, (out,) = norm_of(parts), args.outs
+    ((op, product),) = linears_of(parts)
+    fits = is_small(product_of(op, product), norm, product.tensor("x"))
+    if args.target.software or op.quantized or not fits:
+        return lower_parts(args)
+    return lower_linear(op, product, norm=norm, out=out)
+
+
+def are_alike(weights: list[Quantized]) -> bool:
+    """Whether one kernel takes these weights at once: alike in all but their rows."""
+    packings = {(w.format, w.inner, w.row_bytes, w.group) for w in weights}
+    whole = all(w.wide and w.rows % 4 == 0 and w.scale_stride % 4 == 0 for w in weights)
+    return len(packings) == 1 and whole and weights[0].inner % 4 == 0
+
+
+def several_kernel(name: str, x: TensorArg, weights: list[Quantized], norm: Norm | None) -> Kernel:
+    """A kernel that reads x once for several weights."""
+    pairs = [id for w in weights for id in (w.tensor.id, w.scales.id)]
+    return Kernel(
+        name=name,
+        operands=(norm.x.id if norm else x.id, norm.gain.id if norm else None, *pairs),
+        overrides=(("FORMAT", weights[0].format), ("NORMED", norm is not None)),
+    )
+
+
+def lower_gated_product(args: Args) -> list[Dispatch]:
+    parts = list(parts_of(args))
+    norm, (out,), linears = norm_of(parts), args.outs, linears_of(parts)
+    (gate, first), (up, second) = linears
+    product, x = product_of(gate, first), first.tensor("x")
+    weights = [weights_of(op, part) for op, part in linears]
+    same = product == product_of(up, second) and product.addend is None
+    strides = weights[0].scale_stride == weights[1].scale_stride
+    fits = same and strides and are_alike(weights) and is_small(product, norm, x)
+    if args.target.software or gate.quantized or up.quantized or not fits:
+        return lower_parts(args)
+    gain = norm.gain if norm else None
+    stored = float_type(args, x, *(w.scales for w in weights), gain, out)
+    kernel = several_kernel("linear_q4_gated", x, weights, norm)
+    kernel = replace(kernel, params=weights[0].params + pack("f", norm.eps if norm else 0))
+    slicing = choose_slicing(weights[0].steps, THREADS, THREADS)
+    dispatches = slice_dispatches(kernel, replace(product, stored=stored), out.id, slicing)
+    # There is no addend.
+    return [replace(d, bindings=(*d.bindings[:-2], d.bindings[-1])) for d in dispatches]
+
+
+register_fusion(PRODUCT_ADD, lower_product_add)
+register_fusion(NORMED_PRODUCT, lower_normed_product)
+register_fusion(GATED_PRODUCT, lower_gated_product)

@@ -1,0 +1,52 @@
+"""The kernels of fused calls on the native device, as a GPU runs them, against the references."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import webpte
+from support.fusion_graphs import SHAPES, SIZES, Sizes
+from support.graphs import wait
+from support.native import need_native
+from support.pte_writer import GraphWriter, write_pte
+from webpte.gpu.native import NativeDevice
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _driver() -> None:
+    need_native()
+
+
+async def compare(graph: GraphWriter, inputs: list[np.ndarray], tolerance: float) -> None:
+    device = await NativeDevice.create()
+    device.info = replace(device.info, software=False)
+    data = write_pte(graph)
+    async with await webpte.load(data, device=device) as program:
+        got = await program.forward(*inputs)
+    async with await webpte.load(data, device="numpy") as program:
+        want = await program.forward(*inputs)
+    for one, other in zip(got, want, strict=True):
+        scale = float(np.abs(other.astype(np.float64)).max())
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * max(scale, 1))
+
+
+CASES = [("gated", "q4", sizes) for sizes in SIZES[1:6]]
+CASES += [("normed", "q4", SIZES[1]), ("normed", "int8", SIZES[3]), ("gated", "int8", SIZES[0])]
+CASES += [("residual", kind, SIZES[3]) for kind in ("q4", "float")]
+
+
+@pytest.mark.parametrize(("shape", "kind", "sizes"), CASES, ids=str)
+def test_kernels(shape: str, kind: str, sizes: Sizes) -> None:
+    wait(compare(*SHAPES[shape](sizes, kind), tolerance=1e-5))
+
+
+@pytest.mark.parametrize("shape", ["gated", "normed"])
+def test_half_floats(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not wait(webpte.shared_device("native")).info.has_halves:
+        pytest.skip("no shader-f16")
+    monkeypatch.setattr(GraphWriter, "halves", True)
+    graph, inputs = SHAPES[shape](SIZES[2], "q4")
+    wait(compare(graph, inputs, tolerance=4e-3))

@@ -1,0 +1,133 @@
+"""Small graphs that fusion is for, at sizes of one's choice: programs, with their inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from support.pte_writer import GraphWriter
+
+Array = np.ndarray
+
+ADD, MUL, VIEW = "aten.add.Tensor", "aten.mul.Tensor", "aten.view_copy.default"
+NORM, SIGMOID = "et_vk.rms_norm.default", "aten.sigmoid.default"
+
+
+class Net:
+    """Writes layers one after the other, with random weights."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.g = GraphWriter()
+        self.rng = np.random.default_rng(seed)
+
+    def floats(self, *dims: int) -> Array:
+        return self.rng.normal(0, 1, dims).astype(np.float32)
+
+    def constant(self, array: Array) -> int:
+        return self.g.tensor(array.shape, str(array.dtype), constant=array)
+
+    def linear(self, x: int, rows: int, kind: str = "q4", bias: bool = False) -> int:
+        """A layer of one kind: 4-bit codes in groups of 32, 8-bit codes, or floats."""
+        dims, _ = self.g.shapes[x]
+        inner, out = dims[-1], self.g.tensor((*dims[:-1], rows))
+        if kind == "float":
+            added = self.constant(self.floats(rows)) if bias else self.g.null()
+            weight = self.constant(self.floats(rows, inner) / np.float32(np.sqrt(inner)))
+            return self.g.op("aten.linear.default", x, weight, added, out)
+        if kind == "int8":
+            codes = self.rng.integers(-128, 128, (rows, inner)).astype(np.int8)
+            scales = self.constant(np.abs(self.floats(rows)) / np.float32(64 * np.sqrt(inner)))
+            name = "aten._weight_int8pack_mm.default"
+            return self.g.op(name, x, self.constant(codes), scales, out)
+        padded = -(-inner // 8) * 8
+        codes = self.rng.integers(0, 256, (rows, padded // 2)).astype(np.uint8)
+        stride = -(-rows // 4) * 4
+        table = np.abs(self.floats(-(-inner // 32), stride)) / np.float32(4 * np.sqrt(inner))
+        added = self.constant(self.floats(stride)) if bias else self.g.null()
+        args = (self.constant(codes), self.constant(table), self.g.int(32), added)
+        return self.g.op("et_vk.linear_q4gsw.default", x, *args, out)
+
+    def like(self, x: int) -> int:
+        return self.g.tensor(self.g.shapes[x][0])
+
+    def view(self, x: int, *dims: int) -> int:
+        return self.g.op(VIEW, x, self.g.int_list(dims), self.g.tensor(dims))
+
+    def add(self, a: int, b: int, alpha: int = 1) -> int:
+        return self.g.op(ADD, a, b, self.g.int(alpha), self.like(a))
+
+    def mul(self, a: int, b: int) -> int:
+        return self.g.op(MUL, a, b, self.like(a))
+
+    def sigmoid(self, x: int) -> int:
+        return self.g.op(SIGMOID, x, self.like(x))
+
+    def norm(self, x: int) -> int:
+        gain = self.constant(self.floats(self.g.shapes[x][0][-1]))
+        return self.g.op(NORM, x, gain, self.g.double(1e-5), self.like(x))
+
+    def swiglu(self, x: int, rows: int, kind: str = "q4") -> int:
+        """As exporters write it: gate * sigmoid(gate) * up."""
+        gate = self.linear(x, rows, kind)
+        silu = self.mul(gate, self.sigmoid(gate))
+        return self.mul(silu, self.linear(x, rows, kind))
+
+    def finish(self, inputs: tuple[int, ...], *outputs: int) -> list[Array]:
+        """Name the ends; returns arrays for the inputs."""
+        self.g.inputs(*inputs)
+        self.g.outputs(*outputs)
+        return [self.floats(*self.g.shapes[i][0]) for i in inputs]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows of x, elements of each, and columns."""
+
+    tokens: int
+    inner: int
+    rows: int
+
+    def __str__(self) -> str:
+        return f"{self.tokens}x{self.inner}x{self.rows}"
+
+
+# One row, several, more than fit into one workgroup, and too many for kernels of few rows; inner
+# sizes with whole units of weights, and without.
+SIZES = (
+    Sizes(1, 64, 64),
+    Sizes(1, 576, 100),
+    Sizes(3, 64, 12),
+    Sizes(7, 96, 20),
+    Sizes(17, 64, 8),
+    Sizes(1, 2112, 36),
+    Sizes(1, 40, 7),
+    Sizes(2, 35, 5),
+)
+
+
+def residual(sizes: Sizes, kind: str) -> tuple[GraphWriter, list[Array]]:
+    """x + view(linear(h))"""
+    net = Net(sizes.inner)
+    h = net.g.tensor((1, sizes.tokens, sizes.inner))
+    x = net.g.tensor((sizes.tokens, sizes.rows))
+    out = net.add(x, net.view(net.linear(h, sizes.rows, kind), sizes.tokens, sizes.rows))
+    return net.g, net.finish((h, x), out)
+
+
+def gated(sizes: Sizes, kind: str) -> tuple[GraphWriter, list[Array]]:
+    """norm, SwiGLU"""
+    net = Net(sizes.inner)
+    x = net.g.tensor((1, sizes.tokens, sizes.inner))
+    out = net.swiglu(net.norm(x), sizes.rows, kind)
+    return net.g, net.finish((x,), out)
+
+
+def normed(sizes: Sizes, kind: str) -> tuple[GraphWriter, list[Array]]:
+    """norm, linear"""
+    net = Net(sizes.inner)
+    x = net.g.tensor((1, sizes.tokens, sizes.inner))
+    return net.g, net.finish((x,), net.linear(net.norm(x), sizes.rows, kind))
+
+
+SHAPES = {"residual": residual, "gated": gated, "normed": normed}
