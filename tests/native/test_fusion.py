@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import webpte
-from support.fusion_graphs import SHAPES, SIZES, Sizes
+from support.fusion_graphs import (
+    HEADS,
+    SHAPES,
+    SIZES,
+    Heads,
+    Sizes,
+    attention,
+    attention_steps,
+)
 from support.graphs import wait
 from support.native import need_native
 from support.pte_writer import GraphWriter, write_pte
@@ -20,14 +29,16 @@ def _driver() -> None:
     need_native()
 
 
-async def compare(graph: GraphWriter, inputs: list[np.ndarray], tolerance: float) -> None:
+async def compare(
+    graph: GraphWriter, steps: Sequence[Sequence[np.ndarray]], tolerance: float
+) -> None:
     device = await NativeDevice.create()
     device.info = replace(device.info, software=False)
     data = write_pte(graph)
     async with await webpte.load(data, device=device) as program:
-        got = await program.forward(*inputs)
+        got = [output for inputs in steps for output in await program.forward(*inputs)]
     async with await webpte.load(data, device="numpy") as program:
-        want = await program.forward(*inputs)
+        want = [output for inputs in steps for output in await program.forward(*inputs)]
     for one, other in zip(got, want, strict=True):
         scale = float(np.abs(other.astype(np.float64)).max())
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * max(scale, 1))
@@ -40,7 +51,14 @@ CASES += [("residual", kind, SIZES[3]) for kind in ("q4", "float")]
 
 @pytest.mark.parametrize(("shape", "kind", "sizes"), CASES, ids=str)
 def test_kernels(shape: str, kind: str, sizes: Sizes) -> None:
-    wait(compare(*SHAPES[shape](sizes, kind), tolerance=1e-5))
+    graph, inputs = SHAPES[shape](sizes, kind)
+    wait(compare(graph, [inputs], tolerance=1e-5))
+
+
+@pytest.mark.parametrize("heads", HEADS, ids=str)
+def test_attention(heads: Heads) -> None:
+    net = attention(heads)
+    wait(compare(net.g, attention_steps(net, heads), tolerance=1e-5))
 
 
 @pytest.mark.parametrize("shape", ["gated", "normed"])
@@ -49,4 +67,12 @@ def test_half_floats(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("no shader-f16")
     monkeypatch.setattr(GraphWriter, "halves", True)
     graph, inputs = SHAPES[shape](SIZES[2], "q4")
-    wait(compare(graph, inputs, tolerance=4e-3))
+    wait(compare(graph, [inputs], tolerance=4e-3))
+
+
+def test_half_floats_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not wait(webpte.shared_device("native")).info.has_halves:
+        pytest.skip("no shader-f16")
+    monkeypatch.setattr(GraphWriter, "halves", True)
+    net = attention(HEADS[1])
+    wait(compare(net.g, attention_steps(net, HEADS[1]), tolerance=4e-3))

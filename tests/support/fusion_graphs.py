@@ -131,3 +131,75 @@ def normed(sizes: Sizes, kind: str) -> tuple[GraphWriter, list[Array]]:
 
 
 SHAPES = {"residual": residual, "gated": gated, "normed": normed}
+
+
+@dataclass(frozen=True)
+class Heads:
+    """An attention: tokens at once, query heads, key heads, their size, and rows of the tables.
+
+    `half`: pairs lie half of the turned elements apart, which are `turned` of the head's.
+    """
+
+    tokens: int
+    heads: int
+    key_heads: int
+    size: int
+    half: bool = False
+    turned: int = 0
+
+    def __str__(self) -> str:
+        kind = f"half{self.turned}" if self.half else "pairs"
+        return f"{self.tokens}x{self.heads}x{self.key_heads}x{self.size}-{kind}"
+
+
+INNER, POSITIONS = 64, 131
+
+# A head of quads, more rows than a tile has, pairs that are no quads, and too many tokens.
+HEADS = (
+    Heads(1, 4, 2, 16),
+    Heads(3, 6, 2, 8),
+    Heads(1, 2, 2, 12, half=True, turned=8),
+    Heads(2, 3, 1, 16, half=True, turned=16),
+    Heads(2, 2, 1, 6),
+    Heads(20, 4, 2, 8),
+)
+
+
+def attention(heads: Heads, kind: str = "q4", norm: bool = True) -> Net:
+    """norm, q/k/v, rope and attention with a cache; inputs: x, position and the tables.
+
+    The output is the only end of the graph, but for its caches.
+    """
+    net = Net(heads.size)
+    g = net.g
+    x, position = g.tensor((1, heads.tokens, INNER)), g.tensor((1,), "int32")
+    place = g.symint()
+    g.op("et_vk.select_as_symint.default", position, g.int(0), g.int(0), place)
+    source = net.norm(x) if norm else x
+    shapes = [(1, heads.tokens, n, heads.size) for n in (heads.heads, *(heads.key_heads,) * 2)]
+    q, k, v = (net.view(net.linear(source, dims[2] * dims[3], kind), *dims) for dims in shapes)
+    turned = [g.tensor(dims) for dims in shapes[:2]]
+    if heads.half:
+        angles = net.rng.uniform(0, 6, (POSITIONS, heads.turned // 2)).astype(np.float32)
+        angles = np.concatenate([angles, angles], axis=1)
+    else:
+        angles = net.rng.uniform(0, 6, (heads.tokens, heads.size // 2)).astype(np.float32)
+    tables = [net.constant(np.cos(angles)), net.constant(np.sin(angles))]
+    name = "et_vk.apply_rotary_emb_hf.default" if heads.half else "et_vk.apply_rotary_emb.default"
+    start = (place,) if heads.half else ()
+    g.op(name, q, k, *tables, *start, g.value_list(turned))
+    cache = (1, POSITIONS, heads.key_heads, heads.size)
+    caches = [net.constant(net.floats(*cache)) for _ in range(2)]
+    out = g.tensor(shapes[0])
+    rest = (place, g.int(1), g.null(), g.int(0), g.bool_(True), g.null())
+    g.op("sdpa_with_kv_cache.default", *turned, v, *caches, *rest, out)
+    g.inputs(x, position)
+    g.outputs(out)
+    return net
+
+
+def attention_steps(net: Net, heads: Heads) -> list[list[Array]]:
+    """Inputs at several positions, the last ones of which see the first ones' keys."""
+    x = (1, heads.tokens, INNER)
+    places = [0, heads.tokens, max(0, POSITIONS - heads.tokens)]
+    return [[net.floats(*x), np.array([place], np.int32)] for place in dict.fromkeys(places)]

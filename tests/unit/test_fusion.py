@@ -5,7 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.fusion_graphs import ADD, NORM, SHAPES, SIGMOID, SIZES, Net, Sizes
+from support.fusion_graphs import (
+    ADD,
+    HEADS,
+    NORM,
+    SHAPES,
+    SIGMOID,
+    SIZES,
+    Heads,
+    Net,
+    Sizes,
+    attention,
+    attention_steps,
+)
 from support.graphs import build_graph, load, make_planner, run_once, wait
 from webpte.checks import check_defined
 from webpte.fusion import fuse
@@ -139,6 +151,49 @@ def test_a_gate_that_is_no_silu_stays() -> None:
     a, b = net.linear(x, 8), net.linear(x, 8)
     net.finish((x,), net.mul(net.mul(a, net.sigmoid(b)), net.linear(x, 8)))
     assert GATED not in fused(net)
+
+
+@pytest.mark.parametrize("heads", HEADS, ids=str)
+def test_attention_stays_what_it_was(heads: Heads) -> None:
+    """With its caches, from call to call."""
+    net = attention(heads)
+    steps = attention_steps(net, heads)
+
+    async def run(device: object) -> list[np.ndarray]:
+        async with await load(net.g, device=device) as program:
+            return [output for step in steps for output in await program.forward(*step)]
+
+    assert fused(net) == ["et_vk.select_as_symint.default", "webpte.attention_block"]
+    for got, want in zip(wait(run(RecordingDevice())), wait(run("numpy")), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+SEPARATE = ["norm", *["linear_q4_vector"] * 3, "rope"]
+
+
+@pytest.mark.parametrize(
+    ("heads", "buffers", "kernels"),
+    [
+        (HEADS[0], 9, ["linear_q4_joined", "attention_rope"]),
+        (HEADS[3], 9, ["linear_q4_joined", "attention_rope"]),
+        (HEADS[0], 8, [*SEPARATE, "attention_split"]),
+        (HEADS[4], 9, [*SEPARATE, *["attention_update"] * 2, "attention_split"]),
+    ],
+)
+def test_attention_in_few_dispatches(heads: Heads, buffers: int, kernels: list[str]) -> None:
+    graph = fuse(build_graph(attention(heads).g))
+    assert dispatches(graph, Target(storage_buffers=buffers)) == [*kernels, "attention_merge"]
+
+
+def test_attention_whose_products_others_read_is_left_alone() -> None:
+    net = attention(HEADS[0])
+    values = next(i for i, (dims, _) in net.g.shapes.items() if dims == (1, 1, 32))
+    net.g.outputs(values)
+    assert "webpte.attention_block" not in fused(net)
+
+
+def test_attention_of_floats_is_left_to_its_kernels() -> None:
+    assert "webpte.attention_block" not in fused(attention(HEADS[0], "float"))
 
 
 def test_a_buffer_that_is_written_in_between_is_left_alone() -> None:

@@ -7,6 +7,7 @@ have the rules, one function each. What a fused call is, in shapes, references a
 
 from __future__ import annotations
 
+from webpte.fusion.attention import attention_block
 from webpte.fusion.core import Rule, apply
 from webpte.fusion.products import add_after_product, gated_products, norm_before_product
 from webpte.graph import Graph
@@ -14,7 +15,12 @@ from webpte.graph import Graph
 __all__ = ["RULES", "fuse"]
 
 # In this order: a call that one of them took is not there for the next.
-RULES: tuple[Rule, ...] = (gated_products, add_after_product, norm_before_product)
+RULES: tuple[Rule, ...] = (
+    attention_block,
+    gated_products,
+    add_after_product,
+    norm_before_product,
+)
 
 
 def fuse(graph: Graph, rules: tuple[Rule, ...] = RULES) -> Graph:

@@ -49,7 +49,7 @@ def gated_products(calls: Calls, call: Call) -> Found | None:
             continue
         if calls.argument(gate, "x") != calls.argument(up, "x"):
             continue
-        before = _norm(calls, gate, set(pair))
+        before = norm_before(calls, gate, set(pair))
         return Found(GATED_PRODUCT, (*before, *pair, *rest, *up_views, call), (call.args[-1],))
     return None
 
@@ -58,7 +58,7 @@ def norm_before_product(calls: Calls, call: Call) -> Found | None:
     """rms_norm whose only reader is a product."""
     if call.name not in LINEAR_OF:
         return None
-    before = _norm(calls, call, {call})
+    before = norm_before(calls, call, {call})
     return Found(NORMED_PRODUCT, (*before, call), (call.args[-1],)) if before else None
 
 
@@ -80,7 +80,7 @@ def _silu(calls: Calls, value_id: int) -> list[Call] | None:
     return None
 
 
-def _norm(calls: Calls, linear: Call, readers: set[Call]) -> tuple[Call, ...]:
+def norm_before(calls: Calls, linear: Call, readers: set[Call]) -> tuple[Call, ...]:
     """The norm before some products, with the views between, if nobody else reads it."""
     norm, views = calls.origin(calls.argument(linear, "x"))
     if norm is None or norm.name != RMS_NORM:

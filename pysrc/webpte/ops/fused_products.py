@@ -25,7 +25,7 @@ from webpte.ops.products import (
     is_sliced,
     slice_dispatches,
 )
-from webpte.ops.records import Dispatch, pack
+from webpte.ops.records import Binding, Dispatch, ceil_div, pack
 
 PRODUCT_ADD = "webpte.product_add"
 NORMED_PRODUCT = "webpte.normed_product"
@@ -125,6 +125,32 @@ def lower_gated_product(args: Args) -> list[Dispatch]:
     dispatches = slice_dispatches(kernel, replace(product, stored=stored), out.id, slicing)
     # There is no addend.
     return [replace(d, bindings=(*d.bindings[:-2], d.bindings[-1])) for d in dispatches]
+
+
+def lower_joined(
+    linears: list[tuple[Linear, Args]], norm: Norm | None, out: Binding
+) -> list[Dispatch] | None:
+    """Three products of one x, one after the other in one place, as f32; None if no kernel can."""
+    products = [product_of(op, part) for op, part in linears]
+    weights = [weights_of(op, part) for op, part in linears]
+    part, x = linears[0][1], linears[0][1].tensor("x")
+    plain = all(p.addend is None for p in products) and not any(op.quantized for op, _ in linears)
+    if not plain or not are_alike(weights) or not is_small(products[0], norm, x):
+        return None
+    stored = float_type(part, x, *(w.scales for w in weights), norm.gain if norm else None)
+    slicing = choose_slicing(weights[0].steps, THREADS, THREADS)
+    shapes, begin, place = list[int](), 0, 0
+    for product, weight in zip(products, weights, strict=True):
+        shapes += [product.n, begin, weight.scale_stride, place]
+        begin += ceil_div(product.n, 4 * slicing.lanes)
+        place += product.m * product.n
+    kernel = several_kernel("linear_q4_joined", x, weights, norm)
+    eps = norm.eps if norm else 0
+    params = weights[0].params + pack("12If", *shapes, eps)
+    joined = replace(products[0], n=begin * 4 * slicing.lanes, stored=stored)
+    (dispatch,) = slice_dispatches(replace(kernel, params=params), joined, -1, slicing)
+    types = tuple(("OUT", "f32") if name == "OUT" else (name, t) for name, t in dispatch.types)
+    return [replace(dispatch, bindings=(*kernel.operands, out), types=types)]
 
 
 register_fusion(PRODUCT_ADD, lower_product_add)
