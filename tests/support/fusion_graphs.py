@@ -24,6 +24,9 @@ class Net:
     def floats(self, *dims: int) -> Array:
         return self.rng.normal(0, 1, dims).astype(np.float32)
 
+    def codes(self, *dims: int) -> Array:
+        return self.rng.integers(0, 256, dims).astype(np.uint8)
+
     def constant(self, array: Array) -> int:
         return self.g.tensor(array.shape, str(array.dtype), constant=array)
 
@@ -36,12 +39,12 @@ class Net:
             weight = self.constant(self.floats(rows, inner) / np.float32(np.sqrt(inner)))
             return self.g.op("aten.linear.default", x, weight, added, out)
         if kind == "int8":
-            codes = self.rng.integers(-128, 128, (rows, inner)).astype(np.int8)
+            codes = self.codes(rows, inner).view(np.int8)
             scales = self.constant(np.abs(self.floats(rows)) / np.float32(64 * np.sqrt(inner)))
             name = "aten._weight_int8pack_mm.default"
             return self.g.op(name, x, self.constant(codes), scales, out)
         padded = -(-inner // 8) * 8
-        codes = self.rng.integers(0, 256, (rows, padded // 2)).astype(np.uint8)
+        codes = self.codes(rows, padded // 2)
         stride = -(-rows // 4) * 4
         table = np.abs(self.floats(-(-inner // 32), stride)) / np.float32(4 * np.sqrt(inner))
         added = self.constant(self.floats(stride)) if bias else self.g.null()
