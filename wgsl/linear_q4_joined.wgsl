@@ -1,6 +1,7 @@
 // Three linear layers of one x with quantized weights, for few rows, in one dispatch. Their outputs
 // lie in one buffer, each where `params.matrices` says. Weights are wide: see linear_q4_vector.wgsl.
 
+${ENABLE}
 // use lib/quads.wgsl
 // use lib/product.wgsl
 // use lib/weights.wgsl

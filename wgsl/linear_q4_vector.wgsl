@@ -1,5 +1,6 @@
 // Linear layers with quantized weights for few rows: as fast as the weights can be read.
 
+${ENABLE}
 // use lib/quads.wgsl
 // use lib/product.wgsl
 // use lib/addend.wgsl

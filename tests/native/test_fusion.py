@@ -17,6 +17,7 @@ from support.fusion_graphs import (
     Sizes,
     attention,
     attention_steps,
+    chains,
 )
 from support.graphs import wait
 from support.native import need_native
@@ -30,10 +31,13 @@ def _driver() -> None:
 
 
 async def compare(
-    graph: GraphWriter, steps: Sequence[Sequence[np.ndarray]], tolerance: float
+    graph: GraphWriter,
+    steps: Sequence[Sequence[np.ndarray]],
+    tolerance: float,
+    subgroups: bool = False,
 ) -> None:
     device = await NativeDevice.create()
-    device.info = replace(device.info, software=False)
+    device.info = replace(device.info, software=False, prefers_subgroups=subgroups)
     data = write_pte(graph)
     async with await webpte.load(data, device=device) as program:
         got = [output for inputs in steps for output in await program.forward(*inputs)]
@@ -53,6 +57,11 @@ CASES += [("residual", kind, SIZES[3]) for kind in ("q4", "float")]
 def test_kernels(shape: str, kind: str, sizes: Sizes) -> None:
     graph, inputs = SHAPES[shape](sizes, kind)
     wait(compare(graph, [inputs], tolerance=1e-5))
+
+
+def test_chains() -> None:
+    for graph, inputs in chains():
+        wait(compare(graph, [inputs], tolerance=1e-5))
 
 
 @pytest.mark.parametrize("heads", HEADS, ids=str)
@@ -76,3 +85,20 @@ def test_half_floats_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GraphWriter, "halves", True)
     net = attention(HEADS[1])
     wait(compare(net.g, attention_steps(net, HEADS[1]), tolerance=4e-3))
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"), [("gated", "q4"), ("normed", "int8"), ("residual", "q4")]
+)
+def test_sums_by_subgroups(shape: str, kind: str) -> None:
+    if not wait(webpte.shared_device("native")).info.subgroup:
+        pytest.skip("no subgroups")
+    graph, inputs = SHAPES[shape](SIZES[2], kind)
+    wait(compare(graph, [inputs], tolerance=1e-5, subgroups=True))
+
+
+def test_attention_with_sums_by_subgroups() -> None:
+    if not wait(webpte.shared_device("native")).info.subgroup:
+        pytest.skip("no subgroups")
+    net = attention(HEADS[1])
+    wait(compare(net.g, attention_steps(net, HEADS[1]), tolerance=1e-5, subgroups=True))

@@ -136,6 +136,23 @@ def normed(sizes: Sizes, kind: str) -> tuple[GraphWriter, list[Array]]:
 SHAPES = {"residual": residual, "gated": gated, "normed": normed}
 
 
+def chains() -> list[tuple[GraphWriter, list[Array]]]:
+    """Element-wise ops one after the other, with scalars, a single element, and a fan inside."""
+    net = Net(1)
+    g, dims = net.g, (3, 7)
+    x, y, one = g.tensor(dims), g.tensor(dims), g.tensor((1,))
+    clamped = g.op("aten.clamp.default", x, g.double(-0.5), g.double(1.5), g.tensor(dims))
+    gelu = g.op("aten.gelu.default", clamped, g.string("tanh"), g.tensor(dims))
+    power = g.op("aten.pow.Tensor_Scalar", net.sigmoid(gelu), g.double(0.5), g.tensor(dims))
+    less = g.op("aten.sub.Tensor", power, y, g.double(0.25), g.tensor(dims))
+    first = (g, net.finish((x, y, one), net.mul(net.mul(less, gelu), one)))
+    net = Net(2)
+    x = net.g.tensor((1031,))
+    bent = net.g.op("aten.elu.default", x, *map(net.g.double, (1.5, 0.5, 2.0)), net.like(x))
+    relu = net.g.op("aten.relu.default", net.add(bent, x, alpha=3), net.like(x))
+    return [first, (net.g, net.finish((x,), relu))]
+
+
 @dataclass(frozen=True)
 class Heads:
     """An attention: tokens at once, query heads, key heads, their size, and rows of the tables.
@@ -206,3 +223,45 @@ def attention_steps(net: Net, heads: Heads) -> list[list[Array]]:
     x = (1, heads.tokens, INNER)
     places = [0, heads.tokens, max(0, POSITIONS - heads.tokens)]
     return [[net.floats(*x), np.array([place], np.int32)] for place in dict.fromkeys(places)]
+
+
+class Zeros(Net):
+    """Weights that take no time to make."""
+
+    def codes(self, *dims: int) -> Array:
+        return np.zeros(dims, np.uint8)
+
+    def floats(self, *dims: int) -> Array:
+        return np.zeros(dims, np.float32)
+
+
+def llama_layers(
+    count: int,
+    *,
+    heads: int = 32,
+    key_heads: int = 8,
+    size: int = 64,
+    hidden: int = 8192,
+    context: int = 2304,
+) -> GraphWriter:
+    """Layers of a Llama for one token, by default as large as those of the 1B one; all zeros."""
+    net = Zeros()
+    g, inner = net.g, heads * size
+    x, place = g.tensor((1, 1, inner)), g.symint()
+    tables = [g.tensor((1, size // 2)) for _ in range(2)]
+    shapes = [(1, 1, n, size) for n in (heads, key_heads, key_heads)]
+    end = x
+    for _ in range(count):
+        h = net.norm(end)
+        q, k, v = (net.view(net.linear(h, dims[2] * size), *dims) for dims in shapes)
+        turned = [g.tensor(dims) for dims in shapes[:2]]
+        g.op("et_vk.apply_rotary_emb.default", q, k, *tables, g.value_list(turned))
+        caches = [net.constant(net.floats(1, context, key_heads, size)) for _ in range(2)]
+        rest = (place, g.int(1), g.null(), g.int(0), g.bool_(True), g.null())
+        out = g.tensor(shapes[0])
+        g.op("sdpa_with_kv_cache.default", *turned, v, *caches, *rest, out)
+        y = net.add(end, net.linear(net.view(out, 1, 1, inner), inner))
+        end = net.add(y, net.linear(net.swiglu(net.norm(y), hidden), inner))
+    g.inputs(x, place, *tables)
+    g.outputs(end)
+    return g

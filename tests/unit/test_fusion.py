@@ -17,6 +17,7 @@ from support.fusion_graphs import (
     Sizes,
     attention,
     attention_steps,
+    chains,
 )
 from support.graphs import build_graph, load, make_planner, run_once, wait
 from webpte.checks import check_defined
@@ -26,6 +27,7 @@ from webpte.graph import Graph
 from webpte.ops.target import Target
 
 LINEAR, FLOAT = "et_vk.linear_q4gsw.default", "aten.linear.default"
+CHAIN = "webpte.elementwise"
 SUM, GATED, NORMED = "webpte.product_add", "webpte.gated_product", "webpte.normed_product"
 
 
@@ -141,7 +143,7 @@ def test_products_of_different_inputs_are_not_gated() -> None:
     x, y = net.g.tensor((2, 64)), net.g.tensor((2, 64))
     gate = net.linear(x, 8)
     net.finish((x, y), net.mul(net.mul(gate, net.sigmoid(gate)), net.linear(y, 8)))
-    assert fused(net) == [LINEAR, SIGMOID, "aten.mul.Tensor", LINEAR, "aten.mul.Tensor"]
+    assert fused(net) == [LINEAR, LINEAR, CHAIN]
 
 
 def test_a_gate_that_is_no_silu_stays() -> None:
@@ -205,6 +207,63 @@ def test_a_buffer_that_is_written_in_between_is_left_alone() -> None:
     net.g.op("aten.alias_copy.default", net.constant(net.floats(8, 64)), weight)
     net.finish((h, x), net.add(x, product))
     assert fused(net) == [FLOAT, "aten.alias_copy.default", ADD]
+
+
+def test_a_chain_of_element_wise_ops_becomes_one() -> None:
+    for writer, inputs in chains():
+        graph = fuse(build_graph(writer))
+        assert [call.name for call in graph.calls] == [CHAIN]
+        assert dispatches(graph, Target()) == ["fused_elementwise"]
+        (want,) = wait(run_once(writer, *inputs))
+        (got,) = wait(run_once(writer, *inputs, device=RecordingDevice()))
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_what_a_chain_does_not_take() -> None:
+    """Results that others read, broadcasts, integers, and more inputs than the kernel has."""
+    net = Net()
+    x = net.g.tensor((3, 5))
+    y = net.sigmoid(x)
+    net.finish((x,), net.mul(x, y), y)
+    assert fused(net) == [SIGMOID, "aten.mul.Tensor"]
+    net = Net()
+    x, row = net.g.tensor((3, 5)), net.g.tensor((5,))
+    net.finish((x, row), net.sigmoid(net.mul(x, row)))
+    assert fused(net) == ["aten.mul.Tensor", SIGMOID]
+    net = Net()
+    x = net.g.tensor((3,), "int32")
+    y = net.g.op("aten.neg.default", x, net.g.tensor((3,), "int32"))
+    out = net.g.op("aten.abs.default", y, net.g.tensor((3,), "int32"))
+    net.g.inputs(x)
+    net.g.outputs(out)
+    assert fused(net) == ["aten.neg.default", "aten.abs.default"]
+    net = Net()
+    given = tuple(net.g.tensor((7,)) for _ in range(6))
+    end = given[0]
+    for other in given[1:]:
+        end = net.add(end, other)
+    net.finish(given, end)
+    assert fused(net) == [CHAIN, CHAIN]
+
+
+def test_a_single_row_may_be_as_long_as_the_live_tensor() -> None:
+    """Up to 7 rows: at one row a product with a row is no broadcast, at others it is."""
+    net = Net()
+    x, row = net.g.tensor((7, 5)), net.g.tensor((7, 5))
+    net.g.host(x, dynamic=True)
+    net.g.host(row, dynamic=True)
+    net.finish((x, row), net.sigmoid(net.mul(x, row)))
+
+    async def run(device: object) -> list[np.ndarray]:
+        async with await load(net.g, device=device) as program:
+            rng, found = np.random.default_rng(1), list[np.ndarray]()
+            for rows in ((7, 7), (1, 1), (4, 1), (1, 1)):
+                arrays = [rng.normal(size=(n, 5)).astype(np.float32) for n in rows]
+                found += list(await program.forward(*arrays))
+            return found
+
+    for got, want in zip(wait(run(RecordingDevice())), wait(run("numpy")), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 def test_it_can_be_switched_off() -> None:

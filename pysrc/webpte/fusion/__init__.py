@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from webpte.fusion.attention import attention_block
 from webpte.fusion.core import Rule, apply
+from webpte.fusion.elementwise import elementwise_chain
 from webpte.fusion.products import add_after_product, gated_products, norm_before_product
 from webpte.graph import Graph
 
@@ -20,6 +21,7 @@ RULES: tuple[Rule, ...] = (
     gated_products,
     add_after_product,
     norm_before_product,
+    elementwise_chain,
 )
 
 

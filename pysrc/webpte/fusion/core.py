@@ -99,10 +99,13 @@ Rule = Callable[[Calls, Call], Found | None]
 
 
 def apply(graph: Graph, rule: Rule) -> Graph:
-    """The graph with everything fused that a rule finds; each call is taken once."""
+    """The graph with everything fused that a rule finds; each call is taken once.
+
+    The last calls come first: a chain is found from its end.
+    """
     calls = Calls(graph)
     rewriting = _Rewriting(calls)
-    for call in calls.flow.computing:
+    for call in reversed(calls.flow.computing):
         if call.index not in rewriting.taken:
             found = rule(calls, call)
             if found is not None:

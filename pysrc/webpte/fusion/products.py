@@ -9,6 +9,7 @@ from webpte.ops.fused_products import (
     GATED_PRODUCT,
     LINEAR_OF,
     NORMED_PRODUCT,
+    PLAIN_LINEARS,
     PRODUCT_ADD,
     RMS_NORM,
 )
@@ -45,7 +46,7 @@ def gated_products(calls: Calls, call: Call) -> Found | None:
             continue
         gate, *rest = silu
         pair = (gate, up)
-        if gate is up or any(linear.name not in LINEAR_OF for linear in pair):
+        if gate is up or any(linear.name not in PLAIN_LINEARS for linear in pair):
             continue
         if calls.argument(gate, "x") != calls.argument(up, "x"):
             continue
@@ -56,7 +57,7 @@ def gated_products(calls: Calls, call: Call) -> Found | None:
 
 def norm_before_product(calls: Calls, call: Call) -> Found | None:
     """rms_norm whose only reader is a product."""
-    if call.name not in LINEAR_OF:
+    if call.name not in PLAIN_LINEARS:
         return None
     before = norm_before(calls, call, {call})
     return Found(NORMED_PRODUCT, (*before, call), (call.args[-1],)) if before else None

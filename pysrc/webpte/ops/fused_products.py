@@ -15,23 +15,35 @@ from dataclasses import replace
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import float_type
 from webpte.ops.fused import Between, Part, lower_parts, parts_of, register_fusion
-from webpte.ops.linear_q4 import LINEARS, Linear, Norm, lower_linear, product_of, weights_of
+from webpte.ops.linear_q4 import (
+    LINEARS,
+    Linear,
+    Norm,
+    lower_linear,
+    product_of,
+    row_overrides,
+    weights_of,
+)
 from webpte.ops.matmul import MATMUL, lower_matmul
 from webpte.ops.packed_weights import Quantized
 from webpte.ops.products import (
     Kernel,
     Product,
+    Slicing,
     choose_slicing,
     is_sliced,
     slice_dispatches,
 )
 from webpte.ops.records import Binding, Dispatch, ceil_div, pack
+from webpte.ops.target import Target
 
 PRODUCT_ADD = "webpte.product_add"
 NORMED_PRODUCT = "webpte.normed_product"
 GATED_PRODUCT = "webpte.gated_product"
 
 LINEAR_OF = {op.name: op for op in LINEARS}
+# Those whose x is what it is: rounding it to int8 takes a look at all of it before.
+PLAIN_LINEARS = frozenset(op.name for op in LINEARS if not op.quantized)
 MATMUL_OF = {op.name: op for op in MATMUL}
 RMS_NORM = "et_vk.rms_norm.default"
 
@@ -84,7 +96,7 @@ def lower_normed_product(args: Args) -> list[Dispatch]:
     norm, (out,) = norm_of(parts), args.outs
     ((op, product),) = linears_of(parts)
     fits = is_small(product_of(op, product), norm, product.tensor("x"))
-    if args.target.software or op.quantized or not fits:
+    if args.target.software or not fits:
         return lower_parts(args)
     return lower_linear(op, product, norm=norm, out=out)
 
@@ -96,13 +108,22 @@ def are_alike(weights: list[Quantized]) -> bool:
     return len(packings) == 1 and whole and weights[0].inner % 4 == 0
 
 
-def several_kernel(name: str, x: TensorArg, weights: list[Quantized], norm: Norm | None) -> Kernel:
+def several_slicing(weights: Quantized, target: Target) -> Slicing:
+    if target.subgroup:
+        return Slicing(1, target.subgroup, one_subgroup=True)
+    return choose_slicing(weights.steps, THREADS, THREADS)
+
+
+def several_kernel(
+    name: str, x: TensorArg, weights: list[Quantized], norm: Norm | None, slicing: Slicing
+) -> Kernel:
     """A kernel that reads x once for several weights."""
     pairs = [id for w in weights for id in (w.tensor.id, w.scales.id)]
     return Kernel(
         name=name,
         operands=(norm.x.id if norm else x.id, norm.gain.id if norm else None, *pairs),
-        overrides=(("FORMAT", weights[0].format), ("NORMED", norm is not None)),
+        types=slicing.folding,
+        overrides=(("FORMAT", weights[0].format), *row_overrides(norm, slicing)),
     )
 
 
@@ -115,13 +136,13 @@ def lower_gated_product(args: Args) -> list[Dispatch]:
     same = product == product_of(up, second) and product.addend is None
     strides = weights[0].scale_stride == weights[1].scale_stride
     fits = same and strides and are_alike(weights) and is_small(product, norm, x)
-    if args.target.software or gate.quantized or up.quantized or not fits:
+    if args.target.software or not fits:
         return lower_parts(args)
     gain = norm.gain if norm else None
     stored = float_type(args, x, *(w.scales for w in weights), gain, out)
-    kernel = several_kernel("linear_q4_gated", x, weights, norm)
+    slicing = several_slicing(weights[0], args.target)
+    kernel = several_kernel("linear_q4_gated", x, weights, norm, slicing)
     kernel = replace(kernel, params=weights[0].params + pack("f", norm.eps if norm else 0))
-    slicing = choose_slicing(weights[0].steps, THREADS, THREADS)
     dispatches = slice_dispatches(kernel, replace(product, stored=stored), out.id, slicing)
     # There is no addend.
     return [replace(d, bindings=(*d.bindings[:-2], d.bindings[-1])) for d in dispatches]
@@ -134,17 +155,17 @@ def lower_joined(
     products = [product_of(op, part) for op, part in linears]
     weights = [weights_of(op, part) for op, part in linears]
     part, x = linears[0][1], linears[0][1].tensor("x")
-    plain = all(p.addend is None for p in products) and not any(op.quantized for op, _ in linears)
+    plain = all(product.addend is None for product in products)
     if not plain or not are_alike(weights) or not is_small(products[0], norm, x):
         return None
     stored = float_type(part, x, *(w.scales for w in weights), norm.gain if norm else None)
-    slicing = choose_slicing(weights[0].steps, THREADS, THREADS)
+    slicing = several_slicing(weights[0], part.target)
     shapes, begin, place = list[int](), 0, 0
     for product, weight in zip(products, weights, strict=True):
         shapes += [product.n, begin, weight.scale_stride, place]
         begin += ceil_div(product.n, 4 * slicing.lanes)
         place += product.m * product.n
-    kernel = several_kernel("linear_q4_joined", x, weights, norm)
+    kernel = several_kernel("linear_q4_joined", x, weights, norm, slicing)
     eps = norm.eps if norm else 0
     params = weights[0].params + pack("12If", *shapes, eps)
     joined = replace(products[0], n=begin * 4 * slicing.lanes, stored=stored)

@@ -34,6 +34,7 @@ from webpte.ops.packed_weights import (
 from webpte.ops.products import (
     ROWS_AT_ONCE,
     Kernel,
+    Overrides,
     Product,
     Slicing,
     block_dispatches,
@@ -44,6 +45,7 @@ from webpte.ops.products import (
 )
 from webpte.ops.records import Dispatch, ceil_div, fold_grid, pack
 from webpte.ops.registry import register
+from webpte.ops.target import Target
 from webpte.shapes import Dims, numel
 
 Array = np.ndarray
@@ -171,24 +173,35 @@ def lower_linear(
         return block_dispatches(simple(kernel), product, out.id)
     if not is_sliced(product):
         return tile_dispatches(kernel, product, out.id)
-    sliced = sliced_kernel(kernel, weights, norm)
-    return slice_dispatches(sliced, product, out.id, slicing_of(weights, product))
+    slicing = slicing_of(weights, product, args.target)
+    sliced = sliced_kernel(kernel, weights, norm, slicing)
+    return slice_dispatches(sliced, product, out.id, slicing)
 
 
-def sliced_kernel(kernel: Kernel, weights: Quantized, norm: Norm | None) -> Kernel:
+def sliced_kernel(
+    kernel: Kernel, weights: Quantized, norm: Norm | None, slicing: Slicing
+) -> Kernel:
     return replace(
         kernel,
         name="linear_q4_vector",
         operands=(*kernel.operands, norm.gain.id if norm else None),
-        overrides=(*kernel.overrides, ("NORMED", norm is not None), ("WIDE", weights.wide)),
+        types=(*kernel.types, *slicing.folding),
+        overrides=(*kernel.overrides, *row_overrides(norm, slicing), ("WIDE", weights.wide)),
         params=kernel.params + pack("f", norm.eps if norm else 0),
     )
 
 
-def slicing_of(weights: Quantized, product: Product) -> Slicing:
+def row_overrides(norm: Norm | None, slicing: Slicing) -> Overrides:
+    """Of wgsl/lib/few_rows.wgsl."""
+    return (("NORMED", norm is not None), ("ONE_SUBGROUP", slicing.one_subgroup))
+
+
+def slicing_of(weights: Quantized, product: Product, target: Target) -> Slicing:
     """A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x: lanes that
     read the same x make up for that, unless it takes all threads to get enough reads on their way.
     """
+    if weights.wide and target.subgroup:
+        return Slicing(1, target.subgroup, one_subgroup=True)
     if not weights.wide:
         return choose_slicing(weights.steps, 128, 128)
     if product.n >= MANY_ROWS:

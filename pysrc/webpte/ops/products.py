@@ -250,6 +250,14 @@ class Slicing:
 
     lanes: int
     threads: int
+    one_subgroup: bool = False
+
+    @property
+    def folding(self) -> Types:
+        """How wgsl/lib/few_rows.wgsl adds up what the slices found."""
+        if self.one_subgroup:
+            return (("ENABLE", "enable subgroups;"), ("SUBGROUP_SUM", "subgroupAdd( value )"))
+        return (("ENABLE", ""), ("SUBGROUP_SUM", " value"))
 
 
 def choose_slicing(steps: int, threads: int, most: int) -> Slicing:
