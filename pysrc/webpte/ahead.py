@@ -71,10 +71,10 @@ class StepsAhead:
         return self._tokens.popleft()
 
     async def _fill(self, wanted: int) -> str | None:
+        if not self._coming:
+            self._latest = perf_counter()
         while len(self._batches) < IN_FLIGHT and self._coming < wanted:
             steps = min(self._pace.steps, wanted - self._coming)
-            if not self._batches and not self._tokens:
-                self._latest = perf_counter()
             batch = await self._submit(self._next, steps)
             if isinstance(batch, str):
                 return batch

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -166,17 +167,23 @@ class Context:
         """One call of the method, and only one: others may have written to the cache."""
         if position:  # what was in the cache before the first token does not matter
             self._check_cache()
-        before = self.program.calls(self.method)
         self._generation = self.program.generation
         self._ahead = None  # it may have written where they have, whatever becomes of it
         arrays = np.asarray([tokens], self._dtypes[0]), np.asarray([position], self._dtypes[1])
-        try:
+        with self._one_call():
             result = await run(arrays)  # (1, S), (1,)
+        self._check_cache()
+        return result
+
+    @contextmanager
+    def _one_call(self) -> Iterator[None]:
+        """One of the calls that are counted in here is this Context's own, and no more."""
+        before = self.program.calls(self.method)
+        try:
+            yield
         finally:
             # A call that was refused at once (the program is closed) was not counted.
             self._calls = before + min(1, self.program.calls(self.method) - before)
-        self._check_cache()
-        return result
 
     # Steps ahead of the host
 
@@ -190,13 +197,10 @@ class Context:
             if steps < 1:
                 return "the context is full"
             self._check_cache()
-            before = self.program.calls(self.method)
             dtype = self._dtypes[1]
             positions = [[np.asarray([position + step], dtype)] for step in range(steps)]
-            try:
+            with self._one_call():
                 return await decoder.ahead(positions, choice, position + 1, self.max_context)
-            finally:
-                self._calls = before + min(1, self.program.calls(self.method) - before)
 
         self._ahead = StepsAhead(self.position, Pace(most), submit)
         return self._ahead

@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -65,7 +66,7 @@ class Sampling:
         with_top_p = chance and self.top_p is not None and self.top_p < 1
         return chance and self.top_k is not None, with_top_p, self.penalized
 
-    @property
+    @cached_property
     def settings(self) -> Array:
         """The tensor of that name, float32 [8]."""
         penalty = 1.0 if self.repetition_penalty is None else self.repetition_penalty

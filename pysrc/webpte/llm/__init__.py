@@ -14,6 +14,7 @@ from webpte.llm.chat import Chat, ReplyOptions
 from webpte.llm.generation import (
     Choice,
     Generation,
+    GenerationOptions,
     GenerationStats,
     Generator,
     Sampling,
@@ -25,6 +26,7 @@ __all__ = [
     "Chat",
     "Choice",
     "Generation",
+    "GenerationOptions",
     "GenerationStats",
     "Generator",
     "Reply",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from webpte.errors import ChatTemplateError, ContextError, InputError
-from webpte.llm.generation import Generator
+from webpte.llm.generation import GenerationOptions, Generator
 from webpte.llm.prompt import Prompt, PromptMaker, Said, Turn
 from webpte.llm.reply import Reply, ReplyStats, StopStrings
 from webpte.runtime.program import Program
@@ -22,20 +22,13 @@ WHEN_FULL = ("error", "slide")
 ROOM = 4
 
 
-class ReplyOptions(TypedDict, total=False):
-    """How an answer is made: `Generator.generate` has their meaning.
+class ReplyOptions(GenerationOptions, total=False):
+    """How an answer is made.
 
     stop         texts that end an answer, and are no part of it, besides those of the Chat
     stop_tokens  tokens that do, likewise
     """
 
-    temperature: float
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    repetition_penalty: float | None
-    seed: int | None
-    steps_ahead: int
     stop: Collection[str]
     stop_tokens: Collection[int]
 

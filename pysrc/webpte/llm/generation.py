@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any, TypedDict, Unpack
 
 from webpte.ahead import StepsAhead
 from webpte.context import Context
@@ -20,7 +21,15 @@ from webpte.errors import InputError
 from webpte.runtime.program import Program
 from webpte.sampling import Choice, Sampling
 
-__all__ = ["Choice", "Generation", "GenerationStats", "Generator", "Sampling", "generate"]
+__all__ = [
+    "Choice",
+    "Generation",
+    "GenerationOptions",
+    "GenerationStats",
+    "Generator",
+    "Sampling",
+    "generate",
+]
 
 STEPS_AHEAD = 16  # in one submission, at most
 
@@ -51,6 +60,23 @@ class GenerationStats:
         return self.decode_tokens / self.decode_seconds if self.decode_seconds else 0.0
 
 
+class GenerationOptions(TypedDict, total=False):
+    """How tokens are chosen: `Sampling` has the meaning of the first five.
+
+    seed         of chance; None is a new one each time
+    steps_ahead  how many steps may be in one submission; 1: the host sees every token before the
+                 next step. The tokens are the same.
+    """
+
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repetition_penalty: float | None
+    seed: int | None
+    steps_ahead: int
+
+
 class Generator(Context):
     """A conversation with one program, turn by turn.
 
@@ -68,51 +94,27 @@ class Generator(Context):
         conversation: Sequence[int],
         max_new_tokens: int,
         *,
-        temperature: float = 0.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        min_p: float | None = None,
-        repetition_penalty: float | None = None,
-        seed: int | None = None,
         stop: Collection[int] = (),
-        steps_ahead: int = STEPS_AHEAD,
+        **options: Unpack[GenerationOptions],
     ) -> Generation:
         """What comes after a conversation, all of which is given.
 
         Only what is new in it is fed: as much as its beginning has in common with the context is in
-        the cache. One answer at a time: it ends when another begins.
-
-        stop         tokens that end the answer; the program's own are among them
-        steps_ahead  how many steps may be in one submission; 1: the host sees every token before
-                     the next step. The tokens are the same.
+        the cache. One answer at a time: it ends when another begins. `stop` are tokens that end the
+        answer; the program's own are among them.
         """
-        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
-        choice = Choice.of(sampling, seed)
-        ends = self.eos | set(stop)
-        tokens = list(map(int, conversation))
-        return Generation(self, tokens, True, max_new_tokens, choice, ends, steps_ahead)
+        return Generation(self, conversation, True, max_new_tokens, stop, **options)
 
     def go_on(
         self,
         tokens: Sequence[int],
         max_new_tokens: int,
         *,
-        temperature: float = 0.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        min_p: float | None = None,
-        repetition_penalty: float | None = None,
-        seed: int | None = None,
         stop: Collection[int] = (),
-        steps_ahead: int = STEPS_AHEAD,
+        **options: Unpack[GenerationOptions],
     ) -> Generation:
         """The same after the context and `tokens`, which are added to it."""
-        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
-        choice = Choice.of(sampling, seed)
-        ends = self.eos | set(stop)
-        return Generation(
-            self, list(map(int, tokens)), False, max_new_tokens, choice, ends, steps_ahead
-        )
+        return Generation(self, tokens, False, max_new_tokens, stop, **options)
 
 
 class Generation:
@@ -128,24 +130,27 @@ class Generation:
     def __init__(
         self,
         generator: Generator,
-        prompt: list[int],
+        prompt: Sequence[int],
         whole: bool,
         max_new_tokens: int,
-        choice: Choice,
         stop: Collection[int],
-        steps_ahead: int,
+        *,
+        seed: int | None = None,
+        steps_ahead: int = STEPS_AHEAD,
+        **sampling: Any,
     ) -> None:
+        choice = Choice.of(Sampling(**sampling), seed)
         if steps_ahead < 1:
             raise InputError(f"steps_ahead must be 1 or more, not {steps_ahead}")
         self.tokens: list[int] = []
         self.stats = GenerationStats()
         self._generator = generator
-        self._prompt = prompt  # empty from when it is in the Generator's context
+        self._prompt = list(map(int, prompt))  # empty from when it is in the Generator's context
         self._whole = whole
         self._begun = False
         self._left = max_new_tokens
         self._choice = choice
-        self._stop = stop
+        self._stop = generator.eos | set(stop)
         self._most_ahead = steps_ahead
         self._ahead: StepsAhead | None = None
         if steps_ahead == 1:
@@ -153,7 +158,7 @@ class Generation:
 
     def ignore_stops(self) -> None:
         """Go on for as many tokens as were asked for, whatever they are; for benchmarks."""
-        self._stop = ()
+        self._stop = frozenset()
 
     def __aiter__(self) -> AsyncIterator[int]:
         return self
@@ -229,26 +234,9 @@ def generate(
     tokens: Sequence[int],
     max_new_tokens: int,
     *,
-    temperature: float = 0.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    repetition_penalty: float | None = None,
-    seed: int | None = None,
     stop: Collection[int] = (),
-    steps_ahead: int = STEPS_AHEAD,
     method: str = "forward",
+    **options: Unpack[GenerationOptions],
 ) -> Generation:
     """Generate from an empty context; use a `Generator` to go on with a conversation."""
-    return Generator(program, method).generate(
-        tokens,
-        max_new_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        seed=seed,
-        stop=stop,
-        steps_ahead=steps_ahead,
-    )
+    return Generator(program, method).generate(tokens, max_new_tokens, stop=stop, **options)

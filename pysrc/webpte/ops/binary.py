@@ -7,7 +7,7 @@ meet; integers as real i32.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,6 +163,17 @@ def reading_mode(operand: TensorArg, dims: Dims) -> int:
     return FLAT if operand.numel == np.prod(dims, dtype=object) else STRIDED
 
 
+def broadcast_reading(
+    args: Args, operands: Sequence[TensorArg]
+) -> tuple[list[int], int, list[int]]:
+    """How each operand is read for the output's elements, and the axes of those that stride."""
+    dims = args.out.dims
+    modes = [reading_mode(operand, dims) for operand in operands]
+    strides = [broadcast_strides(operand.dims, dims) for operand in operands]
+    # Without a strided operand the axes are not read; zeros keep equal blocks equal.
+    return modes, *pack_axes(args, *((dims, *strides) if STRIDED in modes else ((),)))
+
+
 def lower_binary(op: Binary, args: Args, alpha: float = 1) -> list[Dispatch]:
     x, y, out = args.tensor("self"), args.tensor("other"), args.out
     if out.numel == 0:
@@ -174,10 +185,7 @@ def lower_binary(op: Binary, args: Args, alpha: float = 1) -> list[Dispatch]:
     formula = op.formula if compute == "f32" else op.integer
     if formula is None:
         raise GraphError(f"{args.call}: is not defined for {x.dtype.name} and {y.dtype.name}")
-    modes = reading_mode(x, out.dims), reading_mode(y, out.dims)
-    strides = [broadcast_strides(operand.dims, out.dims) for operand in (x, y)]
-    # Without a strided operand the axes are not read; zeros keep equal blocks equal.
-    rank, axes = pack_axes(args, *((out.dims, *strides) if STRIDED in modes else ((),)))
+    modes, rank, axes = broadcast_reading(args, (x, y))
     quads = quad_count(out.numel)
     return [
         Dispatch(

@@ -27,8 +27,7 @@ from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.memory import DelegateMemory
 from webpte.runtime.prepare import Preparer
 from webpte.runtime.replay import Prepared, Replayer, Timings
-from webpte.runtime.transit import Fate, Input
-from webpte.runtime.transit import readable as as_readable
+from webpte.runtime.transit import Fate, Input, readable
 from webpte.shaders import ShaderLibrary
 from webpte.storage import plan_storage
 
@@ -214,7 +213,7 @@ class GpuDelegate:
         await self.execute_mixed(inputs, [Fate.LEND] * len(self.graph.outputs))
 
     async def readable(self, inputs: Sequence[Input]) -> list[Input]:
-        return await as_readable(inputs, self.graph, self._on_host, self.device)
+        return await readable(inputs, self.graph, self._on_host, self.device)
 
     # Facts
 

@@ -15,6 +15,8 @@ from time import perf_counter
 
 import numpy as np
 
+from webpte.errors import IndexRangeError, ResizeError
+from webpte.gpu.unbroken import left_alone
 from webpte.runtime.chain import TOKEN, TOKEN_BYTES, Chain, Chains
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.device_plan import DevicePlan
@@ -168,24 +170,14 @@ class Headed:
                 head = await self._made_head()
                 token = self._as_input(await self._token_buffer())
                 started, history = perf_counter(), self._history(head)
-                first, second = await self._prepare(
-                    head, [token, *inputs[0]], [*extra[0], *history]
-                )
+                given = [[token, *others] for others in inputs]
+                try:
+                    first, second = await self._prepare(head, given[0], [*extra[0], *history])
+                except (ResizeError, IndexRangeError) as error:
+                    return str(error)  # as in `follow`: nobody has asked for this step yet
                 if reason := self._unsafe(head, first.plan):
                     return reason
-                rows = [self._row(first, second)]
-                while len(rows) < len(inputs):
-                    given, added = [token, *inputs[len(rows)]], extra[len(rows)]
-                    if not body.preparer.follow(given):
-                        break
-                    body.replayer.fill(first.plan, given)
-                    if added:  # without, a head's inputs are the same in every step
-                        lent = [output.tensor for output in first.plan.segments[-1].outputs]
-                        wanted = [*lent, *added, *history]
-                        if not head.preparer.follow(wanted):
-                            break
-                        head.replayer.fill(second.plan, wanted)
-                    rows.append(self._row(first, second))
+                rows = self._rows(head, first, second, given[1:], extra[1:], history)
                 count = 1 << (len(rows).bit_length() - 1)
                 tokens = body.memory.buffer_of(body.graph.inputs[0])
                 chain = await self._chains.steps(first.plan, second.plan, tokens, count)
@@ -198,11 +190,31 @@ class Headed:
             # Held until the steps have run, whether anybody waits for them or not.
             lease = ExitStack()
             lease.enter_context(body.lifetime.lease())
-        return Batch(count, _watched(self._tokens(submitted, lease)))
+        return Batch(count, left_alone(self._tokens(submitted, lease)))
 
-    def _row(self, first: Prepared, second: Prepared) -> np.ndarray:
-        parts = [call.plan.segments[-1].payload.data for call in (first, second)]
-        return np.concatenate(parts)
+    def _rows(
+        self,
+        head: GpuDelegate,
+        first: Prepared,
+        second: Prepared,
+        inputs: Sequence[Sequence[Input]],
+        extra: Sequence[Sequence[Input]],
+        history: Sequence[Input],
+    ) -> list[np.ndarray]:
+        """What goes up for a step that is prepared, and for those after it while it can."""
+        body, payloads = self.body, [c.plan.segments[-1].payload for c in (first, second)]
+        lent = [output.tensor for output in first.plan.segments[-1].outputs]
+        rows = [np.concatenate([payload.data for payload in payloads])]
+        for given, added in zip(inputs, extra, strict=True):
+            wanted = [*lent, *added, *history]
+            # A head to which nothing is added has the same inputs in every step.
+            if not body.preparer.follow(given) or (added and not head.preparer.follow(wanted)):
+                break
+            body.replayer.fill(first.plan, given)
+            if added:
+                head.replayer.fill(second.plan, wanted)
+            rows.append(np.concatenate([payload.data for payload in payloads]))
+        return rows
 
     def _as_input(self, buffer: int) -> DeviceTensor:
         dtype = self.body.graph.tensor(self.body.graph.inputs[0]).dtype
@@ -232,10 +244,3 @@ class Headed:
                 if value_id not in body.graph.inputs:
                     return f"{fault.call}: looks at indices that are computed"
         return None
-
-
-def _watched(work: Awaitable[list[int]]) -> asyncio.Future[list[int]]:
-    """A future that may be left alone: an error that nobody asks about is no news."""
-    future = asyncio.ensure_future(work)
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return future

@@ -112,18 +112,21 @@ class Method:
         self._last_inputs: list[Any] | None = None
         self.kernel_ms: dict[str, float] = {}
         # The delegate that is the whole method, if there is one: its outputs are the method's.
-        self.only_delegate = self._find_only_delegate()
+        self._only_call = self._find_only_call()
+        self.only_delegate = (
+            None if self._only_call is None else delegates[self._only_call.delegate_index]
+        )
         plain = all(isinstance(i, TensorInfo) or i.kind == "int" for i in self.info.inputs)
         tensors = all(isinstance(output, TensorInfo) for output in self.info.outputs)
         on_gpu = isinstance(self.only_delegate, GpuDelegate)
         self._is_direct = on_gpu and alone and plain and tensors
 
-    def _find_only_delegate(self) -> Delegate | None:
+    def _find_only_call(self) -> DelegateCall | None:
         calls = [i for i in self._instructions if not isinstance(i, FreeCall)]
         if len(calls) != 1 or not isinstance(calls[0], DelegateCall):
             return None
         whole = calls[0].args == (*self._plan.inputs, *self._plan.outputs)
-        return self._delegates[calls[0].delegate_index] if whole else None
+        return calls[0] if whole else None
 
     def take_inputs(self, inputs: Sequence[Any]) -> list[Any]:
         """Inputs of a call, checked, and remembered for a later profile."""
@@ -142,9 +145,9 @@ class Method:
 
     async def _run_directly(self, given: Sequence[Any]) -> tuple[np.ndarray, ...]:
         """What `_run` does for a method that is one delegate, without a look at each value."""
+        assert self._only_call is not None
         assert self.only_delegate is not None
-        (call,) = (i for i in self._instructions if isinstance(i, DelegateCall))
-        with self._naming(call):
+        with self._naming(self._only_call):
             results = await self.only_delegate.execute(given)
         with np.errstate(all="ignore"):
             return tuple(

@@ -22,6 +22,7 @@ from webpte.errors import (
     UnsupportedOpError,
 )
 from webpte.gpu.device import Device, DeviceInfo, Progress
+from webpte.gpu.unbroken import left_alone
 from webpte.runtime.build import Build
 from webpte.runtime.contents import BACKEND, Contents, read_contents
 from webpte.runtime.decoder import Decoder
@@ -64,9 +65,7 @@ async def load(
     clock = _Clock()
     shared = device if isinstance(device, str) and device in SHARED else None
     # A GPU takes a while to open; its errors matter only once there is something to run.
-    opening = None if shared is None else asyncio.ensure_future(shared_device(shared))
-    if opening is not None:
-        opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+    opening = None if shared is None else left_alone(shared_device(shared))
     opened = await open_source(source, name=name, progress=progress)
     files = [await open_source(file, progress=progress) for file in data]
     clock.lap("fetch")
