@@ -11,6 +11,7 @@ import pytest
 import webpte
 from support.fusion_graphs import (
     HEADS,
+    RESIDUALS,
     SHAPES,
     SIZES,
     Heads,
@@ -18,6 +19,7 @@ from support.fusion_graphs import (
     attention,
     attention_steps,
     chains,
+    residual_conv,
 )
 from support.graphs import wait
 from support.native import need_native
@@ -57,6 +59,12 @@ CASES += [("residual", kind, SIZES[3]) for kind in ("q4", "float")]
 def test_kernels(shape: str, kind: str, sizes: Sizes) -> None:
     graph, inputs = SHAPES[shape](sizes, kind)
     wait(compare(graph, [inputs], tolerance=1e-5))
+
+
+def test_residuals_of_convolutions() -> None:
+    for case in RESIDUALS:
+        graph, inputs = residual_conv(case)
+        wait(compare(graph, [inputs], tolerance=1e-5))
 
 
 def test_chains() -> None:

@@ -154,6 +154,47 @@ def chains() -> list[tuple[GraphWriter, list[Array]]]:
 
 
 @dataclass(frozen=True)
+class Residual:
+    """A convolution whose output is added to: channels in and out, pixels, a side, and groups."""
+
+    channels: tuple[int, int]
+    pixels: tuple[int, int]
+    side: int
+    groups: int = 1
+    end: str = "relu"
+
+    def __str__(self) -> str:
+        (c, o), (h, w) = self.channels, self.pixels
+        return f"{c}to{o}-{h}x{w}-{self.side}-{self.groups}-{self.end}"
+
+
+# A tile, a product, many terms (which are split), and few channels (directly).
+RESIDUALS = (
+    Residual((5, 9), (7, 6), 3),
+    Residual((8, 12), (4, 5), 1, end="clamp"),
+    Residual((96, 16), (5, 5), 3),
+    Residual((6, 6), (9, 7), 3, groups=6, end=""),
+)
+
+
+def residual_conv(case: Residual) -> tuple[GraphWriter, list[Array]]:
+    """conv(x) + y, and what follows"""
+    net = Net(case.side)
+    g, (c, o) = net.g, case.channels
+    x, y = g.tensor((1, c, *case.pixels)), g.tensor((1, o, *case.pixels))
+    weight = net.constant(net.floats(o, c // case.groups, case.side, case.side) / np.float32(c))
+    sizes = [g.int_list([n, n]) for n in (1, case.side // 2, 1)]
+    rest = (g.bool_(False), g.int_list([0, 0]), g.int(case.groups))
+    bias, out = net.constant(net.floats(o)), g.tensor((1, o, *case.pixels))
+    end = net.add(y, g.op("aten.convolution.default", x, weight, bias, *sizes, *rest, out))
+    if case.end == "relu":
+        end = g.op("aten.relu.default", end, net.like(end))
+    if case.end == "clamp":
+        end = g.op("aten.hardtanh.default", end, g.double(-0.25), g.double(0.5), net.like(end))
+    return g, net.finish((x, y), end)
+
+
+@dataclass(frozen=True)
 class Heads:
     """An attention: tokens at once, query heads, key heads, their size, and rows of the tables.
 

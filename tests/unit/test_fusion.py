@@ -9,15 +9,18 @@ from support.fusion_graphs import (
     ADD,
     HEADS,
     NORM,
+    RESIDUALS,
     SHAPES,
     SIGMOID,
     SIZES,
     Heads,
     Net,
+    Residual,
     Sizes,
     attention,
     attention_steps,
     chains,
+    residual_conv,
 )
 from support.graphs import build_graph, load, make_planner, run_once, wait
 from webpte.checks import check_defined
@@ -264,6 +267,42 @@ def test_a_single_row_may_be_as_long_as_the_live_tensor() -> None:
 
     for got, want in zip(wait(run(RecordingDevice())), wait(run("numpy")), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", RESIDUALS, ids=str)
+def test_a_convolution_takes_its_residual_along(case: Residual) -> None:
+    writer, inputs = residual_conv(case)
+    graph = fuse(build_graph(writer))
+    assert [call.name for call in graph.calls] == ["webpte.conv_add"]
+    assert all(kernel.startswith("conv") for kernel in dispatches(graph, Target()))
+    assert dispatches(graph, Target(software=True)) == ["conv_simple"]
+    (want,) = wait(run_once(writer, *inputs))
+    (got,) = wait(run_once(writer, *inputs, device=RecordingDevice()))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def pointwise(net: Net, x: int) -> int:
+    g, ones, zeros = net.g, net.g.int_list([1, 1]), net.g.int_list([0, 0])
+    given = (x, net.constant(net.floats(4, 4, 1, 1)), g.null(), ones, zeros, ones)
+    name = "aten.convolution.default"
+    return g.op(name, *given, g.bool_(False), zeros, g.int(1), net.like(x))
+
+
+def test_a_convolution_that_is_clamped_first_stays() -> None:
+    """relu(conv) + y is not relu(conv + y)."""
+    net = Net()
+    x, y = net.g.tensor((1, 4, 5, 5)), net.g.tensor((1, 4, 5, 5))
+    relu = net.g.op("aten.relu.default", pointwise(net, x), net.like(x))
+    net.finish((x, y), net.add(y, relu))
+    assert fused(net) == ["aten.convolution.default", CHAIN]
+
+
+def test_a_sum_that_others_read_is_not_bounded() -> None:
+    net = Net()
+    x, y = net.g.tensor((1, 4, 5, 5)), net.g.tensor((1, 4, 5, 5))
+    total = net.add(y, pointwise(net, x))
+    net.finish((x, y), net.g.op("aten.relu.default", total, net.like(x)), total)
+    assert fused(net) == ["webpte.conv_add", "aten.relu.default"]
 
 
 def test_it_can_be_switched_off() -> None:

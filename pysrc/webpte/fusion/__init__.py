@@ -8,6 +8,7 @@ have the rules, one function each. What a fused call is, in shapes, references a
 from __future__ import annotations
 
 from webpte.fusion.attention import attention_block
+from webpte.fusion.convolutions import add_after_conv
 from webpte.fusion.core import Rule, apply
 from webpte.fusion.elementwise import elementwise_chain
 from webpte.fusion.products import add_after_product, gated_products, norm_before_product
@@ -21,6 +22,7 @@ RULES: tuple[Rule, ...] = (
     gated_products,
     add_after_product,
     norm_before_product,
+    add_after_conv,
     elementwise_chain,
 )
 

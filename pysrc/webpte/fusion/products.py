@@ -28,7 +28,7 @@ def add_after_product(calls: Calls, call: Call) -> Found | None:
     if call.name not in LINEAR_OF and call.name not in PLAIN_PRODUCTS:
         return None
     addition, views = calls.destiny(call.args[-1])
-    if addition is None or addition.name != ADD or not _is_one(calls, addition, "alpha"):
+    if addition is None or addition.name != ADD or not is_one(calls, addition, "alpha"):
         return None
     if addition.args[0] == addition.args[1]:
         return None
@@ -95,7 +95,7 @@ def norm_before(calls: Calls, linear: Call, readers: set[Call]) -> tuple[Call, .
     return steps
 
 
-def _is_one(calls: Calls, call: Call, name: str) -> bool:
+def is_one(calls: Calls, call: Call, name: str) -> bool:
     value_id = calls.argument(call, name)
     value = None if value_id < 0 else calls.graph.value(value_id)
     return value is None or (isinstance(value, IntValue | DoubleValue) and value.value == 1)
