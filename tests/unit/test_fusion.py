@@ -91,6 +91,15 @@ def test_what_no_kernel_does_at_once_runs_part_by_part() -> None:
         assert sorted(dispatches(graphs[sizes], Target(software))) == sorted(parts)
 
 
+def test_a_norm_leaves_room_for_its_squares() -> None:
+    """A workgroup of 256 has no memory left for them on GPUs that offer 16 KB."""
+    for shape, most in (("normed", 128), ("residual", 256)):
+        planner, _ = make_planner(fuse(build_graph(SHAPES[shape](Sizes(4, 4096, 8), "q4")[0])))
+        planner.lower_all()
+        (dispatch,) = planner.dispatches()
+        assert dict(dispatch.types)["THREADS"] == str(most)
+
+
 def test_a_sum_that_is_no_residual_stays() -> None:
     net = Net()
     h, x = net.g.tensor((2, 64)), net.g.tensor((2, 8))

@@ -51,7 +51,9 @@ def gated_products(calls: Calls, call: Call) -> Found | None:
         if calls.argument(gate, "x") != calls.argument(up, "x"):
             continue
         before = norm_before(calls, gate, set(pair))
-        return Found(GATED_PRODUCT, (*before, *pair, *rest, *up_views, call), (call.args[-1],))
+        # In this order little is kept at once where they run one by one.
+        parts = (*before, gate, *rest, up, *up_views, call)
+        return Found(GATED_PRODUCT, parts, (call.args[-1],))
     return None
 
 

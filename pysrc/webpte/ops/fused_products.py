@@ -17,6 +17,7 @@ from webpte.ops.elementwise import float_type
 from webpte.ops.fused import Between, Part, lower_parts, parts_of, register_fusion
 from webpte.ops.linear_q4 import (
     LINEARS,
+    NORMED_THREADS,
     Linear,
     Norm,
     lower_linear,
@@ -46,9 +47,6 @@ LINEAR_OF = {op.name: op for op in LINEARS}
 PLAIN_LINEARS = frozenset(op.name for op in LINEARS if not op.quantized)
 MATMUL_OF = {op.name: op for op in MATMUL}
 RMS_NORM = "et_vk.rms_norm.default"
-
-# Threads of a workgroup, and slices along k at most: two arrays have to fit into its memory.
-THREADS = 128
 
 
 def lower_product_add(args: Args) -> list[Dispatch]:
@@ -111,7 +109,7 @@ def are_alike(weights: list[Quantized]) -> bool:
 def several_slicing(weights: Quantized, target: Target) -> Slicing:
     if target.subgroup:
         return Slicing(1, target.subgroup, one_subgroup=True)
-    return choose_slicing(weights.steps, THREADS, THREADS)
+    return choose_slicing(weights.steps, NORMED_THREADS, NORMED_THREADS)
 
 
 def several_kernel(

@@ -95,6 +95,8 @@ LINEARS = (
 BACKWARD = "d_out: tensor, weight: tensor, scales: tensor, group_size: int -> tensor"
 REQUANT = "latent: tensor, scales: tensor, group_size: int -> tensor"
 
+# Of a workgroup that normalizes: sums and squares of 4 rows fit into the 16 KB that all GPUs have.
+NORMED_THREADS = 128
 # Where the rows of W are so many that they alone keep a GPU busy.
 MANY_ROWS = 32768
 
@@ -174,6 +176,8 @@ def lower_linear(
     if not is_sliced(product):
         return tile_dispatches(kernel, product, out.id)
     slicing = slicing_of(weights, product, args.target)
+    if norm is not None and slicing.threads > NORMED_THREADS:
+        slicing = choose_slicing(weights.steps, NORMED_THREADS, NORMED_THREADS)
     sliced = sliced_kernel(kernel, weights, norm, slicing)
     return slice_dispatches(sliced, product, out.id, slicing)
 
