@@ -16,19 +16,15 @@ from webpte.graph import Graph
 
 __all__ = ["RULES", "fuse"]
 
-# In this order: a call that one of them took is not there for the next.
-RULES: tuple[Rule, ...] = (
-    attention_block,
-    gated_products,
-    add_after_product,
-    norm_before_product,
-    add_after_conv,
-    elementwise_chain,
+# Rules of a row look at a graph together; those of the next one at what is left.
+RULES: tuple[tuple[Rule, ...], ...] = (
+    (attention_block, gated_products, add_after_product, norm_before_product, add_after_conv),
+    (elementwise_chain,),
 )
 
 
-def fuse(graph: Graph, rules: tuple[Rule, ...] = RULES) -> Graph:
+def fuse(graph: Graph) -> Graph:
     """The graph with fused calls; its meaning, its inputs and its outputs stay."""
-    for rule in rules:
-        graph = apply(graph, rule)
+    for rules in RULES:
+        graph = apply(graph, rules)
     return graph

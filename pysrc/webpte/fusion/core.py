@@ -10,7 +10,7 @@ decided here, for all rules alike:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from webpte.dataflow import Dataflow
@@ -98,17 +98,17 @@ class Calls:
 Rule = Callable[[Calls, Call], Found | None]
 
 
-def apply(graph: Graph, rule: Rule) -> Graph:
-    """The graph with everything fused that a rule finds; each call is taken once.
+def apply(graph: Graph, rules: Sequence[Rule]) -> Graph:
+    """The graph with everything fused that the rules find; each call is taken once.
 
-    The last calls come first: a chain is found from its end.
+    The last calls come first: a chain is found from its end. For each, the first rule that finds
+    something wins.
     """
     calls = Calls(graph)
     rewriting = _Rewriting(calls)
     for call in reversed(calls.flow.computing):
-        if call.index not in rewriting.taken:
-            found = rule(calls, call)
-            if found is not None:
+        for rule in rules:
+            if call.index not in rewriting.taken and (found := rule(calls, call)) is not None:
                 rewriting.consider(found)
     return rewriting.result() if rewriting.taken else graph
 
@@ -118,7 +118,7 @@ _Place = tuple[int, int]
 
 
 class _Rewriting:
-    """One rule's changes to one graph."""
+    """What some rules change in one graph."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
