@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -105,6 +106,10 @@ async def script(program, tokenizer):
         await chat.send("Is it?", 20, choices=choices, **asked)
         for asked in ({}, {"temperature": 2.0, "seed": 3, "repetition_penalty": 1.3})
     ]
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    picked.append(await chat.send("Well?", 20, schema=schema))
+    chat.messages = []
+    picked.append(await chat.send("When?", 20, regex="[0-2][0-9]:[0-5][0-9]( 🙂)?"))
     return [told, picked, chat.messages]
 
 tokenizer = await webpte.text.load_tokenizer("/data/text/bytes/tokenizer.json")
@@ -120,7 +125,10 @@ def test_what_is_told_and_what_is_allowed(harness: Harness) -> None:
     url = "/data/llm/llama_tiny_q4.pte"
     on_gpu, on_numpy = python(harness, TOLD, timeout=limits.CALL_SECONDS, url=url)
     assert on_gpu[1:] == on_numpy[1:]
-    assert set(on_gpu[1]) <= {"yes", "no", "no way", "Häßlich 🙂"}
+    first, second, third, fourth = on_gpu[1]
+    assert {first, second} <= {"yes", "no", "no way", "Häßlich 🙂"}
+    assert third in ('{"ok": true}', '{"ok": false}')
+    assert re.fullmatch("[0-2][0-9]:[0-5][0-9]( 🙂)?", fourth)
     for told, wanted in zip(on_gpu[0], on_numpy[0], strict=True):
         assert [token for token, _ in told] == [token for token, _ in wanted]
         assert [log for _, log in told] == pytest.approx([log for _, log in wanted], abs=1e-4)
