@@ -37,9 +37,9 @@ class ReplyOptions(GenerationOptions, total=False):
 
     stop: Collection[str]
     stop_tokens: Collection[int]
-    choices: Sequence[str]
-    regex: str
-    schema: Mapping[str, Any]
+    choices: Sequence[str] | None
+    regex: str | None
+    schema: Mapping[str, Any] | None
 
 
 class Chat:
