@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -36,6 +36,8 @@ class OnesOwn(Tokenizer):
     """A letter is a token; the last token is a part of a character."""
 
     vocabulary = 4
+    special: Mapping[str, str] = {}
+    template = None
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         return ["abä".index(letter) for letter in text]
