@@ -50,7 +50,7 @@ def test_answers_stay(shape: str, kind: str) -> None:
     """On the device that computes with references: graph, memory and shapes of fused calls."""
     graph, inputs = SHAPES[shape](SIZES[3], kind)
     (want,) = wait(run_once(graph, *inputs))
-    (got,) = wait(run_once(graph, *inputs, device=RecordingDevice()))
+    (got,) = wait(run_once(graph, *inputs, device=RecordingDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
@@ -136,7 +136,7 @@ def test_a_broadcast_sum_is_right() -> None:
     out = net.g.op(ADD, x, product, net.g.int(1), net.g.tensor((5, 5)))
     inputs = net.finish((h, x), out)
     (want,) = wait(run_once(net.g, *inputs))
-    (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice()))
+    (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5)
     graph = fuse(build_graph(net.g))
     assert dispatches(graph, Target()) == ["matmul_vector", "binary"]
@@ -174,7 +174,7 @@ def test_attention_stays_what_it_was(heads: Heads) -> None:
     steps = attention_steps(net, heads)
 
     async def run(device: object) -> list[np.ndarray]:
-        async with await load(net.g, device=device) as program:
+        async with await load(net.g, device=device, fuse=True) as program:
             return [output for step in steps for output in await program.forward(*step)]
 
     assert fused(net) == ["et_vk.select_as_symint.default", "webpte.attention_block"]
@@ -227,7 +227,7 @@ def test_a_chain_of_element_wise_ops_becomes_one() -> None:
         assert [call.name for call in graph.calls] == [CHAIN]
         assert dispatches(graph, Target()) == ["fused_elementwise"]
         (want,) = wait(run_once(writer, *inputs))
-        (got,) = wait(run_once(writer, *inputs, device=RecordingDevice()))
+        (got,) = wait(run_once(writer, *inputs, device=RecordingDevice(), fuse=True))
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
@@ -267,7 +267,7 @@ def test_a_single_row_may_be_as_long_as_the_live_tensor() -> None:
     net.finish((x, row), net.sigmoid(net.mul(x, row)))
 
     async def run(device: object) -> list[np.ndarray]:
-        async with await load(net.g, device=device) as program:
+        async with await load(net.g, device=device, fuse=True) as program:
             rng, found = np.random.default_rng(1), list[np.ndarray]()
             for rows in ((7, 7), (1, 1), (4, 1), (1, 1)):
                 arrays = [rng.normal(size=(n, 5)).astype(np.float32) for n in rows]
@@ -286,7 +286,7 @@ def test_a_convolution_takes_its_residual_along(case: Residual) -> None:
     assert all(kernel.startswith("conv") for kernel in dispatches(graph, Target()))
     assert dispatches(graph, Target(software=True)) == ["conv_simple"]
     (want,) = wait(run_once(writer, *inputs))
-    (got,) = wait(run_once(writer, *inputs, device=RecordingDevice()))
+    (got,) = wait(run_once(writer, *inputs, device=RecordingDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
@@ -338,7 +338,7 @@ def test_shapes_between_the_parts_follow() -> None:
     assert fused(net) == ["sym_size.int", SUM]
 
     async def run(device: object) -> list[np.ndarray]:
-        async with await load(net.g, device=device) as program:
+        async with await load(net.g, device=device, fuse=True) as program:
             rng = np.random.default_rng(1)
             found = []
             for rows in (7, 1, 4):

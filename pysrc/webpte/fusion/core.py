@@ -210,7 +210,8 @@ class _Rewriting:
         first = len(values)
         values.extend(ValueListValue(tuple(ids)) for ids in lists)
         args = tuple(range(first, first + len(lists)))
-        return Call(-1, found.op, args, parts=found.parts)
+        last = found.parts[-1]  # whose result it is, so that its name says most
+        return Call(-1, found.op, args, last.kernel, last.place, found.parts)
 
     def _hooked(self, part: Call) -> Iterable[int]:
         """The values of a part whose change means another lowering, not only another uniform."""

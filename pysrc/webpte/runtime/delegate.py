@@ -18,6 +18,7 @@ from webpte.fusion import fuse
 from webpte.gpu.device import Device, Progress, Transfer
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
+from webpte.ops import definition_of
 from webpte.passes import merge_duplicate_calls, separate_buffer_writes, store_halves
 from webpte.plan import Planner
 from webpte.runtime.constants import ConstantStore, conversion, shareable
@@ -242,12 +243,19 @@ class GpuDelegate:
         return self.preparer.host_ops
 
     def placements(self) -> dict[tuple[str, str], int]:
-        """(op or kernel, "gpu" | "alias" | "host") to the number of calls, at the live shapes."""
+        """(op or kernel, "gpu" | "alias" | "host") to the number of calls, at the live shapes.
+
+        The calls are those of the file: of a fused one, its parts.
+        """
         counts: dict[tuple[str, str], int] = {}
         for step in self._planner.steps:
             where = "host" if step.host or step.op.scalar else "gpu"
-            key = (step.call.kernel or step.op.name, "alias" if step.aliased else where)
-            counts[key] = counts.get(key, 0) + 1
+            for call in step.call.parts or (step.call,):
+                op = definition_of(call)
+                assert op is not None, "see resolve_ops"
+                view = bool(op.alias_of) if step.call.parts else step.aliased
+                key = (call.kernel or op.name, "alias" if view else where)
+                counts[key] = counts.get(key, 0) + 1
         return counts
 
     @property
