@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from webpte.errors import GraphError
+from webpte.errors import GraphError, ResizeError
 from webpte.graph import Call
 from webpte.ops.args import Args, TensorArg, parse_signature
 from webpte.ops.records import Binding, Dispatch, Scratch, SymIntBound
@@ -72,8 +72,11 @@ def fused_shape(args: Args) -> list[Dims]:
         for out, dims in zip(part.outs, op.shape(part), strict=True):
             if out.id in outs:
                 outs[out.id] = tuple(dims)
-            else:
+                continue
+            try:
                 args.set_inner_dims(out.id, tuple(dims))
+            except ResizeError as error:
+                raise ResizeError(f"{part.call}: {error}") from error
     return list(outs.values())
 
 
