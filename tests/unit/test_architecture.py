@@ -33,7 +33,7 @@ class Import:
 ORDER = (
     *("errors", "dtypes", "shapes", "source", "format", "graph", "live", "ops"),
     *("dataflow", "kernels", "shaders", "storage", "passes", "checks", "plan", "reference", "gpu"),
-    *("sampling", "runtime", "text", "ahead", "context", "llm", "webpte"),
+    *("insight", "sampling", "runtime", "text", "ahead", "context", "llm", "webpte"),
     *("suite", "bench", "kernel_bench"),
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.

@@ -18,7 +18,7 @@ from webpte.gpu.device import Device, Progress, Transfer
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
 from webpte.passes import merge_duplicate_calls, separate_buffer_writes, store_halves
-from webpte.plan import Planner
+from webpte.plan import Planner, Step
 from webpte.runtime.constants import ConstantStore, conversion, shareable
 from webpte.runtime.device_plan import DevicePlan, PlanFactory
 from webpte.runtime.guard import StateGuard
@@ -244,6 +244,16 @@ class GpuDelegate:
             key = (step.call.kernel or step.op.name, "alias" if step.aliased else where)
             counts[key] = counts.get(key, 0) + 1
         return counts
+
+    @property
+    def live(self) -> LiveState:
+        """Shapes and SymInts of the last call."""
+        return self._live
+
+    @property
+    def steps(self) -> list[Step]:
+        """What each call comes to at the live shapes."""
+        return self._planner.steps
 
     @property
     def _current(self) -> DevicePlan | None:

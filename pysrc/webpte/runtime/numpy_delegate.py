@@ -51,6 +51,10 @@ class NumpyDelegate:
         return cls(graph, constants)
 
     @property
+    def graph(self) -> Graph:
+        return self._graph
+
+    @property
     def input_count(self) -> int:
         return len(self._graph.inputs)
 

@@ -32,6 +32,7 @@ from webpte.runtime.executing import executing
 from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.heads import ARGMAX
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
+from webpte.runtime.inspecting import Inspected
 from webpte.runtime.method import Method
 from webpte.runtime.open import open_source
 from webpte.runtime.submissions import tallying
@@ -125,7 +126,7 @@ class _Clock:
         self._last = now
 
 
-class Program:
+class Program(Inspected):
     """A loaded program. Close it, or use `async with`, to free its GPU memory.
 
     Calls may overlap. One that is under way when the program is closed or rebuilt ends with its
