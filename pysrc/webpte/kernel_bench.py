@@ -37,7 +37,7 @@ from webpte.ops.args import Args
 from webpte.passes import store_halves
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.gpu_tensor import GpuTensor, upload
-from webpte.runtime.replay import Timings
+from webpte.runtime.timings import Timings
 from webpte.runtime.transit import Fate
 from webpte.shaders import ShaderLibrary
 from webpte.shapes import Dims, numel
@@ -337,14 +337,14 @@ async def _times(
 ) -> tuple[list[float], list[str]]:
     """Microseconds of each run, and what it dispatched."""
 
-    async def run(behind: int) -> Timings:
-        timings: Timings = []
+    async def run(behind: int) -> list[tuple[str, float]]:
+        timings = Timings()
         fates = [Fate.LEND] * len(delegate.outputs)
         await asyncio.gather(
             *(delegate.execute_unread(inputs) for _ in range(behind)),
             delegate.execute_mixed(inputs, fates, timings=timings, rehearsal=True),
         )
-        return [row for row in timings if not row[0].startswith("host: ")]
+        return [row for row in timings.rows if not row[0].startswith("host: ")]
 
     started = perf_counter()
     last = await run(0)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from webpte.insight.comparison import (
+    CallComparison,
+    Comparison,
+    Departure,
+    NamedArray,
+    OutputComparison,
+)
 from webpte.insight.constants import Histogram, StoredConstant
+from webpte.insight.difference import ArrayFacts, Difference, Tolerance, Window
 from webpte.insight.method_graph import (
     Argument,
     Edge,
@@ -16,14 +24,23 @@ from webpte.insight.report import Report, Table
 
 __all__ = [
     "Argument",
+    "ArrayFacts",
+    "CallComparison",
+    "Comparison",
+    "Departure",
+    "Difference",
     "Edge",
     "GraphValue",
     "Histogram",
     "Kernel",
     "LayerGroup",
     "MethodGraph",
+    "NamedArray",
     "Node",
+    "OutputComparison",
     "Report",
     "StoredConstant",
     "Table",
+    "Tolerance",
+    "Window",
 ]

@@ -7,10 +7,12 @@ them often has a few calls more, which compute for all what the others only read
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from webpte.insight.method_graph import GraphValue, LayerGroup, Node
 
 FEWEST_CALLS = 6  # of all blocks together: less is no pattern
 LONGEST_PERIOD = 2000  # calls of one block; looking further would take longer than it is worth
@@ -116,3 +118,48 @@ def _longest_run(same: np.ndarray) -> tuple[int, int]:
     starts, stops = edges[::2], edges[1::2]
     longest = int((stops - starts).argmax())
     return int(starts[longest]), int(stops[longest] - starts[longest])
+
+
+# Of a method
+
+
+def group_layers(nodes: Sequence[Node], values: Mapping[str, GraphValue]) -> tuple[LayerGroup, ...]:
+    """The repeated blocks of a method. The largest group are its layers.
+
+    Nodes that only compute numbers are left aside: often the first layer does that for all.
+    """
+
+    def tensors(keys: Iterable[str]) -> list[GraphValue]:
+        return [values[key] for key in keys if values[key].kind != "number"]
+
+    kept = [node for node in nodes if tensors(node.outputs)]
+    signatures = [
+        (node.op, tuple((v.dtype, v.largest) for v in tensors((*node.inputs, *node.outputs))))
+        for node in kept
+    ]
+    places, crossing = [*(node.id for node in kept), len(nodes)], _crossing(nodes)
+    found = find_blocks(signatures, [crossing[place] for place in places])
+    main = max(found, key=lambda blocks: blocks.covered, default=None)
+    groups: list[LayerGroup] = []
+    for blocks in found:
+        name = "layer" if blocks is main else f"block {len(groups) + 1}"
+        ranges = tuple((places[b.start], places[b.stop - 1] + 1) for b in blocks.blocks)
+        groups.append(LayerGroup(name, len(ranges), blocks.period, ranges))
+    return tuple(groups)
+
+
+def _crossing(nodes: Sequence[Node]) -> list[int]:
+    """For each node: how many values that nodes before it gave it or later ones read."""
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for node in nodes:
+        last |= dict.fromkeys(node.inputs, node.id)
+        for key in node.outputs:
+            first.setdefault(key, node.id)
+    changes = np.zeros(len(nodes) + 2, np.int64)
+    for key, start in first.items():
+        if last.get(key, start) > start:
+            changes[start + 1] += 1
+            changes[last[key] + 1] -= 1
+    counts: list[int] = np.cumsum(changes).tolist()
+    return counts

@@ -72,12 +72,21 @@ class Node:
     where: str
     why: str | None
     delegate: int | None  # which call of a delegate it is in, in the order of the method
+    place: int  # the instruction of the method
+    call: int | None  # its number in the graph of the delegate
     arguments: tuple[Argument, ...]
     inputs: tuple[str, ...]  # keys of values
     outputs: tuple[str, ...]
     changes: tuple[str, ...]  # inputs that it writes to
     kernels: tuple[Kernel, ...]
     layer: str | None = None
+    _keys: Mapping[int, str] = field(
+        default_factory=dict, repr=False, compare=False, metadata=HIDDEN
+    )
+
+    def key(self, value_id: int) -> str:
+        """The key of a value of its delegate's graph."""
+        return self._keys[value_id]
 
 
 @dataclass(frozen=True)

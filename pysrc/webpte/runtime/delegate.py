@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from webpte.checks import (
+    ConstantTransfer,
     check_arity,
     check_defined,
     constant_transfers,
@@ -18,14 +19,15 @@ from webpte.gpu.device import Device, Progress, Transfer
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
 from webpte.passes import merge_duplicate_calls, separate_buffer_writes, store_halves
-from webpte.plan import Planner, Step
+from webpte.plan import Planner
 from webpte.runtime.constants import ConstantStore, conversion, shareable
 from webpte.runtime.device_plan import DevicePlan, PlanFactory
 from webpte.runtime.guard import StateGuard
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.memory import DelegateMemory
 from webpte.runtime.prepare import Preparer
-from webpte.runtime.replay import Prepared, Replayer, Timings
+from webpte.runtime.replay import Prepared, Replayer
+from webpte.runtime.timings import Timings
 from webpte.runtime.transit import Fate, Input, readable
 from webpte.shaders import ShaderLibrary
 from webpte.storage import plan_storage
@@ -251,9 +253,22 @@ class GpuDelegate:
         return self._live
 
     @property
-    def steps(self) -> list[Step]:
+    def planner(self) -> Planner:
         """What each call comes to at the live shapes."""
-        return self._planner.steps
+        return self._planner
+
+    @property
+    def factory(self) -> PlanFactory:
+        return self._factory
+
+    @property
+    def symints(self) -> list[int]:
+        """Those that go up with every call."""
+        return self._symints
+
+    def constants(self) -> dict[int, ConstantTransfer]:
+        """By value: the bytes of the file that it starts with."""
+        return {transfer.target.id: transfer for transfer in self._transfers}
 
     @property
     def _current(self) -> DevicePlan | None:

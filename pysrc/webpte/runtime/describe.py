@@ -33,13 +33,12 @@ from webpte.format.vulkan import (
 )
 from webpte.graph import PREPACK, Call, Graph, Tensor
 from webpte.insight.constants import StoredConstant
-from webpte.insight.layers import find_blocks
+from webpte.insight.layers import group_layers
 from webpte.insight.method_graph import (
     Argument,
     Edge,
     GraphValue,
     Kernel,
-    LayerGroup,
     MethodGraph,
     Node,
 )
@@ -117,8 +116,10 @@ class _Describer:
         self._values: dict[str, GraphValue] = {}
         self._same: dict[str, str] = {}  # values of the method that are those of a delegate
         self._delegates = 0
+        self._place = -1  # of the instruction under way
 
     def add(self, instruction: Instruction) -> None:
+        self._place += 1
         if isinstance(instruction, DelegateCall):
             self._add_delegate(instruction)
         elif isinstance(instruction, KernelCall):
@@ -135,7 +136,8 @@ class _Describer:
         inputs: Iterable[str],
         **rest: Any,
     ) -> None:
-        empty: dict[str, Any] = {"delegate": None, "arguments": (), "changes": (), "kernels": ()}
+        empty: dict[str, Any] = {"delegate": None, "call": None, "kernels": ()}
+        empty |= {"arguments": (), "changes": (), "place": self._place}
         where, why = place
         given = tuple(dict.fromkeys(inputs))
         self._nodes.append(
@@ -224,7 +226,9 @@ class _Describer:
             self._same.pop(f"v{index}", None)
             if key != f"v{index}":
                 self._same[f"v{index}"] = key
-        scope = _Scope(inside, number, keys, frozenset(keys[i] for i in graph.inputs))
+        calls = [i for i in self._plan.instructions if isinstance(i, DelegateCall)]
+        name = " + ".join(self._method.steps(call.delegate_index)) if len(calls) > 1 else ""
+        scope = _Scope(inside, number, keys, name)
         for value_id in dict.fromkeys((*graph.inputs, *graph.outputs)):
             self._graph_value(scope, value_id)
         for each in graph.calls:
@@ -244,7 +248,7 @@ class _Describer:
         changed = flow.changes(call)
         self._node(
             call.kernel or call.name,
-            str(call),
+            str(call) if call.kernel or call.place or not scope.name else f"{scope.name}: {call}",
             scope.inside.place(call),
             inputs=self._graph_values(scope, flow.takes(call)),
             outputs=tuple(
@@ -252,6 +256,8 @@ class _Describer:
             ),
             changes=tuple(self._graph_values(scope, changed)),
             delegate=scope.number,
+            call=call.index,
+            _keys=scope.keys,
             arguments=tuple(arguments),
             kernels=tuple(Kernel.of(record, self._library) for record in records),
         )
@@ -291,7 +297,7 @@ class _Describer:
     def result(self, program: str, stage: str) -> MethodGraph:
         inputs = self._ends(self._plan.inputs, "input")
         outputs = self._ends(self._plan.outputs, "output")
-        groups = self._layers()
+        groups = group_layers(self._nodes, self._values)
         nodes = list(self._nodes)
         for group in groups:
             for number, (start, stop) in enumerate(group.ranges):
@@ -306,7 +312,7 @@ class _Describer:
             tuple(self._edges(outputs)),
             inputs,
             outputs,
-            tuple(groups),
+            groups,
         )
 
     def _ends(self, indices: Collection[int], kind: str) -> tuple[str, ...]:
@@ -325,60 +331,18 @@ class _Describer:
         for key in outputs:
             yield Edge(latest.get(key), None, key)
 
-    def _layers(self) -> list[LayerGroup]:
-        """Nodes that only compute numbers are left aside: often the first layer does for all."""
-        tensors = [n for n in self._nodes if any(self._is_tensor(key) for key in n.outputs)]
-        crossing, places = self._crossing(), [node.id for node in tensors] + [len(self._nodes)]
-        found = find_blocks(
-            [self._signature(node) for node in tensors], [crossing[place] for place in places]
-        )
-        main = max(found, key=lambda blocks: blocks.covered, default=None)
-        groups, other = [], 1
-        for blocks in found:
-            name = "layer"
-            if blocks is not main:
-                other += 1
-                name = f"block {other}"
-            ranges = tuple(
-                (places[block.start], places[block.stop - 1] + 1) for block in blocks.blocks
-            )
-            groups.append(LayerGroup(name, len(ranges), blocks.period, ranges))
-        return groups
-
-    def _is_tensor(self, key: str) -> bool:
-        return self._values[key].kind != "number"
-
-    def _signature(self, node: Node) -> tuple[Any, ...]:
-        values = [self._values[key] for key in (*node.inputs, *node.outputs)]
-        return node.op, tuple((v.dtype, v.largest) for v in values if self._is_tensor(v.key))
-
-    def _crossing(self) -> list[int]:
-        """For each node: how many values that nodes before it gave it or later ones read."""
-        first: dict[str, int] = {}
-        last: dict[str, int] = {}
-        for node in self._nodes:
-            for key in node.inputs:
-                last[key] = node.id
-            for key in node.outputs:
-                first.setdefault(key, node.id)
-        crossing = [0] * (len(self._nodes) + 1)
-        for key, start in first.items():
-            for place in range(start + 1, last.get(key, start) + 1):
-                crossing[place] += 1
-        return crossing
-
 
 KNOWN = ("input", "constant", "state", "output")  # what is known of a value of the method
 
 
 @dataclass(frozen=True)
 class _Scope:
-    """One call of a delegate. `keys` names its values, `given` those that come from outside."""
+    """One call of a delegate: the keys of its values, and what it is called if it is not alone."""
 
     inside: Inside
     number: int
     keys: dict[int, str]
-    given: frozenset[str]
+    name: str
 
     def kind(self, value_id: int) -> tuple[str, StoredConstant | None]:
         graph = self.inside.graph

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 from webpte.errors import InputError
-from webpte.insight import MethodGraph
+from webpte.insight import Comparison, MethodGraph, Tolerance
+from webpte.insight.difference import ATOL, RTOL
 from webpte.runtime.build import Build
+from webpte.runtime.compare import compare_outputs, expected_outputs, made_of
+from webpte.runtime.comparing import Notes
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.describe import Inside, describe
 from webpte.runtime.numpy_delegate import NumpyDelegate
+from webpte.runtime.probe import Probe, Rehearsal
 
 if TYPE_CHECKING:
     from webpte.runtime.method import Delegate, Method
@@ -26,6 +31,9 @@ class Inspected:
     def _known(self, name: str) -> Method:
         raise NotImplementedError
 
+    def _tallied(self) -> AbstractContextManager[None]:
+        raise NotImplementedError
+
     def graph(self, method: str = "forward", stage: str = "planned") -> MethodGraph:
         """What a method consists of: calls, values between them, repeated blocks.
 
@@ -35,26 +43,64 @@ class Inspected:
         self._known(method)
         if stage not in STAGES:
             raise InputError(f"stage={stage!r}: there are {' and '.join(map(repr, STAGES))}")
-        build = self._build
-        stages = build.stages[method]
-        if stage == "planned":
-            contents = stages.planned
-            inside = [_inside(delegate) for delegate in build.delegates_of(method)]
-        else:
-            contents = stages.file
-            inside = [Inside(graph) for graph in contents.graphs if graph is not None]
-        staying = {id(i) for i in stages.planned.plan.instructions}
-        unfolded = {id(i) for i in stages.folded.plan.instructions}
-        places = {
-            id(i): "host" if id(i) in staying else "gpu" if id(i) in unfolded else "folded"
-            for i in contents.plan.instructions
-        }
-        return describe(self.name, contents, stage, inside, stages.state, places, build.library)
+        return _graph(self.name, self._build, method, stage)
+
+    async def compare(
+        self,
+        method: str = "forward",
+        *inputs: Any,
+        rtol: float = RTOL,
+        atol: float = ATOL,
+        expected: Any = None,
+        drift: bool = True,
+    ) -> Comparison:
+        """Run a method once, call by call, and hold what the device computes against NumPy.
+
+        Each call is computed in NumPy from what the device gave it, so the first that is off is the
+        one at fault. State (caches, mutable buffers) is taken from the device, and is afterwards as
+        it was before. Without inputs, those of the last `run` are taken. On device="numpy" there is
+        nothing to compare call by call, but NaN, infinities and `expected` are looked at.
+
+        rtol, atol  |device - NumPy| <= atol + rtol·|NumPy| is what agrees
+        expected    outputs that are wanted: arrays in order (None for one that does not matter), a
+                    mapping by name (output0, ...), or the path of an .npy or .npz file
+        drift       also run NumPy alone beside, to see how differences add up: twice the time
+        """
+        build, found = self._build, self._known(method)
+        info = found.info
+        wanted = None if expected is None else expected_outputs(info, expected)
+        tolerance = Tolerance(rtol, atol)
+        notes = Notes(tolerance, drift)
+        with build.lifetime.lease(), self._tallied():
+            outputs = await found.rehearse(inputs, Rehearsal(probe=Probe(notes)))
+        named = compare_outputs(info, outputs, wanted, tolerance) if wanted is not None else []
+        return made_of(_graph(self.name, build, method), notes, _device_name(build), named)
+
+
+def _graph(program: str, build: Build, method: str, stage: str = "planned") -> MethodGraph:
+    stages = build.stages[method]
+    if stage == "planned":
+        contents = stages.planned
+        inside = [_inside(delegate) for delegate in build.delegates_of(method)]
+    else:
+        contents = stages.file
+        inside = [Inside(graph) for graph in contents.graphs if graph is not None]
+    staying = {id(i) for i in stages.planned.plan.instructions}
+    unfolded = {id(i) for i in stages.folded.plan.instructions}
+    places = {
+        id(i): "host" if id(i) in staying else "gpu" if id(i) in unfolded else "folded"
+        for i in contents.plan.instructions
+    }
+    return describe(program, contents, stage, inside, stages.state, places, build.library)
+
+
+def _device_name(build: Build) -> str:
+    return build.device if isinstance(build.device, str) else build.device.info.kind
 
 
 def _inside(delegate: Delegate) -> Inside:
     if isinstance(delegate, GpuDelegate):
-        steps = {step.call.index: step for step in delegate.steps}
+        steps = {step.call.index: step for step in delegate.planner.steps}
         return Inside(delegate.graph, delegate.live, steps)
     assert isinstance(delegate, NumpyDelegate)
     return Inside(delegate.graph, where="host")
