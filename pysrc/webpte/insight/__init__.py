@@ -21,6 +21,8 @@ from webpte.insight.method_graph import (
     Node,
 )
 from webpte.insight.report import Report, Table
+from webpte.insight.timeline import Row, Span, TimedStep, Trace
+from webpte.insight.work import Work
 
 __all__ = [
     "Argument",
@@ -39,8 +41,13 @@ __all__ = [
     "Node",
     "OutputComparison",
     "Report",
+    "Row",
+    "Span",
     "StoredConstant",
     "Table",
+    "TimedStep",
     "Tolerance",
+    "Trace",
     "Window",
+    "Work",
 ]

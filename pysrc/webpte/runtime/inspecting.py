@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from webpte.errors import InputError
-from webpte.insight import Comparison, MethodGraph, Tolerance
+from webpte.insight import Comparison, MethodGraph, Tolerance, Trace
 from webpte.insight.difference import ATOL, RTOL
 from webpte.runtime.build import Build
-from webpte.runtime.compare import compare_outputs, expected_outputs, made_of
+from webpte.runtime.compare import compare_outputs, expected_outputs
+from webpte.runtime.compare import made_of as made_comparison
 from webpte.runtime.comparing import Notes
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.describe import Inside, describe
 from webpte.runtime.numpy_delegate import NumpyDelegate
 from webpte.runtime.probe import Probe, Rehearsal
+from webpte.runtime.timings import Timings
+from webpte.runtime.tracing import made_of as made_trace
 
 if TYPE_CHECKING:
     from webpte.runtime.method import Delegate, Method
@@ -74,7 +78,31 @@ class Inspected:
         with build.lifetime.lease(), self._tallied():
             outputs = await found.rehearse(inputs, Rehearsal(probe=Probe(notes)))
         named = compare_outputs(info, outputs, wanted, tolerance) if wanted is not None else []
-        return made_of(_graph(self.name, build, method), notes, _device_name(build), named)
+        graph = _graph(self.name, build, method)
+        return made_comparison(graph, notes, _device_name(build), named)
+
+    async def trace(self, method: str = "forward", *inputs: Any) -> Trace:
+        """Run a method once and write down what takes how long, on the host and on the GPU.
+
+        Kernels are timed by the GPU's own clock, each by itself; where it has none, the trace says
+        so, and has the rest. State (caches, mutable buffers) is afterwards as it was before.
+        Without inputs, those of the last `run` are taken.
+        """
+        build, found = self._build, self._known(method)
+        timings = Timings(_has_clock(build))
+        with build.lifetime.lease(), self._tallied():
+            started = perf_counter()
+            await found.rehearse(inputs, Rehearsal(timings))
+            ended = perf_counter()
+        graph = _graph(self.name, build, method)
+        return made_trace(graph, timings, _device_name(build), started, ended)
+
+
+def _has_clock(build: Build) -> bool:
+    """NumPy needs none: all is timed on the host."""
+    if isinstance(build.device, str):
+        return True
+    return "timestamp-query" in build.device.info.features
 
 
 def _graph(program: str, build: Build, method: str, stage: str = "planned") -> MethodGraph:

@@ -122,7 +122,8 @@ class Replayer:
                 call, last, copies, call.returns.copies(self._device), call.returns.read, watched
             )
             try:
-                comes = call.returns.read or call.timings is not None
+                clocked = call.timings is not None and call.timings.clocked
+                comes = call.returns.read or clocked
                 word = None if comes else self._read_faults(call)
             except BaseException:
                 await running  # nobody else would; its own error is the better one
