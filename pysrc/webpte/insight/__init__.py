@@ -11,6 +11,7 @@ from webpte.insight.comparison import (
 )
 from webpte.insight.constants import Histogram, StoredConstant
 from webpte.insight.difference import ArrayFacts, Difference, Tolerance, Window
+from webpte.insight.memory import Buffer, MemoryReport, Tenant
 from webpte.insight.method_graph import (
     Argument,
     Edge,
@@ -27,6 +28,7 @@ from webpte.insight.work import Work
 __all__ = [
     "Argument",
     "ArrayFacts",
+    "Buffer",
     "CallComparison",
     "Comparison",
     "Departure",
@@ -36,6 +38,7 @@ __all__ = [
     "Histogram",
     "Kernel",
     "LayerGroup",
+    "MemoryReport",
     "MethodGraph",
     "NamedArray",
     "Node",
@@ -45,6 +48,7 @@ __all__ = [
     "Span",
     "StoredConstant",
     "Table",
+    "Tenant",
     "TimedStep",
     "Tolerance",
     "Trace",

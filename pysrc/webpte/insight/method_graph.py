@@ -85,8 +85,8 @@ class Node:
     )
 
     def key(self, value_id: int) -> str:
-        """The key of a value of its delegate's graph."""
-        return self._keys[value_id]
+        """The key of a value of its delegate's graph; one that no call uses has only a number."""
+        return self._keys.get(value_id, f"{self.delegate}.{value_id}")
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from webpte.errors import InputError
-from webpte.insight import Comparison, MethodGraph, Tolerance, Trace
+from webpte.errors import DeviceError, InputError
+from webpte.format.program import DelegateCall
+from webpte.insight import Comparison, MemoryReport, MethodGraph, Tolerance, Trace
 from webpte.insight.difference import ATOL, RTOL
 from webpte.runtime.build import Build
 from webpte.runtime.compare import compare_outputs, expected_outputs
@@ -15,6 +17,7 @@ from webpte.runtime.compare import made_of as made_comparison
 from webpte.runtime.comparing import Notes
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.describe import Inside, describe
+from webpte.runtime.memory_view import made_of as made_memory
 from webpte.runtime.numpy_delegate import NumpyDelegate
 from webpte.runtime.probe import Probe, Rehearsal
 from webpte.runtime.timings import Timings
@@ -96,6 +99,25 @@ class Inspected:
             ended = perf_counter()
         graph = _graph(self.name, build, method)
         return made_trace(graph, timings, _device_name(build), started, ended)
+
+    def memory(self, method: str = "forward") -> MemoryReport:
+        """What a method has in GPU memory: buffers, the tensors that take turns in them, the peak.
+
+        Tensors that calls returned and that are still there are not among them; `stats` has those.
+        """
+        self._known(method)
+        build = self._build
+        if isinstance(build.device, str):
+            raise DeviceError(f"{self.name} runs on NumPy, which has no memory of its own")
+        gpu = {name: _on_gpu(build.delegates_of(name)) for name in build.methods}
+        plan = build.stages[method].planned.plan
+        calls = [i.delegate_index for i in plan.instructions if isinstance(i, DelegateCall)]
+        graph, info = _graph(self.name, build, method), build.device.info
+        return made_memory(graph, info.kind, info.limits, gpu.pop(method), calls, gpu)
+
+
+def _on_gpu(delegates: Iterable[Delegate]) -> list[GpuDelegate]:
+    return [delegate for delegate in delegates if isinstance(delegate, GpuDelegate)]
 
 
 def _has_clock(build: Build) -> bool:
