@@ -101,7 +101,8 @@ class Follower:
         self._notes = notes
         self._place = place
         self.device: Arrays = dict(given)
-        self._alone: Arrays = {i: array.copy() for i, array in given.items()}
+        alone = given if notes.drift else {}
+        self._alone: Arrays = {i: array.copy() for i, array in alone.items()}
         self._last = {i: calls[-1] for i, calls in self._flow.readers.items()}
         self._kept = self._flow.state.union(graph.outputs)
 

@@ -175,10 +175,12 @@ class GpuDelegate:
         *,
         timings: Timings | None = None,
         rehearsal: bool = False,
+        guarded: bool = False,
     ) -> list[Any]:
         """Run once; `fates` says what becomes of each tensor. SymInts are always on the host.
 
-        With `timings` every kernel is timed. A `rehearsal` leaves state as it was.
+        With `timings` every kernel is timed. A `rehearsal` leaves state as it was. If it is
+        `guarded`, the caller puts state back, for a method that may call this twice.
         """
         replayer = self.replayer
         with self.lifetime.lease():
@@ -186,7 +188,7 @@ class GpuDelegate:
                 given = await self.readable(inputs)
                 self.guard.settle()
                 call = await replayer.prepare(given, fates, timings)
-                if rehearsal or self.may_spoil_state(call):
+                if not guarded and (rehearsal or self.may_spoil_state(call)):
                     return await self._execute_guarded(call, rehearsal)
                 submitted = await replayer.submit(call)
             return await replayer.results(submitted)

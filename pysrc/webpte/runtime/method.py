@@ -312,9 +312,9 @@ class Method:
             # What a delegate lends is gone with its next call, which may be in this very method.
             once = self._calls[call.delegate_index] == 1
             fates = [self._fate(index, run.on_gpu, lendable=once) for index in outputs]
-            rehearsal = run.timings is not None and not self._is_long
+            rehearsal = run.timings is not None
             results = await delegate.execute_mixed(
-                inputs, fates, timings=run.timings, rehearsal=rehearsal
+                inputs, fates, timings=run.timings, rehearsal=rehearsal, guarded=self._is_long
             )
             run.values.made(results)
         else:

@@ -13,7 +13,7 @@ import pytest
 import webpte
 from support.graphs import chain, load, temporary_op, wait
 from support.pte_writer import GraphWriter
-from support.recorded import RELU, ones
+from support.recorded import ADD, RELU, ones
 from support.stitching import counting, cumprod, method, plus
 from webpte import errors
 from webpte.gpu.recording import RecordingDevice
@@ -197,3 +197,39 @@ def test_state_is_as_before_whatever_happens(clock: bool) -> None:
 
 def test_formulas_are_for_operators_that_exist() -> None:
     assert not [name for name in FLOPS if lookup(name) is None]
+
+
+def test_a_delegate_with_state_that_a_method_calls_twice() -> None:
+    """What the method saved before its first call is what comes back, not what the second saw."""
+
+    def refuse(args: Any) -> Any:
+        raise errors.UnsupportedError("no kernel")
+
+    definition = {
+        "shape": lambda args: [args.tensor("self").dims],
+        "lower": refuse,
+        "reference": lambda args: args.array("self"),
+    }
+
+    async def run() -> None:
+        g = GraphWriter()
+        x, one = g.tensor((4,)), g.tensor((4,), constant=ones(4))
+        count = g.prepack(g.tensor((4,), constant=np.zeros(4, np.float32)))
+        g.op(ADD, count, one, g.int(1), count)
+        a = g.op("test.host.default", x, g.tensor((4,)))
+        g.inputs(x)
+        g.outputs(g.op(ADD, a, count, g.int(1), g.tensor((4,))))
+        m = method((4,))
+        first, second = m.tensor((4,)), m.tensor((4,))
+        m.delegate(g, [m.input_values[0], first])
+        m.call_again(0, [first, second])
+        m.outputs(second)
+        program = await load(m, device=RecordingDevice(features=TIMED))
+        for expected in (1 + 2, 3 + 4):
+            await program.trace("forward", 0 * ones(4))
+            assert (await program.compare("forward", 0 * ones(4))).agrees
+            (got,) = await program.forward(0 * ones(4))
+            assert got.tolist() == [expected] * 4
+
+    with temporary_op("test.host.default", "self: tensor -> tensor", **definition):
+        wait(run())
