@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -56,8 +57,8 @@ class Departure:
         lines = [
             f"{self.call.label} is off by {own.max_abs:.4g} at {list(own.worst)}; "
             f"{own.wrong} of {own.count} elements are beyond the tolerance",
-            f"around it, from {list(self.around.start)} on: {self.around.actual}",
-            f"NumPy has there:{' ' * 12}{self.around.wanted}",
+            f"around it, from {list(self.around.start)} on:\n{_short(self.around.actual)}",
+            f"NumPy has there:\n{_short(self.around.wanted)}",
         ]
         for given in self.inputs:
             facts = given.facts
@@ -128,6 +129,10 @@ class Comparison(Report):
             said = "agrees" if off.agrees else off.problem or f"{off.wrong} of {off.count} wrong"
             notes.append(f"{output.name}: {said}, off by {off.max_abs:.4g}")
         return notes
+
+
+def _short(values: list[Any]) -> str:
+    return np.array2string(np.array(values), precision=4, suppress_small=True)
 
 
 def _numbers(difference: Difference | None) -> tuple[int, float, float]:

@@ -228,7 +228,8 @@ class _Describer:
                 self._same[f"v{index}"] = key
         calls = [i for i in self._plan.instructions if isinstance(i, DelegateCall)]
         name = " + ".join(self._method.steps(call.delegate_index)) if len(calls) > 1 else ""
-        scope = _Scope(inside, number, keys, name)
+        packs = {each.args[-1]: each.args[0] for each in Dataflow.of(graph).prepacks}
+        scope = _Scope(inside, number, keys, name, packs)
         for value_id in dict.fromkeys((*graph.inputs, *graph.outputs)):
             self._graph_value(scope, value_id)
         for each in graph.calls:
@@ -343,14 +344,14 @@ class _Scope:
     number: int
     keys: dict[int, str]
     name: str
+    packs: Mapping[int, int]  # what prepacks fill, by the constants that they take
 
     def kind(self, value_id: int) -> tuple[str, StoredConstant | None]:
         graph = self.inside.graph
         flow, tensor = Dataflow.of(graph), graph.tensor(value_id)
         if value_id not in flow.stored:
             return "temporary", None
-        packs = {call.args[-1]: call.args[0] for call in flow.prepacks}
-        source = graph.tensor(packs.get(value_id, value_id)).constant
+        source = graph.tensor(self.packs.get(value_id, value_id)).constant
         assert source is not None, "see check_prepack"
         size = tensor.file_bytes
         stored = StoredConstant(
