@@ -6,6 +6,7 @@ from webpte.insight.comparison import (
     CallComparison,
     Comparison,
     Departure,
+    KeptValues,
     NamedArray,
     OutputComparison,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "Edge",
     "GraphValue",
     "Histogram",
+    "KeptValues",
     "Kernel",
     "LayerGroup",
     "MemoryReport",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +72,14 @@ class Departure:
 
 
 @dataclass(frozen=True)
+class KeptValues:
+    """What a call was given on the device, and what it gave."""
+
+    inputs: tuple[NamedArray, ...]
+    outputs: tuple[NamedArray, ...]
+
+
+@dataclass(frozen=True)
 class OutputComparison:
     """An output of the method against the one that was expected."""
 
@@ -94,6 +103,7 @@ class Comparison(Report):
     first_nan: CallComparison | None  # gives NaN, and was given none
     first_infinity: CallComparison | None
     outputs: tuple[OutputComparison, ...]  # if expected ones were given
+    kept: Mapping[int, KeptValues]  # by node, for those that were asked for
 
     @property
     def agrees(self) -> bool:

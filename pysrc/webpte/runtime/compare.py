@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,14 @@ from webpte.insight import (
     CallComparison,
     Comparison,
     Departure,
+    KeptValues,
     MethodGraph,
     NamedArray,
     Node,
     OutputComparison,
 )
 from webpte.insight.difference import Tolerance, difference, window
-from webpte.runtime.comparing import Followed, Notes
+from webpte.runtime.comparing import Arrays, Followed, Notes
 from webpte.runtime.info import MethodInfo, TensorInfo
 
 
@@ -46,6 +47,31 @@ def made_of(
         nan,
         infinity,
         tuple(outputs),
+        {nodes[key].id: _kept(nodes[key], *arrays) for key, arrays in notes.kept.items()},
+    )
+
+
+def calls_of(graph: MethodGraph, nodes: Iterable[int]) -> set[tuple[int, int]]:
+    """The calls that nodes stand for: the instruction of the method, and the index inside of it."""
+    found = set()
+    for number in nodes:
+        node = graph.nodes[number] if 0 <= number < len(graph.nodes) else None
+        if node is None or node.call is None:
+            raise InputError(
+                f"keep={number}: no call inside of a delegate; `graph.nodes` has the ids of those"
+            )
+        found.add((node.place, node.call))
+    return found
+
+
+def _kept(node: Node, inputs: Arrays, outputs: Arrays) -> KeptValues:
+    return KeptValues(_named(node, inputs), _named(node, outputs))
+
+
+def _named(node: Node, arrays: Arrays) -> tuple[NamedArray, ...]:
+    return tuple(
+        NamedArray(node.key(value_id), ArrayFacts.of(array), array)
+        for value_id, array in arrays.items()
     )
 
 
@@ -65,10 +91,7 @@ def _departure(
     node = nodes[first.place, first.call.index]
     call = next(c for c in calls if c.node == node.id and c.own and not c.own.agrees)
     assert call.own is not None
-    inputs = tuple(
-        NamedArray(node.key(value_id), ArrayFacts.of(array), array)
-        for value_id, array in first.inputs.items()
-    )
+    inputs = _named(node, first.inputs)
     around = window(first.actual, first.wanted, call.own.worst)
     output = node.key(first.output)
     return Departure(call, output, around, inputs, first.actual, first.wanted)

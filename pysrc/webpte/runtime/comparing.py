@@ -7,7 +7,7 @@ differences add up. Constants are read when a call needs them, and forgotten aft
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,13 +54,31 @@ class Evidence:
 
 
 class Notes:
-    """What is collected over the calls of a method."""
+    """What is collected over the calls of a method.
 
-    def __init__(self, tolerance: Tolerance, drift: bool) -> None:
+    keep      calls, by the instruction of the method and their index: their arrays are kept
+    progress  told after each call how many there were
+    """
+
+    def __init__(
+        self,
+        tolerance: Tolerance,
+        drift: bool,
+        keep: Collection[tuple[int, int]] = (),
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
         self.tolerance = tolerance
         self.drift = drift
         self.calls: list[Followed] = []
         self.first: Evidence | None = None
+        self.kept: dict[tuple[int, int], tuple[Arrays, Arrays]] = {}  # inputs and outputs
+        self._keep = keep
+        self._progress = progress
+
+    def keep(self, place: int, call: Call, given: Arrays, made: Arrays) -> None:
+        """The arrays of a call, if they are wanted; those of a loop's last turn stay."""
+        if (place, call.index) in self._keep:
+            self.kept[place, call.index] = dict(given), dict(made)
 
     def add_values(
         self,
@@ -74,6 +92,8 @@ class Notes:
         """A call has run. `given` are NaN and infinities among what went in, by their number."""
         nans, infinities = count_non_finite(made)
         self.calls.append(Followed(place, call, name, *differences, nans, infinities, given))
+        if self._progress is not None:
+            self._progress(len(self.calls))
 
 
 def count_non_finite(arrays: Iterable[Any]) -> tuple[int, int]:
@@ -137,6 +157,7 @@ class Follower:
             self._notes.first = Evidence(
                 self._place, call, output, given, made[output], wanted[output]
             )
+        self._notes.keep(self._place, call, given, made)
         name = call.kernel or call.name
         differences = (own and own[1], drift and drift[1])
         inputs, outputs = count_non_finite(given.values()), made.values()

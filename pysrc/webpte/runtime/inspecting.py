@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from webpte.errors import DeviceError, InputError
 from webpte.format.program import DelegateCall
+from webpte.gpu.device import Progress
 from webpte.insight import Comparison, MemoryReport, MethodGraph, Tolerance, Trace
 from webpte.insight.difference import ATOL, RTOL
 from webpte.runtime.build import Build
-from webpte.runtime.compare import compare_outputs, expected_outputs
+from webpte.runtime.compare import calls_of, compare_outputs, expected_outputs
 from webpte.runtime.compare import made_of as made_comparison
 from webpte.runtime.comparing import Notes
 from webpte.runtime.delegate import GpuDelegate
@@ -60,6 +61,8 @@ class Inspected:
         atol: float = ATOL,
         expected: Any = None,
         drift: bool = True,
+        keep: Collection[int] = (),
+        progress: Progress | None = None,
     ) -> Comparison:
         """Run a method once, call by call, and hold what the device computes against NumPy.
 
@@ -72,16 +75,24 @@ class Inspected:
         expected    outputs that are wanted: arrays in order (None for one that does not matter), a
                     mapping by name (output0, ...), or the path of an .npy or .npz file
         drift       also run NumPy alone beside, to see how differences add up: twice the time
+        keep        ids of nodes of `graph(method)` whose arrays, in and out, the result has as well
+        progress    called as progress("compare", done, total) after each call
         """
         build, found = self._build, self._known(method)
         info = found.info
         wanted = None if expected is None else expected_outputs(info, expected)
         tolerance = Tolerance(rtol, atol)
-        notes = Notes(tolerance, drift)
+        graph = _graph(self.name, build, method)
+        total = len(graph.nodes)
+
+        def tell(done: int) -> None:
+            if progress is not None:
+                progress("compare", done, max(done, total))
+
+        notes = Notes(tolerance, drift, calls_of(graph, keep), tell)
         with build.lifetime.lease(), self._tallied():
             outputs = await found.rehearse(inputs, Rehearsal(probe=Probe(notes)))
         named = compare_outputs(info, outputs, wanted, tolerance) if wanted is not None else []
-        graph = _graph(self.name, build, method)
         return made_comparison(graph, notes, _device_name(build), named)
 
     async def trace(self, method: str = "forward", *inputs: Any) -> Trace:

@@ -39,12 +39,15 @@ class Probe:
 
         def watch(graph: Graph, call: Call, live: LiveState, arrays: Arrays) -> Callable[[], None]:
             flow = Dataflow.of(graph)
-            given = count_non_finite(arrays[i] for i in flow.reads(call) if i in arrays)
+            reads, changed = [i for i in flow.reads(call) if i in arrays], flow.changes(call)
+            given = {i: arrays[i].copy() if i in changed else arrays[i] for i in reads}
+            before = count_non_finite(given.values())
 
             def done() -> None:
-                made = [arrays[i] for i in flow.writes(call) if i in arrays]
+                made = {i: arrays[i] for i in flow.writes(call) if i in arrays}
                 name = call.kernel or call.name
-                self.notes.add_values(place, call.index, name, given, made)
+                self.notes.keep(place, call, given, made)
+                self.notes.add_values(place, call.index, name, before, made.values())
 
             return done
 

@@ -415,3 +415,30 @@ def test_on_numpy_state_stays_as_well() -> None:
                 np.testing.assert_array_equal(got, expected)
 
     wait(run())
+
+
+@pytest.mark.parametrize("device", ["numpy", "recording"])
+def test_arrays_of_calls_that_are_asked_for_and_progress(device: str) -> None:
+    async def run() -> None:
+        made = RecordingDevice() if device == "recording" else device
+        program = await load(several(), device=made)
+        graph, told = program.graph(), list[tuple[str, int, int]]()
+        (last,) = (n.id for n in graph.nodes if n.outputs == graph.outputs)
+        (cumulated,) = (n for n in graph.nodes if n.op == "aten::cumprod.out")
+        progress = lambda *done: told.append(done)  # noqa: E731
+        found = await program.compare("forward", 2 * ones(4), keep=[last], progress=progress)
+        kept = found.kept[last]
+        assert [a.key for a in kept.inputs] == list(graph.nodes[last].inputs)
+        one, other = (a.array for a in kept.inputs)
+        np.testing.assert_array_equal(one, np.cumprod(3 * ones(4)) + 1)
+        np.testing.assert_array_equal(other, 3 * ones(4))
+        (output,) = kept.outputs
+        np.testing.assert_array_equal(output.array, one + other)
+        assert output.facts.high == 3**4 + 1 + 3
+        count = len(graph.nodes)
+        assert told == [("compare", done, count) for done in range(1, count + 1)]
+        for wrong in (count, -1, cumulated.id):
+            with pytest.raises(errors.InputError, match=f"keep={wrong}: no call inside"):
+                await program.compare("forward", ones(4), keep=[wrong])
+
+    wait(run())
