@@ -135,7 +135,8 @@ def work_of(op: OpDef, args: Args) -> Work:
     if op.name == CACHED[0]:  # keys and values go into the caches
         written += stored_bytes(args.tensor("key")) + stored_bytes(args.tensor("value"))
     elif op.mutates:
-        written += sum(stored_bytes(args.tensor(name)) for name in op.mutates)
+        changed = [t for name, t in _tensors(args).items() if name.partition("[")[0] in op.mutates]
+        written += sum(map(stored_bytes, changed))
     return Work(read, written, flops)
 
 

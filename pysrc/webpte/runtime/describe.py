@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from webpte.checks import resolve_ops
 from webpte.dataflow import Dataflow
 from webpte.dtypes import dtype_of_program
 from webpte.format.program import (
@@ -44,7 +45,7 @@ from webpte.insight.method_graph import (
 )
 from webpte.kernels import lookup_kernel
 from webpte.live import LiveState
-from webpte.ops import lookup
+from webpte.ops import OpDef
 from webpte.ops.records import Dispatch
 from webpte.plan import Step
 from webpte.runtime.contents import MethodContents
@@ -229,7 +230,7 @@ class _Describer:
         calls = [i for i in self._plan.instructions if isinstance(i, DelegateCall)]
         name = " + ".join(self._method.steps(call.delegate_index)) if len(calls) > 1 else ""
         packs = {each.args[-1]: each.args[0] for each in Dataflow.of(graph).prepacks}
-        scope = _Scope(inside, number, keys, name, packs)
+        scope = _Scope(inside, number, keys, name, packs, resolve_ops(graph))
         for value_id in dict.fromkeys((*graph.inputs, *graph.outputs)):
             self._graph_value(scope, value_id)
         for each in graph.calls:
@@ -238,7 +239,7 @@ class _Describer:
 
     def _add_call(self, scope: _Scope, call: Call) -> None:
         graph = scope.inside.graph
-        flow, op = Dataflow.of(graph), lookup(call.name)
+        flow, op = Dataflow.of(graph), scope.ops.get(call.index)
         parameters = () if op is None else op.signature.parameters
         arguments = [
             self._argument(scope, parameter.name, parameter.kind, value_id)
@@ -345,6 +346,7 @@ class _Scope:
     keys: dict[int, str]
     name: str
     packs: Mapping[int, int]  # what prepacks fill, by the constants that they take
+    ops: Mapping[int, OpDef]
 
     def kind(self, value_id: int) -> tuple[str, StoredConstant | None]:
         graph = self.inside.graph

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
+from webpte.checks import resolve_ops
 from webpte.insight import MethodGraph, Node, Span, TimedStep, Trace, Work
 from webpte.insight.timeline import GPU, HOST
 from webpte.insight.work import work_of
-from webpte.ops import lookup
 from webpte.runtime.timings import Entered, TimedKernel, Timings
 
 Nodes = Mapping[tuple[int, int | None], Node]
@@ -35,14 +35,13 @@ def made_of(
 def _works(timings: Timings, nodes: Nodes) -> dict[int, Work]:
     """By node, for the calls inside of delegates that do something."""
     entered: dict[int, Entered] = {each.place: each for each in timings.entered}
+    ops = {place: resolve_ops(each.graph) for place, each in entered.items()}
     works = {}
     for (place, index), node in nodes.items():
         if place in entered and index is not None and node.where in ("gpu", "host"):
             graph, live = entered[place].graph, entered[place].live
-            call = graph.calls[index]
-            op = lookup(call.name)
-            assert op is not None, "what is not supported is refused at load"
-            works[node.id] = work_of(op, op.bind(call, graph, live))
+            op = ops[place][index]
+            works[node.id] = work_of(op, op.bind(graph.calls[index], graph, live))
     return works
 
 

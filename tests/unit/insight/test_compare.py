@@ -14,6 +14,7 @@ import pytest
 
 import webpte
 from support.graphs import chain, load, temporary_op, wait
+from support.inspecting import APART
 from support.pte_writer import GraphWriter, MethodWriter
 from support.recorded import ADD, RELU, add_graph, ones
 from support.stitching import counting, cumprod, method, neg, plus, unary
@@ -45,7 +46,7 @@ def broken(op: str, by: float = 1.0) -> Iterator[None]:
 def compared(writer: Any, *inputs: Any, **options: Any) -> Comparison:
     async def run() -> Comparison:
         device = options.pop("device", None) or RecordingDevice()
-        async with await load(writer, device=device) as program:
+        async with await load(writer, device=device, **APART) as program:
             found = await program.compare("forward", *inputs, **options)
             if isinstance(device, RecordingDevice):
                 counts = device.counts()
@@ -144,11 +145,11 @@ def test_steps_on_the_host_inside_and_between() -> None:
 
     async def run() -> None:
         device = RecordingDevice()
-        program = await load(m, device=device)
+        program = await load(m, device=device, **APART)
         inputs = ones(4)
         expected = await program.forward(inputs)
         again = await program.forward(inputs)
-        program = await load(m, device=device)
+        program = await load(m, device=device, **APART)
         found = await program.compare("forward", inputs, expected=expected)
         assert found.agrees
         assert [c.op for c in found.calls] == [
@@ -173,7 +174,7 @@ def test_steps_on_the_host_inside_and_between() -> None:
 
 def test_a_language_model_goes_on_as_if_nothing_had_been_compared() -> None:
     async def tokens(compare: bool) -> list[int]:
-        async with await webpte.load(LLAMA, device=RecordingDevice()) as program:
+        async with await webpte.load(LLAMA, device=RecordingDevice(), **APART) as program:
             chosen, token, position = [], [5, 9, 33, 7], 0
             for _ in range(3):
                 given = np.array([token]), np.array([position])
@@ -197,7 +198,7 @@ def test_a_language_model_goes_on_as_if_nothing_had_been_compared() -> None:
 
 def test_a_wrong_cache_is_found_where_it_is_written() -> None:
     async def run() -> None:
-        async with await webpte.load(LLAMA, device=RecordingDevice()) as program:
+        async with await webpte.load(LLAMA, device=RecordingDevice(), **APART) as program:
             await program.forward(np.array([[5, 9, 33]]), np.array([0]))
             with broken("sdpa_with_kv_cache.default"):
                 found = await program.compare("forward", np.array([[7]]), np.array([3]))
@@ -275,7 +276,7 @@ def test_expected_outputs_that_cannot_be_meant(tmp_path: Path) -> None:
 
 def test_inputs_on_the_gpu_and_those_of_the_last_run() -> None:
     async def run() -> None:
-        program = await load(chain(2, op=SIGMOID), device=RecordingDevice())
+        program = await load(chain(2, op=SIGMOID), device=RecordingDevice(), **APART)
         with pytest.raises(errors.InputError, match="has not run yet"):
             await program.compare()
         (tensor,) = await program.forward(ones(4), output="gpu")
@@ -307,7 +308,7 @@ def test_whatever_fails_state_and_memory_are_as_before(make: Any) -> None:
 
     async def run() -> None:
         device = RecordingDevice()
-        program = await load(make(), device=device)
+        program = await load(make(), device=device, **APART)
         (first,) = await program.forward(ones(4))
         await program.compare("forward", ones(4))  # what is kept for the next time is there now
         counts, failed = device.counts(), 0
@@ -324,7 +325,7 @@ def test_whatever_fails_state_and_memory_are_as_before(make: Any) -> None:
         assert failed > 5
         device._injected.clear()
         (second,) = await program.forward(ones(4))
-        fresh = await load(make(), device=RecordingDevice())
+        fresh = await load(make(), device=RecordingDevice(), **APART)
         np.testing.assert_array_equal((await fresh.forward(ones(4)))[0], first)
         np.testing.assert_array_equal((await fresh.forward(ones(4)))[0], second)
 
@@ -335,7 +336,7 @@ def test_whatever_fails_state_and_memory_are_as_before(make: Any) -> None:
 def test_cancelled_anywhere(make: Any) -> None:
     async def run() -> None:
         device = RecordingDevice()
-        program = await load(make(), device=device)
+        program = await load(make(), device=device, **APART)
         await program.forward(ones(4))
         await program.compare("forward", ones(4))
         counts, cancelled = device.counts(), 0
@@ -350,7 +351,7 @@ def test_cancelled_anywhere(make: Any) -> None:
                 cancelled += 1
             assert device.counts() == counts
         assert cancelled > 10
-        fresh = await load(make(), device=RecordingDevice())
+        fresh = await load(make(), device=RecordingDevice(), **APART)
         await fresh.forward(ones(4))
         (expected,), (got,) = await fresh.forward(ones(4)), await program.forward(ones(4))
         np.testing.assert_array_equal(got, expected)
@@ -362,7 +363,7 @@ def test_closed_or_lost_meanwhile() -> None:
     async def run() -> None:
         for turns in range(30):
             device = RecordingDevice()
-            program = await load(several(), device=device)
+            program = await load(several(), device=device, **APART)
             task = asyncio.ensure_future(program.compare("forward", ones(4)))
             for _ in range(turns):
                 await asyncio.sleep(0)
@@ -376,7 +377,7 @@ def test_closed_or_lost_meanwhile() -> None:
         with pytest.raises(errors.ClosedError):
             await program.compare("forward", ones(4))
         device = RecordingDevice()
-        program = await load(several(), device=device)
+        program = await load(several(), device=device, **APART)
         device.inject(errors.DeviceLostError, method="run")
         with pytest.raises(errors.WebpteError, match="injected"):
             await program.compare("forward", ones(4))
@@ -389,8 +390,8 @@ def test_closed_or_lost_meanwhile() -> None:
 def test_between_calls_that_are_under_way() -> None:
     async def run() -> None:
         for make in (stateful, several):
-            program = await load(make(), device=RecordingDevice())
-            fresh = await load(make(), device=RecordingDevice())
+            program = await load(make(), device=RecordingDevice(), **APART)
+            fresh = await load(make(), device=RecordingDevice(), **APART)
             expected = [(await fresh.forward(ones(4)))[0] for _ in range(2)]
             first, one, other, second = await asyncio.gather(
                 program.forward(ones(4)),
@@ -421,7 +422,7 @@ def test_on_numpy_state_stays_as_well() -> None:
 def test_arrays_of_calls_that_are_asked_for_and_progress(device: str) -> None:
     async def run() -> None:
         made = RecordingDevice() if device == "recording" else device
-        program = await load(several(), device=made)
+        program = await load(several(), device=made, **APART)
         graph, told = program.graph(), list[tuple[str, int, int]]()
         (last,) = (n.id for n in graph.nodes if n.outputs == graph.outputs)
         (cumulated,) = (n for n in graph.nodes if n.op == "aten::cumprod.out")

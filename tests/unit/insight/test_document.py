@@ -15,6 +15,7 @@ import pytest
 import webpte
 from support.chats import Q4
 from support.graphs import wait
+from support.inspecting import APART
 from webpte.gpu.recording import RecordingDevice
 
 DOCUMENT = (Path(__file__).parents[3] / "docs/inspecting.md").read_text(encoding="utf-8")
@@ -29,7 +30,7 @@ def test_the_examples_run(
 
     async def run() -> None:
         device = RecordingDevice(features=("timestamp-query",))
-        scope: dict[str, Any] = {"np": np, "program": await webpte.load(Q4, device=device)}
+        scope: dict[str, Any] = {"np": np, "program": await webpte.load(Q4, device=device, **APART)}
         for example in EXAMPLES:
             code = compile(example, "inspecting.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
             result = eval(code, scope)

@@ -11,6 +11,7 @@ import pytest
 
 import webpte
 from support.graphs import chain, load, temporary_op, wait
+from support.inspecting import APART
 from support.pte_writer import GraphWriter, MethodWriter
 from support.recorded import ADD, RELU, add_graph, ones
 from support.stitching import counting, cumprod, method, neg
@@ -23,7 +24,7 @@ LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
 
 def graph_of(writer: Any, *inputs: Any, stage: str = "planned") -> MethodGraph:
     async def run() -> MethodGraph:
-        async with await load(writer, device=RecordingDevice()) as program:
+        async with await load(writer, device=RecordingDevice(), **APART) as program:
             if inputs:
                 await program.forward(*inputs)
             return program.graph(stage=stage)
@@ -121,7 +122,7 @@ def test_a_call_without_a_kernel_says_why() -> None:
 
 def test_layers_of_a_language_model_and_its_constants() -> None:
     async def run() -> None:
-        async with await webpte.load(LLAMA, device=RecordingDevice()) as program:
+        async with await webpte.load(LLAMA, device=RecordingDevice(), **APART) as program:
             graph = program.graph()
             (layers,) = graph.layers
             assert str(layers) == "layer x2"
@@ -186,7 +187,7 @@ def test_on_numpy_all_is_on_the_host() -> None:
 
 def test_wrong_questions() -> None:
     async def run() -> None:
-        program = await load(chain(1), device=RecordingDevice())
+        program = await load(chain(1), device=RecordingDevice(), **APART)
         with pytest.raises(errors.InputError, match="there are 'planned' and 'file'"):
             program.graph(stage="raw")
         with pytest.raises(errors.InputError, match="no method 'backward'; it has: forward"):

@@ -10,6 +10,7 @@ import pytest
 
 import webpte
 from support.graphs import chain, load, wait
+from support.inspecting import APART
 from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.recorded import ADD, add_graph, ones
 from support.stitching import counting, cumprod, method, neg
@@ -22,7 +23,7 @@ LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
 
 def memory_of(writer: GraphWriter | MethodWriter) -> MemoryReport:
     async def run() -> MemoryReport:
-        async with await load(writer, device=RecordingDevice()) as program:
+        async with await load(writer, device=RecordingDevice(), **APART) as program:
             found = program.memory()
             assert found.nbytes == program.stats.buffer_bytes
             assert len(found.buffers) == program.stats.buffers
@@ -103,7 +104,7 @@ def test_weights_that_methods_share_and_copies_of_state() -> None:
             assert (there.number, there.shared_with) == (shared.number, ("forward",))
         m = method((4,))
         m.outputs(counting(m, m.input_values[0]))
-        async with await load(m, device=device) as program:
+        async with await load(m, device=device, **APART) as program:
             assert "copies" not in program.memory().by_kind
             await program.compare("forward", ones(4))
             assert program.memory().by_kind["copies"] == 16
@@ -122,7 +123,7 @@ def test_several_delegates_of_a_method() -> None:
 
 def test_a_language_model_with_its_heads() -> None:
     async def run() -> None:
-        async with await webpte.load(LLAMA, device=RecordingDevice()) as program:
+        async with await webpte.load(LLAMA, device=RecordingDevice(), **APART) as program:
             found = program.memory()
             assert found.nbytes == program.stats.buffer_bytes
             kinds = {"weights", "state", "activations", "scratch", "params"}
@@ -139,7 +140,7 @@ def test_wrong_questions() -> None:
     async def run() -> None:
         with pytest.raises(errors.DeviceError, match="runs on NumPy"):
             (await load(chain(1))).memory()
-        program = await load(chain(1), device=RecordingDevice())
+        program = await load(chain(1), device=RecordingDevice(), **APART)
         with pytest.raises(errors.InputError, match="no method 'other'"):
             program.memory("other")
         program.close()

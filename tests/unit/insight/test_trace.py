@@ -12,6 +12,7 @@ import pytest
 
 import webpte
 from support.graphs import chain, load, temporary_op, wait
+from support.inspecting import APART
 from support.pte_writer import GraphWriter
 from support.recorded import ADD, RELU, ones
 from support.stitching import counting, cumprod, method, plus
@@ -28,7 +29,9 @@ TIMED = ("timestamp-query",)
 
 def traced(writer: Any, *inputs: Any, device: Any = None) -> Trace:
     async def run() -> Trace:
-        async with await load(writer, device=device or RecordingDevice(features=TIMED)) as program:
+        async with await load(
+            writer, device=device or RecordingDevice(features=TIMED), **APART
+        ) as program:
             return await program.trace("forward", *inputs)
 
     return wait(run())
@@ -56,7 +59,7 @@ def test_a_timeline_of_the_host_and_the_gpu() -> None:
 def test_rows_by_kernel_op_and_layer() -> None:
     async def run() -> None:
         device = RecordingDevice(features=TIMED)
-        async with await webpte.load(LLAMA, device=device) as program:
+        async with await webpte.load(LLAMA, device=device, **APART) as program:
             given = np.array([[5, 9, 33]]), np.array([4])
             trace = await program.trace("forward", *given)
             await program.forward(*given)
@@ -171,7 +174,7 @@ def test_state_is_as_before_whatever_happens(clock: bool) -> None:
 
     async def run() -> None:
         device = RecordingDevice(features=TIMED if clock else ())
-        program, fresh = await load(make(), device=device), await load(make())
+        program, fresh = await load(make(), device=device, **APART), await load(make())
         await program.trace("forward", ones(4))
         for _ in range(2):
             device.inject(method="profile" if clock else "run", at_result=True)
@@ -224,7 +227,7 @@ def test_a_delegate_with_state_that_a_method_calls_twice() -> None:
         m.delegate(g, [m.input_values[0], first])
         m.call_again(0, [first, second])
         m.outputs(second)
-        program = await load(m, device=RecordingDevice(features=TIMED))
+        program = await load(m, device=RecordingDevice(features=TIMED), **APART)
         for expected in (1 + 2, 3 + 4):
             await program.trace("forward", 0 * ones(4))
             assert (await program.compare("forward", 0 * ones(4))).agrees
