@@ -47,7 +47,7 @@ class Build:
         self.methods: dict[str, Method] = {}
         self.stages: dict[str, Stages] = {}
         self._strict = strict
-        self.library = ShaderLibrary()
+        self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
         self.headed: dict[tuple[GpuDelegate, HeadKind], Headed] = {}
 
@@ -88,19 +88,24 @@ class Build:
         if isinstance(self.device, str):
             return await NumpyDelegate.create(graph)
         return await GpuDelegate.create(
-            graph, self.device, self.library, progress, self._strict, constants, self.lifetime
+            graph, self.device, self._library, progress, self._strict, constants, self.lifetime
         )
 
     def with_head(self, body: GpuDelegate, kind: HeadKind) -> Headed:
         """A delegate with a graph that takes its only output."""
         if (body, kind) not in self.headed:
-            self.headed[body, kind] = Headed(body, kind, self.library, self.lifetime)
+            self.headed[body, kind] = Headed(body, kind, self._library, self.lifetime)
         return self.headed[body, kind]
 
     @property
     def delegates(self) -> Iterator[Delegate]:
         """Those of the methods."""
         return (delegate for found in self._delegates_of.values() for delegate in found)
+
+    @property
+    def library(self) -> ShaderLibrary:
+        """The text of its kernels."""
+        return self._library
 
     def delegates_of(self, method: str) -> list[Delegate]:
         """Those of one method, by index."""
