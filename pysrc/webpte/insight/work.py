@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from webpte.ops import OpDef
 from webpte.ops.args import Args, TensorArg
+from webpte.ops.fused import parts_of
 from webpte.shapes import numel
 
 Flops = Callable[[Args], int]
@@ -125,6 +126,8 @@ def work_of(op: OpDef, args: Args) -> Work:
     """Of a call at the live shapes; nothing for one that yields a number."""
     if op.scalar is not None:
         return Work(0, 0, None)
+    if args.call.parts:
+        return _work_of_parts(args)
     formula = FLOPS.get(op.name)
     flops = None if formula is None else formula(args)
     if op.name == UPDATE:
@@ -138,6 +141,20 @@ def work_of(op: OpDef, args: Args) -> Work:
         changed = [t for name, t in _tensors(args).items() if name.partition("[")[0] in op.mutates]
         written += sum(map(stored_bytes, changed))
     return Work(read, written, flops)
+
+
+def _work_of_parts(args: Args) -> Work:
+    """Of a fused call: what its parts do, without what never leaves it."""
+    parts = [(op, part, work_of(op, part)) for op, part in parts_of(args)]
+    between = {out.id for _, part, _ in parts for out in part.outs} - {out.id for out in args.outs}
+    seen, read, written = set(between), 0, 0
+    for op, part, work in parts:
+        for name, tensor in _tensors(part).items():
+            read += 0 if tensor.id in seen else _read(op.name, name, tensor, part)
+            seen.add(tensor.id)
+        written += work.written - sum(stored_bytes(o) for o in part.outs if o.id in between)
+    counted = [work.flops for _, _, work in parts if work.flops is not None]
+    return Work(read, written, sum(counted) if counted else None)
 
 
 def _tensors(args: Args) -> dict[str, TensorArg]:

@@ -41,22 +41,28 @@ class Build:
     `device` is "numpy", or what the kernels run on.
     """
 
-    def __init__(self, device: str | Device, strict: bool) -> None:
+    def __init__(self, device: str | Device, strict: bool, fuse: bool = True) -> None:
         self.device = device
         self.lifetime = Lifetime()
         self.methods: dict[str, Method] = {}
         self.stages: dict[str, Stages] = {}
         self._strict = strict
+        self._fuse = fuse
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
         self.headed: dict[tuple[GpuDelegate, HeadKind], Headed] = {}
 
     @classmethod
     async def create(
-        cls, contents: Contents, device: str | Device, strict: bool, progress: Progress | None
+        cls,
+        contents: Contents,
+        device: str | Device,
+        strict: bool,
+        progress: Progress | None,
+        fuse: bool = True,
     ) -> Build:
         """Everything on the device; gives back what is there if any of it fails."""
-        build = cls(device, strict)
+        build = cls(device, strict, fuse)
         try:
             await build._make_methods(contents, progress)
         except BaseException:
@@ -88,7 +94,14 @@ class Build:
         if isinstance(self.device, str):
             return await NumpyDelegate.create(graph)
         return await GpuDelegate.create(
-            graph, self.device, self._library, progress, self._strict, constants, self.lifetime
+            graph,
+            self.device,
+            self._library,
+            progress,
+            self._strict,
+            constants,
+            self.lifetime,
+            fused=self._fuse,
         )
 
     def with_head(self, body: GpuDelegate, kind: HeadKind) -> Headed:

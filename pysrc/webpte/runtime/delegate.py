@@ -15,6 +15,7 @@ from webpte.checks import (
     symint_sources,
 )
 from webpte.dataflow import Dataflow
+from webpte.fusion import fuse
 from webpte.gpu.device import Device, Progress, Transfer
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
@@ -48,6 +49,7 @@ class GpuDelegate:
         lifetime: Lifetime,
         strict: bool,
         borrowed: Mapping[int, int] | None = None,
+        fused: bool = True,
     ) -> None:
         check_arity(graph)
         if device.info.has_halves:
@@ -55,6 +57,8 @@ class GpuDelegate:
         self._transfers = constant_transfers(graph)
         graph = merge_duplicate_calls(separate_buffer_writes(graph))
         check_defined(graph)
+        if fused:
+            graph = fuse(graph)
         ops = resolve_ops(graph)
         storage = plan_storage(graph, ops)
         self.graph = graph
@@ -98,16 +102,17 @@ class GpuDelegate:
         constants: ConstantStore | None = None,
         lifetime: Lifetime | None = None,
         borrowed: Mapping[int, int] | None = None,
+        fused: bool = True,
     ) -> GpuDelegate:
         """Allocate, compile and move constants; gives everything back if any of it fails.
 
         Delegates with one store of `constants` share those that they have in common. What is on
         the device stays for the `lifetime`, by default one that `close` ends. `borrowed` are inputs
-        that are in memory of others.
+        that are in memory of others. Without `fused` every call stays by itself.
         """
         lifetime = lifetime or Lifetime()
         store = constants or ConstantStore()
-        delegate = cls(graph, device, library, store, lifetime, strict, borrowed)
+        delegate = cls(graph, device, library, store, lifetime, strict, borrowed, fused)
         try:
             await delegate._build(progress)
         except BaseException:

@@ -50,6 +50,7 @@ async def load(
     strict: bool = False,
     name: str | None = None,
     progress: Progress | None = None,
+    fuse: bool = True,
 ) -> Program:
     """Open a `.pte` and make it ready to run.
 
@@ -59,6 +60,7 @@ async def load(
     data      the `.ptd` files that belong to the program, each given like `source`
     strict    refuse to run on the host what has no kernel, instead of doing it and reporting it
     progress  called as progress(stage, done, total); stages: fetch, read, compile, constants
+    fuse      let one kernel do the work of several calls where it can; False is for comparison
     """
     if isinstance(device, str) and device not in NAMES:
         known = ", ".join(map(repr, NAMES))
@@ -78,9 +80,9 @@ async def load(
     if opening is not None:
         device = await opening
         clock.lap("device")
-    build = await Build.create(contents, device, strict, progress)
+    build = await Build.create(contents, device, strict, progress, fuse)
     clock.lap("build")
-    return Program(contents, build, clock, strict, shared)
+    return Program(contents, build, clock, strict, shared, fuse)
 
 
 async def inspect(
@@ -142,12 +144,14 @@ class Program(Inspected):
         clock: _Clock,
         strict: bool = False,
         shared: str | None = None,
+        fuse: bool = True,
     ) -> None:
         """`shared` is the name of the device, unless it is one that the caller gave."""
         self._contents = contents
         self._build = build
         self._clock = clock
         self._strict = strict
+        self._fuse = fuse
         self._shared = shared
         self._recovery = asyncio.Lock()
         self._tensors: WeakSet[GpuTensor] = WeakSet()  # outputs that callers still hold
@@ -341,7 +345,7 @@ class Program(Inspected):
             clock = _Clock()
             target = await self._recovery_device(device)
             clock.lap("device")
-            build = await Build.create(self._contents, target, self._strict, progress)
+            build = await Build.create(self._contents, target, self._strict, progress, self._fuse)
             clock.lap("build")
             if self._closed:
                 build.end(f"{self.name} was closed")

@@ -95,6 +95,24 @@ def test_rows_by_kernel_op_and_layer() -> None:
     wait(run())
 
 
+def test_a_fused_call_does_the_work_of_its_parts_and_moves_less() -> None:
+    async def work(**options: Any) -> tuple[int, int, int]:
+        device = RecordingDevice(features=TIMED)
+        async with await webpte.load(LLAMA, device=device, **options) as program:
+            trace = await program.trace("forward", np.array([[5]]), np.array([4]))
+            rows = trace.by("op")
+            flops = sum(row.flops or 0 for row in rows)
+            return flops, sum(row.nbytes for row in rows), len(trace.steps)
+
+    async def run() -> None:
+        apart, fused = await work(**APART), await work()
+        assert fused[0] == apart[0]
+        assert fused[1] < apart[1]
+        assert fused[2] < apart[2], "dispatches"
+
+    wait(run())
+
+
 def test_without_a_clock_it_says_so() -> None:
     trace = traced(chain(3), ones(4), device=RecordingDevice())
     assert not trace.timed
