@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from webpte.checks import (
+    ConstantTransfer,
     check_arity,
     check_defined,
     constant_transfers,
@@ -27,7 +28,8 @@ from webpte.runtime.guard import StateGuard
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.memory import DelegateMemory
 from webpte.runtime.prepare import Preparer
-from webpte.runtime.replay import Prepared, Replayer, Timings
+from webpte.runtime.replay import Prepared, Replayer
+from webpte.runtime.timings import Timings
 from webpte.runtime.transit import Fate, Input, readable
 from webpte.shaders import ShaderLibrary
 from webpte.storage import plan_storage
@@ -179,10 +181,12 @@ class GpuDelegate:
         *,
         timings: Timings | None = None,
         rehearsal: bool = False,
+        guarded: bool = False,
     ) -> list[Any]:
         """Run once; `fates` says what becomes of each tensor. SymInts are always on the host.
 
-        With `timings` every kernel is timed. A `rehearsal` leaves state as it was.
+        With `timings` every kernel is timed. A `rehearsal` leaves state as it was. If it is
+        `guarded`, the caller puts state back, for a method that may call this twice.
         """
         replayer = self.replayer
         with self.lifetime.lease():
@@ -190,7 +194,7 @@ class GpuDelegate:
                 given = await self.readable(inputs)
                 self.guard.settle()
                 call = await replayer.prepare(given, fates, timings)
-                if rehearsal or self.may_spoil_state(call):
+                if not guarded and (rehearsal or self.may_spoil_state(call)):
                     return await self._execute_guarded(call, rehearsal)
                 submitted = await replayer.submit(call)
             return await replayer.results(submitted)
@@ -257,6 +261,29 @@ class GpuDelegate:
                 key = (call.kernel or op.name, "alias" if view else where)
                 counts[key] = counts.get(key, 0) + 1
         return counts
+
+    @property
+    def live(self) -> LiveState:
+        """Shapes and SymInts of the last call."""
+        return self._live
+
+    @property
+    def planner(self) -> Planner:
+        """What each call comes to at the live shapes."""
+        return self._planner
+
+    @property
+    def factory(self) -> PlanFactory:
+        return self._factory
+
+    @property
+    def symints(self) -> list[int]:
+        """Those that go up with every call."""
+        return self._symints
+
+    def constants(self) -> dict[int, ConstantTransfer]:
+        """By value: the bytes of the file that it starts with."""
+        return {transfer.target.id: transfer for transfer in self._transfers}
 
     @property
     def _current(self) -> DevicePlan | None:

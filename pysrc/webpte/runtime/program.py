@@ -32,9 +32,12 @@ from webpte.runtime.executing import executing
 from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.heads import ARGMAX
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
+from webpte.runtime.inspecting import Inspected
 from webpte.runtime.method import Method
 from webpte.runtime.open import open_source
+from webpte.runtime.probe import Rehearsal
 from webpte.runtime.submissions import tallying
+from webpte.runtime.timings import Timings
 
 OUTPUTS = ("numpy", "gpu")
 
@@ -127,7 +130,7 @@ class _Clock:
         self._last = now
 
 
-class Program:
+class Program(Inspected):
     """A loaded program. Close it, or use `async with`, to free its GPU memory.
 
     Calls may overlap. One that is under way when the program is closed or rebuilt ends with its
@@ -281,7 +284,9 @@ class Program:
         if "timestamp-query" not in build.device.info.features:
             raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
         with build.lifetime.lease(), self._tallied():
-            return await found.profile(inputs)
+            timings = Timings()
+            await found.rehearse(inputs, Rehearsal(timings))
+            return timings.rows
 
     @property
     def stats(self) -> Stats:
