@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from webpte_models.pictures import read_png, write_png
 from webpte_models.recipe import Wheel
 
 _FOLDER = "skimage/data"
@@ -34,6 +33,8 @@ def photo(
     import torch
     import torch.nn.functional as F  # noqa: N812 - PyTorch's own habit
 
+    from webpte_models.pictures import read_png
+
     pixels = read_png((files / _FOLDER / name).read_bytes())
     left, top, right, bottom = box or (0, 0, pixels.shape[1], pixels.shape[0])
     part = torch.from_numpy(pixels[top:bottom, left:right].copy()).permute(2, 0, 1)[None]
@@ -45,5 +46,7 @@ def photo(
 def picture_of(values: Any) -> bytes:
     """The PNG of a tensor from `photo`."""
     import torch
+
+    from webpte_models.pictures import write_png
 
     return write_png((values[0].permute(1, 2, 0) * 255).round().to(torch.uint8).numpy())

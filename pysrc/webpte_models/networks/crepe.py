@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import torch
@@ -14,11 +15,11 @@ _FEATURES = 256
 
 
 class Pitch(nn.Module):
-    """Frames (n, 1024) of 16 kHz, each with mean 0 and deviation 1 -> (n, 360) weights of pitches."""
+    """Frames (n, 1024) of 16 kHz, with mean 0 and deviation 1 -> (n, 360) weights of pitches."""
 
     def __init__(self, weights: Path) -> None:
         super().__init__()
-        for layer, (inputs, outputs) in enumerate(zip(_CHANNELS, _CHANNELS[1:], strict=False), 1):
+        for layer, (inputs, outputs) in enumerate(itertools.pairwise(_CHANNELS), 1):
             kernel, stride = ((512, 1), (4, 1)) if layer == 1 else ((64, 1), (1, 1))
             setattr(self, f"conv{layer}", nn.Conv2d(inputs, outputs, kernel, stride))
             setattr(self, f"conv{layer}_BN", nn.BatchNorm2d(outputs, eps=0.001))

@@ -71,7 +71,9 @@ def with_gelu(graph: Graph) -> Graph:
         plus_one = _only(readers, erf)
         times_x = _only(readers, plus_one)
         halved = _only(readers, times_x)
-        constants = [_other(graph, *pair) for pair in ((scaled, source), (plus_one, erf.outputs[0]))]
+        constants = [
+            _other(graph, *pair) for pair in ((scaled, source), (plus_one, erf.outputs[0]))
+        ]
         constants.append(_other(graph, halved, times_x.outputs[0]))
         ops = [scaled.op, plus_one.op, times_x.op, halved.op]
         if ops != ["Div", "Add", "Mul", "Mul"] or source not in times_x.inputs:

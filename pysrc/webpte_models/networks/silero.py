@@ -30,7 +30,9 @@ class VoiceActivity(nn.Module):
         self.final_conv = nn.Conv1d(128, 1, 1)
         self.load_state_dict(load_file(str(weights)))
 
-    def forward(self, frames: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, frames: Tensor, hidden: Tensor, cell: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         features = self._features(frames)  # (n, 128)
         states = []
         for frame in features.split(1):

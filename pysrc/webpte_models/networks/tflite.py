@@ -1,7 +1,7 @@
 """A TFLite model of floats as a PyTorch module, with the operators that the recipes need.
 
-TFLite keeps pictures as (1, height, width, channels). In here they are (1, channels, height, width),
-as PyTorch and the GPU's kernels want them, and so are the input and every output with four dims.
+TFLite keeps pictures as (1, height, width, channels). In here they are (1, channels, height,
+width), as PyTorch and the GPU's kernels want them, and so are the input and outputs.
 
 The file is a FlatBuffer; numbers of slots, operators and enumerations are those of its schema.
 """
@@ -25,9 +25,20 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _DTYPES = {0: "<f4", 1: "<f2", 2: "<i4"}
 _NAMES = {
-    **{0: "add", 1: "average_pool", 2: "concatenation", 3: "conv", 4: "depthwise_conv"},
-    **{6: "dequantize", 14: "sigmoid", 17: "max_pool", 18: "mul", 19: "relu", 22: "reshape"},
-    **{23: "resize_bilinear", 34: "pad", 117: "hard_swish"},
+    0: "add",
+    1: "average_pool",
+    2: "concatenation",
+    3: "conv",
+    4: "depthwise_conv",
+    6: "dequantize",
+    14: "sigmoid",
+    17: "max_pool",
+    18: "mul",
+    19: "relu",
+    22: "reshape",
+    23: "resize_bilinear",
+    34: "pad",
+    117: "hard_swish",
 }
 _CUSTOM = 32
 _CUSTOM_NAMES = {"Convolution2DTransposeBias": "transposed_conv"}

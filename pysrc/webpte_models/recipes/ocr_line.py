@@ -79,9 +79,7 @@ RECIPE = Recipe(
             std=(0.5, 0.5, 0.5),
         ),
     ),
-    outputs=(
-        Value("letters", "at each eighth pixel, how likely each is", labels="labels.txt"),
-    ),
+    outputs=(Value("letters", "at each eighth pixel, how likely each is", labels="labels.txt"),),
     build=build,
     tell=tell,
     picture="example.png",
