@@ -1,13 +1,8 @@
-"""An ONNX graph as a PyTorch module, with the operators that the recipes need.
-
-Three things are put more simply on the way, since the exporter knows the simple form: GELU that is
-spelled out with erf, a bias that is added after a convolution, and nodes that do nothing.
-"""
+"""An ONNX graph as a PyTorch module, with the operators that the recipes need."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +11,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own habit
 from torch import Tensor, nn
 
-from webpte_models.networks.onnx_file import Graph, Node, read_onnx
+from webpte_models.networks.onnx_file import read_onnx
+from webpte_models.networks.onnx_rewrites import simplified
 
 Operator = Callable[[Sequence[Tensor], dict[str, Any]], Tensor]
 
@@ -26,7 +22,7 @@ class OnnxNetwork(nn.Module):
 
     def __init__(self, path: Path) -> None:
         super().__init__()
-        graph = with_biases(with_gelu(without_identities(read_onnx(path))))
+        graph = simplified(read_onnx(path))
         unknown = sorted({node.op for node in graph.nodes} - set(_OPERATORS))
         if unknown:
             raise ValueError(f"{path.name} has operators with no row here: {', '.join(unknown)}")
@@ -44,96 +40,6 @@ class OnnxNetwork(nn.Module):
             arguments = [values[name] for name in node.inputs]
             values[node.outputs[0]] = _OPERATORS[node.op](arguments, node.attributes)
         return values[self._output]
-
-
-def without_identities(graph: Graph) -> Graph:
-    """What they pass on is read where it comes from."""
-    names: dict[str, str] = {}
-    nodes = []
-    for node in graph.nodes:
-        inputs = tuple(names.get(name, name) for name in node.inputs)
-        if node.op == "Identity":
-            names[node.outputs[0]] = inputs[0]
-        else:
-            nodes.append(replace(node, inputs=inputs))
-    return replace(graph, nodes=nodes, outputs=[names.get(name, name) for name in graph.outputs])
-
-
-def with_gelu(graph: Graph) -> Graph:
-    """x * (erf(x / sqrt 2) + 1) * 0.5, five nodes in this order, as one."""
-    readers = _readers(graph)
-    makers = {node.outputs[0]: node for node in graph.nodes}
-    dropped: set[str] = set()  # by what a node makes
-    gelus: dict[str, Node] = {}
-    for erf in (node for node in graph.nodes if node.op == "Erf"):
-        scaled = makers[erf.inputs[0]]
-        source = scaled.inputs[0]
-        plus_one = _only(readers, erf)
-        times_x = _only(readers, plus_one)
-        halved = _only(readers, times_x)
-        constants = [
-            _other(graph, *pair) for pair in ((scaled, source), (plus_one, erf.outputs[0]))
-        ]
-        constants.append(_other(graph, halved, times_x.outputs[0]))
-        ops = [scaled.op, plus_one.op, times_x.op, halved.op]
-        if ops != ["Div", "Add", "Mul", "Mul"] or source not in times_x.inputs:
-            raise ValueError(f"an Erf that is not GELU's: {erf.inputs[0]}")
-        if not np.allclose(constants, [2**0.5, 1.0, 0.5]):
-            raise ValueError(f"an Erf with other constants than GELU's: {constants}")
-        dropped |= {node.outputs[0] for node in (scaled, erf, plus_one, times_x, halved)}
-        gelus[halved.outputs[0]] = Node("Gelu", (source,), halved.outputs, {})
-    nodes = []
-    for node in graph.nodes:
-        made = node.outputs[0]
-        if made in gelus:
-            nodes.append(gelus[made])
-        elif made not in dropped:
-            nodes.append(node)
-    return replace(graph, nodes=nodes)
-
-
-def with_biases(graph: Graph) -> Graph:
-    """A constant of one value per channel, added to a convolution, is its bias."""
-    readers = _readers(graph)
-    constants = dict(graph.constants)
-    joined: dict[str, Node] = {}
-    dropped: set[str] = set()
-    for conv in (node for node in graph.nodes if node.op == "Conv" and len(node.inputs) == 2):
-        following = readers.get(conv.outputs[0], [])
-        if len(following) != 1 or following[0].op != "Add":
-            continue
-        names = [name for name in following[0].inputs if name in constants]
-        channels = constants[conv.inputs[1]].shape[0] if conv.inputs[1] in constants else -1
-        if len(names) != 1 or constants[names[0]].size != channels:
-            continue
-        bias = f"{names[0]}.bias"
-        constants[bias] = constants[names[0]].reshape(-1)
-        dropped.add(conv.outputs[0])
-        made = following[0].outputs
-        joined[made[0]] = replace(conv, inputs=(*conv.inputs, bias), outputs=made)
-    nodes = [
-        joined.get(node.outputs[0], node) for node in graph.nodes if node.outputs[0] not in dropped
-    ]
-    return replace(graph, nodes=nodes, constants=constants)
-
-
-def _readers(graph: Graph) -> dict[str, list[Node]]:
-    found: dict[str, list[Node]] = {}
-    for node in graph.nodes:
-        for name in node.inputs:
-            found.setdefault(name, []).append(node)
-    return found
-
-
-def _only(readers: dict[str, list[Node]], node: Node) -> Node:
-    (reader,) = readers[node.outputs[0]]
-    return reader
-
-
-def _other(graph: Graph, node: Node, known: str) -> float:
-    """The constant of an operator with two inputs, one of which is `known`."""
-    (name,) = (name for name in node.inputs if name != known)
-    return float(graph.constants[name].reshape(-1)[0])
 
 
 def _conv(x: Sequence[Tensor], attributes: dict[str, Any]) -> Tensor:
