@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from webpte_export.errors import ExportError
 from webpte_export.exporter import export
+from webpte_export.llm import export_llm
 from webpte_export.quantize import QUANTIZATIONS
 from webpte_export.report import HostOp, Report
 
-__all__ = ["QUANTIZATIONS", "ExportError", "HostOp", "Report", "export"]
+__all__ = ["QUANTIZATIONS", "ExportError", "HostOp", "Report", "export", "export_llm"]

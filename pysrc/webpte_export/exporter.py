@@ -6,8 +6,9 @@ import copy
 import logging
 import re
 import time
+import traceback
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,20 +55,61 @@ def export(
     Raises ExportError with what to change. A program that runs but differs from PyTorch is no
     error: the report says so (`passed`, `problem`).
     """
+    program = program_path(path)
+    _check_arguments(model, quantize, tolerance)
     import torch
 
-    program = _program_path(path)
-    _check_arguments(model, quantize, tolerance)
     calls = [_as_inputs(given) for given in (inputs, *more_inputs)]
-    clock = _Clock()
+    clock = Clock()
     module = copy.deepcopy(model).eval() if quantize else model.eval()
-    with torch.no_grad(), _reasons() as reasons:
-        if quantize and not quantize_weights(module, quantize):
+    if quantize:
+        with torch.no_grad(), quiet_logs():
+            count = quantize_weights(module, quantize)
+        if not count:
             raise ExportError(
                 f"quantize={quantize!r} quantizes linear layers, and {type(model).__name__} has "
                 "none that fits (widths must be multiples of 32, for 8w of 4); leave it out."
             )
+    return export_prepared(
+        module,
+        calls,
+        program,
+        dynamic_shapes=dynamic_shapes,
+        metadata=metadata,
+        tolerance=Tolerance(*tolerance) if tolerance else _HALF_TOLERANCE if half else _TOLERANCE,
+        quantize=quantize,
+        half=half,
+        strict=strict,
+        clock=clock,
+    )
+
+
+def export_prepared(
+    module: Any,
+    calls: Sequence[tuple[Any, ...]],
+    program: Path,
+    *,
+    dynamic_shapes: Any,
+    metadata: Mapping[str, Any] | None,
+    tolerance: Tolerance,
+    quantize: str | None,
+    half: bool,
+    strict: bool,
+    clock: Clock,
+    rewrite: Callable[[Any], Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> Report:
+    """`export` of a module that is quantized already; `quantize` only says how, in the report.
+
+    `rewrite` changes the graph between PyTorch's export and ExecuTorch's: a module, in place.
+    """
+    import torch
+
+    with torch.no_grad(), quiet_logs() as reasons:
         exported = _torch_export(module, calls[0], dynamic_shapes, strict)
+        if rewrite is not None:
+            graph = rewrite(exported.run_decompositions({}).module())
+            exported = _torch_export(graph, calls[0], dynamic_shapes, strict)
         clock.lap("torch.export")
         data = _lower(exported, half, metadata)
         clock.lap("lowering")
@@ -75,25 +117,8 @@ def export(
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_bytes(data)
     suite = program.with_suffix(".suite")
-    chosen = Tolerance(*tolerance) if tolerance else _HALF_TOLERANCE if half else _TOLERANCE
-    entry = write_suite(suite, program, program.stem, results, chosen)
+    entry = write_suite(suite, program, program.stem, results, tolerance)
     clock.lap("PyTorch's results")
-    return finish(program, suite, entry, reasons, clock.laps, quantize=quantize, half=half)
-
-
-def finish(
-    program: Path,
-    suite: Path,
-    entry: dict[str, Any],
-    reasons: Mapping[str, set[str]],
-    seconds: dict[str, float],
-    *,
-    quantize: str | None,
-    half: bool,
-    extra: Mapping[str, Any] | None = None,
-) -> Report:
-    """Judges what was written, and writes the report beside it."""
-    clock = _Clock()
     verdict = judge(suite, entry)
     placed = place(suite, entry, {op: tuple(sorted(why)) for op, why in reasons.items()})
     clock.lap("check on NumPy")
@@ -103,7 +128,7 @@ def finish(
         suite=suite,
         program_bytes=program.stat().st_size,
         constant_bytes=placed.constant_bytes,
-        seconds={**seconds, **clock.laps},
+        seconds=clock.laps,
         quantize=quantize,
         half=half,
         delegates=placed.delegates,
@@ -120,7 +145,7 @@ def finish(
     return report
 
 
-class _Clock:
+class Clock:
     """Seconds per stage."""
 
     def __init__(self) -> None:
@@ -133,7 +158,7 @@ class _Clock:
         self._last = now
 
 
-def _program_path(path: str | Path) -> Path:
+def program_path(path: str | Path) -> Path:
     path = Path(path)
     return path if path.suffix == ".pte" else path.with_name(f"{path.name}.pte")
 
@@ -202,8 +227,14 @@ def _lower(exported: Any, half: bool, metadata: Mapping[str, Any] | None) -> byt
     return data
 
 
-def _first_lines(error: Exception, most: int = 3) -> str:
+def _first_lines(error: BaseException, most: int = 3) -> str:
+    """What was wrong at first: exporters wrap errors in errors that say less."""
+    while error.__cause__ is not None:
+        error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines and error.__traceback__ is not None:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        lines = [f"{frame.line} ({Path(frame.filename).name}, line {frame.lineno})"]
     return f"{type(error).__name__}: " + " / ".join(lines[:most])
 
 
@@ -232,7 +263,7 @@ def _array(value: Any) -> Any:
 
 
 @contextmanager
-def _reasons() -> Iterator[dict[str, set[str]]]:
+def quiet_logs() -> Iterator[dict[str, set[str]]]:
     """What the partitioner says about operators that it does not take, while this is open."""
     found: dict[str, set[str]] = defaultdict(set)
 

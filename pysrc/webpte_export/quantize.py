@@ -68,6 +68,11 @@ def quantize_rows(model: Any) -> int:
     return count
 
 
+def row_scales(weight: Any) -> Any:
+    """(rows, width) -> (rows,): what 127 steps of an 8-bit weight are to reach."""
+    return weight.abs().amax(1).clamp(min=1e-12) / 127
+
+
 def row_quantized(linear: Any) -> Any:
     """A layer that computes what `linear` does with weights rounded to 8 bits, a scale per row."""
     import torch
@@ -78,7 +83,7 @@ def row_quantized(linear: Any) -> Any:
 
         def __init__(self, weight: Any, bias: Any) -> None:
             super().__init__()
-            scales = weight.abs().amax(1).clamp(min=1e-12) / 127  # (rows,)
+            scales = row_scales(weight)
             rounded = (weight / scales[:, None]).round().clamp(-127, 127)
             self.register_buffer("weight", rounded.to(torch.int8))
             self.register_buffer("scales", scales)
