@@ -151,6 +151,7 @@ def _card(recipe: Recipe, made: Path, verdicts: Mapping[str, Verdict]) -> Card:
     optional = {
         "picture": recipe.picture,
         "notes": recipe.notes,
+        "question": recipe.question,
         "tokenizer": "tokenizer.json" if (model / "tokenizer.json").is_file() else "",
     }
     wheel = recipe.wheels[0]

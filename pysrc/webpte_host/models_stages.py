@@ -25,6 +25,15 @@ from webpte_models import Recipe, Wheel
 Verdict = dict[str, Any]
 
 _VERDICT = "verdict.json"
+# What the result of an export depends on, besides its recipe's own module.
+_EXPORT_CODE = (
+    "webpte_models/make.py",
+    "webpte_models/p*.py",  # photographs and their format
+    "webpte_models/sounds.py",
+    "webpte_models/networks/*.py",
+    "webpte_export/*.py",
+    "webpte_export/llm/*.py",
+)
 _EXPORT_HINT = "Nothing was installed. What was fetched is kept, so the next try starts from there."
 
 
@@ -132,11 +141,10 @@ def summary(results: list[dict[str, Any]]) -> Verdict:
 def export_key(recipe: Recipe) -> str:
     module = recipe.build.__module__
     own = PYSRC.joinpath(*module.split(".")).with_suffix(".py")
-    code = [PYSRC / "webpte_models", PYSRC / "webpte_models/networks", PYSRC / "webpte_export"]
     parts: list[str | Path] = [wheel.sha256 for wheel in recipe.wheels]
     parts += [own] if own.is_file() else [module]
-    for folder in code:
-        parts += sorted(folder.glob("*.py"))
+    for pattern in _EXPORT_CODE:
+        parts += sorted(PYSRC.glob(pattern))
     return content_key([*parts, *export_environment.PINNED])
 
 

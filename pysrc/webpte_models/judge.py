@@ -20,6 +20,8 @@ from webpte_host.verify import check_entries, read_manifest, run_here
 from webpte_models.make import PROGRAM
 from webpte_models.recipe import Recipe, all_recipes
 
+_ANSWER_TOKENS = 16  # NumPy takes a second for each
+
 
 def judge(recipe: Recipe, made: Path) -> dict[str, Any]:
     """The verdict's `error` is empty if every case passed."""
@@ -27,15 +29,31 @@ def judge(recipe: Recipe, made: Path) -> dict[str, Any]:
     entries = check_entries(read_manifest(suite), suite)
     results = [run_here(suite, entry) for entry in entries]
     verdict = summary(results)
-    if recipe.tell is not None and not verdict["error"]:
-        verdict["seen"] = recipe.tell(asyncio.run(_run_example(made / "model")), made / "model")
+    if not verdict["error"]:
+        verdict["seen"] = asyncio.run(_seen(recipe, made / "model"))
     return verdict
+
+
+async def _seen(recipe: Recipe, folder: Path) -> str:
+    if recipe.question:
+        answer = await _answer(folder, recipe.question)
+        return f'asked "{recipe.question}", it says "{answer}"'
+    if recipe.tell is None:
+        return ""
+    return recipe.tell(await _run_example(folder), folder)
 
 
 async def _run_example(folder: Path) -> tuple[Any, ...]:
     paths = sorted(folder.glob("example*.npy"))
     async with await webpte.load(folder / PROGRAM, device="numpy") as program:
         return await program.forward(*(np.load(path) for path in paths))
+
+
+async def _answer(folder: Path, question: str) -> str:
+    tokenizer = await webpte.text.load_tokenizer(folder / "tokenizer.json")
+    async with await webpte.load(folder / PROGRAM, device="numpy") as program:
+        answer = await webpte.llm.Chat(program, tokenizer).send(question, _ANSWER_TOKENS)
+        return str(answer).strip()
 
 
 def main(arguments: list[str]) -> int:

@@ -82,6 +82,7 @@ class Recipe:
     build: Callable[[Path], Network | LanguageModel]
     # A sentence about the example's outputs; the folder is the model's own. None: nothing to tell.
     tell: Callable[[Sequence[Any], Path], str] | None = None
+    question: str = ""  # to a language model, in place of `tell`
     picture: str = ""  # the example as a picture, if it is one of the files
     notes: str = ""  # what a user should know
 

@@ -19,7 +19,7 @@ def build(files: Path) -> Network:
 
     from webpte_models.networks.ncnn import UpscaleNetwork
 
-    small = photo(files, "astronaut.png", (96, 96), _FACE)
+    small = photo(files, "astronaut.png", (64, 64), _FACE)
     sides = {2: Dim("height", min=_LEAST, max=_MOST), 3: Dim("width", min=_LEAST, max=_MOST)}
     return Network(
         UpscaleNetwork(files / f"{_STEM}.param", files / f"{_STEM}.bin"),

@@ -40,7 +40,7 @@ def tell(outputs: Sequence[Any], _folder: Path) -> str:
     likely = outputs[0]
     return (
         f"of {len(likely)} frames of a synthesized voice, {int((likely > 0.5).sum())} are speech, "
-        f"the last {likely[-1]:.0%} sure; of white noise, none"
+        f"the last {likely[-1]:.0%} sure"
     )
 
 
