@@ -170,7 +170,7 @@ class FakeKitchen:
             self._count("pip")
             shutil.copy(self.registry / WHEEL, cwd)
             return
-        _, _, name, *arguments = command
+        name, arguments = command[2], list(command[3:])
         self._count(name.rpartition(".")[2])
         module = importlib.import_module(name)
         said = io.StringIO()

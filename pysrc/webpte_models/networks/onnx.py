@@ -18,7 +18,7 @@ Operator = Callable[[Sequence[Tensor], dict[str, Any]], Tensor]
 
 
 class OnnxNetwork(nn.Module):
-    """One output: the graph's first."""
+    """Of one input and one output."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -27,14 +27,14 @@ class OnnxNetwork(nn.Module):
         if unknown:
             raise ValueError(f"{path.name} has operators with no row here: {', '.join(unknown)}")
         self._nodes = graph.nodes
-        self._inputs, self._output = graph.inputs, graph.outputs[0]
+        (self._input,), (self._output,) = graph.inputs, graph.outputs
         used = {name for node in graph.nodes for name in node.inputs}
         self._constants = {name: f"c{n}" for n, name in enumerate(graph.constants) if name in used}
         for name, attribute in self._constants.items():
             self.register_buffer(attribute, torch.from_numpy(graph.constants[name].copy()))
 
-    def forward(self, *inputs: Tensor) -> Tensor:
-        values = dict(zip(self._inputs, inputs, strict=True))
+    def forward(self, x: Tensor) -> Tensor:
+        values = {self._input: x}
         values |= {name: getattr(self, place) for name, place in self._constants.items()}
         for node in self._nodes:
             arguments = [values[name] for name in node.inputs]

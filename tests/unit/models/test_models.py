@@ -15,7 +15,7 @@ import pytest
 
 from support import limits
 from support.fake_models import NAME, FakeKitchen, fake_recipes, wheel_bytes
-from webpte_host import export_environment, models_cache, models_stages, models_store, sources
+from webpte_host import export_environment, models_stages, models_store, sources
 from webpte_host.errors import HostError
 from webpte_host.layout import PYSRC
 from webpte_host.models_stages import export_key, summary
@@ -133,11 +133,11 @@ def test_failed_export_says_why(slow_kitchen: FakeKitchen) -> None:
 # Where it is interrupted, and what the next try has to do again.
 STOPS: list[tuple[Any, str, list[str]]] = [
     (sources, "check_hash", ["pip", "make", "judge"]),
-    (models_cache.os, "rename", ["pip", "make", "judge"]),
+    (os, "rename", ["pip", "make", "judge"]),
     (export_environment, "export_python", ["make", "judge"]),
     (models_store, "_link", []),
     (models_store, "_described", []),
-    (models_store.os, "replace", []),
+    (os, "replace", []),
 ]
 
 
@@ -175,7 +175,7 @@ def test_interrupted_replacement_leaves_one_of_both(
             raise KeyboardInterrupt
         real(*places)
 
-    monkeypatch.setattr(models_store.os, "rename", rename)
+    monkeypatch.setattr(os, "rename", rename)
     with pytest.raises(KeyboardInterrupt):
         store.install(source, card)
     monkeypatch.undo()
