@@ -7,16 +7,16 @@ its result.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-ABANDONED_SECONDS = 3600
+ABANDONED_SECONDS = 24 * 3600  # large models take hours on small machines
 _KEY_DIGITS = 20
 
 
@@ -30,7 +30,7 @@ def content_key(parts: Iterable[str | bytes | Path]) -> str:
     return digest.hexdigest()
 
 
-@contextmanager
+@contextlib.contextmanager
 def temporary_folder(parent: Path, purpose: str) -> Iterator[Path]:
     """A folder in `parent`, gone at the end unless it was renamed. Its name starts with a dot."""
     parent.mkdir(parents=True, exist_ok=True)
@@ -46,9 +46,9 @@ def temporary_folder(parent: Path, purpose: str) -> Iterator[Path]:
 def sweep(parent: Path) -> None:
     """Removes what killed processes left; a younger one may be at work right now."""
     for left in parent.glob(".*-*"):
-        if time.time() - left.stat().st_mtime > ABANDONED_SECONDS:
-            shutil.rmtree(left, ignore_errors=True)
-            left.unlink(missing_ok=True) if left.is_file() else None
+        with contextlib.suppress(OSError):  # gone in between, by another hand
+            if time.time() - left.stat().st_mtime > ABANDONED_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 class StageCache:

@@ -224,7 +224,7 @@ def test_unknown_names(kitchen: FakeKitchen) -> None:
 
 
 def test_what_killed_processes_left_is_swept(kitchen: FakeKitchen) -> None:
-    for age, name in ((0, ".new-young"), (7200, ".new-old")):
+    for age, name in ((0, ".new-young"), (90_000, ".new-old")):
         left = kitchen.store.folder / name
         (left / "ready").mkdir(parents=True)
         os.utime(left, (left.stat().st_mtime - age,) * 2)
