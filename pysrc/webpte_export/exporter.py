@@ -22,6 +22,7 @@ from webpte_export.suite_writer import Call, Tolerance, write_suite
 
 _TOLERANCE = Tolerance(1e-3, 1e-3)
 _HALF_TOLERANCE = Tolerance(2e-2, 2e-2)
+_NO_LIMIT = 2**30
 
 
 def export(
@@ -210,7 +211,10 @@ def _lower(exported: Any, half: bool, metadata: Mapping[str, Any] | None) -> byt
     from executorch.exir import to_edge_transform_and_lower
 
     mend_exporter()
-    options = {"force_fp16": True} if half else {}
+    # The limits of Vulkan's images are none of WebGPU's buffers.
+    options: dict[str, Any] = {"texture_limits": (_NO_LIMIT,) * 3}
+    if half:
+        options["force_fp16"] = True
     if exported.graph_signature.buffers_to_mutate:
         # Otherwise what the graph writes to a buffer is another value than the buffer, copied back
         # by the host after each call.

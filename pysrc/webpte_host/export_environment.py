@@ -38,7 +38,12 @@ PINNED = (
 )
 _STAMP = "webpte-stamp"
 _BYTES_NEEDED = 6_000_000_000
-_CHECK = "import torch, executorch.exir, torchao; print(torch.__version__)"
+_CHECK = """
+from importlib.util import find_spec
+needed = ("torch", "executorch", "torchao", "flatbuffers")
+missing = [name for name in needed if not find_spec(name)]
+raise SystemExit(f"it has no {', '.join(missing)}" if missing else 0)
+"""
 
 
 def export_python(display: Display | None = None) -> Path:
@@ -90,7 +95,7 @@ def _is_ready(python: Path) -> bool:
 
 
 def _checked(python: Path) -> Path:
-    """What the setting names, if exports can work with it: asked once per command."""
+    """What the setting names, if the packages are there; importing them would take seconds."""
     try:
         done = subprocess.run([python, "-c", _CHECK], capture_output=True, text=True, check=False)
     except OSError as error:
