@@ -135,7 +135,7 @@ class Models:
         )
 
     def _install(self, recipe: Recipe, verdicts: Mapping[str, Verdict]) -> None:
-        made = self._stages.made(recipe) / "made"
+        made = self._stages.made(recipe)
         card = self._store.install(made / "model", _card(recipe, made, verdicts))
         self._display.line(
             f"  installed: {megabytes(card['size'])}; python3 serve.py shows it in the page"

