@@ -87,14 +87,22 @@ class Models:
         return _aligned(rows)
 
     def add(self, names: Sequence[str], device: str) -> None:
-        devices = sorted({"numpy", device})
+        """One that fails does not keep the others from being installed."""
+        failures = []
         for recipe in self._chosen(names):
             self._display.line(f"{recipe.title} ({recipe.name})")
-            if self._is_current(recipe, devices):
-                self._display.line("  is installed already")
-                continue
-            verdicts = {name: self._stages.verdict(recipe, name) for name in devices}
-            self._install(recipe, verdicts)
+            try:
+                self._add(recipe, sorted({"numpy", device}))
+            except HostError as error:
+                failures.append(str(error))
+        if failures:
+            raise HostError("\n".join(failures))
+
+    def _add(self, recipe: Recipe, devices: Sequence[str]) -> None:
+        if self._is_current(recipe, devices):
+            self._display.line("  is installed already")
+            return
+        self._install(recipe, {name: self._stages.verdict(recipe, name) for name in devices})
 
     def verify(self, names: Sequence[str], device: str) -> None:
         """Of installed models the card is told, too."""

