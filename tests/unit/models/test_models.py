@@ -100,7 +100,7 @@ def test_card_and_index_say_what_the_page_needs(kitchen: FakeKitchen) -> None:
 def test_wrong_hash_is_not_used(kitchen: FakeKitchen) -> None:
     models = kitchen.models()
     kitchen.publish(wheel_bytes(shift=1.0))
-    with pytest.raises(sources.WrongHashError, match="does not have the pinned SHA-256"):
+    with pytest.raises(HostError, match="does not have the pinned SHA-256"):
         models.add([NAME], "numpy")
     assert kitchen.visible() == set()
     assert list(kitchen.cache.iterdir()) == []
