@@ -156,12 +156,10 @@ def _card(recipe: Recipe, made: Path, verdicts: Mapping[str, Verdict]) -> Card:
     """Everything that the page and its users may want to know; docs/models.md has the fields."""
     report: dict[str, Any] = json.loads((made / "report.json").read_text(encoding="utf-8"))
     model = made / "model"
-    optional = {
-        "picture": recipe.picture,
-        "notes": recipe.notes,
-        "question": recipe.question,
-        "tokenizer": "tokenizer.json" if (model / "tokenizer.json").is_file() else "",
-    }
+    optional: dict[str, Any] = {"picture": recipe.picture, "notes": recipe.notes}
+    optional["questions"] = [recipe.question] if recipe.question else []
+    for name in ("tokenizer", "tokenizer_config"):
+        optional[name] = f"{name}.json" if (model / f"{name}.json").is_file() else ""
     wheel = recipe.wheels[0]
     return {
         "name": recipe.name,

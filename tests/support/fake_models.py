@@ -105,7 +105,9 @@ def fake_recipes(registry: Path) -> dict[str, Recipe]:
 def _build(files: Path) -> Network:
     shift = json.loads((files / WEIGHTS).read_text())
     return Network(
-        shift, [(FakeTensor(np.full((2, 3), 3.5)),)], files={"labels.txt": b"one\ntwo\n"}
+        shift,
+        [(FakeTensor(np.full((2, 3), 3.5)),)],
+        files={"labels.txt": b"one\ntwo\n", "tokenizer.json": b"{}"},
     )
 
 

@@ -91,6 +91,7 @@ def test_card_and_index_say_what_the_page_needs(kitchen: FakeKitchen) -> None:
     }
     assert card | expected == card
     assert card["outputs"][0]["labels"] == "labels.txt"
+    assert (card["tokenizer"], "tokenizer_config" in card) == ("tokenizer.json", False)
     assert card["verified"]["numpy"]["max_abs"] < 1e-6
     names = {path.name for path in (folder / NAME).iterdir()}
     assert {file["name"] for file in card["files"]} == names - {"card.json"}
