@@ -136,10 +136,10 @@ def export_prepared(
         gpu_ops=placed.gpu_ops,
         host_ops=placed.host_ops,
         submissions=placed.submissions,
-        passed=verdict.passed,
+        passed=verdict.passed and placed.problem is None,
         max_abs=verdict.max_abs,
         max_rel=verdict.max_rel,
-        problem=verdict.problem,
+        problem=verdict.problem or placed.problem,
         extra=extra or {},
     )
     report.write()

@@ -1,10 +1,11 @@
-"""The local web server: mounts and one archive, read only.
+"""The local web server: mounts, one archive and the page's configuration, read only.
 
-    /            web/
-    /runtime/    the browser runtime (see runtime.py)
-    /webpte.zip  the Python package with its shaders (see bundle.py)
-    /models/     what `serve.py models` installed (see models_store.py)
-    /folder/     what `serve.py --folder` names
+    /               web/
+    /runtime/       the browser runtime (see runtime.py)
+    /webpte.zip     the Python package with its shaders (see bundle.py)
+    /pyscript.json  what PyScript fetches for the page (see page_config.py)
+    /models/        what `serve.py models` installed (see models_store.py)
+    /folder/        what `serve.py --folder` names
 
 Everything is revalidated by ETag: on loopback a 304 costs less than a stale file.
 """
@@ -12,6 +13,7 @@ Everything is revalidated by ETag: on loopback a 304 costs less than a stale fil
 from __future__ import annotations
 
 import errno
+import hashlib
 import socket
 import threading
 from collections.abc import Sequence
@@ -34,8 +36,10 @@ from webpte_host.content import (
 )
 from webpte_host.errors import HostError
 from webpte_host.layout import RUNTIME, WEB
+from webpte_host.page_config import page_config
 
 _ARCHIVE_PATH = "/webpte.zip"
+_CONFIG_PATH = "/pyscript.json"
 _IDLE_SECONDS = 60
 _CHUNK = 1 << 18
 
@@ -74,6 +78,11 @@ class Handler(BaseHTTPRequestHandler):
             archive = self.server.bundle.archive()
             body = BytesIO(archive.data)
             self._send(body, len(archive.data), f'"{archive.etag}"', None, media_type(path))
+            return
+        if path == _CONFIG_PATH:
+            config = page_config(self.server.web)
+            etag = f'"{hashlib.sha256(config).hexdigest()[:32]}"'
+            self._send(BytesIO(config), len(config), etag, None, media_type(path))
             return
         file = find_file(self.server.mounts, path) if path is not None else None
         if file is None:
@@ -174,8 +183,11 @@ class _Server(ThreadingHTTPServer):
     # A second server on the same port must fail, not steal every other connection.
     allow_reuse_port = False
 
-    def __init__(self, address: tuple[str, int], mounts: list[Mount], bundle: Bundle) -> None:
+    def __init__(
+        self, address: tuple[str, int], mounts: list[Mount], web: Path, bundle: Bundle
+    ) -> None:
         self.mounts = mounts
+        self.web = web
         self.bundle = bundle
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
@@ -200,7 +212,7 @@ class Site:
     ) -> None:
         every = [Mount("/", web), Mount("/runtime/", runtime), *mounts]
         try:
-            self._server = _Server((host, port), every, bundle or Bundle())
+            self._server = _Server((host, port), every, web, bundle or Bundle())
         except (OSError, OverflowError) as error:
             raise HostError(_listen_message(host, port, error)) from error
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)

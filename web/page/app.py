@@ -1,12 +1,14 @@
 """What happens when: the page's controller.
 
-A message from the page names an act; the method `on_<act>` of this class or of a desk does it.
+A message from the page names an act; the method `on_<act>` of this class or of a desk does it, or
+for `<view>:<act>` that of the view's panel.
 Nothing here imports the browser, so the whole page can be driven in CPython.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from page.browser import Browser, Message
@@ -18,20 +20,25 @@ from page.open_desk import OpenDesk
 from page.output_desk import OutputDesk
 from page.placing import is_array_file
 from page.run_desk import RunDesk
-from page.stage import Stage
+from page.stage import Change, Stage
+from page.view import View
+from page.view_desk import ViewDesk
+from page.views import find_views
 from webpte import DeviceInfo
 
 _ADAPTER_SECONDS = 15
 
 
 class App:
-    def __init__(self, browser: Browser, engine: Any) -> None:
+    def __init__(self, browser: Browser, engine: Any, views: Sequence[View] | None = None) -> None:
+        """`views` instead of those that are found."""
         self._stage = Stage(browser, engine)
         self._files = FileDesk(self._stage)
         self._outputs = OutputDesk(self._stage)
-        self._inputs = InputDesk(self._stage, changed=self._outputs.draw_age)
+        self._inputs = InputDesk(self._stage, changed=self._inputs_changed)
         self._running = RunDesk(self._stage, self._files, self._inputs, self._outputs)
-        self._opening = OpenDesk(self._stage, self._draw)
+        self._opening = OpenDesk(self._stage, self._draw_session)
+        self._views = ViewDesk(self._stage, find_views() if views is None else views)
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- messages
@@ -55,8 +62,12 @@ class App:
                 self._stage.show_error(error, f"while doing “{act}”")
 
     def _handler(self, act: str) -> Any:
-        name = f"on_{act.replace('-', '_')}"
-        for desk in (self, self._opening, self._inputs, self._running, self._outputs):
+        view, _, own = act.rpartition(":")
+        name = f"on_{own.replace('-', '_')}"
+        desks: tuple[object, ...] = (self._views.panel(view),)
+        if not view:
+            desks = (self, self._opening, self._inputs, self._running, self._outputs, self._views)
+        for desk in desks:
             if hasattr(desk, name):
                 return getattr(desk, name)
         raise ValueError(f"the page sent {act!r}, which nothing handles")
@@ -64,6 +75,7 @@ class App:
     async def on_hello(self, message: Message) -> None:
         stage = self._stage
         stage.narrow = bool(message.get("narrow"))
+        self._views.start()
         asking = asyncio.ensure_future(stage.browser.adapter())
         await asyncio.wait({asking}, timeout=_ADAPTER_SECONDS)
         if not asking.done():
@@ -82,6 +94,7 @@ class App:
             stage.adapter_known.set()  # whatever the answer: openings wait for it
         stage.browser.show(html={"gpu": banner}, state="ready")
         stage.tell("Ready")
+        stage.announce(Change.ADAPTER)
 
     def on_dismiss(self, message: Message) -> None:
         self._opening.forget_failure()
@@ -129,6 +142,7 @@ class App:
             return
         session.choose(str(message["name"]))
         self._draw()
+        self._stage.announce(Change.METHOD)
 
     async def on_close(self, message: Message) -> None:
         session = self._stage.session
@@ -138,11 +152,20 @@ class App:
         session.program.close()
         self._stage.session = None
         self._stage.show(error="")
-        self._draw()
+        self._draw_session()
         self._stage.tell("Closed")
 
+    def _inputs_changed(self) -> None:
+        self._outputs.draw_age()
+        self._stage.announce(Change.INPUTS)
+
+    def _draw_session(self) -> None:
+        """The session is another one: everything that belongs to it."""
+        self._draw()
+        self._stage.announce(Change.SESSION)
+
     def _draw(self) -> None:
-        """Everything that belongs to the session."""
+        """What belongs to the session and its method, but for the views."""
         self._stage.browser.show(hidden={"welcome": self._stage.session is not None})
         self._files.draw()
         self._inputs.draw()

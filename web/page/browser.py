@@ -26,7 +26,7 @@ class Browser(Protocol):
     """All that the page wants from the browser."""
 
     def show(self, **changes: object) -> None:
-        """Change the page: html, text, hidden, state, mood, reveal, copy or download."""
+        """Change the page, by the functions of these names in `events.js`."""
 
     async def adapter(self) -> DeviceInfo | str:
         """The adapter, or why there is none: "missing" or "no adapter"."""

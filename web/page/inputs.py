@@ -39,6 +39,18 @@ def fills_for(dtype: str) -> tuple[str, ...]:
     return ("integers", "zeros", "ones", "range", "file")
 
 
+def integer_range(dtype: str, below: int) -> tuple[int, int]:
+    """Random integers are from the first on, and below the second."""
+    return _BYTE_RANGES.get(dtype, (0, max(1, below)))
+
+
+def range_period(dtype: str, count: int) -> int:
+    """Where a range starts over: 0 … 127, 0 … 127 for int8, instead of an overflow."""
+    kind = np.dtype(dtype)
+    highest = 1 if dtype == "bool" else int(np.iinfo(kind).max) if kind.kind in "iu" else count
+    return min(count, highest + 1)
+
+
 def fill_array(
     fill: str, shape: Sequence[int], dtype: str, *, seed: int = 0, below: int = DEFAULT_BELOW
 ) -> Array:
@@ -51,7 +63,7 @@ def fill_array(
         # float32 directly: drawing float64 first would take twice the memory of a large input.
         return random.standard_normal(size, dtype=np.float32).astype(kind, copy=False)
     if fill == "integers":
-        low, high = _BYTE_RANGES.get(dtype, (0, max(1, below)))
+        low, high = integer_range(dtype, below)
         return np.random.default_rng(seed).integers(low, high, size=size).astype(kind)
     if fill == "zeros":
         return np.zeros(size, kind)
@@ -59,9 +71,9 @@ def fill_array(
         return np.ones(size, kind)
     if fill == "range":
         steps = np.arange(count, dtype=np.int64)
-        highest = 1 if dtype == "bool" else np.iinfo(kind).max if kind.kind in "iu" else count
-        if count > highest:
-            steps %= highest + 1  # 0 … 127, 0 … 127 for int8, instead of an overflow
+        period = range_period(dtype, count)
+        if period < count:
+            steps %= period
         return steps.astype(kind).reshape(size)
     if fill == "ramp":
         return np.linspace(-1, 1, count, dtype=np.float32).astype(kind).reshape(size)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from webpte.suite import run_entry
-from webpte_export.architectures import GROUPS, Architecture
+from webpte_export.architectures.groups import GROUPS
+from webpte_export.architectures.rows import Architecture
 from webpte_export.architectures.table import render
 from webpte_export.errors import ExportError
 from webpte_export.exporter import export
