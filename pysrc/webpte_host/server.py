@@ -4,6 +4,7 @@
     /runtime/       the browser runtime (see runtime.py)
     /webpte.zip     the Python package with its shaders (see bundle.py)
     /pyscript.json  what PyScript fetches for the page (see page_config.py)
+    /models/        what `serve.py models` installed (see models_store.py)
     /folder/        what `serve.py --folder` names
 
 Everything is revalidated by ETag: on loopback a 304 costs less than a stale file.
