@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, Unpack
 
 from webpte.errors import ChatTemplateError, ContextError, InputError
-from webpte.llm.generation import GenerationOptions, Generator
+from webpte.llm.constraint import OneOf
+from webpte.llm.generation import Generation, GenerationOptions, Generator
 from webpte.llm.prompt import Prompt, PromptMaker, Said, Turn
 from webpte.llm.reply import Reply, ReplyStats, StopStrings
 from webpte.runtime.program import Program
@@ -27,10 +28,12 @@ class ReplyOptions(GenerationOptions, total=False):
 
     stop         texts that end an answer, and are no part of it, besides those of the Chat
     stop_tokens  tokens that do, likewise
+    choices      texts, of which the answer is to be one
     """
 
     stop: Collection[str]
     stop_tokens: Collection[int]
+    choices: Sequence[str]
 
 
 class Chat:
@@ -165,11 +168,13 @@ class Chat:
         given: dict[str, Any] = dict(options)
         stop = StopStrings((*self._stop, *_texts(given.pop("stop", ()))))
         ends = self._stop_tokens | set(given.pop("stop_tokens", ()))
+        if (choices := given.pop("choices", None)) is not None:
+            given["constraint"] = OneOf.of_texts(choices, self._tokenizer)
         prompt, dropped = self._fitting(turns, max_new_tokens)
         generation = self._generator.generate(prompt.tokens, max_new_tokens, stop=ends, **given)
         stats = ReplyStats(**asdict(generation.stats))
         stats.retokenized, stats.dropped = prompt.retokenized, dropped
-        why = partial(self._why_ended, prompt, generation.tokens, max_new_tokens)
+        why = partial(self._why_ended, prompt, generation, max_new_tokens)
         # Nothing fails from here on: the conversation is either as it was, or goes on.
         self._turns, self._prompt, self._dropped = tuple(turns), prompt, dropped
         self._asked = max_new_tokens, options
@@ -182,11 +187,13 @@ class Chat:
                 "this answer ended when the Chat began another, or when its messages were changed"
             )
 
-    def _why_ended(self, prompt: Prompt, tokens: list[int], max_new_tokens: int) -> str:
+    def _why_ended(self, prompt: Prompt, generation: Generation, max_new_tokens: int) -> str:
         """A stop token is in the Generator's context, but not among the tokens."""
-        if len(self._generator.context) > len(prompt.tokens) + len(tokens):
+        said = len(generation.tokens)
+        stopped = len(self._generator.context) > len(prompt.tokens) + said
+        if generation.is_complete or stopped:
             return "stop"
-        return "length" if len(tokens) >= max_new_tokens else "full"
+        return "length" if said >= max_new_tokens else "full"
 
     # A full context
 

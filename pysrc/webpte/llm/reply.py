@@ -8,6 +8,7 @@ from typing import Any
 
 from webpte.errors import InputError
 from webpte.llm.generation import Generation, GenerationStats
+from webpte.llm.logprobs import TokenLogprob
 from webpte.text import Tokenizer
 
 
@@ -51,8 +52,8 @@ class Reply:
 
     text    what has been handed out; it is also what the conversation has of this answer, so it
             can be broken off at any piece
-    ended   None; at the end "stop" (a stop token or text), "length" (max_new_tokens), or "full"
-            (the context)
+    ended   None; at the end "stop" (a stop token or text, or all that was allowed is said),
+            "length" (max_new_tokens), or "full" (the context)
 
     After an error or a cancelled step it can be asked again, as a Generation can.
     """
@@ -84,6 +85,11 @@ class Reply:
     def tokens(self) -> list[int]:
         """All that the model has said, also what is beyond a stop text."""
         return self._generation.tokens
+
+    @property
+    def logprobs(self) -> list[TokenLogprob]:
+        """One for each of the tokens, if they were asked for."""
+        return self._generation.logprobs
 
     @property
     def begun(self) -> bool:
