@@ -20,6 +20,7 @@ class Source:
     size: int
     data: Any
     extra: tuple[Any, ...] = ()  # the .ptd files that belong to it
+    url: str = ""  # its address, if it has one: others may lie beside it
 
 
 class Browser(Protocol):
