@@ -32,6 +32,7 @@ class FakeBrowser:
         self.html: dict[str, str] = {}
         self.text: dict[str, str] = {}
         self.hidden: dict[str, bool] = {}
+        self.appended: list[tuple[str, str]] = []  # where, and what, in the order it came
         self.other: dict[str, Any] = {}
         self.links: list[bytes] = []
         self.asked: asyncio.Event | None = None  # the adapter is told once this is set
@@ -39,6 +40,7 @@ class FakeBrowser:
 
     def show(self, **changes: Any) -> None:
         self.html.update(changes.pop("html", {}))
+        self.appended += changes.pop("append", {}).items()
         self.text.update(changes.pop("text", {}))
         self.hidden.update(changes.pop("hidden", {}))
         self.other.update(changes)

@@ -21,7 +21,7 @@ from page.output_desk import OutputDesk
 from page.placing import is_array_file
 from page.run_desk import RunDesk
 from page.stage import Change, Stage
-from page.view import View
+from page.view import Panel, View
 from page.view_desk import ViewDesk
 from page.views import find_views
 from webpte import DeviceInfo
@@ -103,8 +103,14 @@ class App:
     # ---- what concerns several desks
 
     async def on_open_file(self, message: Message) -> None:
-        """Files that were chosen or dropped: a program with its `.ptd` files, and inputs for it."""
-        files = list(message["files"])
+        """Files that were chosen or dropped: a program with its `.ptd` files, inputs for it, and
+        what views take."""
+        files, taken = list(message["files"]), dict[Panel, list[Any]]()
+        for file in list(files):
+            panel = self._views.taker(self._stage.browser.source(file).name)
+            if panel is not None:
+                taken.setdefault(panel, []).append(file)
+                files.remove(file)
         sources = [self._stage.browser.source(file) for file in files]
         extra = tuple(one.data for one in sources if one.name.lower().endswith(".ptd"))
         arrays = [f for f, one in zip(files, sources, strict=True) if is_array_file(one.name)]
@@ -126,6 +132,9 @@ class App:
                 await self._inputs.take_files(arrays)
             except NpyError as error:
                 self._stage.show_error(error, "placing the values")
+        for panel, its in taken.items():
+            if ready:
+                await self._views.take(panel, its)
 
     async def on_device(self, message: Message) -> None:
         """The same program elsewhere, with the inputs that it has here."""

@@ -74,7 +74,7 @@ def _line(
     said: object = line["content"]
     if as_tokens and answer is not None:
         answer.catch_up()
-        said = tokens_view(answer, 0)
+        said = [answer.follows, *tokens_view(answer, 0)]
     edit = h(
         "button",
         "Edit",
@@ -186,9 +186,10 @@ def _visible(text: str, token: int) -> str:
 
 
 def _level(answer: Answer, at: int) -> str:
-    if at >= len(answer.logprobs):
+    told = answer.logprobs[at]
+    if told is None:
         return "unknown"
-    probability = math.exp(answer.logprobs[at].logprob)
+    probability = math.exp(told.logprob)
     return str(sum(probability >= level for level in _LEVELS))
 
 
@@ -201,10 +202,10 @@ def token_card(answer: Answer, at: int, tokenizer: Tokenizer) -> Html:
         return h("code", _quoted(word_after(tokenizer, before, one)), class_="name")
 
     head = h("p", name(token), h("span", f" token {token}", class_="soft"))
-    if at >= len(answer.logprobs):
+    told = answer.logprobs[at]
+    if told is None:
         note = "Its probability was not asked for: regenerate the answer with tokens shown."
         return render((head, h("p", note, class_="note")))
-    told = answer.logprobs[at]
     listed = [(one.token, one.logprob) for one in told.top]
     if all(one != token for one, _ in listed):
         listed.append((token, told.logprob))

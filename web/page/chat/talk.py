@@ -10,42 +10,48 @@ from time import perf_counter
 from page.chat.codec import Codec
 from page.chat.settings import Settings
 from webpte import Program
-from webpte.errors import InputError
 from webpte.llm import Chat, Generator, Reply, ReplyOptions, ReplyStats, TokenLogprob
 from webpte.text import TextStream, Tokenizer
 
 REST_SECONDS = 1 / 60  # on NumPy nothing waits, so messages have to be let in now and then
-_ANY_NUMBER = 1 << 20
 Message = dict[str, str]
 
 
 @dataclass(eq=False)
 class Answer:
-    """What one answer was made of; it outlives the program.
+    """What one answer was made of, as far as it was heard; it outlives the program.
 
+    stats     of its last part: it may have been asked to go on
+    follows   the text before its first token, if others than the model wrote that
+    logprobs  of the tokens; None where they were not asked for
     first_ms  from asking to the first text
     ended     "": it goes on; "stop", "full" and "length" as a Reply says, or "broken off"
     """
 
-    tokens: Sequence[int]
-    logprobs: Sequence[TokenLogprob]
-    stats: ReplyStats
     stream: TextStream
-    seed: int = 0
+    stats: ReplyStats
+    seed: int
+    follows: str = ""
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprob | None] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # of the tokens, as far as they are shown
     first_ms: float | None = None
     ended: str = ""
-    texts: list[str] = field(default_factory=list)  # of the tokens; together they are the answer
+    context: int = 0  # tokens of the conversation up to its end
 
-    def catch_up(self) -> list[str]:
-        """The texts of the tokens that have come since the last time."""
-        known = len(self.texts)
-        self.texts += [self.stream.feed(token) for token in self.tokens[known:]]
-        return self.texts[known:]
+    def take(self, reply: Reply, start: int) -> None:
+        """What the reply has that is new; its first token is the one with this number."""
+        new = len(self.tokens) - start
+        logprobs: Sequence[TokenLogprob | None] = reply.logprobs or [None] * len(reply.tokens)
+        self.tokens += reply.tokens[new:]
+        self.logprobs += logprobs[new:]
+        self.stats = reply.stats
+        read = reply.stats.reused_tokens + reply.stats.prefill_tokens
+        self.context = read + len(reply.tokens)
 
-    @property
-    def context(self) -> int:
-        """Tokens of the conversation up to its end."""
-        return self.stats.reused_tokens + self.stats.prefill_tokens + len(self.tokens)
+    def catch_up(self) -> None:
+        """Texts for the tokens that have none yet."""
+        self.texts += [self.stream.feed(token) for token in self.tokens[len(self.texts) :]]
 
 
 class Talk:
@@ -55,7 +61,7 @@ class Talk:
         """`before` is the same conversation with a program that is gone."""
         self._chat = Chat(program, codec.tokenizer, template=codec.template, when_full="slide")
         self._codec = codec
-        self._reply: Reply | None = None
+        self._current: tuple[Reply, Answer] | None = None
         self.max_context = Generator(program).max_context
         self.answers: dict[int, Answer] = {}
         if before is not None:
@@ -76,48 +82,54 @@ class Talk:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether more of the last answer can be asked for."""
+        """Whether there may be more of the last answer."""
         lines = self.lines
-        return (
-            self._reply is not None
-            and self._reply.ended is None
-            and bool(lines)
-            and lines[-1]["role"] == "assistant"
-        )
+        if not lines or lines[-1]["role"] != "assistant":
+            return False
+        answer = self.answers.get(len(lines) - 1)
+        return answer is None or answer.ended in ("length", "broken off")
 
     # ---- what can be done
 
     def ask(self, text: str, settings: Settings) -> None:
         self._set_system(settings.system)
         options = settings.options()
-        self._begin(self._chat.send(text, self._most, **options), options)
+        self._begin(self._chat.send(text, settings.max_tokens, **options), options)
 
     def ask_again(self, settings: Settings) -> None:
         """Another answer to the last question."""
         self._set_system(settings.system)
         options = settings.options()
-        self._begin(self._chat.regenerate(self._most, **options), options)
+        self._begin(self._chat.regenerate(settings.max_tokens, **options), options)
+
+    def ask_more(self, settings: Settings) -> None:
+        """Of the last answer, with the chance that it began with."""
+        line = len(self.lines) - 1
+        answer, options = self.answers.get(line), settings.options()
+        if answer is not None:
+            options["seed"] = answer.seed
+        reply = self._chat.go_on(settings.max_tokens, **options)
+        if answer is None:
+            self.answers[line] = answer = self._new_answer(reply, options)
+            answer.follows = reply.follows
+        answer.first_ms, answer.ended = None, ""
+        self._current = reply, answer
 
     def edit(self, line: int, text: str) -> None:
         """What was said after it goes."""
         shift = len(self._chat.messages) - len(self.lines)
         self._chat.edit(line + shift, text)
-        self._reply = None
         self.answers = {at: answer for at, answer in self.answers.items() if at < line}
 
-    @property
-    def _most(self) -> int:
-        """An answer may be asked to go on, so where to pause is decided here, not by the Chat."""
-        return self.max_context or _ANY_NUMBER
-
     def _begin(self, reply: Reply, options: ReplyOptions) -> None:
-        self._reply = reply
-        stream = self._codec.tokenizer.stream()
-        answer = Answer(reply.tokens, reply.logprobs, reply.stats, stream, options["seed"] or 0)
         lines = self.lines
         said = {at for at, line in enumerate(lines) if line["role"] == "assistant"}
         self.answers = {at: one for at, one in self.answers.items() if at in said}
-        self.answers[len(lines)] = answer
+        answer = self.answers[len(lines)] = self._new_answer(reply, options)
+        self._current = reply, answer
+
+    def _new_answer(self, reply: Reply, options: ReplyOptions) -> Answer:
+        return Answer(self.tokenizer.stream(), reply.stats, options["seed"] or 0)
 
     def _set_system(self, text: str) -> None:
         messages = self._chat.messages
@@ -128,29 +140,23 @@ class Talk:
 
     # ---- the answer, as it comes
 
-    async def listen(
-        self, most: int, hear: Callable[[str], None], stopping: Callable[[], bool]
-    ) -> None:
-        """Hand out the answer for as many tokens, or until it is to stop. `listen` goes on."""
-        reply, answer = self._reply, self.last
-        if reply is None or answer is None:
-            raise InputError("there is no answer to go on with: ask for another")
-        answer.ended = ""
-        until, started = len(answer.tokens) + most, perf_counter()
+    async def listen(self, hear: Callable[[str], None], stopping: Callable[[], bool]) -> None:
+        """Hand out what was asked for, until it is to stop."""
+        assert self._current is not None, "nothing was asked"
+        reply, answer = self._current
+        start, started = len(answer.tokens), perf_counter()
         rested = started
         try:
             async for piece in reply:
+                answer.take(reply, start)
                 if answer.first_ms is None:
                     answer.first_ms = 1000 * (perf_counter() - started)
                 hear(piece)
                 if perf_counter() - rested > REST_SECONDS:
                     await asyncio.sleep(0)
                     rested = perf_counter()
-                if len(answer.tokens) >= until and reply.ended is None:
-                    answer.ended = "length"
-                    return
                 if stopping():
-                    answer.ended = "broken off"
-                    return
+                    break
         finally:
-            answer.ended = answer.ended or reply.ended or "broken off"
+            answer.take(reply, start)
+            answer.ended = reply.ended or "broken off"

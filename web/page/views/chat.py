@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
+from typing import Any
 
 from page.browser import Message, Source
 from page.chat import controls, markup
@@ -67,7 +68,9 @@ class ChatPanel(Panel):
                 Talk(session.program, codec)  # says if they do not fit
         except WebpteError as error:
             codec, note = None, str(error)
-        self._use(codec or await id_codec(Generator(session.program).vocabulary, note))
+        codec = codec or await id_codec(Generator(session.program).vocabulary, note)
+        if self._codec is None:  # else people were faster
+            self._use(codec)
 
     def _use(self, codec: Codec) -> None:
         """What was said was said in other tokens: the conversation starts anew."""
@@ -86,6 +89,12 @@ class ChatPanel(Panel):
         if session is self.stage.session:
             self._use(codec)
             self.stage.tell(f"{codec.name} is the tokenizer now")
+
+    def takes(self, name: str) -> bool:
+        return kind_of_file(name) is not None
+
+    async def take(self, files: Sequence[Any]) -> None:
+        await self.on_tokenizer({"files": files})
 
     async def on_tokenizer(self, message: Message) -> None:
         sources = [self.stage.browser.source(file) for file in message["files"]]
@@ -114,7 +123,7 @@ class ChatPanel(Panel):
         await self._answer(lambda talk: talk.ask_again(self._settings))
 
     async def on_more(self, message: Message) -> None:
-        await self._answer(lambda talk: None)
+        await self._answer(lambda talk: talk.ask_more(self._settings))
 
     def on_stop(self, message: Message) -> None:
         session = self.stage.session
@@ -174,9 +183,7 @@ class ChatPanel(Panel):
         session.lose_state("the chat has used it since")
         self.draw()
         try:
-            await talk.listen(
-                self._settings.max_tokens, self._hear, lambda: session.runner.stopping
-            )
+            await talk.listen(self._hear, lambda: session.runner.stopping)
         finally:
             self._show_heard()
         answer = talk.last
