@@ -27,7 +27,7 @@ class ChatPanel(Panel):
     def __init__(self, view: View, stage: Stage) -> None:
         super().__init__(view, stage)
         self._settings = Settings()
-        self._file = ""  # the name of the program that all below belongs to
+        self._file = ""  # the address or name of the program that all below belongs to
         self._codec: Codec | None = None
         self._search: asyncio.Task[None] | None = None  # for a tokenizer
         self._talk: Talk | None = None
@@ -39,14 +39,15 @@ class ChatPanel(Panel):
     # ---- the session
 
     def forget(self) -> None:
-        """A program of the same name takes the conversation up where it was."""
+        """The same program, opened again, takes the conversation up where it was."""
         session = self.stage.session
         self._search = None
         self._editing = None
-        if session is not None and session.source.name == self._file:
+        file = _file_of(session) if session is not None else ""
+        if file == self._file:
             self._outdated = True
             return
-        self._file = session.source.name if session is not None else ""
+        self._file = file
         self._codec = self._talk = None
         self._outdated = False
         self._settings.system = ""
@@ -222,7 +223,6 @@ class ChatPanel(Panel):
             return
         talk, codec = self._conversation(session), self._codec
         if talk is None or codec is None:
-            self._file = session.source.name
             self.show(h("p", "Looking for the model's tokenizer …", class_="card soft"))
             if self._search is None:
                 self._search = self.start(self._find(session), "looking for a tokenizer")
@@ -289,6 +289,10 @@ class ChatPanel(Panel):
 
     def on_system(self, message: Message) -> None:
         self._settings.system = str(message["value"])
+
+
+def _file_of(session: Session) -> str:
+    return session.source.url or session.source.name
 
 
 VIEW = View(
