@@ -44,6 +44,7 @@ const explainTokens = (panel, tell) => {
     shown = null;
     const card = one(panel, "chat-token");
     if (card) card.hidden = true;
+    card?.replaceChildren(); // so that the next one is a change, even if it is the same
   };
   const look = ({ target }) => {
     const token = target.closest?.(".token");
@@ -62,7 +63,8 @@ const explainTokens = (panel, tell) => {
   // Python draws the card; once it has, it is placed.
   new MutationObserver((changes) => {
     const card = one(panel, "chat-token");
-    if (shown?.isConnected && changes.some(({ target }) => card?.contains(target))) placeCard(card, shown);
+    if (!shown?.isConnected || !card?.firstChild) return;
+    if (changes.some(({ target }) => card.contains(target))) placeCard(card, shown);
   }).observe(panel, { childList: true, subtree: true, characterData: true });
   panel.addEventListener("keydown", (event) => {
     if (event.key === "Escape") hide();
