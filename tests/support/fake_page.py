@@ -58,7 +58,7 @@ class FakeBrowser:
         if not path.is_file():
             raise webpte.errors.SourceError(f"{url}: the server answered 404 Not Found")
         progress("fetch", 1, 1)
-        return Source(path.name, path.stat().st_size, path, url=url)
+        return Source(path.name, path.stat().st_size, path)
 
     async def read(self, file: File) -> bytes:
         if file.gate is not None:

@@ -295,12 +295,12 @@ def test_a_full_context_slides(system: str | None) -> None:
             await reply
             assert reply.ended != "full"
             if reply.stats.dropped > dropped:  # rarely: the others go on from the cache
-                assert reply.stats.reused_tokens <= 10
+                assert reply.stats.reused_tokens <= 20, "the beginning of a question at most"
                 assert len(chat._prompt.tokens) <= 128 - 128 // 4
                 assert reply.tokens == await greedy(Q4, list(chat._prompt.tokens), 3)
                 anew += 1
             elif index:
-                assert reply.stats.reused_tokens > 10
+                assert reply.stats.reused_tokens > 20
             dropped = reply.stats.dropped
             assert dropped % 2 == 0, "whole exchanges"
             kept = chat.messages[:first] + chat.messages[first + dropped : -1]

@@ -20,7 +20,7 @@ class Source:
     size: int
     data: Any
     extra: tuple[Any, ...] = ()  # the .ptd files that belong to it
-    url: str = ""  # its address, if it has one: others may lie beside it
+    address: str = ""  # where it was fetched from, as it was given
 
 
 class Browser(Protocol):

@@ -98,7 +98,7 @@ class OpenDesk:
         stage, progress = self._stage, self._progress(turn)
         if isinstance(wanted, str):
             progress("fetch", 0, 0)
-            wanted = await stage.browser.fetch(wanted, progress)
+            wanted = replace(await stage.browser.fetch(wanted, progress), address=wanted)
         source = replace(wanted, extra=extra)
         progress("read", 0, 0)
         methods = await stage.engine.inspect(source.data, data=extra)

@@ -104,7 +104,7 @@ async def find_codec(program: Source, browser: Browser) -> Codec | None:
 
     None if there is neither. One that is there but cannot be used raises.
     """
-    folder, slash, name = program.url.partition("?")[0].rpartition("/")
+    folder, slash, name = program.address.partition("?")[0].rpartition("/")
     if not name:
         return None
     stem = f"{folder}{slash}{name.removesuffix('.pte')}."
