@@ -216,7 +216,7 @@ def test_input_cards() -> None:
         ScalarInput(5, "nothing", "None", None),
     ]
     checked = check(inputs_card(states))
-    assert checked.acts() == {"fill", "dim", "below", "reroll", "npy", "scalar"}
+    assert checked.acts() == {"fill", "dim", "below", "seed", "reroll", "npy", "scalar"}
     assert "6 inputs" in checked.text
     assert "-1 to 1" in checked.text
     states[0].error = NASTY
