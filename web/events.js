@@ -13,6 +13,15 @@ const waiting = [];
 const scripts = {}; // by view, what it was told last
 let patch = null; // there before the first message is
 const gallery = fetchGallery(find("gallery-list"));
+const MEMORY = "webpte inputs ";
+const remembered = () => {
+  try {
+    const ours = Object.entries(localStorage).filter(([key]) => key.startsWith(MEMORY));
+    return Object.fromEntries(ours.map(([key, text]) => [key.slice(MEMORY.length), text]));
+  } catch {
+    return {};
+  }
+};
 const linked = Object.fromEntries(new URLSearchParams(location.search));
 const patching = import("./patch.js").then((module) => { patch = module.patch; });
 
@@ -52,6 +61,13 @@ const show = {
     () => show.text({ status: "The browser did not allow copying: click into the page first." }),
   ),
   tabs: setTabs,
+  // what inputs are set to, by program, for the next visit; "" forgets it
+  remember: ({ key, text }) => {
+    try {
+      if (text) localStorage.setItem(MEMORY + key, text);
+      else localStorage.removeItem(MEMORY + key);
+    } catch { /* storage that is full, or not allowed: then nothing is remembered */ }
+  },
   opened: (what) => markOpened(find("gallery-list"), what),
   // "?model=…" of what is open, so that the address can be shared; "" is the plain page
   address: (query) => history.replaceState(null, "", location.pathname + query + location.hash),
@@ -89,7 +105,7 @@ const connect = (_, worker) => {
   );
   gallery.then((cards) => {
     send = (message) => worker.postMessage(message);
-    send({ act: "hello", base: document.baseURI, narrow: innerWidth < 1000, cards });
+    send({ act: "hello", base: document.baseURI, narrow: innerWidth < 1000, cards, remembered: remembered() });
     if (linked.model || linked.url) send({ ...linked, act: "link" });
     waiting.forEach(send);
   });

@@ -19,6 +19,7 @@ from page.input_desk import InputDesk
 from page.open_desk import OpenDesk
 from page.output_desk import OutputDesk
 from page.placing import is_array_file, is_picture_file
+from page.remembered import Memory
 from page.run_desk import RunDesk
 from page.stage import Change, Stage
 from page.view import View
@@ -37,7 +38,8 @@ class App:
         self._outputs = OutputDesk(self._stage)
         self._inputs = InputDesk(self._stage, changed=self._inputs_changed)
         self._running = RunDesk(self._stage, self._files, self._inputs, self._outputs)
-        self._opening = OpenDesk(self._stage, self._draw_session)
+        self._memory = Memory(browser)
+        self._opening = OpenDesk(self._stage, self._draw_session, self._memory.recall)
         self._views = ViewDesk(self._stage, find_views() if views is None else views)
         self._gallery = GalleryDesk(
             self._stage, self._opening, self._views, self._inputs, self._outputs
@@ -82,6 +84,7 @@ class App:
         stage = self._stage
         stage.narrow = bool(message.get("narrow"))
         self._gallery.take(message.get("cards", ()))
+        self._memory.take(message.get("remembered", {}))
         self._views.start()
         asking = asyncio.ensure_future(stage.browser.adapter())
         await asyncio.wait({asking}, timeout=_ADAPTER_SECONDS)
@@ -118,8 +121,9 @@ class App:
         programs = [
             one
             for one in sources
-            if not one.name.lower().endswith(".ptd") and not _is_input(one.name)
+            if not one.name.lower().endswith((".ptd", ".txt")) and not _is_input(one.name)
         ]
+        labels = [f for f, one in zip(files, sources, strict=True) if one.name.endswith(".txt")]
         if len(programs) > 1:
             names = ", ".join(one.name for one in programs)
             raise ValueError(f"one program at a time, but these came together: {names}")
@@ -128,9 +132,12 @@ class App:
             ready = await self._opening.open(programs[0], extra)
         elif extra:
             ready = await self._opening.open_constants(extra)
-        if arrays and ready:
+        if ready:
             try:
-                await self._inputs.take_files(arrays)
+                for file in labels:
+                    await self._outputs.take_labels(file)
+                if arrays:
+                    await self._inputs.take_files(arrays)
             except ValueError as error:  # NpyError is one
                 self._stage.show_error(error, "placing the values")
 
@@ -164,6 +171,8 @@ class App:
 
     def _inputs_changed(self) -> None:
         self._outputs.draw_age()
+        if self._stage.session is not None:
+            self._memory.keep(self._stage.session)
         self._stage.announce(Change.INPUTS)
 
     def _draw_session(self) -> None:

@@ -163,11 +163,12 @@ def _operators(info: MethodInfo, placed: Mapping[str, Placed], folded: bool) -> 
             ("gpu", info.ops),
             ("host", info.kernels_outside),
             ("missing", info.unsupported),
+            ("foreign", info.foreign),
         )
         for name, count in counts.items()
     }
     # What is missing first, then what the CPU does, then the rest by count.
-    order = {"missing": 0, "host": 1}
+    order = {"foreign": 0, "missing": 0, "host": 1}
     ranked = sorted(
         everything.items(), key=lambda item: (order.get(item[1][1].where, 2), -item[1][0])
     )
@@ -188,10 +189,18 @@ def _operators(info: MethodInfo, placed: Mapping[str, Placed], folded: bool) -> 
             )
             if missing
             else None,
+            h(
+                "p",
+                f"Parts of this method were compiled for {' and '.join(info.foreign)}: what is in "
+                "them only that backend can read.",
+                class_="notice notice-bad",
+            )
+            if info.foreign
+            else None,
             h("ul", shown, class_="bars"),
             _more(rows[len(shown) :], "bars", "operators"),
         ],
-        folded=folded and not missing,
+        folded=folded and not missing and not info.foreign,
     )
 
 
@@ -210,6 +219,7 @@ _WHERE = {
     "alias": ("free", "Only another view of the same memory: costs nothing"),
     "host": ("NumPy", "Runs on NumPy on the CPU, between two parts on the GPU"),
     "missing": ("not supported", "This version of webpte has no implementation"),
+    "foreign": ("other backend", "A delegate: a part of the model, compiled for another runtime"),
 }
 
 

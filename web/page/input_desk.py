@@ -11,7 +11,7 @@ import numpy as np
 from page.browser import Message
 from page.input_view import ask_view, input_body, input_preview, inputs_card
 from page.inputs import Input, ScalarInput, TensorInput
-from page.npy import Array, NpyError, read_npy
+from page.npy import Array, NpyError, read_npy, write_npy
 from page.photos import FITS, LARGEST, ORDERS, SCALES
 from page.placing import Arrival, is_picture_file, misfit_text, place, read_arrivals
 from page.stage import Stage
@@ -47,7 +47,19 @@ class InputDesk:
         session = self._stage.session
         return session.inputs if session is not None else []
 
+    def on_reset_inputs(self, message: Message) -> None:
+        if self._stage.session is not None:
+            self._stage.session.reset_inputs()
+            self._drawn = ""
+            self.draw()
+            self._changed()
+
     # ---- controls of one input
+
+    def on_save_input(self, message: Message) -> None:
+        state = self._tensor(message)
+        url = self._stage.browser.download_url(write_npy(state.array()))
+        self._stage.browser.show(download={"url": url, "name": f"input{state.index}.npy"})
 
     def on_fill(self, message: Message) -> None:
         state = self._tensor(message)

@@ -20,8 +20,17 @@ def inputs_card(states: Sequence[Input]) -> Html:
         "div",
         h(
             "div",
-            h("h2", "Inputs"),
-            h("span", plural(len(states), "input"), class_="count"),
+            h("h2", "Inputs", h("span", plural(len(states), "input"), class_="count")),
+            h(
+                "button",
+                "Reset",
+                type="button",
+                class_="quiet",
+                data_act="reset-inputs",
+                title="Forget what was set: it is remembered for this program otherwise",
+            )
+            if states
+            else None,
             class_="card-head",
         ),
         h("p", "This method takes no inputs.", class_="soft") if not states else None,
@@ -135,6 +144,14 @@ def _tensor_controls(state: TensorInput) -> Html:
         dims,
         _random_controls(state) if state.is_random else None,
         _file_control(state),
+        h(
+            "button",
+            "Save .npy",
+            type="button",
+            data_act="save-input",
+            data_input=index,
+            title="Download what goes into the program",
+        ),
         class_="controls",
     )
 

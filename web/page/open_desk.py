@@ -31,8 +31,11 @@ class _SupersededError(Exception):
 
 
 class OpenDesk:
-    def __init__(self, stage: Stage, draw: Callable[[], None]) -> None:
-        """`draw` draws everything that belongs to a session."""
+    def __init__(
+        self, stage: Stage, draw: Callable[[], None], recall: Callable[[Session], None]
+    ) -> None:
+        """`draw` draws everything that belongs to a session; `recall` sets inputs as they were."""
+        self._recall = recall
         self._stage = stage
         self._draw = draw
         self._turn = 0  # of the newest opening
@@ -143,6 +146,7 @@ class OpenDesk:
             session.program.close()
             raise _SupersededError
         old = stage.session
+        self._recall(session)
         if old is not None:
             session.continue_from(old)
             old.program.close()

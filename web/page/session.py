@@ -69,11 +69,21 @@ class Session:
     @property
     def inputs(self) -> list[Input]:
         """Of the chosen method."""
-        if not self.method:
-            return []
-        if self.method not in self._inputs:
-            self._inputs[self.method] = self._fresh_inputs(self.method)
-        return self._inputs[self.method]
+        return self.inputs_of(self.method) if self.method else []
+
+    def inputs_of(self, method: str) -> list[Input]:
+        if method not in self._inputs:
+            self._inputs[method] = self._fresh_inputs(method)
+        return self._inputs[method]
+
+    @property
+    def set_inputs(self) -> Mapping[str, list[Input]]:
+        """By method, of those that were on the page."""
+        return self._inputs
+
+    def reset_inputs(self) -> None:
+        """Of the chosen method, as they are for a program that nobody has touched."""
+        self._inputs.pop(self.method, None)
 
     def _fresh_inputs(self, method: str) -> list[Input]:
         card = self.source.card
