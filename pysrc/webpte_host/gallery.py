@@ -20,7 +20,7 @@ def gallery(web: Path, installed: Path | None) -> bytes:
     Each card gets its `folder`, relative to the page; one that cannot be read, a `problem`.
     """
     cards = [card for path in sorted((web / SAMPLES).glob("*.json")) for card in _sample(path)]
-    cards.sort(key=lambda card: (card.get("order", 100), card["name"]))
+    cards.sort(key=lambda card: (card.get("order", 50), card["name"]))
     cards += _installed(installed) if installed is not None else []
     return json.dumps(cards, ensure_ascii=False).encode()
 
