@@ -33,6 +33,7 @@ class FakeBrowser:
         self.html: dict[str, str] = {}
         self.text: dict[str, str] = {}
         self.hidden: dict[str, bool] = {}
+        self.appended: list[tuple[str, str]] = []  # where, and what, in the order it came
         self.other: dict[str, Any] = {}
         self.links: list[bytes] = []
         self.asked: asyncio.Event | None = None  # the adapter is told once this is set
@@ -40,6 +41,7 @@ class FakeBrowser:
 
     def show(self, **changes: Any) -> None:
         self.html.update(changes.pop("html", {}))
+        self.appended += changes.pop("append", {}).items()
         self.text.update(changes.pop("text", {}))
         self.hidden.update(changes.pop("hidden", {}))
         self.other.update(changes)
@@ -57,7 +59,7 @@ class FakeBrowser:
         if not path.is_file():
             raise webpte.errors.SourceError(f"{url}: the server answered 404 Not Found")
         progress("fetch", 1, 1)
-        return Source(path.name, path.stat().st_size, path)
+        return Source(path.name, path.stat().st_size, path, url=url)
 
     async def fetch_bytes(self, url: str) -> bytes:
         path = SAMPLES.parent / url

@@ -22,7 +22,7 @@ from page.placing import is_array_file, is_picture_file
 from page.remembered import Memory
 from page.run_desk import RunDesk
 from page.stage import Change, Stage
-from page.view import View
+from page.view import Panel, View
 from page.view_desk import ViewDesk
 from page.views import find_views
 from webpte import DeviceInfo
@@ -113,8 +113,14 @@ class App:
     # ---- what concerns several desks
 
     async def on_open_file(self, message: Message) -> None:
-        """Files that were chosen or dropped: a program with its `.ptd` files, and inputs for it."""
-        files = list(message["files"])
+        """Files that were chosen or dropped: a program with its `.ptd` files, inputs for it, and
+        what views take."""
+        files, taken = list(message["files"]), dict[Panel, list[Any]]()
+        for file in list(files):
+            panel = self._views.taker(self._stage.browser.source(file).name)
+            if panel is not None:
+                taken.setdefault(panel, []).append(file)
+                files.remove(file)
         sources = [self._stage.browser.source(file) for file in files]
         extra = tuple(one.data for one in sources if one.name.lower().endswith(".ptd"))
         arrays = [f for f, one in zip(files, sources, strict=True) if _is_input(one.name)]
@@ -123,7 +129,7 @@ class App:
             for one in sources
             if not one.name.lower().endswith((".ptd", ".txt")) and not _is_input(one.name)
         ]
-        labels = [f for f, one in zip(files, sources, strict=True) if one.name.endswith(".txt")]
+        labels = [f for f, one in zip(files, sources, strict=True) if one.name.lower().endswith(".txt")]
         if len(programs) > 1:
             names = ", ".join(one.name for one in programs)
             raise ValueError(f"one program at a time, but these came together: {names}")
@@ -140,6 +146,9 @@ class App:
                     await self._inputs.take_files(arrays)
             except ValueError as error:  # NpyError is one
                 self._stage.show_error(error, "placing the values")
+        for panel, its in taken.items():
+            if ready:
+                await self._views.take(panel, its)
 
     async def on_device(self, message: Message) -> None:
         """The same program elsewhere, with the inputs that it has here."""

@@ -22,7 +22,8 @@ class Source:
     size: int
     data: Any
     extra: tuple[Any, ...] = ()  # the .ptd files that belong to it
-    address: str = ""  # where it was fetched from, as it was given
+    url: str = ""  # its address, if it has one: others may lie beside it
+    address: str = ""  # the same as it was given, perhaps relative to the page
     card: Card | None = None  # of the gallery, if it was opened there
 
 

@@ -152,6 +152,11 @@ class Session:
         if method in self.results:
             self.results[method].note = "the last run failed"
 
+    def lose_state(self, reason: str) -> None:
+        """Something else than a run changes the program's state."""
+        if self.stateful:
+            self.history.lose(reason)
+
     def start_over(self) -> None:
         """The program was rebuilt: its state is that of the file again."""
         self.runs.clear()

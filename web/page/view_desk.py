@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from page.browser import Message
 from page.markup import h, render
@@ -45,6 +46,19 @@ class ViewDesk:
 
     def panel(self, name: str) -> Panel | None:
         return self._panels.get(name)
+
+    def taker(self, name: str) -> Panel | None:
+        """Of a dropped file."""
+        return next((panel for panel in self._panels.values() if panel.takes(name)), None)
+
+    async def take(self, panel: Panel, files: Sequence[Any]) -> None:
+        """Files for a view, which comes to the front."""
+        missing = panel.view.missing(self._stage)
+        if missing is not None:
+            names = ", ".join(self._stage.browser.source(file).name for file in files)
+            raise ValueError(f"{names} is for the view “{panel.view.title}”. {missing.text}")
+        self.bring_to_front(panel.view.name)
+        await panel.take(files)
 
     def on_view(self, message: Message) -> None:
         """A tab was chosen: the page shows its panel already."""

@@ -15,11 +15,16 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypedDict, Unpack
 
+import numpy as np
+
 from webpte.ahead import StepsAhead
 from webpte.context import Context
-from webpte.errors import InputError
+from webpte.errors import ExecutionError, InputError, TextError
+from webpte.llm.constraint import Allowed, Constraint
+from webpte.llm.logprobs import TokenLogprob, candidates_for
+from webpte.ops.sample import mask_of
 from webpte.runtime.program import Program
-from webpte.sampling import Choice, Sampling
+from webpte.sampling import Choice, Chosen, Sampling
 
 __all__ = [
     "Choice",
@@ -66,6 +71,9 @@ class GenerationOptions(TypedDict, total=False):
     seed         of chance; None is a new one each time
     steps_ahead  how many steps may be in one submission; 1: the host sees every token before the
                  next step. The tokens are the same.
+    logprobs     whether to say how probable the model found each token: `Generation.logprobs`
+    top          how many of the likeliest tokens to list there, up to 20
+    constraint   what the answer may be; each token then waits for the one before
     """
 
     temperature: float
@@ -75,6 +83,9 @@ class GenerationOptions(TypedDict, total=False):
     repetition_penalty: float | None
     seed: int | None
     steps_ahead: int
+    logprobs: bool
+    top: int
+    constraint: Constraint | None
 
 
 class Generator(Context):
@@ -120,8 +131,9 @@ class Generator(Context):
 class Generation:
     """One answer, as an async iterator of tokens; `tokens` and `stats` grow as it goes.
 
-    It ends after `max_new_tokens`, at a stop token (which is not yielded), or when the context is
-    full. After an error or a cancelled step it can be asked for that token again.
+    It ends after `max_new_tokens`, at a stop token (which is not yielded), when the context is
+    full, or when its constraint allows no more (`is_complete`). After an error or a cancelled step
+    it can be asked for that token again. With `logprobs`, there is one for each of the `tokens`.
 
     Steps may be under way whose tokens nobody has asked for yet. They leave no trace: whenever it
     ends, the Generator's context is what was yielded, and a stop token.
@@ -137,12 +149,19 @@ class Generation:
         *,
         seed: int | None = None,
         steps_ahead: int = STEPS_AHEAD,
+        logprobs: bool = False,
+        top: int = 0,
+        constraint: Constraint | None = None,
         **sampling: Any,
     ) -> None:
-        choice = Choice.of(Sampling(**sampling), seed)
+        choice = Choice.of(Sampling(**sampling), seed, candidates_for(logprobs, top))
         if steps_ahead < 1:
             raise InputError(f"steps_ahead must be 1 or more, not {steps_ahead}")
+        if constraint is not None and not constraint.after(()).tokens.size:
+            raise InputError("the constraint allows no answer but an empty one")
         self.tokens: list[int] = []
+        self.logprobs: list[TokenLogprob] = []
+        self.is_complete = False
         self.stats = GenerationStats()
         self._generator = generator
         self._prompt = list(map(int, prompt))  # empty from when it is in the Generator's context
@@ -153,7 +172,11 @@ class Generation:
         self._stop = generator.eos | set(stop)
         self._most_ahead = steps_ahead
         self._ahead: StepsAhead | None = None
-        if steps_ahead == 1:
+        self._top = top
+        self._constraint = constraint
+        if constraint is not None:
+            self.stats.step_by_step = "what a token may be depends on the one before"
+        elif steps_ahead == 1:
             self.stats.step_by_step = "steps_ahead is 1"
 
     def ignore_stops(self) -> None:
@@ -169,39 +192,64 @@ class Generation:
         if self._left <= 0 or (self.tokens and self._is_full()):
             raise StopAsyncIteration
         self._generator._check_current(self)
+        allowed = self._constraint.after(self.tokens) if self._constraint is not None else None
         started, count = perf_counter(), len(self._generator.pending) + len(self._prompt)
-        token = await self._next()
+        chosen = await self._next(None if allowed is None else self._mask(allowed))
         self._count(count, perf_counter() - started)
-        self._generator._add_pending([token])
+        return self._accept(chosen, allowed)
+
+    def _accept(self, chosen: Chosen, allowed: Allowed | None) -> int:
+        token = chosen.token
         self._prompt = []
         self._left -= 1
-        if token in self._stop:
+        ends = token in self._stop and (allowed is None or allowed.may_end)
+        if allowed is not None and not ends and token not in allowed.tokens:
+            self._left = 0
+            raise ExecutionError(
+                f"the model gives no number to any of the {allowed.tokens.size} tokens that the "
+                "constraint allows; the answer ends here"
+            )
+        self._generator._add_pending([token])
+        if ends:
             self._left = 0
             raise StopAsyncIteration
         self.tokens.append(token)
+        if chosen.words is not None:
+            self.logprobs.append(TokenLogprob.of(chosen, self._top))
+        if self._constraint is not None and self._constraint.after(self.tokens).is_end:
+            self._left, self.is_complete = 0, True
         return token
 
-    async def _next(self) -> int:
+    def _mask(self, allowed: Allowed) -> np.ndarray:
+        """As the operator that chooses takes it."""
+        if not allowed.tokens.size:
+            raise TextError("no token goes on as the constraint wants, and it does not end here")
+        ends = sorted(self._stop) if allowed.may_end else []
+        tokens = np.concatenate([allowed.tokens, np.array(ends, np.int64)])
+        vocabulary = self._generator.vocabulary
+        return mask_of(tokens[tokens < vocabulary], vocabulary)
+
+    async def _next(self, allowed: np.ndarray | None) -> Chosen:
         """The token after the context and the prompt."""
         generator, steps = self._generator, self._ahead
         if steps is not None and generator._follows(steps):
             submitted = steps.submissions
             try:
-                token = await generator._take(steps, self._left)
+                chosen = await generator._take(steps, self._left)
             except Exception:
                 self._ahead = None  # what is under way is of no use; a cancelled one goes on
                 raise
             finally:
                 self.stats.submissions += steps.submissions - submitted
-            if not isinstance(token, str):
-                return token
-            self.stats.step_by_step = token
+            if not isinstance(chosen, str):
+                return chosen
+            self.stats.step_by_step = chosen
         self._ahead = None
-        token = await generator._feed(self._prompt, self._choice)
+        chosen = await generator._feed(self._prompt, self._choice, allowed)
         self.stats.submissions += bool(self.tokens)
         if self.stats.step_by_step is None:
             self._ahead = generator._steps_ahead(self._choice, self._most_ahead)
-        return token
+        return chosen
 
     def _begin(self) -> None:
         generator = self._generator

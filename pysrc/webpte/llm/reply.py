@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Generator
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from webpte.errors import InputError
 from webpte.llm.generation import Generation, GenerationStats
+from webpte.llm.logprobs import TokenLogprob
 from webpte.text import Tokenizer
+from webpte.text.stream import REPLACEMENT
 
 
 @dataclass
@@ -51,8 +53,9 @@ class Reply:
 
     text    what has been handed out; it is also what the conversation has of this answer, so it
             can be broken off at any piece
-    ended   None; at the end "stop" (a stop token or text), "length" (max_new_tokens), or "full"
-            (the context)
+    follows what there was of the answer before this part of it
+    ended   None; at the end "stop" (a stop token or text, or all that was allowed is said),
+            "length" (max_new_tokens), or "full" (the context)
 
     After an error or a cancelled step it can be asked again, as a Generation can.
     """
@@ -67,6 +70,7 @@ class Reply:
         check_current: Callable[[Reply], None],
     ) -> None:
         self.text = ""
+        self.follows = ""
         self.ended: str | None = None
         self.stats = generation.stats = stats
         self._generation = generation
@@ -80,10 +84,21 @@ class Reply:
         self._marks: list[tuple[int, bool]] = []
         self._cut = False
 
+    def follow(self, text: str, tokens: Sequence[int]) -> None:
+        """This is more of an answer that begins with that text. What looked like a part of a
+        character at its end may become one."""
+        certain = self._stream.feed(*tokens)
+        self.follows = certain if text.rstrip(REPLACEMENT) == certain else text
+
     @property
     def tokens(self) -> list[int]:
         """All that the model has said, also what is beyond a stop text."""
         return self._generation.tokens
+
+    @property
+    def logprobs(self) -> list[TokenLogprob]:
+        """One for each of the tokens, if they were asked for."""
+        return self._generation.logprobs
 
     @property
     def begun(self) -> bool:

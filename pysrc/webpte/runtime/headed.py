@@ -28,16 +28,17 @@ from webpte.runtime.replay import Prepared
 from webpte.runtime.steps_ahead import unsafe_state
 from webpte.runtime.submissions import count_submission
 from webpte.runtime.transit import Fate, Input
+from webpte.sampling import Chosen
 from webpte.shaders import ShaderLibrary
 from webpte.storage import aligned
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Steps that are in the queue. `tokens` are what they choose, when they have run."""
+    """Steps that are in the queue. `chosen` are the tokens of each, when they have run."""
 
     count: int
-    tokens: asyncio.Future[list[int]]
+    chosen: asyncio.Future[list[Chosen]]
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ class Headed:
             # Held until the steps have run, whether anybody waits for them or not.
             lease = ExitStack()
             lease.enter_context(body.lifetime.lease())
-        return Batch(count, left_alone(self._tokens(submitted, lease)))
+        return Batch(count, left_alone(self._chosen(submitted, lease)))
 
     def _rows(
         self,
@@ -220,11 +221,12 @@ class Headed:
         dtype = self.body.graph.tensor(self.body.graph.inputs[0]).dtype
         return DeviceTensor(buffer, dtype, dtype.storage, (1, 1))
 
-    async def _tokens(self, submitted: _Submitted, lease: ExitStack) -> list[int]:
+    async def _chosen(self, submitted: _Submitted, lease: ExitStack) -> list[Chosen]:
         with lease:
             data = await submitted.running
             self.body.replayer.note(submitted.started, submitted.submitted)
-            return [int(token) for token in np.frombuffer(data, np.int32)]
+            told = np.frombuffer(data, np.int32).reshape(len(submitted.chain.rows), -1)
+            return [Chosen(int(row[0]), row[1:] if row.size > 1 else None) for row in told]
 
     def _unsafe(self, head: GpuDelegate, plan: DevicePlan) -> str | None:
         """Why steps cannot run before the host has seen the tokens that they go on from."""
