@@ -33,6 +33,7 @@ class CardValue:
     rate     of sound, samples in a second
     labels   the address of the file with a name per line, for the last dim
     names    or the names themselves
+    fill     what an input starts with, such as "draw", where there is no example
     """
 
     name: str = ""
@@ -44,6 +45,7 @@ class CardValue:
     rate: int = 0
     labels: str = ""
     names: tuple[str, ...] = ()
+    fill: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ def _value(raw: Mapping[str, Any], folder: str) -> CardValue:
         rate=int(raw.get("rate") or 0),
         labels="" if inline or not labels else folder + str(labels),
         names=tuple(map(str, labels)) if inline and labels else (),
+        fill=str(raw.get("fill") or ""),
     )
 
 

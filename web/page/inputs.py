@@ -337,6 +337,8 @@ def inputs_of(
             state = TensorInput(index, info.name, info.dtype, info.bounds, dims=list(info.shape))
             state.form = form_of(info.bounds, value.layout if value is not None else "")
             state.settings = settings_of(value)
+            if value is not None and value.fill in state.fills[:-1] and value.fill != "picture":
+                state.set_fill(value.fill)
             states.append(state)
         else:
             states.append(ScalarInput(index, info.name, info.kind, info.value))

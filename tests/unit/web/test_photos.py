@@ -21,6 +21,7 @@ from support.fake_page import FakeBrowser, File, drive, drop, open_sample
 from webpte import TensorInfo
 
 RGB = Form("NCHW", 3)
+PAD = CardValue(layout="NCHW", fill="draw")
 SQUARE = np.zeros((20, 20, 3), np.uint8)
 SQUARE[:, 10:] = (255, 51, 0)  # the right half is orange
 
@@ -147,7 +148,10 @@ def test_a_drawing_goes_in() -> None:
     (state,) = inputs_of([TensorInfo("x", (1, 1, 28, 28), "float32", dynamic=False)])
     assert isinstance(state, TensorInput)
     assert "draw" in state.fills
-    state.set_fill("draw")
+    assert state.fill == "normal"
+    (state,) = inputs_of([TensorInfo("x", (1, 1, 28, 28), "float32", dynamic=False)], [PAD])
+    assert isinstance(state, TensorInput)
+    assert state.fill == "draw"
     assert not state.array().any()
     before = state.held
     grey = np.zeros((28, 28), np.uint8)
