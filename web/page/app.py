@@ -123,13 +123,14 @@ class App:
                 files.remove(file)
         sources = [self._stage.browser.source(file) for file in files]
         extra = tuple(one.data for one in sources if one.name.lower().endswith(".ptd"))
-        arrays = [f for f, one in zip(files, sources, strict=True) if _is_input(one.name)]
+        pairs = list(zip(files, [one.name.lower() for one in sources], strict=True))
+        arrays = [file for file, name in pairs if _is_input(name)]
         programs = [
             one
             for one in sources
             if not one.name.lower().endswith((".ptd", ".txt")) and not _is_input(one.name)
         ]
-        labels = [f for f, one in zip(files, sources, strict=True) if one.name.lower().endswith(".txt")]
+        labels = [file for file, name in pairs if name.endswith(".txt")]
         if len(programs) > 1:
             names = ", ".join(one.name for one in programs)
             raise ValueError(f"one program at a time, but these came together: {names}")
