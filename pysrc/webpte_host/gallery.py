@@ -12,6 +12,7 @@ from typing import Any
 
 SAMPLES = "samples"
 MODELS = "models"
+_ORDER = 50  # of cards that say nothing: programs of one operator come after them
 
 
 def gallery(web: Path, installed: Path | None) -> bytes:
@@ -20,8 +21,8 @@ def gallery(web: Path, installed: Path | None) -> bytes:
     Each card gets its `folder`, relative to the page; one that cannot be read, a `problem`.
     """
     cards = [card for path in sorted((web / SAMPLES).glob("*.json")) for card in _sample(path)]
-    cards.sort(key=lambda card: (card.get("order", 50), card["name"]))
     cards += _installed(installed) if installed is not None else []
+    cards.sort(key=lambda card: (card.get("order", _ORDER), card["name"]))
     return json.dumps(cards, ensure_ascii=False).encode()
 
 

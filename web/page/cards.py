@@ -47,6 +47,11 @@ class CardValue:
     names: tuple[str, ...] = ()
     fill: str = ""
 
+    @property
+    def told(self) -> str:
+        """Name and meaning, as far as there are any."""
+        return ": ".join(part for part in (self.name, self.meaning) if part)
+
 
 @dataclass(frozen=True)
 class Card:

@@ -33,8 +33,12 @@ def file_card(
     placed: Mapping[str, Placed],
     *,
     folded: bool = False,
+    about: str = "",
 ) -> Html:
-    """What the file holds. `method` is the chosen one, `placed` says where its operators run."""
+    """What the file holds, and what its card tells `about` it.
+
+    `method` is the chosen one, `placed` says where its operators run.
+    """
     runnable = [info.name for info in methods.values() if not info.is_constant]
     info = methods.get(method)
     return h(
@@ -53,6 +57,7 @@ def file_card(
             else None,
             class_="soft",
         ),
+        h("p", about, class_="note") if about else None,
         _method_tabs(runnable, method),
         _method(info, limits, placed, folded) if info is not None else None,
         _constant_methods(methods, constant_values),

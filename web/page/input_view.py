@@ -61,11 +61,17 @@ def input_body(state: Input) -> Html:
     return render(
         (
             h("legend", h("span", state.name, class_="name"), h("span", kind, class_="type")),
+            _meaning(state),
             controls,
             _more_controls(state),
             h("div", input_preview(state), id=f"input-{state.index}-preview", aria_live="polite"),
         )
     )
+
+
+def _meaning(state: Input) -> Html | None:
+    told = state.meaning if isinstance(state, TensorInput) else ""
+    return h("p", told, class_="note meaning") if told else None
 
 
 def _more_controls(state: Input) -> Html | None:

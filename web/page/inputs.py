@@ -106,6 +106,7 @@ class TensorInput:
     dims: list[int] = field(default_factory=list)
     seed: int = 0
     below: int = DEFAULT_BELOW
+    meaning: str = ""  # as a card tells it
     text: str = ""  # as typed
     file_name: str = ""
     error: str = ""
@@ -337,6 +338,7 @@ def inputs_of(
             state = TensorInput(index, info.name, info.dtype, info.bounds, dims=list(info.shape))
             state.form = form_of(info.bounds, value.layout if value is not None else "")
             state.settings = settings_of(value)
+            state.meaning = value.told if value is not None else ""
             if value is not None and value.fill in state.fills[:-1] and value.fill != "picture":
                 state.set_fill(value.fill)
             states.append(state)

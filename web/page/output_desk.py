@@ -30,7 +30,10 @@ class OutputDesk:
         if session is None or session.shown is None:
             self._stage.show(outputs="")
             return
-        self._stage.show(outputs=outputs_card(session.shown.outputs, session.labels))
+        card = session.source.card
+        meanings = [value.told for value in card.outputs] if card is not None else []
+        shown = outputs_card(session.shown.outputs, session.labels, meanings)
+        self._stage.show(outputs=shown)
         for index, verdict in session.shown.verdicts.items():
             self._show_verdict(index, verdict)
         self.draw_age()

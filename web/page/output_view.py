@@ -38,10 +38,13 @@ class Output:
 
 
 def outputs_card(
-    outputs: Sequence[Output], labels: Mapping[int, Sequence[str]] | None = None
+    outputs: Sequence[Output],
+    labels: Mapping[int, Sequence[str]] | None = None,
+    meanings: Sequence[str] = (),
 ) -> Html:
-    """`labels`: by output, of its last dim."""
+    """`labels`: by output, of its last dim; `meanings`: in order, as a card tells them."""
     known = labels or {}
+    told = [*meanings, *[""] * len(outputs)]
     return h(
         "div",
         h(
@@ -51,7 +54,11 @@ def outputs_card(
             class_="card-head",
         ),
         h("div", id="outputs-age", aria_live="polite"),
-        h("div", [output_card(one, known.get(one.index, ())) for one in outputs], class_="outputs"),
+        h(
+            "div",
+            [output_card(one, known.get(one.index, ()), told[one.index]) for one in outputs],
+            class_="outputs",
+        ),
         class_="card",
     )
 
@@ -84,7 +91,7 @@ def unknown_state_view(reason: str) -> Html:
     )
 
 
-def output_card(output: Output, labels: Sequence[str] = ()) -> Html:
+def output_card(output: Output, labels: Sequence[str] = (), meaning: str = "") -> Html:
     array = output.array
     kind = f"{array.dtype.name} · {shape_text(array.shape)}" if output.is_tensor else "number"
     return h(
@@ -95,6 +102,7 @@ def output_card(output: Output, labels: Sequence[str] = ()) -> Html:
             _actions(output, array),
             class_="output-head",
         ),
+        h("p", meaning, class_="note") if meaning else None,
         _facts(array) if output.is_tensor else h("p", number_text(output.value), class_="big"),
         h("div", id=f"output-{output.index}-compare", aria_live="polite"),
         h("div", _pictures(array, labels), _values(array), class_="output-body")

@@ -130,14 +130,18 @@ def scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     (folder / "example0.npy").write_bytes(write_npy(example))
     (folder / "labels.txt").write_text("".join(f"kind {n}\n" for n in range(41)))
     outputs = [{"name": "scores", "labels": "labels.txt"}]
-    return {**MODEL, "name": "scores", "folder": "models/scores/", "outputs": outputs}
+    more = {"notes": "Notes of it"}
+    return {**MODEL, **more, "name": "scores", "folder": "models/scores/", "outputs": outputs}
 
 
 def test_a_card_brings_its_example_and_labels(scores: dict[str, Any]) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "card", "name": "scores"})
         assert "from example0.npy" in browser.html["inputs"]
+        assert "frames: samples" in browser.html["inputs"]
+        assert "Notes of it" in browser.html["file"]
         await run(app, 0)
+        assert ">scores<" in browser.html["outputs"]
         assert "kind 7" in browser.html["outputs"]
         await app.receive({"act": "fill", "input": "0", "value": "zeros"})
         await app.receive({"act": "card", "name": "scores"})  # what someone set stays
@@ -185,11 +189,13 @@ def test_the_server_finds_cards_by_their_place(tmp_path: Path) -> None:
     (samples / "a.json").write_text('{"title": "A", "order": 3, "files": {"program": "a.pte"}}')
     (samples / "a.tokenizer.json").write_text("{}")
     (samples / "broken.json").write_text("{")
+    (samples / "z.json").write_text('{"order": 90, "files": {"program": "z.pte"}}')
     index = tmp_path / "index.json"
     index.write_text(json.dumps([MODEL]))
     cards = json.loads(gallery(tmp_path, index))
-    assert [card["name"] for card in cards] == ["b", "a", "broken", "pitch"]
-    assert [card["folder"] for card in cards] == [*["samples/"] * 3, "models/pitch/"]
+    assert [card["name"] for card in cards] == ["b", "a", "broken", "pitch", "z"]
+    assert cards[0]["folder"] == "samples/"
+    assert cards[3]["folder"] == "models/pitch/"
     assert "broken.json cannot be read" in cards[2]["problem"]
     index.write_text("[")
-    assert len(json.loads(gallery(tmp_path, index))) == 3
+    assert len(json.loads(gallery(tmp_path, index))) == 4
