@@ -22,7 +22,7 @@ class ViewDesk:
         self._stale = set(self._panels)
         self._told: dict[str, Need | None] = {}  # what each said to be missing, when it was drawn
         self._tabs: list[str] = []
-        self._front = HOME
+        stage.front = HOME
         stage.listeners.append(self._follow)
 
     def start(self) -> None:
@@ -68,10 +68,12 @@ class ViewDesk:
         """`told`: the page knows. A view that has no tab (any more) is not brought anywhere."""
         if name not in self._tabs:
             name, told = HOME, False
-        self._front = name
+        moved, self._stage.front = name != self._stage.front, name
         if not told:
             self._stage.browser.show(front=name)
         self._draw_front()
+        if moved:
+            self._stage.announce(Change.VIEW)
 
     def _follow(self, change: Change) -> None:
         for panel in self._panels.values():
@@ -89,11 +91,11 @@ class ViewDesk:
         if names != self._tabs:
             self._tabs = names
             self._stage.browser.show(tabs=[[view.name, view.title] for view in views])
-        if self._front not in names:
+        if self._stage.front not in names:
             self.bring_to_front(HOME)
 
     def _draw_front(self) -> None:
-        name, panel = self._front, self._panels[self._front]
+        name, panel = self._stage.front, self._panels[self._stage.front]
         missing = panel.view.missing(self._stage)
         if name not in self._stale and self._told.get(name) is missing:
             return

@@ -124,7 +124,7 @@ def test_frames_not_tokens_are_sent() -> None:
 
 def test_what_lies_beside_the_program_is_its_tokenizer(tmp_path: Path) -> None:
     async def kind(app: App, browser: FakeBrowser, program: Path) -> str:
-        await app.receive({"act": "sample", "url": str(program)})
+        await app.receive({"act": "open-url", "fields": {"url": str(program)}})
         await app.receive({"act": "view", "name": "chat"})
         await found_tokenizer(app)
         found = re.search(
@@ -321,9 +321,10 @@ def test_runs_and_answers_share_the_cache() -> None:
         await open_chat(app, TOKENIZER, CONFIG)
         await send(app, "Hello")
         await run(app, 0)  # writes where the conversation is
-        results = app._stage.session and app._stage.session.shown
-        assert results
-        assert "the chat has used it" in results.lost  # so nobody can say what it should give
+        session = app._stage.session
+        assert session is not None
+        assert session.shown is not None
+        assert "the chat has used it" in session.shown.lost  # so nobody can say what it should give
         await send(app, "And then?")
         said = [text for who, text in shown(browser) if who == "assistant"]
         assert said == await said_by_chat("Hello", "And then?")
@@ -340,15 +341,15 @@ def test_a_conversation_outlives_its_program(monkeypatch: pytest.MonkeyPatch) ->
         before = shown(browser)
         await open_file(app, Q4)
         assert shown(browser) == before
-        engine_program = app._stage.session and app._stage.session.program
-        assert engine_program is not None
+        session = app._stage.session
+        assert session is not None
         lost = DeviceLostError("the browser took the GPU away")
 
         async def fails(*given: object, **options: object) -> None:
             raise lost
 
         with monkeypatch.context() as patch:
-            patch.setattr(type(engine_program.decoder("forward")), "choose", fails)
+            patch.setattr(type(session.program.decoder("forward")), "choose", fails)
             await send(app, "And then?")
         assert "Rebuild the program" in browser.html["error"]
         assert [text for _, text in shown(browser)][2:] == ["And then?"]
