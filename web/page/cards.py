@@ -67,6 +67,7 @@ class Card:
     examples: tuple[str, ...] = ()
     tokenizer: str = ""
     tokenizer_config: str = ""
+    questions: tuple[str, ...] = ()  # that a chat may begin with
     inputs: tuple[CardValue, ...] = ()
     outputs: tuple[CardValue, ...] = field(default_factory=tuple)
 
@@ -95,6 +96,7 @@ def read_card(raw: Mapping[str, Any]) -> Card:
             examples=tuple(folder + str(one) for one in _listed(example)),
             tokenizer=_address(folder, named.get("tokenizer")),
             tokenizer_config=_address(folder, named.get("tokenizer_config")),
+            questions=tuple(map(str, raw.get("questions") or ())),
             inputs=tuple(_value(one, folder) for one in raw.get("inputs") or ()),
             outputs=tuple(_value(one, folder) for one in raw.get("outputs") or ()),
         )

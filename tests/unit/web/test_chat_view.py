@@ -153,6 +153,32 @@ def test_what_lies_beside_the_program_is_its_tokenizer(tmp_path: Path) -> None:
     drive(script)
 
 
+def test_a_card_names_the_tokenizer_and_questions(tmp_path: Path) -> None:
+    card = {
+        "name": "tiny",
+        "view": "chat",
+        "folder": f"{tmp_path}/",
+        "files": {"program": "p.pte", "tokenizer": "t.json", "tokenizer_config": "c.json"},
+        "questions": ["Is it <you>?", "Why?"],
+    }
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        for source, name in ((Q4, "p.pte"), (TOKENIZER, "t.json"), (CONFIG, "c.json")):
+            shutil.copy(source, tmp_path / name)
+        await app.receive({"act": "hello", "cards": [card]})
+        await app.receive({"act": "card", "name": "tiny"})
+        await found_tokenizer(app)
+        assert "t.json, 512 tokens, with a chat template" in browser.html["view-chat"]
+        proposed = re.findall(r'data-text="(.*?)"', browser.html["view-chat"])
+        assert [unescape(text) for text in proposed] == card["questions"]
+        await act(app, "set", name="max_tokens", value="1")
+        await act(app, "propose", text="Why?")
+        assert [who for who, _ in shown(browser)] == ["user", "assistant"]
+        assert "data-text" not in browser.html["view-chat"]
+
+    drive(script)
+
+
 def test_without_a_tokenizer_tokens_are_typed() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, temperature="0")

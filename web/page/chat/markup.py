@@ -34,8 +34,16 @@ def said_id(line: int) -> str:
 
 
 def log_view(
-    talk: Talk, settings: Settings, act: Act, *, busy: bool, streaming: bool, editing: int | None
+    talk: Talk,
+    settings: Settings,
+    act: Act,
+    questions: Sequence[str],
+    *,
+    busy: bool,
+    streaming: bool,
+    editing: int | None,
 ) -> Html:
+    """`questions` are proposed as long as nothing was asked."""
     lines = talk.lines
     if streaming and len(lines) in talk.answers:
         lines.append({"role": "assistant", "content": ""})
@@ -49,7 +57,7 @@ def log_view(
         shown.append(_ways_on(lines[-1]["role"], talk, act, busy))
     return h(
         "div",
-        shown or h("p", "Nothing has been said yet.", class_="soft"),
+        shown or _beginning(questions, act, busy),
         id=LOG,
         class_="chat-log",
         role="log",
@@ -58,6 +66,23 @@ def log_view(
         aria_busy="true" if streaming else "false",
         tabindex="0",
     )
+
+
+def _beginning(questions: Sequence[str], act: Act, busy: bool) -> Html:
+    if not questions:
+        return h("p", "Nothing has been said yet.", class_="soft")
+    buttons = [
+        h(
+            "button",
+            question,
+            type="button",
+            data_act=act("propose"),
+            data_text=question,
+            aria_disabled="true" if busy else None,
+        )
+        for question in questions
+    ]
+    return h("div", h("p", "Begin with", class_="soft"), buttons, class_="chat-questions")
 
 
 def _line(

@@ -120,6 +120,12 @@ class ChatPanel(Panel):
         if text.strip():
             await self._answer(lambda talk: talk.ask(text, self._settings), sent=True)
 
+    async def on_propose(self, message: Message) -> None:
+        """A question of the program's card was chosen."""
+        self.tell_script(focus=controls.FIELD)
+        text = str(message["text"])
+        await self._answer(lambda talk: talk.ask(text, self._settings))
+
     async def on_again(self, message: Message) -> None:
         await self._answer(lambda talk: talk.ask_again(self._settings))
 
@@ -230,8 +236,15 @@ class ChatPanel(Panel):
         self._heard = ""  # it is in what is drawn
         busy = session.runner.busy
         streaming = busy and session.runner.doing == _ANSWERING
+        card = session.source.card
         log = markup.log_view(
-            talk, self._settings, self.act, busy=busy, streaming=streaming, editing=self._editing
+            talk,
+            self._settings,
+            self.act,
+            card.questions if card is not None else (),
+            busy=busy,
+            streaming=streaming,
+            editing=self._editing,
         )
         self.show(
             markup.chat_view(
