@@ -59,11 +59,11 @@ class WorkerBrowser:
             ) from error
         name = address.partition("?")[0].rpartition("/")[2] or address
         if response.status == _PARTIAL:
-            return Source(name, int(size), address, url=address)
+            return Source(name, int(size), address)
         if not response.ok:
             raise SourceError(f"{url}: the server answered {response.status} {response.statusText}")
         blob = await _collect(response, progress)
-        return Source(name, int(blob.size), blob, url=address)
+        return Source(name, int(blob.size), blob)
 
     async def fetch_bytes(self, url: str) -> bytes:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -133,16 +132,24 @@ def test_tokens_tell_what_else_might_have_come(page: Page) -> None:
     expect(tokens).to_have_count(0)
 
 
-def test_an_answer_is_stopped_wherever_one_is(page: Page) -> None:
-    set_number(page, "max_tokens", 100)
+# As soon as the first text is there, to another tab and back, and then stop: an answer of the tiny
+# model may be at its end before a test has seen that it began.
+STOP_AT_ONCE = """() => new MutationObserver((_, self) => {
+    if (!document.querySelector(".chat-said.streaming")?.textContent) return;
+    self.disconnect();
+    window.busy = document.getElementById("chat-log").ariaBusy;
+    const clicked = ["#tab-run", "#tab-chat", "[data-act='chat:stop']"];
+    clicked.forEach((one) => document.querySelector(one).click());
+}).observe(document.body, { subtree: true, childList: true, characterData: true })"""
+
+
+def test_an_answer_is_stopped_after_tabs_were_switched(page: Page) -> None:
+    set_number(page, "max_tokens", 90)
+    page.evaluate(STOP_AT_ONCE)
     field(page).fill("Go on")
     field(page).press("Control+Enter")
-    expect(answers(page).last).to_have_text(re.compile("."))
-    expect(log_of(page)).to_have_attribute("aria-busy", "true")
-    page.get_by_role("tab", name="Run").click()
-    page.get_by_role("tab", name="Chat").click()
-    page.get_by_role("button", name="Stop").click()
     expect(log_of(page)).to_contain_text("stopped")
+    assert page.evaluate("busy") == "true"
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
     page.locator("[data-act=close]").click()
     expect(page.get_by_role("tab", name="Chat")).to_have_count(0)

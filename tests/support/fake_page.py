@@ -59,7 +59,7 @@ class FakeBrowser:
         if not path.is_file():
             raise webpte.errors.SourceError(f"{url}: the server answered 404 Not Found")
         progress("fetch", 1, 1)
-        return Source(path.name, path.stat().st_size, path, url=url)
+        return Source(path.name, path.stat().st_size, path)
 
     async def fetch_bytes(self, url: str) -> bytes:
         path = SAMPLES.parent / url

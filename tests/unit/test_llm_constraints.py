@@ -163,6 +163,29 @@ def test_what_cannot_be_said() -> None:
     wait(run())
 
 
+class Beyond:
+    """Allows what the model has no logit for."""
+
+    def after(self, said: Sequence[int]) -> Allowed:
+        return Allowed(np.array([VOCABULARY + 7], np.int64), False)
+
+
+@pytest.mark.parametrize("device", ["numpy", "recording"])
+def test_a_model_that_gives_no_number_to_what_is_allowed(device: str) -> None:
+    async def run() -> None:
+        used: Any = RecordingDevice() if device == "recording" else device
+        generator = Generator(await webpte.load(small_llm(), device=used))
+        answer = generator.generate(PROMPT, 9, constraint=Beyond())
+        with pytest.raises(ExecutionError, match="no number to any of the 1 tokens"):
+            await anext(answer)
+        assert generator.context == tuple(PROMPT)
+        assert await tokens_of(answer) == [], "it has ended"
+        (token,) = await tokens_of(generator.go_on([6], 1))
+        assert token == int(logits_of([*PROMPT, 6])[-1].argmax())
+
+    wait(run())
+
+
 # Chats
 
 

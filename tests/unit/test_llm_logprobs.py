@@ -78,7 +78,8 @@ def test_they_come_in_the_same_submissions() -> None:
         device = RecordingDevice()
         generator = Generator(await webpte.load(small_llm(), device=device))
         costs = []
-        for options in ({}, {"logprobs": True, "top": 5}):
+        asked: list[dict[str, Any]] = [{}, {"logprobs": True, "top": 5}]
+        for options in asked:
             answer = generator.generate(PROMPT, 21, **options)
             await tokens_of(answer)
             costs.append((answer.stats.submissions, answer.stats.step_by_step))

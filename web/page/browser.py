@@ -22,8 +22,7 @@ class Source:
     size: int
     data: Any
     extra: tuple[Any, ...] = ()  # the .ptd files that belong to it
-    url: str = ""  # its address, if it has one: others may lie beside it
-    address: str = ""  # the same as it was given, perhaps relative to the page
+    address: str = ""  # where it was fetched from, as it was given
     card: Card | None = None  # of the gallery, if it was opened there
 
 

@@ -21,6 +21,7 @@ from webpte.llm.generation import (
     Sampling,
     generate,
 )
+from webpte.llm.grammar import Grammars, Matching
 from webpte.llm.logprobs import Candidate, TokenLogprob
 from webpte.llm.reply import Reply, ReplyStats
 
@@ -34,6 +35,8 @@ __all__ = [
     "GenerationOptions",
     "GenerationStats",
     "Generator",
+    "Grammars",
+    "Matching",
     "OneOf",
     "Reply",
     "ReplyOptions",

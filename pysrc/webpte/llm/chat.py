@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Unpack
 
 from webpte.errors import ChatTemplateError, ContextError, InputError
-from webpte.llm.constraint import OneOf
+from webpte.llm.constraint import Constraint, OneOf
 from webpte.llm.generation import Generation, GenerationOptions, Generator
+from webpte.llm.grammar import Grammars
+from webpte.llm.json_schema import regex_of
 from webpte.llm.prompt import Prompt, PromptMaker, Said, Turn
 from webpte.llm.reply import Reply, ReplyStats, StopStrings
 from webpte.runtime.program import Program
@@ -29,11 +31,15 @@ class ReplyOptions(GenerationOptions, total=False):
     stop         texts that end an answer, and are no part of it, besides those of the Chat
     stop_tokens  tokens that do, likewise
     choices      texts, of which the answer is to be one
+    regex        an expression that all of the answer is to match; see `Grammars.regex`
+    schema       a JSON schema, of which the answer is to be JSON; see `Grammars.schema`
     """
 
     stop: Collection[str]
     stop_tokens: Collection[int]
-    choices: Sequence[str]
+    choices: Sequence[str] | None
+    regex: str | None
+    schema: Mapping[str, Any] | None
 
 
 class Chat:
@@ -86,6 +92,7 @@ class Chat:
         self._reply: Reply | None = None
         self._begun: Turn | None = None  # the answer that the reply goes on with
         self._dropped = 0
+        self._grammars: Grammars | None = None
         self._asked: tuple[int, ReplyOptions] = MAX_NEW_TOKENS, {}
 
     def _ends(self) -> frozenset[int]:
@@ -166,13 +173,15 @@ class Chat:
         return self._answer(turns, count if max_new_tokens is None else max_new_tokens, changed)
 
     def go_on(self, max_new_tokens: int | None = None, **options: Unpack[ReplyOptions]) -> Reply:
-        """More of the last answer, as it was asked for but for the options given here. What comes
-        is added to that message; the reply has the new part of it alone."""
+        """More of the last answer, as it was asked for but for the options given here, and without
+        what all of it had to be (`choices`, ...). What comes is added to that message; the reply
+        has the new part alone."""
         *turns, last = self._all_turns() or (None,)
         if last is None or last.role != "assistant":
             raise InputError("there is no answer to go on with: the last message is none")
         count, before = self._asked
-        changed: ReplyOptions = {**before, **options}
+        free: ReplyOptions = {"choices": None, "regex": None, "schema": None, "constraint": None}
+        changed: ReplyOptions = {**before, **free, **options}
         count = count if max_new_tokens is None else max_new_tokens
         return self._answer(turns, count, changed, last)
 
@@ -187,8 +196,7 @@ class Chat:
         given: dict[str, Any] = dict(options)
         stop = StopStrings((*self._stop, *_texts(given.pop("stop", ()))))
         ends = self._stop_tokens | set(given.pop("stop_tokens", ()))
-        if (choices := given.pop("choices", None)) is not None:
-            given["constraint"] = OneOf.of_texts(choices, self._tokenizer)
+        wanted = self._wanted(given)
         prompt, dropped = self._fitting(turns, max_new_tokens)
         question = len(prompt.tokens)
         prompt = self._prompts.go_on(prompt, begun)
@@ -199,10 +207,30 @@ class Chat:
         # Nothing fails from here on: the conversation is either as it was, or goes on.
         self._turns, self._prompt, self._dropped = tuple(turns), prompt, dropped
         self._asked, self._begun = (max_new_tokens, options), begun
-        self._reply = Reply(generation, self._tokenizer, stop, stats, why, self._check_current)
+        self._reply = Reply(
+            generation, self._tokenizer, stop, stats, why, self._check_current, wanted
+        )
         if begun is not None:
             self._reply.follow(begun.content, prompt.tokens[question:])
         return self._reply
+
+    def _wanted(self, given: dict[str, Any]) -> Callable[[], Awaitable[Constraint]] | None:
+        """What the answer must be, if a library is needed to know; takes it out of the options."""
+        asked = {name: given.pop(name, None) for name in ("choices", "regex", "schema")}
+        asked["constraint"] = given.get("constraint")
+        names = [name for name, value in asked.items() if value is not None]
+        if len(names) > 1:
+            raise InputError(f"one of {', '.join(names)} can be kept to, not several")
+        if asked["choices"] is not None:
+            given["constraint"] = OneOf.of_texts(asked["choices"], self._tokenizer)
+        if asked["schema"] is not None:
+            asked["regex"] = regex_of(asked["schema"])
+        return None if asked["regex"] is None else partial(self._matching, asked["regex"])
+
+    async def _matching(self, regex: str) -> Constraint:
+        if self._grammars is None:
+            self._grammars = await Grammars.load(self._tokenizer)
+        return self._grammars.regex(regex)
 
     def _check_current(self, reply: Reply) -> None:
         if self._reply is not reply:

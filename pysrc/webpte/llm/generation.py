@@ -157,8 +157,6 @@ class Generation:
         choice = Choice.of(Sampling(**sampling), seed, candidates_for(logprobs, top))
         if steps_ahead < 1:
             raise InputError(f"steps_ahead must be 1 or more, not {steps_ahead}")
-        if constraint is not None and not constraint.after(()).tokens.size:
-            raise InputError("the constraint allows no answer but an empty one")
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprob] = []
         self.is_complete = False
@@ -173,11 +171,18 @@ class Generation:
         self._most_ahead = steps_ahead
         self._ahead: StepsAhead | None = None
         self._top = top
-        self._constraint = constraint
-        if constraint is not None:
-            self.stats.step_by_step = "what a token may be depends on the one before"
-        elif steps_ahead == 1:
+        self._constraint: Constraint | None = None
+        if steps_ahead == 1:
             self.stats.step_by_step = "steps_ahead is 1"
+        if constraint is not None:
+            self.constrain(constraint)
+
+    def constrain(self, constraint: Constraint) -> None:
+        """What the answer is to be; before it begins."""
+        if not constraint.after(()).tokens.size:
+            raise InputError("the constraint allows no answer but an empty one")
+        self._constraint = constraint
+        self.stats.step_by_step = "what a token may be depends on the one before"
 
     def ignore_stops(self) -> None:
         """Go on for as many tokens as were asked for, whatever they are; for benchmarks."""

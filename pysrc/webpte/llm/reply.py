@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from webpte.errors import InputError
+from webpte.llm.constraint import Constraint
 from webpte.llm.generation import Generation, GenerationStats
 from webpte.llm.logprobs import TokenLogprob
 from webpte.text import Tokenizer
@@ -68,6 +69,7 @@ class Reply:
         stats: ReplyStats,
         why_ended: Callable[[], str],
         check_current: Callable[[Reply], None],
+        constraint: Callable[[], Awaitable[Constraint]] | None = None,
     ) -> None:
         self.text = ""
         self.follows = ""
@@ -78,6 +80,7 @@ class Reply:
         self._stop = stop
         self._why_ended = why_ended
         self._check_current = check_current
+        self._constraint = constraint  # until it is made
         self._stream = tokenizer.stream()
         self._heard = ""  # `text`, and what may be the beginning of a stop text
         # After each token: how much had been heard, and whether that was all of the token.
@@ -119,6 +122,10 @@ class Reply:
     async def __anext__(self) -> str:
         while self.ended is None:
             self._check_current(self)
+            if self._constraint is not None:
+                self._generation.constrain(await self._constraint())
+                self._constraint = None
+                self._check_current(self)
             try:
                 token = await anext(self._generation)
             except StopAsyncIteration:

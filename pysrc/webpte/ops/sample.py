@@ -347,7 +347,7 @@ def distances_below(top: int, keys: Array, factor: np.float32) -> Array:
     finite = keys > NEVER_KEY
     numbers = numbers_of(np.where(finite, keys, top))
     with np.errstate(over="ignore", under="ignore"):
-        below = (numbers_of(np.asarray(top)) - numbers) * factor
+        below = (numbers_of(np.asarray(top, np.int64)) - numbers) * factor
     exact = np.minimum(below, np.float32(64)).astype(np.float64) * (1 << 24)
     return np.where(finite, exact.astype(np.int64), FAR)
 

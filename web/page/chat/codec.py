@@ -100,25 +100,35 @@ def _first(tokenizer: Tokenizer) -> str:
 
 
 async def find_codec(program: Source, browser: Browser) -> Codec | None:
-    """What lies beside a program that has an address: NAME.tokenizer.json, or tokenizer.json.
+    """What the program's card names; or else lies beside it, if it has an address:
+    NAME.tokenizer.json or tokenizer.json, with its config.
 
-    None if there is neither. One that is there but cannot be used raises.
+    None if there is nothing. What is there but cannot be used raises.
     """
-    folder, slash, name = program.url.partition("?")[0].rpartition("/")
-    if not name:
-        return None
-    stem = f"{folder}{slash}{name.removesuffix('.pte')}."
-    for prefix in (stem, f"{folder}{slash}"):
-        found = await _fetch(f"{prefix}tokenizer.json", browser)
+    for tokenizer, config in _places(program):
+        found = await _fetch(tokenizer, browser)
         if found is None:
             continue
-        config = await _fetch(f"{prefix}tokenizer_config.json", browser)
-        files = {TOKENIZER: found} | ({CONFIG: config} if config is not None else {})
+        settings = await _fetch(config, browser) if config else None
+        files = {TOKENIZER: found} | ({CONFIG: settings} if settings is not None else {})
         try:
             return await load_codec(files, browser)
         except WebpteError as error:
             raise TextError(f"{found.name}, beside the program, cannot be used: {error}") from error
     return None
+
+
+def _places(program: Source) -> list[tuple[str, str]]:
+    """Addresses where a tokenizer and its config may be."""
+    card = program.card
+    if card is not None and card.tokenizer:
+        return [(card.tokenizer, card.tokenizer_config)]
+    folder, slash, name = program.address.partition("?")[0].rpartition("/")
+    if not name:
+        return []
+    stem, folder = f"{folder}{slash}{name.removesuffix('.pte')}.", f"{folder}{slash}"
+    files = ("tokenizer.json", "tokenizer_config.json")
+    return [(prefix + files[0], prefix + files[1]) for prefix in (stem, folder)]
 
 
 async def _fetch(url: str, browser: Browser) -> Source | None:

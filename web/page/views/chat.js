@@ -13,9 +13,9 @@ const followEnd = (panel) => {
   panel.addEventListener("scroll", ({ target }) => {
     if (target.id === "chat-log") follows = target.scrollHeight - target.scrollTop - target.clientHeight < NEAR;
   }, true);
-  new MutationObserver(() => {
+  new MutationObserver((changes) => {
     const log = one(panel, "chat-log");
-    if (log && follows) log.scrollTop = log.scrollHeight;
+    if (log && follows && changes.some(({ target }) => log.contains(target))) log.scrollTop = log.scrollHeight;
   }).observe(panel, { childList: true, subtree: true, characterData: true });
 };
 

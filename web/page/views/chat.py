@@ -292,7 +292,7 @@ class ChatPanel(Panel):
 
 
 def _file_of(session: Session) -> str:
-    return session.source.url or session.source.name
+    return session.source.address or session.source.name
 
 
 VIEW = View(
