@@ -164,18 +164,20 @@ class InputDesk:
         if name.lower().endswith(".npz"):
             await self.take_files([file])
             return
+        problem = ""
         try:
-            data = await self._stage.browser.read(file)
-            array = await self._array_of(data, name)
-            if state not in self._states:
-                self._tell_too_late(name)
-                return
-            _take(state, array, name)
+            array = await self._array_of(await self._stage.browser.read(file), name)
+            if state in self._states:
+                _take(state, array, name)
         except ValueError as error:  # NpyError is one
-            state.error = str(error)
+            problem = str(error)
+        if state not in self._states:
+            self._tell_too_late(name)
+        elif problem:
+            state.error = problem
             self._show_preview(state)
-            return
-        self._show(state)
+        else:
+            self._show(state)
 
     async def _array_of(self, data: bytes, name: str) -> Array:
         if is_picture_file(name):
