@@ -2,6 +2,8 @@
 // Python sends back. A worker cannot do this itself: dropped files are gone once the event is over,
 // and a default can only be prevented while it lasts. Messages are one-way, so neither side waits.
 
+import { fetchGallery, markOpened } from "./gallery.js";
+import { watchPads } from "./pad.js";
 import { bringToFront, goTo, setTabs, watchTabs } from "./tabs.js";
 
 const page = document.documentElement;
@@ -10,6 +12,17 @@ let send = (message) => waiting.push(message);
 const waiting = [];
 const scripts = {}; // by view, what it was told last
 let patch = null; // there before the first message is
+const gallery = fetchGallery(find("gallery-list"));
+const MEMORY = "webpte inputs ";
+const remembered = () => {
+  try {
+    const ours = Object.entries(localStorage).filter(([key]) => key.startsWith(MEMORY));
+    return Object.fromEntries(ours.map(([key, text]) => [key.slice(MEMORY.length), text]));
+  } catch {
+    return {};
+  }
+};
+const linked = Object.fromEntries(new URLSearchParams(location.search));
 const patching = import("./patch.js").then((module) => { patch = module.patch; });
 
 // ---- from Python to the page
@@ -48,6 +61,16 @@ const show = {
     () => show.text({ status: "The browser did not allow copying: click into the page first." }),
   ),
   tabs: setTabs,
+  // what inputs are set to, by program, for the next visit; "" forgets it
+  remember: ({ key, text }) => {
+    try {
+      if (text) localStorage.setItem(MEMORY + key, text);
+      else localStorage.removeItem(MEMORY + key);
+    } catch { /* storage that is full, or not allowed: then nothing is remembered */ }
+  },
+  opened: (what) => markOpened(find("gallery-list"), what),
+  // "?model=…" of what is open, so that the address can be shared; "" is the plain page
+  address: (query) => history.replaceState(null, "", location.pathname + query + location.hash),
   front: bringToFront,
   styles: (views) => {
     for (const view of views) {
@@ -80,9 +103,12 @@ const connect = (_, worker) => {
     () => { if (page.dataset.state !== "up") failed("Python raised an error, which the browser's console shows."); },
     (error) => failed(error.message),
   );
-  send = (message) => worker.postMessage(message);
-  send({ act: "hello", base: document.baseURI, narrow: innerWidth < 1000 });
-  waiting.forEach(send);
+  gallery.then((cards) => {
+    send = (message) => worker.postMessage(message);
+    send({ act: "hello", base: document.baseURI, narrow: innerWidth < 1000, cards, remembered: remembered() });
+    if (linked.model || linked.url) send({ ...linked, act: "link" });
+    waiting.forEach(send);
+  });
 };
 
 // ---- the start, before there is Python to tell of it
@@ -119,6 +145,7 @@ const act = (element, more) => {
   }
   send({ ...element.dataset, ...more });
 };
+watchPads(act);
 watchTabs((name) => send({ act: "view", name }));
 const acting = (event) => event.target.closest?.("[data-act]");
 

@@ -5,6 +5,7 @@
     /webpte.zip     the Python package with its shaders (see bundle.py)
     /pyscript.json  what PyScript fetches for the page (see page_config.py)
     /models/        what `serve.py models` installed (see models_store.py)
+    /gallery.json   the cards of samples and installed models (see gallery.py)
     /folder/        what `serve.py --folder` names
 
 Everything is revalidated by ETag: on loopback a 304 costs less than a stale file.
@@ -35,11 +36,14 @@ from webpte_host.content import (
     url_path,
 )
 from webpte_host.errors import HostError
+from webpte_host.gallery import gallery
 from webpte_host.layout import RUNTIME, WEB
 from webpte_host.page_config import page_config
 
 _ARCHIVE_PATH = "/webpte.zip"
 _CONFIG_PATH = "/pyscript.json"
+_GALLERY_PATH = "/gallery.json"
+_INSTALLED_PATH = "/models/index.json"
 _IDLE_SECONDS = 60
 _CHUNK = 1 << 18
 
@@ -79,10 +83,10 @@ class Handler(BaseHTTPRequestHandler):
             body = BytesIO(archive.data)
             self._send(body, len(archive.data), f'"{archive.etag}"', None, media_type(path))
             return
-        if path == _CONFIG_PATH:
-            config = page_config(self.server.web)
-            etag = f'"{hashlib.sha256(config).hexdigest()[:32]}"'
-            self._send(BytesIO(config), len(config), etag, None, media_type(path))
+        if path in (_CONFIG_PATH, _GALLERY_PATH):
+            made = self._made(path)
+            etag = f'"{hashlib.sha256(made).hexdigest()[:32]}"'
+            self._send(BytesIO(made), len(made), etag, None, media_type(path))
             return
         file = find_file(self.server.mounts, path) if path is not None else None
         if file is None:
@@ -97,6 +101,11 @@ class Handler(BaseHTTPRequestHandler):
             status = file.stat()
             etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
             self._send(opened, status.st_size, etag, status.st_mtime, media_type(file.name))
+
+    def _made(self, path: str) -> bytes:
+        if path == _CONFIG_PATH:
+            return page_config(self.server.web)
+        return gallery(self.server.web, find_file(self.server.mounts, _INSTALLED_PATH))
 
     def _send(
         self, body: BinaryIO, size: int, etag: str, modified: float | None, kind: str

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from support.page_visit import open_page, open_sample, run, status, wait_until_ready
+from support.page_visit import leave, open_page, open_sample, run, status, wait_until_ready
 from webpte_host.browser import PageLog
 from webpte_host.server import Site
 
@@ -165,8 +165,7 @@ def started(browser: Browser, site: Site) -> Iterator[Page]:
 @pytest.fixture
 def page(started: Page) -> Iterator[Page]:
     yield started
-    started.locator("[data-act=close]").click()
-    expect(started.locator("[data-act=close]")).to_have_count(0)
+    leave(started)
 
 
 def test_a_run_leaves_everything_where_it_was(page: Page) -> None:

@@ -13,15 +13,16 @@ from typing import Any
 
 from page.browser import Browser, Message
 from page.file_desk import FileDesk
+from page.gallery_desk import GalleryDesk
 from page.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
 from page.input_desk import InputDesk
-from page.npy import NpyError
 from page.open_desk import OpenDesk
 from page.output_desk import OutputDesk
-from page.placing import is_array_file
+from page.placing import is_array_file, is_picture_file
+from page.remembered import Memory
 from page.run_desk import RunDesk
 from page.stage import Change, Stage
-from page.view import View
+from page.view import Panel, View
 from page.view_desk import ViewDesk
 from page.views import find_views
 from webpte import DeviceInfo
@@ -37,8 +38,12 @@ class App:
         self._outputs = OutputDesk(self._stage)
         self._inputs = InputDesk(self._stage, changed=self._inputs_changed)
         self._running = RunDesk(self._stage, self._files, self._inputs, self._outputs)
-        self._opening = OpenDesk(self._stage, self._draw_session)
+        self._memory = Memory(browser)
+        self._opening = OpenDesk(self._stage, self._draw_session, self._memory.recall)
         self._views = ViewDesk(self._stage, find_views() if views is None else views)
+        self._gallery = GalleryDesk(
+            self._stage, self._opening, self._views, self._inputs, self._outputs
+        )
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- messages
@@ -66,7 +71,10 @@ class App:
         name = f"on_{own.replace('-', '_')}"
         desks: tuple[object, ...] = (self._views.panel(view),)
         if not view:
-            desks = (self, self._opening, self._inputs, self._running, self._outputs, self._views)
+            desks = (
+                *(self, self._opening, self._gallery, self._inputs),
+                *(self._running, self._outputs, self._views),
+            )
         for desk in desks:
             if hasattr(desk, name):
                 return getattr(desk, name)
@@ -75,6 +83,8 @@ class App:
     async def on_hello(self, message: Message) -> None:
         stage = self._stage
         stage.narrow = bool(message.get("narrow"))
+        self._gallery.take(message.get("cards", ()))
+        self._memory.take(message.get("remembered", {}))
         self._views.start()
         asking = asyncio.ensure_future(stage.browser.adapter())
         await asyncio.wait({asking}, timeout=_ADAPTER_SECONDS)
@@ -103,16 +113,24 @@ class App:
     # ---- what concerns several desks
 
     async def on_open_file(self, message: Message) -> None:
-        """Files that were chosen or dropped: a program with its `.ptd` files, and inputs for it."""
-        files = list(message["files"])
+        """Files that were chosen or dropped: a program with its `.ptd` files, inputs for it, and
+        what views take."""
+        files, taken = list(message["files"]), dict[Panel, list[Any]]()
+        for file in list(files):
+            panel = self._views.taker(self._stage.browser.source(file).name)
+            if panel is not None:
+                taken.setdefault(panel, []).append(file)
+                files.remove(file)
         sources = [self._stage.browser.source(file) for file in files]
         extra = tuple(one.data for one in sources if one.name.lower().endswith(".ptd"))
-        arrays = [f for f, one in zip(files, sources, strict=True) if is_array_file(one.name)]
+        pairs = list(zip(files, [one.name.lower() for one in sources], strict=True))
+        arrays = [file for file, name in pairs if _is_input(name)]
         programs = [
             one
             for one in sources
-            if not one.name.lower().endswith(".ptd") and not is_array_file(one.name)
+            if not one.name.lower().endswith((".ptd", ".txt")) and not _is_input(one.name)
         ]
+        labels = [file for file, name in pairs if name.endswith(".txt")]
         if len(programs) > 1:
             names = ", ".join(one.name for one in programs)
             raise ValueError(f"one program at a time, but these came together: {names}")
@@ -121,11 +139,17 @@ class App:
             ready = await self._opening.open(programs[0], extra)
         elif extra:
             ready = await self._opening.open_constants(extra)
-        if arrays and ready:
+        if ready:
             try:
-                await self._inputs.take_files(arrays)
-            except NpyError as error:
+                for file in labels:
+                    await self._outputs.take_labels(file)
+                if arrays:
+                    await self._inputs.take_files(arrays)
+            except ValueError as error:  # NpyError is one
                 self._stage.show_error(error, "placing the values")
+        for panel, its in taken.items():
+            if ready:
+                await self._views.take(panel, its)
 
     async def on_device(self, message: Message) -> None:
         """The same program elsewhere, with the inputs that it has here."""
@@ -157,6 +181,8 @@ class App:
 
     def _inputs_changed(self) -> None:
         self._outputs.draw_age()
+        if self._stage.session is not None:
+            self._memory.keep(self._stage.session)
         self._stage.announce(Change.INPUTS)
 
     def _draw_session(self) -> None:
@@ -172,3 +198,7 @@ class App:
         self._running.clear_kernels()
         self._running.draw()
         self._outputs.draw()
+
+
+def _is_input(name: str) -> bool:
+    return is_array_file(name) or is_picture_file(name)

@@ -179,7 +179,7 @@ class RunDesk:
     def draw(self) -> None:
         """Buttons and times; nothing where there is no session."""
         session, adapter = self._stage.session, self._stage.adapter
-        self._stage.browser.show(hidden={"run": session is None})
+        self._stage.browser.show(hidden={"run": session is None, "figures": session is None})
         if session is None:
             self._stage.show(run_controls="", timing="", stats="", kernels="")
             return

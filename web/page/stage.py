@@ -24,6 +24,7 @@ class Change(Enum):
     METHOD = auto()  # another method of the same program is chosen
     INPUTS = auto()  # an input holds something else: comes with every key that is typed
     RESULTS = auto()  # there are new results, or none of what is set now
+    VIEW = auto()  # another view is in front
     BUSY = auto()  # work on the program has begun or ended
 
 
@@ -36,6 +37,7 @@ class Stage:
     device: str = "webgpu"  # for the next program
     narrow: bool = False  # a small screen, where long lists start folded
     session: Session | None = None
+    front: str = "run"  # the view that is in front
     listeners: list[Callable[[Change], None]] = field(default_factory=list)
 
     def announce(self, change: Change) -> None:

@@ -9,7 +9,7 @@ done in it. `docs/page.md` shows a whole one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,13 @@ class Panel:
 
     def forget(self) -> None:
         """The session is another one, or gone: drop what was its. `start`ed work has ended."""
+
+    def takes(self, name: str) -> bool:
+        """Whether a file of this name is for this view, wherever it is dropped."""
+        return False
+
+    async def take(self, files: Sequence[Any]) -> None:
+        """Such files, once the program that may have come with them is open."""
 
     def start(self, work: Coroutine[Any, Any, None], doing: str) -> asyncio.Task[None]:
         """Work beside all else, until it has ended or the session has. What fails is told.

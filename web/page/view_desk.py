@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from page.browser import Message
 from page.markup import h, render
@@ -21,7 +22,7 @@ class ViewDesk:
         self._stale = set(self._panels)
         self._told: dict[str, Need | None] = {}  # what each said to be missing, when it was drawn
         self._tabs: list[str] = []
-        self._front = HOME
+        stage.front = HOME
         stage.listeners.append(self._follow)
 
     def start(self) -> None:
@@ -46,6 +47,19 @@ class ViewDesk:
     def panel(self, name: str) -> Panel | None:
         return self._panels.get(name)
 
+    def taker(self, name: str) -> Panel | None:
+        """Of a dropped file."""
+        return next((panel for panel in self._panels.values() if panel.takes(name)), None)
+
+    async def take(self, panel: Panel, files: Sequence[Any]) -> None:
+        """Files for a view, which comes to the front."""
+        missing = panel.view.missing(self._stage)
+        if missing is not None:
+            names = ", ".join(self._stage.browser.source(file).name for file in files)
+            raise ValueError(f"{names} is for the view “{panel.view.title}”. {missing.text}")
+        self.bring_to_front(panel.view.name)
+        await panel.take(files)
+
     def on_view(self, message: Message) -> None:
         """A tab was chosen: the page shows its panel already."""
         self.bring_to_front(str(message["name"]), told=True)
@@ -54,10 +68,12 @@ class ViewDesk:
         """`told`: the page knows. A view that has no tab (any more) is not brought anywhere."""
         if name not in self._tabs:
             name, told = HOME, False
-        self._front = name
+        moved, self._stage.front = name != self._stage.front, name
         if not told:
             self._stage.browser.show(front=name)
         self._draw_front()
+        if moved:
+            self._stage.announce(Change.VIEW)
 
     def _follow(self, change: Change) -> None:
         for panel in self._panels.values():
@@ -75,11 +91,11 @@ class ViewDesk:
         if names != self._tabs:
             self._tabs = names
             self._stage.browser.show(tabs=[[view.name, view.title] for view in views])
-        if self._front not in names:
+        if self._stage.front not in names:
             self.bring_to_front(HOME)
 
     def _draw_front(self) -> None:
-        name, panel = self._front, self._panels[self._front]
+        name, panel = self._stage.front, self._panels[self._stage.front]
         missing = panel.view.missing(self._stage)
         if name not in self._stale and self._told.get(name) is missing:
             return

@@ -90,6 +90,7 @@ class Chat:
         self._turns: tuple[Turn, ...] = () if system is None else (Turn("system", system),)
         self._prompt = Prompt("", (), 0)  # what the reply follows
         self._reply: Reply | None = None
+        self._begun: Turn | None = None  # the answer that the reply goes on with
         self._dropped = 0
         self._grammars: Grammars | None = None
         self._asked: tuple[int, ReplyOptions] = MAX_NEW_TOKENS, {}
@@ -136,16 +137,16 @@ class Chat:
         self._change([*turns[:index], Turn(role, text), *after])
 
     def _change(self, turns: Sequence[Turn]) -> None:
-        self._turns, self._reply, self._dropped = tuple(turns), None, 0
+        self._turns, self._reply, self._begun, self._dropped = tuple(turns), None, None, 0
 
     def _all_turns(self) -> tuple[Turn, ...]:
         """With the last answer, as far as it is."""
-        reply = self._reply
+        reply, begun = self._reply, self._begun
         if reply is None or not reply.begun:
-            return self._turns
+            return self._turns if begun is None else (*self._turns, begun)
         kept = reply.kept_tokens()
         said = None if kept is None else Said(self._prompt.text, (*self._prompt.tokens, *kept))
-        return *self._turns, Turn("assistant", reply.text, said)
+        return *self._turns, Turn("assistant", reply.follows + reply.text, said)
 
     # Answers
 
@@ -171,22 +172,46 @@ class Chat:
         turns = turns[: _last_question(turns) + 1]
         return self._answer(turns, count if max_new_tokens is None else max_new_tokens, changed)
 
-    def _answer(self, turns: Sequence[Turn], max_new_tokens: int, options: ReplyOptions) -> Reply:
+    def go_on(self, max_new_tokens: int | None = None, **options: Unpack[ReplyOptions]) -> Reply:
+        """More of the last answer, as it was asked for but for the options given here, and without
+        what all of it had to be (`choices`, ...). What comes is added to that message; the reply
+        has the new part alone."""
+        *turns, last = self._all_turns() or (None,)
+        if last is None or last.role != "assistant":
+            raise InputError("there is no answer to go on with: the last message is none")
+        count, before = self._asked
+        free: ReplyOptions = {"choices": None, "regex": None, "schema": None, "constraint": None}
+        changed: ReplyOptions = {**before, **free, **options}
+        count = count if max_new_tokens is None else max_new_tokens
+        return self._answer(turns, count, changed, last)
+
+    def _answer(
+        self,
+        turns: Sequence[Turn],
+        max_new_tokens: int,
+        options: ReplyOptions,
+        begun: Turn | None = None,
+    ) -> Reply:
+        """To the last of the turns; `begun` is what there is of the answer already."""
         given: dict[str, Any] = dict(options)
         stop = StopStrings((*self._stop, *_texts(given.pop("stop", ()))))
         ends = self._stop_tokens | set(given.pop("stop_tokens", ()))
         wanted = self._wanted(given)
         prompt, dropped = self._fitting(turns, max_new_tokens)
+        question = len(prompt.tokens)
+        prompt = self._prompts.go_on(prompt, begun)
         generation = self._generator.generate(prompt.tokens, max_new_tokens, stop=ends, **given)
         stats = ReplyStats(**asdict(generation.stats))
         stats.retokenized, stats.dropped = prompt.retokenized, dropped
         why = partial(self._why_ended, prompt, generation, max_new_tokens)
         # Nothing fails from here on: the conversation is either as it was, or goes on.
         self._turns, self._prompt, self._dropped = tuple(turns), prompt, dropped
-        self._asked = max_new_tokens, options
+        self._asked, self._begun = (max_new_tokens, options), begun
         self._reply = Reply(
             generation, self._tokenizer, stop, stats, why, self._check_current, wanted
         )
+        if begun is not None:
+            self._reply.follow(begun.content, prompt.tokens[question:])
         return self._reply
 
     def _wanted(self, given: dict[str, Any]) -> Callable[[], Awaitable[Constraint]] | None:

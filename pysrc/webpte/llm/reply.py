@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from webpte.llm.constraint import Constraint
 from webpte.llm.generation import Generation, GenerationStats
 from webpte.llm.logprobs import TokenLogprob
 from webpte.text import Tokenizer
+from webpte.text.stream import REPLACEMENT
 
 
 @dataclass
@@ -53,6 +54,7 @@ class Reply:
 
     text    what has been handed out; it is also what the conversation has of this answer, so it
             can be broken off at any piece
+    follows what there was of the answer before this part of it
     ended   None; at the end "stop" (a stop token or text, or all that was allowed is said),
             "length" (max_new_tokens), or "full" (the context)
 
@@ -70,6 +72,7 @@ class Reply:
         constraint: Callable[[], Awaitable[Constraint]] | None = None,
     ) -> None:
         self.text = ""
+        self.follows = ""
         self.ended: str | None = None
         self.stats = generation.stats = stats
         self._generation = generation
@@ -83,6 +86,12 @@ class Reply:
         # After each token: how much had been heard, and whether that was all of the token.
         self._marks: list[tuple[int, bool]] = []
         self._cut = False
+
+    def follow(self, text: str, tokens: Sequence[int]) -> None:
+        """This is more of an answer that begins with that text. What looked like a part of a
+        character at its end may become one."""
+        certain = self._stream.feed(*tokens)
+        self.follows = certain if text.rstrip(REPLACEMENT) == certain else text
 
     @property
     def tokens(self) -> list[int]:

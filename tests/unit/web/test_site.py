@@ -12,7 +12,7 @@ WEB = Path(__file__).resolve().parents[3] / "web"
 INDEX = (WEB / "index.html").read_text(encoding="utf-8")
 MODULES = sorted((WEB / "page").rglob("*.py"))
 PAGE = "".join(path.read_text(encoding="utf-8") for path in MODULES)
-SCRIPTS = ("events.js", "patch.js", "tabs.js")
+SCRIPTS = ("events.js", "gallery.js", "pad.js", "patch.js", "tabs.js")
 
 
 def test_every_page_module_is_fetched_to_its_place() -> None:
@@ -59,7 +59,16 @@ def test_sections_that_are_drawn_exist() -> None:
         "stats",
         "outputs",
     } <= ids
-    assert {"status", "welcome", "run-controls", "boot-note", "ask", "kernels"} <= ids
+    assert {
+        "status",
+        "welcome",
+        "run-controls",
+        "boot-note",
+        "ask",
+        "kernels",
+        "figures",
+        "gallery-list",
+    } <= ids
     assert {"tabs", "tab-run", "view-run", "panels"} <= ids
 
 
@@ -88,8 +97,3 @@ def test_acts_of_views_have_handlers() -> None:
             found += 1
             assert f"def on_{act.replace('-', '_')}(" in text, f"{act} of {path.name}"
     assert found
-
-
-def test_samples_are_there() -> None:
-    for url in re.findall(r'data-url="([^"]+)"', INDEX):
-        assert (WEB / url).read_bytes()[4:8] == b"ET12"

@@ -79,6 +79,14 @@ def _value(state: Input) -> str:
         finite = not isinstance(state.value, float) or state.value - state.value == 0
         return repr(state.value) if finite else f"float({str(state.value)!r})"
     shape, dtype = tuple(state.dims), state.dtype
+    if state.fill in ("picture", "draw"):
+        return f"np.load('input{state.index}.npy')"  # as “Save .npy” names it
+    if state.fill == "typed":
+        array = state.array()
+        if array.size > 1 and (array == array.reshape(-1)[0]).all():
+            return f"np.full({shape}, {array.reshape(-1)[0].item()!r}, {dtype!r})"
+        values = re.sub(r"\b(nan|inf)\b", r"np.\1", repr(array.tolist()))
+        return f"np.array({values}, {dtype!r})"
     if state.fill in ("zeros", "ones"):
         return f"np.{state.fill}({shape}, {dtype!r})"
     if state.fill == "file":
