@@ -236,6 +236,21 @@ def run_additive(op: Binary, args: Args) -> Array:
     return op.numpy(x, y * x.dtype.type(args.number("alpha")))
 
 
+# What maps two floats to one.
+FLOAT_BINARY = {
+    op.name: op.formula
+    for op in BINARY
+    if op.computed == "out" and op.result is None and op.formula is not None
+} | {name: formula for name, (formula, _) in ADDITIVE.items()}
+
+
+def float_formula(name: str, args: Args) -> tuple[str, tuple[float, ...]] | None:
+    """The formula of a call that maps two floats to one, and alpha; None for other ops."""
+    if name not in FLOAT_BINARY:
+        return None
+    return FLOAT_BINARY[name], (args.number("alpha"),) if name in ADDITIVE else ()
+
+
 for _op in BINARY:
     register(
         _op.name,

@@ -19,9 +19,11 @@ from webpte.checks import (
 from webpte.dataflow import Dataflow
 from webpte.dtypes import convert_exactly
 from webpte.errors import ExecutionError
-from webpte.graph import Graph
+from webpte.graph import Call, Graph
 from webpte.live import LiveState
 from webpte.passes import separate_buffer_writes
+
+Watch = Callable[[Graph, Call, LiveState, dict[int, np.ndarray]], Callable[[], None]]
 
 
 class NumpyDelegate:
@@ -54,7 +56,10 @@ class NumpyDelegate:
     def input_count(self) -> int:
         return len(self.graph.inputs)
 
-    async def execute(self, inputs: Sequence[np.ndarray | int]) -> list[Any]:
+    async def execute(
+        self, inputs: Sequence[np.ndarray | int], watch: Watch | None = None
+    ) -> list[Any]:
+        """Run once; `watch` is told of every call, with what there is before and after it."""
         if len(inputs) != len(self.graph.inputs):
             raise ExecutionError(
                 f"the delegate takes {len(self.graph.inputs)} inputs, not {len(inputs)}"
@@ -64,9 +69,11 @@ class NumpyDelegate:
         self._set_inputs(inputs, live, arrays)
         room = reference.MEMORY_LIMIT - sum(array.nbytes for array in arrays.values())
         for index, op in sorted(self._ops.items()):
-            room -= reference.run_reference(
-                op, self.graph.calls[index], self.graph, live, arrays, room
-            )
+            call = self.graph.calls[index]
+            done = None if watch is None else watch(self.graph, call, live, arrays)
+            room -= reference.run_reference(op, call, self.graph, live, arrays, room)
+            if done is not None:
+                done()
         outputs = [
             live.symint(i) if self.graph.is_symint(i) else arrays[i].copy()
             for i in self.graph.outputs

@@ -79,6 +79,17 @@ class Values:
             raise ExecutionError(f"value {index} is read before anything wrote it")
         return viewed
 
+    def known(self, indices: Iterable[int]) -> list[Any]:
+        """What there is of these values, and of the tensors in lists among them."""
+        found: list[Any] = []
+        for index in indices:
+            value = self._plan.values[index]
+            if isinstance(value, TensorList | OptionalTensorList):
+                found += self.known(item for item in value.items if item >= 0)
+            elif self.is_written(index):
+                found.append(self[index])
+        return found
+
     def is_written(self, index: int) -> bool:
         value = self._plan.values[index]
         return not isinstance(value, TensorMeta) or index in self._written
