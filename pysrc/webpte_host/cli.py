@@ -14,6 +14,7 @@ from webpte_host.errors import HostError
 _USAGE = """\
 usage: python3 serve.py [--port PORT] [--folder DIR]    serve the page (sets up what it needs first)
        python3 serve.py verify SUITE_DIR [options]      run a suite of programs, compare the outputs
+       python3 serve.py export MODEL OUT [options]      export a PyTorch model, check the result
        python3 serve.py bench PROGRAM [options]         time a program, kernel by kernel
        python3 serve.py test [pytest arguments]         linters, type checks, unit and browser tests
        python3 serve.py setup                           only set up the browser runtime
@@ -52,6 +53,10 @@ def _command(arguments: list[str]) -> Callable[[list[str]], int]:
         from webpte_host.verify import main as run_verify
 
         return run_verify
+    if name == "export":
+        from webpte_host.export import main as run_export
+
+        return run_export
     if name == "bench":
         from webpte_host.bench import main as run_bench
 

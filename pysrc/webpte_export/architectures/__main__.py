@@ -1,0 +1,90 @@
+"""Exports and judges the architectures. What is done is kept in the JSON file: a run goes on there."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fnmatch
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from webpte.suite import run_entry
+from webpte_export.architectures import GROUPS, Architecture
+from webpte_export.architectures.table import render
+from webpte_export.errors import ExportError
+from webpte_export.exporter import export
+from webpte_export.mends import mend_exporter
+
+
+def main(arguments: list[str]) -> int:
+    options = _parse(arguments)
+    mend_exporter()
+    results: dict[str, Any] = {}
+    if options.json and options.json.exists():
+        results = json.loads(options.json.read_text(encoding="utf-8"))
+    for row in (row for rows in GROUPS.values() for row in rows):
+        if not fnmatch.fnmatchcase(row.name, options.filter):
+            continue
+        if row.name in results and not options.again:
+            continue
+        results[row.name] = _try(row, options.device)
+        if options.json:
+            options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if options.doc:
+        names = {title: [row.name for row in rows] for title, rows in GROUPS.items()}
+        options.doc.write_text(render(names, results, options.device), encoding="utf-8")
+    return 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="webpte_export.architectures", description=__doc__)
+    parser.add_argument("--filter", default="*", help="only those that match, such as 'gpt*'")
+    parser.add_argument("--json", type=Path, help="results; those in it are not made again")
+    parser.add_argument("--again", action="store_true", help="make those in the JSON file, too")
+    parser.add_argument("--doc", type=Path, help="write the table to this file")
+    parser.add_argument("--device", choices=("numpy", "native"), default="numpy")
+    return parser.parse_args(arguments)
+
+
+def _try(row: Architecture, device: str) -> dict[str, Any]:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            result = _export(row, Path(folder), device)
+        except ExportError as error:
+            result = {"refused": str(error), "passed": False}
+        except Exception as error:  # of the architecture's own code, or ours: to be seen, too
+            result = {"refused": f"{type(error).__name__}: {error}", "passed": False}
+    verdict = "ok" if result["passed"] else result.get("refused") or result["problem"]
+    print(f"{row.name} ({time.monotonic() - started:.0f} s): {verdict}", flush=True)
+    return result
+
+
+def _export(row: Architecture, folder: Path, device: str) -> dict[str, Any]:
+    report = export(**row.build(), path=folder / row.name)
+    result = report.json()
+    if device != "numpy":
+        (entry,) = json.loads((report.suite / "manifest.json").read_text(encoding="utf-8"))
+        result |= _judge_on(device, report.suite, entry)
+    return result
+
+
+def _judge_on(device: str, suite: Path, entry: dict[str, Any]) -> dict[str, Any]:
+    async def fetch_bytes(path: str) -> bytes:
+        return (suite / path).read_bytes()
+
+    found = asyncio.run(run_entry(entry, fetch_bytes, device, locate=lambda path: suite / path))
+    errors = [row["max_abs"] for row in found["outputs"]]
+    return {
+        "passed": found["verdict"] == "passed",
+        "problem": found["error"],
+        "max_abs": None if not errors or None in errors else max(errors),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""docs/architectures.md, from the results: one line per architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_HEAD = """\
+# Architectures
+
+{count} architectures, small and with random weights, exported by `webpte_export.export` (ExecuTorch's Vulkan partitioner)
+and judged against PyTorch on {device}: {passed} give PyTorch's results, {failed} do not run or differ, and {refused} are
+refused by PyTorch's or ExecuTorch's exporter. Made by
+
+```sh
+python -m webpte_export.architectures --doc docs/architectures.md
+```
+
+in the export environment (see [exporting.md](exporting.md)); it is no part of the tests. The rows are tables in
+`pysrc/webpte_export/architectures/`.
+
+- **Delegates**: pieces that the partitioner made of the model. The runtime joins them where it can: **submissions** is how often
+  one call hands work to the GPU; 1 is the best.
+- **Outside**: kernels that no delegate took. *GPU*: the runtime computes them there all the same, or at load. *Host*: NumPy does.
+- **Error**: the largest absolute difference to PyTorch, over all outputs and calls.
+"""
+
+Result = Mapping[str, Any]
+
+
+def render(groups: Mapping[str, Sequence[str]], results: Mapping[str, Result], device: str) -> str:
+    """The page; `groups` are names in order, `results` what is known of each."""
+    known = [results[name] for names in groups.values() for name in names if name in results]
+    refused = [row for row in known if row.get("refused")]
+    passed = [row for row in known if row.get("passed")]
+    lines = [
+        _HEAD.format(
+            count=len(known),
+            passed=len(passed),
+            failed=len(known) - len(passed) - len(refused),
+            refused=len(refused),
+            device="NumPy" if device == "numpy" else device,
+        )
+    ]
+    for title, names in groups.items():
+        rows = [_row(name, results[name]) for name in names if name in results]
+        if rows:
+            lines += [f"## {title}", "", *_TABLE, *rows, ""]
+    return "\n".join(lines)
+
+
+_TABLE = (
+    "| architecture | delegates | outside: GPU | outside: host | submissions | error |",
+    "|---|---|---|---|---|---|",
+)
+
+
+def _row(name: str, row: Result) -> str:
+    if row.get("refused"):
+        return f"| {name} | – | | | | not exported: {_short(row['refused'])} |"
+    host = [op for op in row["host_ops"] if op["where"] == "host"]
+    lifted = sum(op["count"] for op in row["host_ops"]) - sum(op["count"] for op in host)
+    names = ", ".join(f"{_kernel(op['op'])} ×{op['count']}" for op in host)
+    error = "" if row["max_abs"] is None else f"{row['max_abs']:.1e}"
+    if not row["passed"]:
+        error = f"**failed** {error} {_short(row['problem'] or '')}".rstrip()
+    submissions = "" if row["submissions"] is None else row["submissions"]
+    return f"| {name} | {row['delegates']} | {lifted or ''} | {names} | {submissions} | {error} |"
+
+
+def _kernel(name: str) -> str:
+    return name.removeprefix("aten::")
+
+
+def _short(text: str, most: int = 120) -> str:
+    line = " ".join(text.replace("|", "/").split())
+    return line if len(line) <= most else line[:most] + "…"

@@ -1,0 +1,297 @@
+"""`export`: a PyTorch model becomes a program, its suite and a report."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from webpte_export.errors import ExportError
+from webpte_export.judge import judge, place
+from webpte_export.mends import mend_exporter
+from webpte_export.quantize import QUANTIZATIONS, quantize_weights
+from webpte_export.report import Report
+from webpte_export.suite_writer import Call, Tolerance, write_suite
+
+_TOLERANCE = Tolerance(1e-3, 1e-3)
+_HALF_TOLERANCE = Tolerance(2e-2, 2e-2)
+_NO_LIMIT = 2**30
+
+
+def export(
+    model: Any,
+    inputs: Any,
+    path: str | Path,
+    *,
+    dynamic_shapes: Any = None,
+    quantize: str | None = None,
+    half: bool = False,
+    metadata: Mapping[str, Any] | None = None,
+    more_inputs: Sequence[Any] = (),
+    tolerance: tuple[float, float] | None = None,
+    strict: bool = False,
+) -> Report:
+    """Exports `model` (a torch.nn.Module) for webpte and checks the result against PyTorch.
+
+    inputs          what `model(*inputs)` takes: a tensor, or a tuple of tensors (or nested)
+    path            PATH.pte is written, and beside it PATH.suite (a folder for `serve.py verify`)
+                    and PATH.report.json; a suffix .pte is no part of PATH
+    dynamic_shapes  as torch.export takes them
+    quantize        None, "4w", "8w" or "8da4w": see `webpte_export.quantize`. PyTorch's results in
+                    the suite are those of the quantized model
+    half            weights and values on the GPU are half floats; inputs and outputs stay
+    metadata        name -> int, float, bool or list of ints: methods of the program that return it
+    more_inputs     further calls for the suite, in order, such as other sizes; a model that keeps
+                    state in buffers sees them one after the other
+    tolerance       (atol, rtol) of the suite; by default 1e-3 each, 2e-2 with `half`
+    strict          torch.export's; it finds more faults of models, and fails on more models
+
+    Raises ExportError with what to change. A program that runs but differs from PyTorch is no
+    error: the report says so (`passed`, `problem`).
+    """
+    program = program_path(path)
+    _check_arguments(model, quantize, tolerance)
+    import torch
+
+    calls = [_as_inputs(given) for given in (inputs, *more_inputs)]
+    clock = Clock()
+    module = copy.deepcopy(model).eval() if quantize else model.eval()
+    if quantize:
+        with torch.no_grad(), quiet_logs():
+            count = quantize_weights(module, quantize)
+        if not count:
+            raise ExportError(
+                f"quantize={quantize!r} quantizes linear layers, and {type(model).__name__} has "
+                "none that fits (widths must be multiples of 32, for 8w of 4); leave it out."
+            )
+    return export_prepared(
+        module,
+        calls,
+        program,
+        dynamic_shapes=dynamic_shapes,
+        metadata=metadata,
+        tolerance=Tolerance(*tolerance) if tolerance else _HALF_TOLERANCE if half else _TOLERANCE,
+        quantize=quantize,
+        half=half,
+        strict=strict,
+        clock=clock,
+    )
+
+
+def export_prepared(
+    module: Any,
+    calls: Sequence[tuple[Any, ...]],
+    program: Path,
+    *,
+    dynamic_shapes: Any,
+    metadata: Mapping[str, Any] | None,
+    tolerance: Tolerance,
+    quantize: str | None,
+    half: bool,
+    strict: bool,
+    clock: Clock,
+    rewrite: Callable[[Any], Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> Report:
+    """`export` of a module that is quantized already; `quantize` only says how, in the report.
+
+    `rewrite` changes the graph between PyTorch's export and ExecuTorch's: a module, in place.
+    """
+    import torch
+
+    with torch.no_grad(), quiet_logs() as reasons:
+        exported = _torch_export(module, calls[0], dynamic_shapes, strict)
+        if rewrite is not None:
+            graph = rewrite(exported.run_decompositions({}).module())
+            exported = _torch_export(graph, calls[0], dynamic_shapes, strict)
+        clock.lap("torch.export")
+        data = _lower(exported, half, metadata)
+        clock.lap("lowering")
+        results = _eager(module, calls)
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_bytes(data)
+    suite = program.with_suffix(".suite")
+    entry = write_suite(suite, program, program.stem, results, tolerance)
+    clock.lap("PyTorch's results")
+    verdict = judge(suite, entry)
+    placed = place(suite, entry, {op: tuple(sorted(why)) for op, why in reasons.items()})
+    clock.lap("check on NumPy")
+    report = Report(
+        name=program.stem,
+        program=program,
+        suite=suite,
+        program_bytes=program.stat().st_size,
+        constant_bytes=placed.constant_bytes,
+        seconds=clock.laps,
+        quantize=quantize,
+        half=half,
+        delegates=placed.delegates,
+        gpu_ops=placed.gpu_ops,
+        host_ops=placed.host_ops,
+        submissions=placed.submissions,
+        passed=verdict.passed,
+        max_abs=verdict.max_abs,
+        max_rel=verdict.max_rel,
+        problem=verdict.problem,
+        extra=extra or {},
+    )
+    report.write()
+    return report
+
+
+class Clock:
+    """Seconds per stage."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.laps[stage] = round(now - self._last, 3)
+        self._last = now
+
+
+def program_path(path: str | Path) -> Path:
+    path = Path(path)
+    return path if path.suffix == ".pte" else path.with_name(f"{path.name}.pte")
+
+
+def _check_arguments(
+    model: Any, quantize: str | None, tolerance: tuple[float, float] | None
+) -> None:
+    if quantize is not None and quantize not in QUANTIZATIONS:
+        known = ", ".join(QUANTIZATIONS)
+        raise ExportError(f"quantize={quantize!r} is not known; there are {known}, or None.")
+    if tolerance is not None and len(tolerance) != 2:
+        raise ExportError(f"tolerance must be (atol, rtol), not {tolerance!r}.")
+    if not callable(getattr(model, "eval", None)):
+        raise ExportError(
+            f"the model must be a torch.nn.Module, not {type(model).__name__}; "
+            "wrap a function in a module with a forward()."
+        )
+
+
+def _as_inputs(given: Any) -> tuple[Any, ...]:
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    inputs = (given,) if isinstance(given, torch.Tensor) else given
+    if not isinstance(inputs, tuple):
+        raise ExportError(f"inputs must be a tensor or a tuple, not {type(given).__name__}.")
+    for leaf in tree_leaves(inputs):
+        if not isinstance(leaf, torch.Tensor):
+            raise ExportError(
+                f"inputs must be tensors, and one is {leaf!r}. What never changes belongs into "
+                "the model; make a tensor of what does."
+            )
+    return inputs
+
+
+def _torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, strict: bool) -> Any:
+    import torch
+
+    try:
+        return torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes, strict=strict)
+    except Exception as error:
+        raise ExportError(
+            f"torch.export cannot export {type(module).__name__}: {_first_lines(error)}"
+        ) from error
+
+
+def _lower(exported: Any, half: bool, metadata: Mapping[str, Any] | None) -> bytes:
+    from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    mend_exporter()
+    # The limits of Vulkan's images are none of WebGPU's buffers.
+    options: dict[str, Any] = {"texture_limits": (_NO_LIMIT,) * 3}
+    if half:
+        options["force_fp16"] = True
+    if exported.graph_signature.buffers_to_mutate:
+        # Otherwise what the graph writes to a buffer is another value than the buffer, copied back
+        # by the host after each call.
+        options["alias_buffer_mutations"] = True
+    try:
+        lowered = to_edge_transform_and_lower(
+            exported,
+            partitioner=[VulkanPartitioner(options)],
+            constant_methods=dict(metadata) if metadata else None,
+        )
+        data: bytes = lowered.to_executorch().buffer
+    except Exception as error:
+        raise ExportError(f"ExecuTorch cannot lower the model: {_first_lines(error)}") from error
+    return data
+
+
+def _first_lines(error: BaseException, most: int = 3) -> str:
+    """What was wrong at first: exporters wrap errors in errors that say less."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines and error.__traceback__ is not None:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        lines = [f"{frame.line} ({Path(frame.filename).name}, line {frame.lineno})"]
+    return f"{type(error).__name__}: " + " / ".join(lines[:most])
+
+
+def _eager(module: Any, calls: Sequence[tuple[Any, ...]]) -> list[Call]:
+    """PyTorch's results; of a copy, so that state which calls leave behind is not exported."""
+    from torch.utils._pytree import tree_leaves
+
+    fresh = copy.deepcopy(module)
+    results = []
+    for inputs in calls:
+        outputs = fresh(*copy.deepcopy(inputs))
+        arrays = tuple(_array(leaf) for leaf in tree_leaves(outputs) if leaf is not None)
+        results.append(Call(tuple(_array(leaf) for leaf in tree_leaves(inputs)), arrays))
+    return results
+
+
+def _array(value: Any) -> Any:
+    import torch
+
+    tensor = torch.as_tensor(value).detach().clone().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        raise ExportError(
+            "an input or output is bfloat16, which WebGPU does not have; call model.float()."
+        )
+    return tensor.numpy()
+
+
+@contextmanager
+def quiet_logs() -> Iterator[dict[str, set[str]]]:
+    """What the partitioner says about operators that it does not take, while this is open."""
+    found: dict[str, set[str]] = defaultdict(set)
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            match = _SKIPPED.search(record.getMessage())
+            if match:
+                found[match["op"]].add(match["reason"])
+
+    root, listener = logging.getLogger(), Listener(logging.INFO)
+    level, others = root.level, root.handlers[:]
+    root.addHandler(listener)
+    root.setLevel(logging.INFO)
+    for handler in others:  # nobody else is interested
+        root.removeHandler(handler)
+    try:
+        yield found
+    finally:
+        root.removeHandler(listener)
+        root.setLevel(level)
+        for handler in others:
+            root.addHandler(handler)
+
+
+_SKIPPED = re.compile(
+    r"\[Vulkan Partitioner\] Due to \[(?P<reason>.*)\], skipping .*?(?P<op>\w+\.\w+)\.\w+"
+)

@@ -1,0 +1,109 @@
+"""Runs what was exported: the error on NumPy, and where every operator goes on a GPU."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import webpte
+from webpte.gpu.recording import RecordingDevice
+from webpte.runtime.contents import read_contents
+from webpte.runtime.open import open_source
+from webpte.suite import parse_entry, run_entry
+from webpte_export.report import HostOp
+
+# The device that counts submissions computes everything with NumPy: large models take too long.
+_MOST_BYTES_TO_COUNT = 64 * 2**20
+
+Reasons = Mapping[str, tuple[str, ...]]  # operator -> why the partitioner left it
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What is in a file, and where it runs."""
+
+    delegates: int
+    constant_bytes: int
+    gpu_ops: dict[str, int]
+    host_ops: tuple[HostOp, ...]
+    submissions: int | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    passed: bool
+    max_abs: float | None
+    max_rel: float | None
+    problem: str | None
+
+
+def judge(suite: Path, entry: dict[str, Any]) -> Verdict:
+    """The suite's entry on NumPy, by the rules of `serve.py verify`."""
+
+    async def fetch_bytes(path: str) -> bytes:
+        return (suite / path).read_bytes()
+
+    result = asyncio.run(run_entry(entry, fetch_bytes, "numpy", locate=lambda path: suite / path))
+    outputs = result["outputs"]
+    return Verdict(
+        passed=result["verdict"] == "passed",
+        max_abs=_largest([row["max_abs"] for row in outputs]),
+        max_rel=_largest([row["max_rel"] for row in outputs]),
+        problem=result["error"],
+    )
+
+
+def _largest(errors: list[float | None]) -> float | None:
+    known = [error for error in errors if error is not None]
+    return max(known) if known and len(known) == len(errors) else None
+
+
+def place(suite: Path, entry: dict[str, Any], reasons: Reasons) -> Placed:
+    """Where the operators of a program run."""
+    return asyncio.run(_place(suite, entry, reasons))
+
+
+async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:
+    entry = parse_entry(raw)
+    contents = await read_contents(await open_source(suite / entry.pte))
+    method = contents.methods[entry.method]
+    submissions, where = None, {}
+    if not any(m.info.unsupported for m in contents.methods.values()):
+        async with await webpte.load(suite / entry.pte, device=RecordingDevice()) as program:
+            if method.info.constant_bytes <= _MOST_BYTES_TO_COUNT:
+                inputs = [
+                    file.decode((suite / file.path).read_bytes()) for file in entry.steps[0].inputs
+                ]
+                await program.run(entry.method, *inputs)
+                submissions = program.stats.submissions
+            where = _places(program, entry.method)
+    outside = method.info.kernels_outside
+    return Placed(
+        delegates=len(method.plan.delegates),
+        constant_bytes=method.info.constant_bytes,
+        gpu_ops=dict(method.info.ops),
+        host_ops=tuple(
+            HostOp(op, count, where.get(op, "host"), reasons.get(_aten_name(op), ()))
+            for op, count in sorted(outside.items())
+        ),
+        submissions=submissions,
+    )
+
+
+def _places(program: webpte.Program, method: str) -> dict[str, str]:
+    """Kernels outside of delegates: the worst place of their calls."""
+    rank = {"load": 0, "gpu": 1, "host": 2}
+    found: dict[str, str] = {}
+    for row in program.report:
+        where = "load" if row.where == "alias" else row.where
+        if row.method == method and rank[where] >= rank[found.get(row.op, "load")]:
+            found[row.op] = where
+    return found
+
+
+def _aten_name(kernel: str) -> str:
+    """`aten::abs.out` as the partitioner calls it when it gives reasons: `aten.abs`."""
+    return kernel.replace("::", ".").rpartition(".")[0] if "." in kernel else kernel

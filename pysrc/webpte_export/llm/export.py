@@ -1,0 +1,166 @@
+"""`export_llm`: a language model becomes a program with a KV cache, and the files beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from webpte_export.errors import ExportError
+from webpte_export.exporter import Clock, export_prepared, program_path, quiet_logs
+from webpte_export.llm.source import Source, read_source
+from webpte_export.mends import mend_exporter
+from webpte_export.quantize import QUANTIZATIONS
+from webpte_export.report import Report
+from webpte_export.suite_writer import Tolerance
+
+_TOLERANCE = Tolerance(5e-3, 1e-3)  # logits are of the order of ten
+_HALF_TOLERANCE = Tolerance(0.2, 5e-2)
+_PARAGRAPH = """\
+The lighthouse stood at the end of a long stone pier. Every evening the keeper walked out to it, \
+carrying a lantern and a loaf of bread, and climbed the ninety-two steps to the lamp. In winter \
+the spray froze on the railing, and he had to hold on with both hands. He did not mind. From the \
+top he could see the ships coming home, one after another, and he knew most of them by name."""
+
+
+def export_llm(
+    source: str | Path,
+    path: str | Path,
+    *,
+    quantize: str | None = "8w",
+    max_context: int | None = None,
+    max_chunk: int = 512,
+    half: bool = False,
+) -> Report:
+    """Exports a Llama-like model for webpte.llm: PATH.pte, and beside it what its users need.
+
+    source       a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json
+    path         PATH.pte; PATH.suite and PATH.report.json as `export` writes them; tokenizer.json
+                 and tokenizer_config.json (with the chat template) in the same folder
+    quantize     None, "8w" (good), "4w" (small; suits models of a billion parameters on) or "8da4w"
+    max_context  tokens that the KV cache holds; by default the model's own, at most 2048
+    max_chunk    tokens that one call can take
+    half         values in half floats on the GPU
+
+    The program takes tokens (1, n) and input_pos (1,), gives logits (1, vocabulary) of the last
+    token, and says get_eos_ids, get_bos_id, get_max_context_len, get_vocab_size and so on.
+    """
+    _check_arguments(quantize, max_context, max_chunk)
+    program = program_path(path)
+    clock = Clock()
+    mend_exporter()
+    found = read_source(source)
+    context = min(max_context or 2048, found.shape.max_context)
+    chunk = min(max_chunk, context)
+    tokens = write_tokenizer(found, program.parent)
+    clock.lap("reading")
+    with quiet_logs():
+        model, extra = _model(found, context, chunk, quantize, tokens)
+    clock.lap("quantization")
+    return export_prepared(
+        model,
+        _calls(tokens, chunk),
+        program,
+        dynamic_shapes=({1: _length(chunk)}, {0: 1}),
+        metadata=metadata(found, context, chunk),
+        tolerance=_HALF_TOLERANCE if half else _TOLERANCE,
+        quantize=quantize,
+        half=half,
+        strict=True,
+        clock=clock,
+        rewrite=_without_transposes,
+        extra={**found.notes, **extra},
+    )
+
+
+def _check_arguments(quantize: str | None, max_context: int | None, max_chunk: int) -> None:
+    if quantize is not None and quantize not in QUANTIZATIONS:
+        known = ", ".join(QUANTIZATIONS)
+        raise ExportError(f"quantize={quantize!r} is not known; there are {known}, or None.")
+    if max_chunk < 2 or (max_context is not None and max_context < 2):
+        raise ExportError("max_context and max_chunk must be 2 or more.")
+
+
+def _model(
+    source: Source, context: int, chunk: int, quantize: str | None, tokens: list[int]
+) -> tuple[Any, dict[str, Any]]:
+    """The module to export, and what the report says about its quality."""
+    from webpte_export.llm.model import as_program, build, perplexity, quantize_model
+
+    model = build(source, context, chunk)
+    text = tokens[: min(chunk, context)]
+    extra: dict[str, Any] = {"perplexity_float32": round(perplexity(model, text), 3)}
+    if quantize is not None:
+        quantize_model(model, quantize)
+        extra[f"perplexity_{quantize}"] = round(perplexity(model, text), 3)
+    return as_program(model), extra
+
+
+def _without_transposes(graph: Any) -> Any:
+    """Caches that are transposed twice on their way to attention keep it from becoming one op."""
+    from executorch.extension.llm.export.export_passes import RemoveRedundantTransposes
+
+    return RemoveRedundantTransposes()(graph).graph_module
+
+
+def _length(chunk: int) -> Any:
+    from torch.export import Dim
+
+    return Dim("length", min=1, max=chunk)
+
+
+def _calls(tokens: list[int], chunk: int) -> list[Any]:
+    """A prompt, three single tokens, then a second prompt on top; one program keeps the cache."""
+    import torch
+
+    first = min(7, chunk)
+    second = min(5, chunk)
+    places = [(0, first), *((first + n, 1) for n in range(3)), (first + 3, second)]
+    ids = (tokens * (1 + sum(count for _, count in places) // len(tokens)))[:64]
+    return [
+        (torch.tensor([ids[place : place + count]]), torch.tensor([place]))
+        for place, count in places
+    ]
+
+
+def metadata(source: Source, context: int, chunk: int) -> dict[str, Any]:
+    """Methods of the program that return constants, by the names that ExecuTorch's runners use."""
+    facts: dict[str, Any] = {
+        "get_max_seq_len": chunk,
+        "get_max_context_len": context,
+        "get_n_layers": source.shape.layers,
+        "get_vocab_size": source.shape.vocab_size,
+        "use_kv_cache": True,
+        "use_sdpa_with_kv_cache": True,
+        "enable_dynamic_shape": True,
+    }
+    if source.eos:
+        facts["get_eos_ids"] = list(source.eos)
+    if source.bos is not None:
+        facts["get_bos_id"] = source.bos
+    return facts
+
+
+def write_tokenizer(source: Source, folder: Path) -> list[int]:
+    """tokenizer.json and tokenizer_config.json; returns the tokens of the paragraph.
+
+    So they were read by the library that users have, and every token is one that the model knows.
+    """
+    from tokenizers import Tokenizer
+
+    folder.mkdir(parents=True, exist_ok=True)
+    contents = {
+        "tokenizer.json": source.tokenizer,
+        "tokenizer_config.json": source.tokenizer_config,
+    }
+    for name, content in contents.items():
+        text = json.dumps(content, ensure_ascii=False, indent=1)
+        (folder / name).write_text(text + "\n", encoding="utf-8")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokens: list[int] = tokenizer.encode(_PARAGRAPH).ids
+    if not tokens or max(tokens) >= source.shape.vocab_size:
+        raise ExportError(
+            f"{source.name}: the tokenizer gives tokens up to {max(tokens, default=0)}, but the "
+            f"model knows {source.shape.vocab_size}: they do not belong together."
+        )
+    return tokens

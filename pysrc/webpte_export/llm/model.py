@@ -1,0 +1,106 @@
+"""The PyTorch model that is exported: ExecuTorch's Llama, with its operators for caches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from webpte_export.errors import ExportError
+from webpte_export.llm.source import Source
+from webpte_export.quantize import quantize_weights, row_scales
+
+
+def build(source: Source, max_context: int, max_chunk: int) -> Any:
+    """The model with float32 weights: (tokens, {"input_pos"}) -> logits of the last token."""
+    from executorch.examples.models.llama.llama_transformer import construct_transformer
+    from executorch.examples.models.llama.model_args import ModelArgs
+    from executorch.examples.models.llama.source_transformation.custom_kv_cache import (
+        replace_kv_cache_with_custom_kv_cache,
+    )
+    from executorch.examples.models.llama.source_transformation.sdpa import (
+        replace_sdpa_with_custom_op,
+    )
+
+    arguments = ModelArgs(
+        max_seq_len=max_chunk,
+        max_context_len=max_context,
+        max_batch_size=1,
+        use_kv_cache=True,
+        use_sdpa_with_kv_cache_op=True,
+        enable_dynamic_shape=True,
+        **source.shape.params,
+    )
+    model = construct_transformer(arguments)
+    missing, unexpected = model.load_state_dict(source.weights, strict=False, assign=True)
+    missing = [name for name in missing if name.endswith((".weight", ".bias"))]
+    if missing or unexpected:
+        raise ExportError(
+            f"{source.name} does not have the tensors of a {source.shape.architecture}: "
+            f"missing {missing[:3]}, too many {unexpected[:3]}."
+        )
+    return replace_kv_cache_with_custom_kv_cache(replace_sdpa_with_custom_op(model)).eval()
+
+
+def quantize_model(model: Any, how: str) -> None:
+    """Linear layers as asked; the embedding always to 8 bits, which costs little and loses less."""
+    quantize_weights(model, how)
+    model.tok_embeddings = _row_quantized_embedding(model.tok_embeddings)
+
+
+def _row_quantized_embedding(embedding: Any) -> Any:
+    import executorch.exir.passes._quant_patterns_and_replacements  # noqa: F401
+    import torch
+
+    # Registers the operators, also the one that the program calls.
+    from torch.ao.quantization.fx._decomposed import quantized_decomposed_lib  # noqa: F401
+
+    class RowQuantizedEmbedding(torch.nn.Module):
+        """Numbers (...) -> (..., width)"""
+
+        def __init__(self, weight: Any) -> None:
+            super().__init__()
+            scales = row_scales(weight)
+            rounded = (weight / scales[:, None]).round().clamp(-127, 127)
+            self.register_buffer("weight", rounded.to(torch.int8))
+            self.register_buffer("scales", scales)
+
+        def forward(self, numbers: Any) -> Any:
+            return torch.ops.quantized_decomposed.embedding_byte.dtype(
+                self.weight, self.scales, None, -128, 127, numbers, dtype=torch.float32
+            )
+
+    return RowQuantizedEmbedding(embedding.weight.detach())
+
+
+def as_program(model: Any) -> Any:
+    """A module with the two inputs of the program: tokens (1, n) and the first one's place (1,)."""
+    import torch
+
+    class Decoder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, tokens: Any, input_pos: Any) -> Any:
+            return self.model(tokens, {"input_pos": input_pos})
+
+    return Decoder().eval()
+
+
+def perplexity(model: Any, tokens: Sequence[int]) -> float:
+    """How surprised the model is by a text, on average per token; lower is better."""
+    import torch
+
+    model.generate_full_logits = True
+    try:
+        with torch.no_grad():
+            given = torch.tensor([tokens[:-1]])
+            logits = model(given, {"input_pos": torch.zeros(1, dtype=torch.long)})
+    finally:
+        model.generate_full_logits = False
+        for name, buffer in model.named_buffers():
+            if name.endswith(("k_cache", "v_cache")):
+                buffer.zero_()  # or what was read would be in the file
+    loss = torch.nn.functional.cross_entropy(logits[0], torch.tensor(tokens[1:]))
+    return math.exp(loss.item())

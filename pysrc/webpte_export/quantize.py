@@ -1,0 +1,99 @@
+"""Quantized weights, in the forms that the Vulkan partitioner turns into one kernel per layer.
+
+    4w      linear layers: 4 bits in groups of 32, scales per group
+    8w      linear layers: 8 bits, a scale per row
+    8da4w   as 4w, and activations quantized to 8 bits per row as they come
+
+Layers whose width does not fit (a multiple of 4; of the group's size for 4 bits) stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+QUANTIZATIONS = ("4w", "8w", "8da4w")
+GROUP_SIZE = 32
+_WIDTH_STEP = 4  # the kernels' rows are words of four values
+
+
+def quantize_weights(model: Any, how: str) -> int:
+    """In place; returns how many layers were quantized."""
+    return quantize_rows(model) if how == "8w" else _quantize_groups(model, how)
+
+
+def _quantize_groups(model: Any, how: str) -> int:
+    import torch
+    from torchao.quantization import (
+        Int8DynamicActivationIntxWeightConfig,
+        IntxWeightOnlyConfig,
+        quantize_,
+    )
+    from torchao.quantization.granularity import PerGroup
+    from torchao.utils import unwrap_tensor_subclass
+
+    groups = PerGroup(GROUP_SIZE)
+    if how == "4w":
+        config = IntxWeightOnlyConfig(torch.int4, groups)
+    else:
+        config = Int8DynamicActivationIntxWeightConfig(torch.int4, groups)
+    chosen: list[str] = []
+
+    def fits(module: Any, name: str) -> bool:
+        if not isinstance(module, torch.nn.Linear) or module.in_features % GROUP_SIZE:
+            return False
+        chosen.append(name)
+        return True
+
+    quantize_(model, config, fits)
+    unwrap_tensor_subclass(model)
+    return len(chosen)
+
+
+def quantize_rows(model: Any) -> int:
+    """Every fitting `Linear` of `model`, in place, for one with 8-bit weights; returns how many.
+
+    Layers of our own, since torchao's leave a dequantization of the whole weight to every call, and
+    the exporter's quantizer calibrates, which leaves traces in KV caches, and turns scalars into
+    tensors, after which its rule for rms_norm fails.
+    """
+    import torch
+
+    count = 0
+    for name, child in list(model.named_children()):
+        if isinstance(child, torch.nn.Linear) and child.in_features % _WIDTH_STEP == 0:
+            setattr(model, name, row_quantized(child))
+            count += 1
+        else:
+            count += quantize_rows(child)
+    return count
+
+
+def row_scales(weight: Any) -> Any:
+    """(rows, width) -> (rows,): what 127 steps of an 8-bit weight are to reach."""
+    return weight.abs().amax(1).clamp(min=1e-12) / 127
+
+
+def row_quantized(linear: Any) -> Any:
+    """A layer that computes what `linear` does with weights rounded to 8 bits, a scale per row."""
+    import torch
+    from torch.ao.quantization.fx._decomposed import quantized_decomposed_lib  # noqa: F401
+
+    class RowQuantizedLinear(torch.nn.Module):
+        """(..., width) -> (..., rows)"""
+
+        def __init__(self, weight: Any, bias: Any) -> None:
+            super().__init__()
+            scales = row_scales(weight)
+            rounded = (weight / scales[:, None]).round().clamp(-127, 127)
+            self.register_buffer("weight", rounded.to(torch.int8))
+            self.register_buffer("scales", scales)
+            self.register_buffer("zeros", torch.zeros_like(scales, dtype=torch.int64))
+            self.bias = bias
+
+        def forward(self, x: Any) -> Any:
+            weight = torch.ops.quantized_decomposed.dequantize_per_channel(
+                self.weight, self.scales, self.zeros, 0, -127, 127, torch.int8
+            )
+            return torch.nn.functional.linear(x, weight, self.bias)
+
+    return RowQuantizedLinear(linear.weight.detach().float(), linear.bias)

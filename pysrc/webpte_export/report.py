@@ -1,0 +1,108 @@
+"""What became of an export: where each operator runs and why, sizes, and the largest error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class HostOp:
+    """An operator that no delegate took.
+
+    The runtime may still compute it on the GPU, or at load where it depends on constants alone:
+    `where` says so, as "gpu", "host" or "load". `reasons` are the partitioner's words.
+    """
+
+    op: str
+    count: int
+    where: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of one export. `text()` is for people, `json()` for programs."""
+
+    name: str
+    program: Path
+    suite: Path
+    program_bytes: int
+    constant_bytes: int
+    seconds: dict[str, float]  # by stage
+    quantize: str | None
+    half: bool
+    delegates: int  # in the file; the runtime joins those that follow each other
+    gpu_ops: dict[str, int]  # inside of delegates, with counts
+    host_ops: tuple[HostOp, ...]
+    submissions: int | None  # of one call; None: not counted
+    passed: bool
+    max_abs: float | None  # against PyTorch, on NumPy; None: it did not run, or gave NaN
+    max_rel: float | None
+    problem: str | None  # why it did not pass
+    extra: Mapping[str, Any] = field(default_factory=dict)  # what special exports add
+
+    @property
+    def stays_on_host(self) -> list[HostOp]:
+        return [op for op in self.host_ops if op.where == "host"]
+
+    def json(self) -> dict[str, Any]:
+        """Everything, for `json.dumps`; paths are file names beside the report."""
+        raw = asdict(self)
+        raw |= {"program": self.program.name, "suite": self.suite.name, "extra": dict(self.extra)}
+        return raw
+
+    def write(self) -> Path:
+        """Beside the program, as NAME.report.json."""
+        path = self.program.with_suffix(".report.json")
+        path.write_text(json.dumps(self.json(), indent=1) + "\n", encoding="utf-8")
+        return path
+
+    def text(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> list[str]:
+        total = sum(self.gpu_ops.values())
+        kind = " ".join(
+            [*([self.quantize] if self.quantize else []), *(["half"] if self.half else [])]
+        )
+        lines = [
+            f"{self.program}: {_megabytes(self.program_bytes)}, of which weights "
+            f"{_megabytes(self.constant_bytes)}{f' ({kind})' if kind else ''}",
+            f"  in {self.delegates} delegate{'' if self.delegates == 1 else 's'}: {total} calls of "
+            f"{len(self.gpu_ops)} operators",
+        ]
+        lines += [f"    {count:5} {op}" for op, count in _by_count(self.gpu_ops)]
+        if self.host_ops:
+            lines.append("  outside of delegates:")
+        for op in self.host_ops:
+            why = f": {'; '.join(op.reasons)}" if op.reasons else ""
+            lines.append(f"    {op.count:5} {op.op} ({_PLACES[op.where]}){why}")
+        if self.submissions is not None:
+            lines.append(f"  submissions to the GPU per call: {self.submissions}")
+        lines.append(f"  on NumPy against PyTorch: {self._verdict()}")
+        lines += [f"  {key.replace('_', ' ')}: {value}" for key, value in self.extra.items()]
+        lines.append(
+            "  " + ", ".join(f"{stage} {took:.1f} s" for stage, took in self.seconds.items())
+        )
+        return lines
+
+    def _verdict(self) -> str:
+        if self.max_abs is None or self.max_rel is None:
+            return f"failed: {self.problem}"
+        sizes = f"largest error {self.max_abs:.2e}, relative {self.max_rel:.2e}"
+        return sizes if self.passed else f"{sizes}, FAILED: {self.problem}"
+
+
+_PLACES = {"gpu": "on the GPU all the same", "load": "computed at load", "host": "on the host"}
+
+
+def _by_count(ops: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(ops.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.2f} MB"

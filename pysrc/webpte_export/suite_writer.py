@@ -1,0 +1,72 @@
+"""Writes the suite of an export: its inputs and PyTorch's results, as `serve.py verify` wants them.
+
+The program is in the folder as well, as a second name of the same file where the disk allows it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the program: what goes in, and what PyTorch gives for it, flat and in order."""
+
+    inputs: tuple[Array, ...]
+    expected: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """An element passes within either of them."""
+
+    atol: float
+    rtol: float
+
+
+def write_suite(
+    folder: Path, program: Path, name: str, calls: Sequence[Call], tolerance: Tolerance
+) -> dict[str, Any]:
+    """Makes the folder anew, with one entry whose steps are the calls; returns the entry."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    _link(program, folder / program.name)
+    steps = [_step(folder, number, call) for number, call in enumerate(calls)]
+    entry: dict[str, Any] = {"op": name, "case": "export", "pte": program.name, "steps": steps}
+    entry |= {"atol": tolerance.atol, "rtol": tolerance.rtol}
+    (folder / "manifest.json").write_text(json.dumps([entry], indent=1) + "\n", encoding="utf-8")
+    return entry
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another disk, or one without links
+        shutil.copyfile(source, target)
+
+
+def _step(folder: Path, number: int, call: Call) -> dict[str, Any]:
+    inputs = [
+        _tensor(folder / f"{number}.input{index}.bin", array)
+        for index, array in enumerate(call.inputs)
+    ]
+    goldens = [
+        {**_tensor(folder / f"{number}.output{index}.bin", array), "output_index": index}
+        for index, array in enumerate(call.expected)
+    ]
+    return {"inputs": inputs, "goldens": goldens}
+
+
+def _tensor(path: Path, array: Array) -> dict[str, Any]:
+    path.write_bytes(array.astype(array.dtype.newbyteorder("<")).tobytes())
+    return {"path": path.name, "shape": list(array.shape), "dtype": str(array.dtype)}

@@ -1,0 +1,121 @@
+"""Real exports. They need the export environment, and are skipped elsewhere: docs/exporting.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.graphs import wait
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("executorch.exir")
+
+import webpte  # noqa: E402
+from webpte_export import ExportError, export  # noqa: E402
+from webpte_export.llm.source import pairs_together  # noqa: E402
+from webpte_export.quantize import row_quantized  # noqa: E402
+
+
+class Counting(torch.nn.Module):  # type: ignore[name-defined,misc]
+    """Linear layers around an operator that the partitioner does not know, and a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.leave = torch.nn.Linear(64, 64), torch.nn.Linear(64, 8)
+        self.register_buffer("total", torch.zeros(1, 64))
+
+    def forward(self, x: Any) -> Any:
+        self.total.add_(x.sum(0, keepdim=True))
+        return self.leave(torch.special.erf(self.enter(x)) + self.total)
+
+
+@pytest.mark.parametrize("quantize", [None, "8w", "4w", "8da4w"])
+def test_every_quantization_gives_pytorchs_results(tmp_path: Path, quantize: str | None) -> None:
+    torch.manual_seed(0)
+    calls = [(torch.randn(4, 64),) for _ in range(3)]
+    report = export(Counting(), calls[0], tmp_path / "m", quantize=quantize, more_inputs=calls[1:])
+    assert report.passed, report.text()
+    assert [(op.op, op.where) for op in report.host_ops] == [("aten::erf.out", "gpu")]
+    assert report.host_ops[0].reasons == ("no operator implementation",)
+    assert report.submissions == 1
+    kind = {None: "linear", "8w": "_weight_int8pack_mm", "4w": "q4gsw", "8da4w": "dq8ca_q4gsw"}
+    assert any(kind[quantize] in op for op in report.gpu_ops), report.gpu_ops
+
+
+def test_metadata_and_dynamic_shapes(tmp_path: Path) -> None:
+    batch = torch.export.Dim("batch", min=1, max=8)
+    model = torch.nn.Linear(4, 3)
+    report = export(
+        model,
+        torch.randn(2, 4),
+        tmp_path / "m.pte",
+        dynamic_shapes=({0: batch},),
+        more_inputs=[torch.randn(8, 4)],
+        metadata={"get_answer": 42},
+    )
+    assert report.passed, report.text()
+    program = wait(webpte.load(report.program, device="numpy"))
+    assert wait(program.run("get_answer")) == (42,)
+    x = np.ones((5, 4), np.float32)
+    (y,) = wait(program.forward(x))
+    np.testing.assert_allclose(y, model(torch.from_numpy(x)).detach().numpy(), atol=1e-5)
+
+
+def test_faults_are_sentences(tmp_path: Path) -> None:
+    class Branching(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def forward(self, x: Any) -> Any:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(ExportError, match=r"torch\.export cannot export Branching"):
+        export(Branching(), torch.ones(2), tmp_path / "m")
+    with pytest.raises(ExportError, match="inputs must be tensors"):
+        export(torch.nn.Identity(), (torch.ones(2), 3), tmp_path / "m")
+    with pytest.raises(ExportError, match="has none that fits"):
+        export(torch.nn.Linear(6, 6), torch.ones(1, 6), tmp_path / "m", quantize="4w")
+
+
+def test_rows_of_8_bits_are_near() -> None:
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(64, 32)
+    x = torch.randn(5, 64)
+    error = (row_quantized(linear)(x) - linear(x)).abs().max().item()
+    assert 0 < error < 0.02
+
+
+def test_pairs_are_put_together() -> None:
+    heads = torch.arange(2 * 6).reshape(12, 1)
+    moved = pairs_together(heads, 2, 6).flatten().tolist()
+    assert moved == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
+def test_a_folder_gives_what_transformers_gives(tmp_path: Path, architecture: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    from webpte_export.llm.huggingface import read_folder
+    from webpte_export.llm.model import build
+    from webpte_export.mends import mend_exporter
+
+    mend_exporter()
+    torch.manual_seed(0)
+    stem = architecture.capitalize()
+    config = getattr(transformers, f"{stem}Config")(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        intermediate_size=96, vocab_size=90, head_dim=16,
+        tie_word_embeddings=architecture != "llama",
+    )  # fmt: skip
+    model = getattr(transformers, f"{stem}ForCausalLM")(config).eval()
+    for parameter in model.parameters():
+        mean, spread = (1.0, 0.3) if parameter.dim() == 1 else (0.0, 0.15)
+        torch.nn.init.normal_(parameter, mean, spread)
+    model.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(json.dumps({}))
+    tokens = torch.randint(0, 90, (1, 11))
+    with torch.no_grad():
+        expected = model(tokens).logits[0, -1]
+        built = build(read_folder(tmp_path), 64, 32)
+        found = built(tokens, {"input_pos": torch.zeros(1, dtype=torch.long)})[0]
+    assert (expected - found).abs().max() < 1e-4
