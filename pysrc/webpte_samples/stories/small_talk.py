@@ -5,21 +5,29 @@ from __future__ import annotations
 import random
 
 SOUNDS = {
-    "cat": "meow", "dog": "woof", "cow": "moo", "sheep": "baa", "duck": "quack", "pig": "oink", "hen": "cluck",
-    "bee": "buzz", "owl": "hoo", "lion": "roar", "frog": "croak", "horse": "neigh", "mouse": "squeak", "snake": "hiss",
+    "cat": "meow", "dog": "woof", "cow": "moo", "sheep": "baa", "duck": "quack", "pig": "oink",
+    "hen": "cluck",
+    "bee": "buzz", "owl": "hoo", "lion": "roar", "frog": "croak", "horse": "neigh",
+    "mouse": "squeak", "snake": "hiss",
 }  # fmt: skip
 COLOURS = {
-    "the sky": "blue", "grass": "green", "the sun": "yellow", "snow": "white", "a banana": "yellow", "blood": "red",
-    "a frog": "green", "an orange": "orange", "a carrot": "orange", "milk": "white", "coal": "black", "a leaf": "green",
+    "the sky": "blue", "grass": "green", "the sun": "yellow", "snow": "white", "a banana": "yellow",
+    "blood": "red",
+    "a frog": "green", "an orange": "orange", "a carrot": "orange", "milk": "white",
+    "coal": "black", "a leaf": "green",
     "chocolate": "brown", "a strawberry": "red", "the night": "black", "a lemon": "yellow",
 }  # fmt: skip
 OPPOSITES = (
-    "big small", "hot cold", "happy sad", "day night", "up down", "fast slow", "old young", "wet dry", "good bad",
-    "high low", "full empty", "open closed", "light dark", "loud quiet", "hard soft", "long short", "left right",
+    "big small", "hot cold", "happy sad", "day night", "up down", "fast slow", "old young",
+    "wet dry", "good bad",
+    "high low", "full empty", "open closed", "light dark", "loud quiet", "hard soft", "long short",
+    "left right",
 )  # fmt: skip
 HOMES = {
-    "fish": "in the water", "birds": "in nests", "bees": "in a hive", "bears": "in the forest", "lions": "in Africa",
-    "penguins": "in the snow", "cows": "on a farm", "whales": "in the sea", "foxes": "in a den", "frogs": "near ponds",
+    "fish": "in the water", "birds": "in nests", "bees": "in a hive", "bears": "in the forest",
+    "lions": "in Africa",
+    "penguins": "in the snow", "cows": "on a farm", "whales": "in the sea", "foxes": "in a den",
+    "frogs": "near ponds",
     "rabbits": "in burrows", "horses": "in stables", "owls": "in trees", "pigs": "on a farm",
 }  # fmt: skip
 LEGS = {
@@ -35,19 +43,24 @@ NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 CHAT = (
     (("Hello.", "Hello!", "Hi.", "Hi!", "Hey!", "Hello, how are you?", "Good morning!"),
-     ("Hello! Shall I tell you a story?", "Hi! I am glad that you are here. Would you like a story?")),
-    (("How are you?", "How are you today?"), ("I am very well, thank you! Would you like a story?",)),
+     ("Hello! Shall I tell you a story?",
+      "Hi! I am glad that you are here. Would you like a story?")),
+    (("How are you?", "How are you today?"), ("I am very well, thank you! Would you like a story?",
+     )),
     (("What is your name?", "Who are you?", "What are you?"),
      ("I am a very small language model. I run inside your browser, and I like to tell stories.",)),
     (("What can you do?", "Help!", "What can I ask?", "What do you know?"),
      ('I can tell little stories. Ask me: "Tell me a story about a cat and a ball."',)),
     (("Thank you.", "Thank you!", "Thanks!", "Thanks.", "That was nice.", "I like it."),
      ("You are welcome! Would you like another story?",)),
-    (("Bye.", "Goodbye.", "Goodbye!", "Bye!", "Good night.", "Good night!"), ("Goodbye! Come back soon.",)),
-    (("Do you like stories?", "What do you like?"), ("Yes, I love stories! Shall I tell you one?",)),
+    (("Bye.", "Goodbye.", "Goodbye!", "Bye!", "Good night.", "Good night!"),
+     ("Goodbye! Come back soon.",)),
+    (("Do you like stories?", "What do you like?"), ("Yes, I love stories! Shall I tell you one?",
+     )),
     (("Are you a person?", "Are you human?", "Are you real?"),
      ("No, I am a very small computer program that writes stories.",)),
-    (("How big are you?", "How small are you?"), ("I am tiny. I have only about one million numbers inside.",)),
+    (("How big are you?", "How small are you?"),
+     ("I am tiny. I have only about one million numbers inside.",)),
 )  # fmt: skip
 
 

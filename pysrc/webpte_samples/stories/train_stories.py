@@ -2,8 +2,8 @@
 
     python -m webpte_samples.stories.train_stories OUT_DIR --seconds 240
 
-OUT_DIR then is a folder as Hugging Face has them: config.json, model.safetensors, tokenizer.json, tokenizer_config.json;
-training.json has the losses and what the model says to a few requests.
+OUT_DIR then is a folder as Hugging Face has them: config.json, model.safetensors, tokenizer.json,
+tokenizer_config.json; training.json has the losses and what the model says to a few requests.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from webpte_samples.stories.small_talk import draw_exchange
 VOCABULARY, CONTEXT = 2048, 512
 BEGIN, USER, ASSISTANT, END = SPECIAL = "<|begin|>", "<|user|>", "<|assistant|>", "<|end|>"
 CHAT_TEMPLATE = (
-    "<|begin|>{% for message in messages %}{% if message['role'] == 'user' %}<|user|>{{ message['content'] }}"
-    "{% elif message['role'] == 'assistant' %}<|assistant|>{{ message['content'] }}<|end|>{% endif %}{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    "<|begin|>{% for message in messages %}"
+    "{% if message['role'] == 'user' %}<|user|>{{ message['content'] }}"
+    "{% elif message['role'] == 'assistant' %}<|assistant|>{{ message['content'] }}<|end|>"
+    "{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 ASKED = (
     "Tell me a story about a cat.",
