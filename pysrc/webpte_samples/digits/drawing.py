@@ -11,7 +11,7 @@ from torch.nn.functional import affine_grid, grid_sample, interpolate
 from webpte_samples.digits.glyphs import GLYPHS, Stroke
 
 SIZE = 28
-POINTS = 96  # along all strokes of a glyph
+POINTS = 72  # along all strokes of a glyph
 
 
 def _curve(stroke: Stroke, count: int) -> Tensor:

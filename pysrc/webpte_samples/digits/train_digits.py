@@ -1,6 +1,6 @@
 """Trains the sample `digits` on scikit-learn's scans and on drawn strokes.
 
-    python -m webpte_samples.digits.train_digits DATA OUT_DIR --steps 6000
+    python -m webpte_samples.digits.train_digits DATA OUT_DIR --steps 3000
 
 DATA/digits.npz is `prepare`'s. The last fifth of the scans is held out; they come ordered by
 writer, so most of those writers are new to the model.
@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from webpte_samples.digits.drawing import Pen, enlarged, varied
 
 HELD_OUT = 360
+BATCH = 128
+POOL, POOL_STEPS = 8192, 200  # pictures drawn at once, and for how many steps
 
 
 class Digits(nn.Module):
@@ -39,25 +41,31 @@ class Digits(nn.Module):
         return self.layers(picture).softmax(-1)
 
 
+def draw_pool(pen: Pen, scans: Tensor, labels: Tensor, strokes_only: bool) -> tuple[Tensor, Tensor]:
+    """Half of it drawn, half of it scans; (POOL, 1, 28, 28) and (POOL,)"""
+    if strokes_only:
+        return pen.draw(POOL)
+    pictures, digits = pen.draw(POOL // 2)
+    chosen = torch.randint(len(scans), (POOL // 2,), device=scans.device)
+    return torch.cat([pictures, varied(scans[chosen])]), torch.cat([digits, labels[chosen]])
+
+
 def train(model: Digits, scans: Tensor, labels: Tensor, steps: int, strokes_only: bool) -> None:
-    device = str(scans.device)
-    pen = Pen(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3, weight_decay=0.01)
+    pen = Pen(str(scans.device))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
     plan = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: 0.01 + 0.99 * (1 + math.cos(math.pi * step / steps)) / 2
     )
     for step in range(steps):
-        pictures, digits = pen.draw(256)
-        if not strokes_only:
-            chosen = torch.randint(len(scans), (256,), device=scans.device)
-            pictures = torch.cat([pictures, varied(scans[chosen])])
-            digits = torch.cat([digits, labels[chosen]])
-        loss = nn.functional.cross_entropy(model.layers(pictures), digits)
+        if step % POOL_STEPS == 0:
+            pictures, digits = draw_pool(pen, scans, labels, strokes_only)
+        chosen = torch.randint(POOL, (BATCH,), device=scans.device)
+        loss = nn.functional.cross_entropy(model.layers(pictures[chosen]), digits[chosen])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
         plan.step()
-        if step % 1000 == 0:
+        if step % POOL_STEPS == 0:
             print(f"step {step}: {loss.item():.4f}", flush=True)
 
 
@@ -72,7 +80,7 @@ def main() -> None:
     )
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--steps", type=int, default=6000)
+    parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--strokes-only", action="store_true", help="to see what these are worth")
     options = parser.parse_args()
     torch.manual_seed(1)
@@ -83,7 +91,7 @@ def main() -> None:
     model = Digits().to(device)
     train(model, scans[:-HELD_OUT], labels[:-HELD_OUT], options.steps, options.strokes_only)
     torch.manual_seed(2)
-    drawn, digits = Pen(device).draw(4000)
+    drawn, digits = Pen(device).draw(2000)
     report = {
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "held-out scans": accuracy(model, scans[-HELD_OUT:], labels[-HELD_OUT:]),

@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,20 @@ async def answers_of(program: Path, asked: list[Asked]) -> list[tuple[str, bool]
     return said
 
 
+def answers_of_part(program: Path, asked: list[Asked]) -> list[tuple[str, bool]]:
+    return asyncio.run(answers_of(program, asked))
+
+
+def answers_in_parallel(program: Path, asked: list[Asked]) -> list[tuple[str, bool]]:
+    workers = os.cpu_count() or 1
+    parts = [asked[first::workers] for first in range(workers)]
+    said: list[tuple[str, bool]] = [("", False)] * len(asked)
+    with ProcessPoolExecutor(workers) as pool:
+        for first, part in enumerate(pool.map(answers_of_part, [program] * workers, parts)):
+            said[first::workers] = part
+    return said
+
+
 def answers_of_pytorch(folder: Path, asked: list[Asked]) -> list[str]:
     import torch
     from tokenizers import Tokenizer
@@ -113,7 +129,7 @@ def main() -> None:
     options = parser.parse_args()
     stories, questions = draw_requests(options.requests), draw_questions(options.requests // 2)
     asked = stories + questions
-    said = asyncio.run(answers_of(options.program, asked))
+    said = answers_in_parallel(options.program, asked)
     report = {
         "stories": judge(stories, said[: len(stories)]),
         "questions": judge(questions, said[len(stories) :]),
