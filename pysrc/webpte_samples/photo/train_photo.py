@@ -20,7 +20,7 @@ from torch.nn.functional import interpolate, pixel_shuffle
 
 from webpte_samples.prepare import HELD_OUT
 
-WIDTH, PATCH, BATCH = 20, 64, 16
+WIDTH, PATCH = 20, 64
 BORDER = 4  # pixels that PSNR leaves out: there bicubic has less to go by, too
 
 
@@ -81,13 +81,13 @@ class Patches:
         return picture[:, :, y : y + PATCH, x : x + PATCH]
 
 
-def train(model: Photo, patches: Patches, steps: int) -> None:
+def train(model: Photo, patches: Patches, steps: int, batch: int) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
     plan = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: 0.005 + 0.995 * (1 + math.cos(math.pi * step / steps)) / 2
     )
     for step in range(steps):
-        small, large = patches.draw(BATCH)
+        small, large = patches.draw(batch)
         loss = ((model.unclamped(small) - large) ** 2 + 1e-6).sqrt().mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -124,6 +124,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--batch", type=int, default=16, help="patches in a step")
     options = parser.parse_args()
     torch.manual_seed(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -131,7 +132,7 @@ def main() -> None:
         pictures = {name: as_tensor(found[name], device) for name in found.files}
     held = {name: pictures.pop(name) for name in HELD_OUT}
     model = Photo().to(device)
-    train(model, Patches(list(pictures.values())), options.steps)
+    train(model, Patches(list(pictures.values())), options.steps, options.batch)
     report = {
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "PSNR": compare(model, held),
