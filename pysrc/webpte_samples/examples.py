@@ -1,0 +1,57 @@
+"""Writes the examples beside the samples: a photo that training never saw, and a drawn digit.
+
+    python -m webpte_samples.examples DATA web/samples
+
+DATA is `prepare`'s; Pillow writes the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from webpte_samples.digits.drawing import Pen
+from webpte_samples.photo.train_photo import as_tensor, smaller
+
+PHOTO = "chelsea.png"  # a cat, by Stefan van der Walt, CC0
+ROWS, COLUMNS = slice(0, 264), slice(72, 424)  # its face
+DIGIT = 3
+
+
+def write(path: Path, pixels: np.ndarray) -> None:
+    from PIL import Image
+
+    Image.fromarray(pixels).save(path, optimize=True)
+
+
+def photo_example(picture: np.ndarray) -> np.ndarray:
+    """(132, 176, 3), half the size of what is on the photo"""
+    small = smaller(as_tensor(picture[ROWS, COLUMNS], "cpu"))[0].permute(1, 2, 0)
+    return (small * 255).round().byte().numpy()
+
+
+def digit_example() -> np.ndarray:
+    """(28, 28), ink 255 on 0"""
+    torch.manual_seed(5)
+    pictures, digits = Pen("cpu").draw(100)
+    drawn = pictures[digits == DIGIT][0, 0]
+    return (drawn * 255).round().byte().numpy()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path)
+    options = parser.parse_args()
+    with np.load(options.data / "pictures.npz") as pictures:
+        write(options.out / "photo.example.png", photo_example(pictures[PHOTO]))
+    write(options.out / "digits.example.png", digit_example())
+
+
+if __name__ == "__main__":
+    main()
