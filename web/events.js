@@ -2,30 +2,46 @@
 // Python sends back. A worker cannot do this itself: dropped files are gone once the event is over,
 // and a default can only be prevented while it lasts. Messages are one-way, so neither side waits.
 
+import { fetchGallery, markOpened } from "./gallery.js";
+import { watchPads } from "./pad.js";
+import { bringToFront, goTo, setTabs, watchTabs } from "./tabs.js";
+
 const page = document.documentElement;
 const find = (id) => document.getElementById(id);
 let send = (message) => waiting.push(message);
 const waiting = [];
+const scripts = {}; // by view, what it was told last
+let patch = null; // there before the first message is
+const gallery = fetchGallery(find("gallery-list"));
+const MEMORY = "webpte inputs ";
+const remembered = () => {
+  try {
+    const ours = Object.entries(localStorage).filter(([key]) => key.startsWith(MEMORY));
+    return Object.fromEntries(ours.map(([key, text]) => [key.slice(MEMORY.length), text]));
+  } catch {
+    return {};
+  }
+};
+const linked = Object.fromEntries(new URLSearchParams(location.search));
+const patching = import("./patch.js").then((module) => { patch = module.patch; });
 
 // ---- from Python to the page
-
-// The keyboard stays where it was: on the control that took the place of the focused one.
-const replace = (section, markup) => {
-  const focused = section.contains(document.activeElement) ? document.activeElement : null;
-  section.innerHTML = markup;
-  if (!focused) return;
-  const controls = [...section.querySelectorAll("button, select, input")];
-  const same = (one) => JSON.stringify(one.dataset) === JSON.stringify(focused.dataset);
-  (controls.find((one) => same(one) && one.name === focused.name) ?? controls[0])?.focus();
-};
 
 const show = {
   // {id: markup}; Python has escaped everything in it
   html: (sections) => {
     for (const [id, markup] of Object.entries(sections)) {
       const section = find(id);
-      if (section) replace(section, markup);
+      if (section) patch(section, markup);
     }
+  },
+  // {id: markup} at the end of what is there: for text that comes piece by piece
+  append: (sections) => {
+    for (const [id, markup] of Object.entries(sections)) find(id)?.insertAdjacentHTML("beforeend", markup);
+  },
+  // {id: value} into fields, such as "" after a message is sent
+  value: (fields) => {
+    for (const [id, value] of Object.entries(fields)) if (find(id)) find(id).value = value;
   },
   text: (lines) => {
     for (const [id, line] of Object.entries(lines)) find(id).textContent = line;
@@ -35,16 +51,51 @@ const show = {
   },
   state: (state) => { page.dataset.state = state; },
   mood: (mood) => { find("status").dataset.mood = mood; },
-  reveal: (id) => find(id)?.scrollIntoView({ block: "nearest" }),
+  reveal: (id) => {
+    const view = find(id)?.closest(".view[hidden]");
+    if (view) goTo(view.id.replace("view-", ""));
+    find(id)?.scrollIntoView({ block: "nearest" });
+  },
   copy: ({ text, done }) => navigator.clipboard.writeText(text).then(
     () => show.text({ status: done }),
     () => show.text({ status: "The browser did not allow copying: click into the page first." }),
   ),
+  tabs: setTabs,
+  // what inputs are set to, by program, for the next visit; "" forgets it
+  remember: ({ key, text }) => {
+    try {
+      if (text) localStorage.setItem(MEMORY + key, text);
+      else localStorage.removeItem(MEMORY + key);
+    } catch { /* storage that is full, or not allowed: then nothing is remembered */ }
+  },
+  opened: (what) => markOpened(find("gallery-list"), what),
+  // "?model=…" of what is open, so that the address can be shared; "" is the plain page
+  address: (query) => history.replaceState(null, "", location.pathname + query + location.hash),
+  front: bringToFront,
+  styles: (views) => {
+    for (const view of views) {
+      document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href: `./page/views/${view}.css` }));
+    }
+  },
+  // {view: data} for `show(panel, data, act)` of the view's own script, in the order sent
+  script: (views) => {
+    for (const [view, data] of Object.entries(views)) {
+      const tell = (name, more) => send({ act: `${view}:${name}`, ...more });
+      scripts[view] = Promise.all([import(`./page/views/${view}.js`), scripts[view]])
+        .then(([script]) => script.show(find(`view-${view}`), data, tell))
+        .catch((error) => {
+          console.error(error);
+          show.text({ status: `The script of this view failed: ${error.message}` });
+          show.mood("bad");
+        });
+    }
+  },
   download: ({ url, name }) => Object.assign(document.createElement("a"), { href: url, download: name }).click(),
 };
 
 const connect = (_, worker) => {
-  worker.addEventListener("message", ({ data }) => {
+  worker.addEventListener("message", async ({ data }) => {
+    await patching; // messages stay in order: those that wait go on in the order in which they came
     for (const [kind, value] of Object.entries(data ?? {})) show[kind]?.(value);
   });
   worker.ready.then(
@@ -52,9 +103,12 @@ const connect = (_, worker) => {
     () => { if (page.dataset.state !== "up") failed("Python raised an error, which the browser's console shows."); },
     (error) => failed(error.message),
   );
-  send = (message) => worker.postMessage(message);
-  send({ act: "hello", base: document.baseURI, narrow: innerWidth < 1000 });
-  waiting.forEach(send);
+  gallery.then((cards) => {
+    send = (message) => worker.postMessage(message);
+    send({ act: "hello", base: document.baseURI, narrow: innerWidth < 1000, cards, remembered: remembered() });
+    if (linked.model || linked.url) send({ ...linked, act: "link" });
+    waiting.forEach(send);
+  });
 };
 
 // ---- the start, before there is Python to tell of it
@@ -80,6 +134,7 @@ import("./runtime/pyscript/core.js").then(
   ({ hooks }) => hooks.main.onWorker.add(connect),
   () => failed("PyScript is not there; is the runtime set up?"),
 );
+patching.catch(() => failed("Idiomorph is not there; is the runtime set up?"));
 addEventListener("unhandledrejection", ({ reason }) => failed(String(reason?.message ?? reason)));
 
 // ---- from the page to Python
@@ -90,6 +145,8 @@ const act = (element, more) => {
   }
   send({ ...element.dataset, ...more });
 };
+watchPads(act);
+watchTabs((name) => send({ act: "view", name }));
 const acting = (event) => event.target.closest?.("[data-act]");
 
 addEventListener("click", (event) => {
@@ -98,7 +155,7 @@ addEventListener("click", (event) => {
 });
 addEventListener("input", (event) => {
   const element = acting(event);
-  if (element?.matches("select, input:not([type=file])")) act(element, { value: element.value });
+  if (element?.matches("select, textarea, input:not([type=file])")) act(element, { value: element.value });
 });
 addEventListener("change", (event) => {
   const element = acting(event);
@@ -111,7 +168,7 @@ addEventListener("submit", (event) => {
   act(event.target, { fields: Object.fromEntries(new FormData(event.target)) });
 });
 addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !find("view-run").hidden) {
     event.preventDefault();
     find("run-form")?.requestSubmit(find("run-form").querySelector("[type=submit]"));
   }

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 
 import js
+import numpy as np
 from polyscript import xworker  # PyScript calls xworker.onmessage, so the name must stay global
 from pyodide.ffi import JsException, JsProxy, create_proxy, to_js
 
 import webpte
 from page.app import App
 from page.browser import Progress, Source
+from page.npy import Array
 from webpte.errors import NoWebGPUError, SourceError
 from webpte.gpu.webgpu import find_adapter
 
@@ -63,8 +65,33 @@ class WorkerBrowser:
         blob = await _collect(response, progress)
         return Source(name, int(blob.size), blob)
 
+    async def fetch_bytes(self, url: str) -> bytes:
+        try:
+            response = await js.fetch(js.URL.new(url, self.base).href)
+        except JsException as error:
+            raise SourceError(f"{url}: {error.message}") from error
+        if not response.ok:
+            raise SourceError(f"{url}: the server answered {response.status} {response.statusText}")
+        return bytes((await response.arrayBuffer()).to_bytes())
+
     async def read(self, file: JsProxy) -> bytes:
         return bytes((await file.arrayBuffer()).to_bytes())
+
+    async def decode(self, data: bytes, largest: int) -> Array:
+        try:
+            bitmap = await js.createImageBitmap(js.Blob.new([to_js(data)]))
+        except JsException as error:
+            raise ValueError(f"the browser cannot read this picture: {error.message}") from error
+        scale = min(1.0, largest / max(bitmap.width, bitmap.height))
+        width, height = (max(1, round(side * scale)) for side in (bitmap.width, bitmap.height))
+        canvas = js.OffscreenCanvas.new(width, height)
+        context = canvas.getContext("2d")
+        context.fillStyle = "white"  # behind what is transparent
+        context.fillRect(0, 0, width, height)
+        context.imageSmoothingQuality = "high"
+        context.drawImage(bitmap, 0, 0, width, height)
+        pixels = context.getImageData(0, 0, width, height).data.to_bytes()
+        return np.frombuffer(pixels, np.uint8).reshape(height, width, 4)[:, :, :3]
 
     def download_url(self, data: bytes) -> str:
         url: str = js.URL.createObjectURL(js.Blob.new([to_js(data)]))

@@ -19,8 +19,9 @@ alias Out = ${OUT}; // Stored; f32 for parts of sums
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<Stored>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read_write> output: array<Out>;
-@group(0) @binding(4) var<uniform> params: Params;
+@group(0) @binding(3) var<storage, read> added: array<Stored>; // like the output
+@group(0) @binding(4) var<storage, read_write> output: array<Out>;
+@group(0) @binding(5) var<uniform> params: Params;
 
 // What the workgroup makes, and the four pixels of this invocation.
 var<private> group: u32;
@@ -110,6 +111,9 @@ fn store(row: u32, value: vec4<f32>) {
     } else {
         if (HAS_BIAS) {
             result += f32(bias[channel]);
+        }
+        if (HAS_ADDED) {
+            result += vec4<f32>(vec4<Stored>(added[at.x], added[at.y], added[at.z], added[at.w]));
         }
         result = bounded(result, params.low, params.high);
     }

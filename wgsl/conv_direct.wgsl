@@ -19,8 +19,9 @@ alias Stored = ${FLOAT};
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<Stored>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read_write> output: array<Stored>;
-@group(0) @binding(4) var<uniform> params: Params;
+@group(0) @binding(3) var<storage, read> added: array<Stored>; // like the output
+@group(0) @binding(4) var<storage, read_write> output: array<Stored>;
+@group(0) @binding(5) var<uniform> params: Params;
 
 alias Sums = array<vec4<f32>, BLOCK>;
 
@@ -125,6 +126,11 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         var result = sums[i];
         if (HAS_BIAS) {
             result += f32(bias[channel]);
+        }
+        if (HAS_ADDED) {
+            for (var j = 0u; j < 4u; j++) {
+                result[j] += f32(added[row_at + w.first_output + (run * 4u + j) * w.output_step]);
+            }
         }
         result = bounded(result, params.low, params.high);
         for (var j = 0u; j < 4u; j++) {

@@ -13,8 +13,9 @@ alias Out = ${OUT}; // Stored; f32 for parts of sums
 @group(0) @binding(0) var<storage, read> input: array<vec4<Stored>>;
 @group(0) @binding(1) var<storage, read> weight: array<Stored>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read_write> output: array<vec4<Out>>;
-@group(0) @binding(4) var<uniform> params: Params;
+@group(0) @binding(3) var<storage, read> added: array<vec4<Stored>>; // like the output
+@group(0) @binding(4) var<storage, read_write> output: array<vec4<Out>>;
+@group(0) @binding(5) var<uniform> params: Params;
 
 // What the workgroup makes, and the quad of pixels of this invocation.
 var<private> group: u32;
@@ -65,6 +66,9 @@ fn store(row: u32, value: vec4<f32>) {
     var result = value;
     if (HAS_BIAS) {
         result += f32(bias[channel]);
+    }
+    if (HAS_ADDED) {
+        result += vec4<f32>(added[at]);
     }
     output[at] = vec4<Out>(bounded(result, params.low, params.high));
 }

@@ -13,8 +13,9 @@ alias Stored = ${FLOAT};
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<Stored>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read_write> output: array<Stored>;
-@group(0) @binding(4) var<uniform> params: Params;
+@group(0) @binding(3) var<storage, read> added: array<Stored>; // like the output
+@group(0) @binding(4) var<storage, read_write> output: array<Stored>;
+@group(0) @binding(5) var<uniform> params: Params;
 
 // One quad of outputs per channel.
 struct Sums {
@@ -102,9 +103,13 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
             if (HAS_BIAS) {
                 result += f32(bias[channel]);
             }
-            let bounded = select(min(max(result, params.low), params.high), result, is_nan_f32(result));
             let row = (image * params.groups * params.out_channels + channel) * params.out_size.x + out_h;
-            output[row * params.out_size.y + w.first_output + column * w.output_step] = Stored(bounded);
+            let at = row * params.out_size.y + w.first_output + column * w.output_step;
+            if (HAS_ADDED) {
+                result += f32(added[at]);
+            }
+            let bounded = select(min(max(result, params.low), params.high), result, is_nan_f32(result));
+            output[at] = Stored(bounded);
         }
     }
 }

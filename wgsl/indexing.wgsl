@@ -4,11 +4,9 @@
 
 // use lib/grid.wgsl
 // use lib/units.wgsl
-// use lib/faults.wgsl
+// use lib/indices.wgsl
 
 const MAX_AXES = 16u;
-
-override INDICES: u32; // how many of the tensors of indices there are: 1 to 4
 
 // Sizes and strides of the source are in units; in parts with PARTS.
 struct Params {
@@ -42,17 +40,7 @@ fn fetch(element: u32) -> Unit {
         places += coordinate * params.index_strides[i - 1u];
         rest /= u32(axis.x);
     }
-    var indices = vec4<i32>(first[places.x], 0, 0, 0);
-    if (INDICES > 1u) {
-        indices.y = second[places.y];
-    }
-    if (INDICES > 2u) {
-        indices.z = third[places.z];
-    }
-    if (INDICES > 3u) {
-        indices.w = fourth[places.w];
-    }
-    indices = from_start(indices, params.sizes);
+    let indices = indices_at(places);
     if (!is_inside(indices, params.sizes)) {
         return Unit();
     }

@@ -3,6 +3,7 @@
 
 // use lib/quads.wgsl
 // use lib/product.wgsl
+// use lib/addend.wgsl
 // use lib/weights.wgsl
 // use lib/activations.wgsl
 // use lib/tiles.wgsl

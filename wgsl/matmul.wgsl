@@ -1,6 +1,7 @@
 // Products of two matrices with many rows and columns, tile by tile.
 
 // use lib/product.wgsl
+// use lib/addend.wgsl
 // use lib/operands.wgsl
 // use lib/tiles.wgsl
 

@@ -1,6 +1,7 @@
 // Products of a matrix of few rows with one of many columns: as fast as B can be read.
 
 // use lib/product.wgsl
+// use lib/addend.wgsl
 // use lib/operands.wgsl
 // use lib/slices.wgsl
 
@@ -13,6 +14,26 @@ struct Params {
 @group(0) @binding(2) var<storage, read> addend: array<Stored>;
 @group(0) @binding(3) var<storage, read_write> output: array<Out>;
 @group(0) @binding(4) var<uniform> params: Params;
+
+// Called by all invocations of a workgroup.
+fn write_slices(part: Part, thread: u32, sums: Sums) {
+    for (var row = 0u; row < ROWS; row++) {
+        slice_sums[row * THREADS + thread] = sums[row];
+    }
+    for (var rest = THREADS / 2u; rest >= LANES; rest /= 2u) {
+        workgroupBarrier();
+        if (thread < rest) {
+            for (var row = 0u; row < ROWS; row++) {
+                slice_sums[row * THREADS + thread] += slice_sums[row * THREADS + thread + rest];
+            }
+        }
+    }
+    if (thread < LANES) {
+        for (var row = 0u; row < ROWS; row++) {
+            write_quad(part, part.row + row, column_of(part, thread), slice_sums[row * THREADS + thread]);
+        }
+    }
+}
 
 @compute @workgroup_size(THREADS)
 fn main(

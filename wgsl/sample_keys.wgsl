@@ -1,9 +1,10 @@
 // The first step of choosing a token: keys that order as the logits do, with tokens that were there
-// already penalized, and the largest key of each part. It also clears what later steps count in.
+// already penalized, those that are not allowed last of all, and the largest key of each part. It also clears what later steps count in.
 
 // use lib/sample.wgsl
 
 override PENALIZED: bool;
+override MASKED: bool;
 override SEEN_WORDS: u32; // a bit for each token of the workgroup's parts
 
 struct Params {
@@ -16,12 +17,13 @@ struct Params {
 
 @group(0) @binding(0) var<storage, read> logits: array<${FLOAT}>;
 @group(0) @binding(1) var<storage, read> history: array<i32>;
-@group(0) @binding(2) var<storage, read> settings: array<${SETTING}>;
-@group(0) @binding(3) var<storage, read_write> keys: array<u32>;
-@group(0) @binding(4) var<storage, read_write> tops: array<u32>;
-@group(0) @binding(5) var<storage, read_write> tables: array<u32>;
-@group(0) @binding(6) var<uniform> position: vec4<i32>;
-@group(0) @binding(7) var<uniform> params: Params;
+@group(0) @binding(2) var<storage, read> allowed: array<i32>; // a bit for each token
+@group(0) @binding(3) var<storage, read> settings: array<${SETTING}>;
+@group(0) @binding(4) var<storage, read_write> keys: array<u32>;
+@group(0) @binding(5) var<storage, read_write> tops: array<u32>;
+@group(0) @binding(6) var<storage, read_write> tables: array<u32>;
+@group(0) @binding(7) var<uniform> position: vec4<i32>;
+@group(0) @binding(8) var<uniform> params: Params;
 
 var<workgroup> seen: array<atomic<u32>, SEEN_WORDS>;
 
@@ -45,6 +47,10 @@ fn was_seen(place: Place, token: u32) -> bool {
     return ((atomicLoad(&seen[(place.local * params.part + local) / 32u]) >> (local % 32u)) & 1u) == 1u;
 }
 
+fn is_allowed(token: u32) -> bool {
+    return ((bitcast<u32>(allowed[token / 32u]) >> (token % 32u)) & 1u) == 1u;
+}
+
 @compute @workgroup_size(THREADS)
 fn main(
     @builtin(local_invocation_index) thread: u32,
@@ -64,6 +70,9 @@ fn main(
         var key = key_of(f32(logits[params.first + token]));
         if (PENALIZED && was_seen(place, token)) {
             key = penalized(key);
+        }
+        if (MASKED && !is_allowed(token)) {
+            key = NAN_KEY;
         }
         keys[token] = key;
         top = combine(top, vec2u(key, 0u));

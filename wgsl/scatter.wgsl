@@ -3,14 +3,13 @@
 // one that is out of range is a fault.
 
 // use lib/grid.wgsl
-// use lib/faults.wgsl
+// use lib/indices.wgsl
 
 const MAX_AXES = 16u;
 const MAX_SEARCHED = 8u;
 
 override ADDS: bool;
 override HAS_SOURCE: bool; // or a number is written
-override INDICES: u32; // how many of the tensors of indices there are: 1 to 4
 
 alias Stored = ${FLOAT};
 
@@ -60,20 +59,6 @@ fn place_of(element: u32) -> Place {
         place.key = select(place.key, vec4<i32>(coordinate), vec4<i32>(1, 2, 3, 4) == vec4<i32>(axis.w));
     }
     return place;
-}
-
-fn indices_at(places: vec4<i32>) -> vec4<i32> {
-    var indices = vec4<i32>(first[places.x], 0, 0, 0);
-    if (INDICES > 1u) {
-        indices.y = second[places.y];
-    }
-    if (INDICES > 2u) {
-        indices.z = third[places.z];
-    }
-    if (INDICES > 3u) {
-        indices.w = fourth[places.w];
-    }
-    return from_start(indices, params.sizes);
 }
 
 fn result_of(element: u32) -> f32 {

@@ -8,7 +8,7 @@ program = await webpte.load("model.pte")
 
 from __future__ import annotations
 
-from webpte import errors, llm, text
+from webpte import errors, insight, llm, text
 from webpte.errors import WebpteError
 from webpte.gpu.device import Device, DeviceInfo
 from webpte.runtime.devices import shared_device
@@ -38,6 +38,7 @@ __all__ = [
     "TensorInfo",
     "WebpteError",
     "errors",
+    "insight",
     "inspect",
     "llm",
     "load",

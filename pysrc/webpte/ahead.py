@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter
 
 from webpte.runtime.headed import Batch
+from webpte.sampling import Chosen
 
 BATCH_SECONDS = 0.05
 IN_FLIGHT = 2  # batches: one runs while the tokens of the other are on their way
@@ -48,7 +49,7 @@ class StepsAhead:
         self._next = position  # where the next step to be submitted will be
         self._pace = pace
         self._submit = submit
-        self._tokens: deque[int] = deque()
+        self._tokens: deque[Chosen] = deque()
         self._batches: deque[Batch] = deque()
         self._latest = perf_counter()  # when the last batch came
         self.submissions = 0
@@ -57,7 +58,7 @@ class StepsAhead:
     def _coming(self) -> int:
         return len(self._tokens) + sum(batch.count for batch in self._batches)
 
-    async def take(self, wanted: int) -> int | str:
+    async def take(self, wanted: int) -> Chosen | str:
         """The next token, or why it cannot be had so. `wanted` is how many will be asked for.
 
         Cancelled, it can be asked again. After an error nothing that is under way is of any use.
@@ -71,10 +72,10 @@ class StepsAhead:
         return self._tokens.popleft()
 
     async def _fill(self, wanted: int) -> str | None:
+        if not self._coming:
+            self._latest = perf_counter()
         while len(self._batches) < IN_FLIGHT and self._coming < wanted:
             steps = min(self._pace.steps, wanted - self._coming)
-            if not self._batches and not self._tokens:
-                self._latest = perf_counter()
             batch = await self._submit(self._next, steps)
             if isinstance(batch, str):
                 return batch
@@ -88,10 +89,10 @@ class StepsAhead:
         batch = self._batches[0]
         # Whoever is cancelled here leaves the batch to whoever asks next. (`shield` would do, too,
         # but from Python 3.14 on it tells of errors that nobody waits for any more.)
-        await asyncio.wait([batch.tokens])
-        tokens = batch.tokens.result()
+        await asyncio.wait([batch.chosen])
+        chosen = batch.chosen.result()
         self._batches.popleft()
-        self._tokens.extend(tokens)
+        self._tokens.extend(chosen)
         now = perf_counter()
         self._pace.ended(batch.count, now - self._latest)
         self._latest = now

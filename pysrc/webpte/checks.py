@@ -23,7 +23,7 @@ from webpte.errors import (
 )
 from webpte.graph import PREPACK, Call, Constant, Graph, Tensor
 from webpte.live import LiveState
-from webpte.ops import OpDef, lookup
+from webpte.ops import OpDef, definition_of
 from webpte.ops.symint import SELECT_AS_SYMINT
 from webpte.shapes import normalize_dim, normalize_index
 
@@ -32,7 +32,9 @@ def unsupported_ops(graph: Graph) -> dict[str, int]:
     """Operators of the graph that have no definition, with their counts."""
     return dict(
         Counter(
-            call.name for call in graph.calls if call.name != PREPACK and lookup(call.name) is None
+            call.name
+            for call in graph.calls
+            if call.name != PREPACK and definition_of(call) is None
         )
     )
 
@@ -41,7 +43,7 @@ def resolve_ops(graph: Graph) -> dict[int, OpDef]:
     """Call index to definition; prepack is not an op here."""
     if missing := unsupported_ops(graph):
         raise UnsupportedOpError("a delegate", missing)
-    return {call.index: op for call in graph.calls if (op := lookup(call.name)) is not None}
+    return {call.index: op for call in graph.calls if (op := definition_of(call)) is not None}
 
 
 def check_arity(graph: Graph) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 
 from webpte.ahead import Pace, StepsAhead
-from webpte.errors import ContextError, InputError
+from webpte.errors import ContextError, DeviceError, InputError
 from webpte.runtime.headed import Batch
 from webpte.runtime.info import ScalarInfo, TensorInfo
 from webpte.runtime.program import Program
-from webpte.sampling import GREEDY, Choice
+from webpte.sampling import GREEDY, Choice, Chosen
 
 T = TypeVar("T")
 
@@ -104,27 +105,35 @@ class Context:
         """Run what is pending and `tokens` through the model; returns the token after them.
 
         That token is not a part of the context. If this fails or is cancelled, the context is
-        what it was before.
+        what it was before. Where a program's state is not known to follow the position, what was
+        begun cannot be undone then: the Context raises ContextError until it is `reset`.
         """
-        token = await self._feed(list(map(int, tokens)), choice)
+        chosen = await self._feed(list(map(int, tokens)), choice)
         self._answer = None
-        return token
+        return chosen.token
 
-    async def _feed(self, tokens: list[int], choice: Choice) -> int:
-        """`feed`, within an answer."""
+    async def _feed(
+        self, tokens: list[int], choice: Choice, allowed: np.ndarray | None = None
+    ) -> Chosen:
+        """`feed`, within an answer. `allowed` are the tokens to choose from, if not all."""
         self._check_room(tokens)
         context = [*self._pending, *tokens]
         self._check_given(context)
         self._check_idle()
         self._busy = True
+        calls = self.program.calls(self.method)
         try:
-            # If this fails, rows of the cache from here on are written again by what is fed next.
-            token = await self._feed_chunks(context, choice)
+            chosen = await self._feed_chunks(context, choice, allowed)
+        except BaseException as error:
+            # Where state follows the position, what is fed next writes the same rows again.
+            run = self.program.calls(self.method) - calls
+            self._is_broken |= not self._goes_back and _leaves_traces(error, run)
+            raise
         finally:
             self._busy = False
         self._cached += context
         self._pending = []
-        return token
+        return chosen
 
     def _check_given(self, tokens: Sequence[int]) -> None:
         if not tokens:
@@ -141,7 +150,9 @@ class Context:
                 f"{self.max_context} that the program's context holds"
             )
 
-    async def _feed_chunks(self, tokens: list[int], choice: Choice) -> int:
+    async def _feed_chunks(
+        self, tokens: list[int], choice: Choice, allowed: np.ndarray | None
+    ) -> Chosen:
         decoder, history = self.program.decoder(self.method), [*self._cached, *tokens]
         position = self.position
         while len(tokens) > self.max_chunk:
@@ -149,8 +160,8 @@ class Context:
             await self._call(self._run_unread, chunk, position)
             position += len(chunk)
 
-        def choose(arrays: Sequence[np.ndarray]) -> Awaitable[int]:
-            return decoder.choose(arrays, choice, history, self.max_context)
+        def choose(arrays: Sequence[np.ndarray]) -> Awaitable[Chosen]:
+            return decoder.choose(arrays, choice, history, self.max_context, allowed)
 
         return await self._call(choose, tokens, position)
 
@@ -164,19 +175,26 @@ class Context:
         position: int,
     ) -> T:
         """One call of the method, and only one: others may have written to the cache."""
-        if position:  # what was in the cache before the first token does not matter
+        if position:
             self._check_cache()
-        before = self.program.calls(self.method)
+        self._is_broken = False  # what was there before the first token does not matter
         self._generation = self.program.generation
         self._ahead = None  # it may have written where they have, whatever becomes of it
         arrays = np.asarray([tokens], self._dtypes[0]), np.asarray([position], self._dtypes[1])
-        try:
+        with self._one_call():
             result = await run(arrays)  # (1, S), (1,)
+        self._check_cache()
+        return result
+
+    @contextmanager
+    def _one_call(self) -> Iterator[None]:
+        """One of the calls that are counted in here is this Context's own, and no more."""
+        before = self.program.calls(self.method)
+        try:
+            yield
         finally:
             # A call that was refused at once (the program is closed) was not counted.
             self._calls = before + min(1, self.program.calls(self.method) - before)
-        self._check_cache()
-        return result
 
     # Steps ahead of the host
 
@@ -190,13 +208,10 @@ class Context:
             if steps < 1:
                 return "the context is full"
             self._check_cache()
-            before = self.program.calls(self.method)
             dtype = self._dtypes[1]
             positions = [[np.asarray([position + step], dtype)] for step in range(steps)]
-            try:
+            with self._one_call():
                 return await decoder.ahead(positions, choice, position + 1, self.max_context)
-            finally:
-                self._calls = before + min(1, self.program.calls(self.method) - before)
 
         self._ahead = StepsAhead(self.position, Pace(most), submit)
         return self._ahead
@@ -205,33 +220,35 @@ class Context:
         """Whether nothing was fed since these steps began, not even by a call that failed."""
         return steps is self._ahead
 
-    async def _take(self, steps: StepsAhead, wanted: int) -> int | str:
+    async def _take(self, steps: StepsAhead, wanted: int) -> Chosen | str:
         """The next token, or why it has to be fed. What was pending is in the cache then."""
         self._check_idle()
         self._check_cache()
         self.program.check_open()
         self._busy = True
         try:
-            token = await steps.take(wanted)
+            chosen = await steps.take(wanted)
         finally:
             self._busy = False
         self._check_cache()
-        if not isinstance(token, str):
+        if not isinstance(chosen, str):
             self._cached += self._pending
             self._pending = []
-        return token
+        return chosen
 
     # Whose cache it is
 
     def _note_cache(self) -> None:
         self._calls = self.program.calls(self.method)
         self._generation = self.program.generation
+        self._is_broken = False  # whether a feed was broken off, and what it did stays
 
     @property
     def _is_mine(self) -> bool:
         """Whether what is in the cache is what this Generator put there."""
         called = self.program.calls(self.method) != self._calls
-        return self.program.generation == self._generation and not called
+        rebuilt = self.program.generation != self._generation
+        return not (called or rebuilt or self._is_broken)
 
     def _check_cache(self) -> None:
         if self._is_mine:
@@ -240,6 +257,11 @@ class Context:
         if self.program.generation != self._generation:
             raise ContextError(
                 f"{self.program.name} was rebuilt by recover(), and its cache is empty: {advice}"
+            )
+        if self._is_broken:
+            raise ContextError(
+                f"{self.program.name}: a feed was broken off, and the state of this program is not "
+                f"known to follow the position, so what is in it is not known either: {advice}"
             )
         raise ContextError(
             f"{self.program.name}: method {self.method!r} was called by another Generator or "
@@ -296,3 +318,15 @@ class Context:
     def _add_pending(self, tokens: Sequence[int]) -> None:
         """Tokens that belong to the context, to be fed with what comes next."""
         self._pending += tokens
+
+
+def _leaves_traces(error: BaseException, calls: int) -> bool:
+    """Whether calls that were made before this was raised may have changed state.
+
+    One that fails leaves it as it was, but one that is cancelled runs to its end if it is on the
+    GPU, and of one whose device fails nobody knows.
+    """
+    if calls == 0:
+        return False
+    by_device = isinstance(error, DeviceError) or isinstance(error.__cause__, DeviceError)
+    return calls > 1 or not isinstance(error, Exception) or by_device

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from webpte.graph import PREPACK, Call, Graph, Tensor
-from webpte.ops import lookup
+from webpte.ops import definition_of
 
 
 class Dataflow:
@@ -40,11 +40,12 @@ class Dataflow:
 
     def changes(self, call: Call) -> tuple[int, ...]:
         """The tensors among the arguments that the call writes to."""
-        op = lookup(call.name)
+        op = definition_of(call)
         if op is None or not op.mutates:
             return ()
         named = zip(op.signature.parameters, call.args[:-1], strict=False)
-        return self._tensors(i for parameter, i in named if parameter.name in op.mutates)
+        ids = tuple(i for parameter, i in named if parameter.name in op.mutates)
+        return self._tensors(self._graph.expand(ids))
 
     def reads(self, call: Call) -> tuple[int, ...]:
         """The tensors among the arguments."""

@@ -98,7 +98,8 @@ class Call:
     """One operator call. `args` are value ids, the output's last.
 
     `kernel` names the kernel of a method that the call stands for, and `place` says where else it
-    comes from if its graph is made of several: both are for people.
+    comes from if its graph is made of several: both are for people. A call that `fusion` made has
+    `parts`: the calls that it stands for, in an order in which they could run.
     """
 
     index: int
@@ -106,6 +107,7 @@ class Call:
     args: tuple[int, ...]
     kernel: str | None = None
     place: str | None = None
+    parts: tuple[Call, ...] = ()
 
     def __str__(self) -> str:
         return self.kernel or self.place or f"op {self.index} ({self.name})"

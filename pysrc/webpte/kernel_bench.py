@@ -30,6 +30,7 @@ from webpte.checks import resolve_ops
 from webpte.dtypes import DTYPES, DType
 from webpte.errors import DeviceError, GraphError, OutOfMemoryError, UnsupportedOpError, WebpteError
 from webpte.graph import Constant, Graph, Tensor
+from webpte.insight.work import work_of
 from webpte.kernels import CallBuilder
 from webpte.live import LiveState
 from webpte.ops import OpDef, lookup
@@ -37,34 +38,13 @@ from webpte.ops.args import Args
 from webpte.passes import store_halves
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.gpu_tensor import GpuTensor, upload
-from webpte.runtime.replay import Timings
+from webpte.runtime.timings import Timings
 from webpte.runtime.transit import Fate
 from webpte.shaders import ShaderLibrary
 from webpte.shapes import Dims, numel
 from webpte.source import Region, check_range
 
 OutSpec = tuple[DType, Dims]
-
-# Where the operator adds up products: the argument whose last dim is the length of the sums.
-PRODUCTS = {
-    "aten.mm.default": "self",
-    "aten.bmm.default": "self",
-    "aten.addmm.default": "mat1",
-    "aten.linear.default": "x",
-    "aten._weight_int8pack_mm.default": "x",
-    "et_vk.linear_q4gsw.default": "x",
-    "et_vk.linear_qcs4w.default": "x",
-    "et_vk.linear_dq8ca_q4gsw.default": "x",
-    "et_vk.linear_q4gsw_backward.default": "d_out",
-    "et_vk.linear_q8ta_q8csw.default": "x",
-    "et_vk.q8ta_linear.default": "x",
-    "et_vk.q8ta_linear_gemv.default": "x",
-}
-CONVOLUTIONS = ("aten.convolution.default", "et_vk.conv_with_clamp.default")
-CACHED_ATTENTION = ("sdpa_with_kv_cache.default", "custom_sdpa.default")
-ATTENTION = "et_vk.sdpa.default"
-# Not the output's elements, and not counted here either.
-UNCOUNTED = ("et_vk.linear_dW.default", "et_vk.q8ta_conv")
 
 PLACEHOLDERS = 3  # as many outputs as any operator has
 
@@ -241,22 +221,11 @@ def bytes_of(call: KernelCall, halves: bool = False) -> int:
 
 
 def flops_of(call: KernelCall) -> int | None:
-    """Two for each product that is added up; elsewhere one for each element that comes out."""
-    args, name = call.args, call.op.name
-    if name.startswith(UNCOUNTED) or call.op.alias_of is not None:
+    """What a formula counts; elsewhere one for each element that comes out."""
+    if call.op.alias_of is not None:
         return None
-    if name in PRODUCTS:
-        return 2 * args.out.numel * args.tensor(PRODUCTS[name]).dims[-1]
-    if name in CONVOLUTIONS:
-        # Each element of the input of a transposed one goes to as many places.
-        times = args.tensor("input") if args.flag("transposed") else args.out
-        return 2 * times.numel * numel(args.tensor("weight").dims[1:])
-    if name in CACHED_ATTENTION:
-        query = args.tensor("query")  # [batch, tokens, heads, size]
-        return 4 * query.numel * (args.integer("input_pos") + query.dims[1])
-    if name == ATTENTION:
-        return 4 * args.out.numel * args.tensor("key").dims[-2]
-    return sum(out.numel for out in args.outs)
+    counted = work_of(call.op, call.args).flops
+    return sum(out.numel for out in call.args.outs) if counted is None else counted
 
 
 # Timing
@@ -337,14 +306,14 @@ async def _times(
 ) -> tuple[list[float], list[str]]:
     """Microseconds of each run, and what it dispatched."""
 
-    async def run(behind: int) -> Timings:
-        timings: Timings = []
+    async def run(behind: int) -> list[tuple[str, float]]:
+        timings = Timings()
         fates = [Fate.LEND] * len(delegate.outputs)
         await asyncio.gather(
             *(delegate.execute_unread(inputs) for _ in range(behind)),
             delegate.execute_mixed(inputs, fates, timings=timings, rehearsal=True),
         )
-        return [row for row in timings if not row[0].startswith("host: ")]
+        return [row for row in timings.rows if not row[0].startswith("host: ")]
 
     started = perf_counter()
     last = await run(0)

@@ -36,7 +36,7 @@ def naming(call: Call) -> Iterator[None]:
     try:
         yield
     except WebpteError as error:
-        if str(call) in str(error):
+        if any(str(named) in str(error) for named in (call, *call.parts)):
             raise
         raise type(error)(f"{call}: {error}") from error
     except Exception as error:

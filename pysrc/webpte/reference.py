@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 
+from webpte.dataflow import Dataflow
 from webpte.errors import GraphError, OutOfMemoryError, UnsupportedError
 from webpte.graph import Call, Graph, Tensor
 from webpte.live import LiveState
@@ -64,8 +65,8 @@ def run_reference(
             for out, result in zip(args.outs, results, strict=True):
                 dims = live.cur_dims(out.id)
                 arrays[out.id] = _checked(str(call), result, graph.tensor(out.id), dims)
-            for name in op.mutates:
-                arrays[args.tensor(name).id][...] = args.array(name)
+            for value_id in Dataflow.of(graph).changes(call):
+                arrays[value_id][...] = given[value_id]
     return nbytes
 
 

@@ -10,10 +10,13 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from webpte.errors import InputError
+from webpte.ops.candidates import MOST as MOST_CANDIDATES
+from webpte.ops.candidates import candidate_words
 from webpte.ops.sample import SETTINGS, Settings, choose_token
 
 Array = np.ndarray
@@ -65,7 +68,7 @@ class Sampling:
         with_top_p = chance and self.top_p is not None and self.top_p < 1
         return chance and self.top_k is not None, with_top_p, self.penalized
 
-    @property
+    @cached_property
     def settings(self) -> Array:
         """The tensor of that name, float32 [8]."""
         penalty = 1.0 if self.repetition_penalty is None else self.repetition_penalty
@@ -79,14 +82,19 @@ class Sampling:
         return np.array(values + [0.0] * (SETTINGS - len(values)), np.float32)
 
     def choose(
-        self, logits: Array, seed: Array, position: int, history: Sequence[int] | Array = ()
+        self,
+        logits: Array,
+        seed: Array,
+        position: int,
+        history: Sequence[int] | Array = (),
+        allowed: Array | None = None,
     ) -> int:
         """A token from the logits (vocabulary,) that follow `position` tokens, the history.
 
-        `seed` is what `seed_words` gives.
+        `seed` is what `seed_words` gives, `allowed` what `mask_of` does.
         """
         settings = Settings.of(self.settings, *self.flags)
-        return choose_token(logits, settings, seed, position, history)
+        return choose_token(logits, settings, seed, position, history, allowed)
 
 
 def seed_words(seed: int | None) -> Array:
@@ -99,22 +107,41 @@ def seed_words(seed: int | None) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
+class Chosen:
+    """A token; `words` are those of ops/candidates.py about it, if they were asked for."""
+
+    token: int
+    words: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Choice:
-    """How to choose, and the seed of its chance."""
+    """How to choose, the seed of its chance, and how many candidates to tell of (0: nothing)."""
 
     sampling: Sampling
     seed: Array  # int32 [2]
+    candidates: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.candidates <= MOST_CANDIDATES:
+            raise InputError(f"there can be 0 to {MOST_CANDIDATES} candidates of a token")
 
     @classmethod
-    def of(cls, sampling: Sampling, seed: int | None) -> Choice:
-        return cls(sampling, seed_words(seed))
+    def of(cls, sampling: Sampling, seed: int | None, candidates: int = 0) -> Choice:
+        return cls(sampling, seed_words(seed), candidates)
 
-    def on_host(self, logits: Array, history: Sequence[int]) -> int:
+    def on_host(
+        self, logits: Array, history: Sequence[int], allowed: Array | None = None
+    ) -> Chosen:
         """The token that follows the history; the last row of the logits tells."""
         row = logits.reshape(-1, logits.shape[-1])[-1]
-        if self.sampling.is_greedy:
-            return int(np.argmax(row))
-        return self.sampling.choose(row, self.seed, len(history), history)
+        if self.sampling.is_greedy and allowed is None:
+            token = int(np.argmax(row))
+        else:
+            token = self.sampling.choose(row, self.seed, len(history), history, allowed)
+        if not self.candidates:
+            return Chosen(token)
+        return Chosen(token, candidate_words(row, token, self.candidates))
 
 
 GREEDY = Choice(Sampling(), np.zeros(2, np.int32))

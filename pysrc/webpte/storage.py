@@ -63,7 +63,7 @@ def plan_storage(graph: Graph, ops: dict[int, OpDef]) -> StoragePlan:
     flow = Dataflow.of(graph)
     root_of, aliased = _find_aliases(graph, ops, flow)
     groups: dict[int, _Group] = {}
-    for value_id, (first, last) in _lifetimes(graph, flow).items():
+    for value_id, (first, last) in lifetimes(graph).items():
         tensor, root = graph.tensor(value_id), root_of.get(value_id, value_id)
         group = groups.setdefault(root, _Group([], first, last, False))
         group.members.append(tensor)
@@ -72,22 +72,23 @@ def plan_storage(graph: Graph, ops: dict[int, OpDef]) -> StoragePlan:
     return _assign_slots(list(groups.values()), aliased)
 
 
-def _lifetimes(graph: Graph, flow: Dataflow) -> dict[int, tuple[int, int]]:
+def lifetimes(graph: Graph) -> dict[int, tuple[int, int]]:
     """The first and the last call that needs each tensor; -1 is before the first of all."""
-    lifetimes: dict[int, tuple[int, int]] = {}
+    flow = Dataflow.of(graph)
+    found: dict[int, tuple[int, int]] = {}
 
     def touch(value_ids: Iterable[int], at: int) -> None:
         for value_id in graph.expand(tuple(value_ids)):
             if isinstance(graph.value(value_id), Tensor):
-                first, last = lifetimes.get(value_id, (at, at))
-                lifetimes[value_id] = (min(first, at), max(last, at))
+                first, last = found.get(value_id, (at, at))
+                found[value_id] = (min(first, at), max(last, at))
 
     touch(flow.prepacked, -1)
     for call in flow.computing:
         touch(call.args, call.index)
-    touch([i for i in graph.inputs if i in lifetimes or i in graph.outputs], -1)
+    touch([i for i in graph.inputs if i in found or i in graph.outputs], -1)
     touch(graph.outputs, len(graph.calls))
-    return lifetimes
+    return found
 
 
 def _find_aliases(

@@ -201,12 +201,14 @@ async def run_entry(
     *,
     locate: Callable[[str], str | Path] | None = None,
     progress: Progress | None = None,
+    fuse: bool = True,
 ) -> dict[str, Any]:
     """Run an entry of a manifest; the result is a JSON-able report, whatever went wrong.
 
     `fetch_bytes` gets the content of a file of the suite. `locate` turns its path into something
     that `webpte.load` can open by itself (a URL, a file); without it the program is fetched too.
-    `progress` is called as by `webpte.load`, and then before every step with the stage "step".
+    `progress` is called as by `webpte.load`, and then before every step with the stage "step";
+    `fuse` is as there, too.
     """
     entry = parse_entry(raw)
     report: dict[str, Any] = {"op": entry.op, "case": entry.case, "verdict": "failed"}
@@ -214,7 +216,7 @@ async def run_entry(
     started = time.perf_counter()
     try:
         source = locate(entry.pte) if locate else await fetch_bytes(entry.pte)
-        program = await _load(source, device, report, progress)
+        program = await _load(source, device, report, progress, fuse)
         try:
             problems = await _run_steps(program, entry, fetch_bytes, report["outputs"], progress)
         finally:
@@ -228,11 +230,11 @@ async def run_entry(
 
 
 async def _load(
-    source: Any, device: str, report: dict[str, Any], progress: Progress | None
+    source: Any, device: str, report: dict[str, Any], progress: Progress | None, fuse: bool
 ) -> webpte.Program:
     """Loads, and notes the operators in the report even where loading fails."""
     try:
-        program = await webpte.load(source, device=device, progress=progress)
+        program = await webpte.load(source, device=device, progress=progress, fuse=fuse)
         methods = program.methods
     except Exception:
         with contextlib.suppress(Exception):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from webpte_export.errors import ExportError
-from webpte_export.mends import mend_exporter
+from webpte_export.mends import without_broken_torchvision
 from webpte_export.report import Report
 
 
@@ -47,7 +47,7 @@ def run(request: dict[str, Any]) -> Report:
         )
     from webpte_export.exporter import export
 
-    mend_exporter()  # before the user's module imports what is to be mended
+    without_broken_torchvision()  # before the user's module imports what imports it
     arguments = {**as_arguments(call(request["source"]), request["source"]), **chosen}
     return export(path=request["out"], **arguments)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from webpte_export.errors import ExportError
 from webpte_export.judge import judge, place
-from webpte_export.mends import mend_exporter
+from webpte_export.mends import fewer_collections, mend_exporter
 from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Call, Tolerance, write_suite
@@ -106,7 +106,8 @@ def export_prepared(
     """
     import torch
 
-    with torch.no_grad(), quiet_logs() as reasons:
+    mend_exporter()
+    with torch.no_grad(), fewer_collections(), quiet_logs() as reasons:
         exported = _torch_export(module, calls[0], dynamic_shapes, strict)
         if rewrite is not None:
             graph = rewrite(exported.run_decompositions({}).module())
@@ -115,8 +116,7 @@ def export_prepared(
         data = _lower(exported, half, metadata)
         clock.lap("lowering")
         results = _eager(module, calls)
-    program.parent.mkdir(parents=True, exist_ok=True)
-    program.write_bytes(data)
+    _write_whole(program, data)
     suite = program.with_suffix(".suite")
     entry = write_suite(suite, program, program.stem, results, tolerance)
     clock.lap("PyTorch's results")
@@ -136,14 +136,26 @@ def export_prepared(
         gpu_ops=placed.gpu_ops,
         host_ops=placed.host_ops,
         submissions=placed.submissions,
-        passed=verdict.passed,
+        passed=verdict.passed and placed.problem is None,
         max_abs=verdict.max_abs,
         max_rel=verdict.max_rel,
-        problem=verdict.problem,
+        problem=verdict.problem or placed.problem,
         extra=extra or {},
     )
     report.write()
     return report
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Or not at all: a program that was there before stays until the new one is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".pte.part")
+    try:
+        draft.write_bytes(data)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise ExportError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 class Clock:
@@ -210,7 +222,6 @@ def _lower(exported: Any, half: bool, metadata: Mapping[str, Any] | None) -> byt
     from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    mend_exporter()
     # The limits of Vulkan's images are none of WebGPU's buffers.
     options: dict[str, Any] = {"texture_limits": (_NO_LIMIT,) * 3}
     if half:

@@ -30,6 +30,7 @@ class Placed:
     gpu_ops: dict[str, int]
     host_ops: tuple[HostOp, ...]
     submissions: int | None
+    problem: str | None = None  # why it would not run on a GPU
 
 
 @dataclass(frozen=True)
@@ -70,26 +71,29 @@ async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:
     entry = parse_entry(raw)
     contents = await read_contents(await open_source(suite / entry.pte))
     method = contents.methods[entry.method]
-    submissions, where = None, {}
-    if not any(m.info.unsupported for m in contents.methods.values()):
+    submissions, where, problem = None, {}, None
+    try:
         async with await webpte.load(suite / entry.pte, device=RecordingDevice()) as program:
+            where = _places(program, entry.method)
             if method.info.constant_bytes <= _MOST_BYTES_TO_COUNT:
                 inputs = [
                     file.decode((suite / file.path).read_bytes()) for file in entry.steps[0].inputs
                 ]
                 await program.run(entry.method, *inputs)
                 submissions = program.stats.submissions
-            where = _places(program, entry.method)
-    outside = method.info.kernels_outside
+                where = _places(program, entry.method)
+    except webpte.WebpteError as error:  # to be reported, not to lose what took minutes
+        problem = f"on a GPU: {type(error).__name__}: {error}"
     return Placed(
         delegates=len(method.plan.delegates),
         constant_bytes=method.info.constant_bytes,
         gpu_ops=dict(method.info.ops),
         host_ops=tuple(
             HostOp(op, count, where.get(op, "host"), reasons.get(_aten_name(op), ()))
-            for op, count in sorted(outside.items())
+            for op, count in sorted(method.info.kernels_outside.items())
         ),
         submissions=submissions,
+        problem=problem,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import sys
 from collections.abc import Callable
@@ -16,12 +17,14 @@ usage: python3 serve.py [--port PORT] [--folder DIR]    serve the page (sets up 
        python3 serve.py verify SUITE_DIR [options]      run a suite of programs, compare the outputs
        python3 serve.py export MODEL OUT [options]      export a PyTorch model, check the result
        python3 serve.py bench PROGRAM [options]         time a program, kernel by kernel
+       python3 serve.py models [add NAME...]            real models: a list, and how to get them
        python3 serve.py test [pytest arguments]         linters, type checks, unit and browser tests
        python3 serve.py setup                           only set up the browser runtime
 
 Each command explains itself with --help."""
 
 _FOLDER = "/folder/"
+_MODELS = "/models/"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -61,6 +64,10 @@ def _command(arguments: list[str]) -> Callable[[list[str]], int]:
         from webpte_host.bench import main as run_bench
 
         return run_bench
+    if name == "models":
+        from webpte_host.models import main as run_models
+
+        return run_models
     if name == "setup":
         return _setup
     if name and not name.startswith("-"):
@@ -78,6 +85,7 @@ def _setup(arguments: list[str]) -> int:
 
 def _serve(arguments: list[str]) -> int:
     from webpte_host.content import Mount
+    from webpte_host.models_store import ModelStore
     from webpte_host.runtime import ensure_runtime
     from webpte_host.server import Site
 
@@ -86,7 +94,10 @@ def _serve(arguments: list[str]) -> int:
     parser.add_argument("--port", type=int, default=8000, help="0: any free one (%(default)s)")
     parser.add_argument("--folder", type=Path, help=f"serve this folder too, as {_FOLDER}")
     options = parser.parse_args(arguments)
-    mounts = []
+    models = ModelStore()
+    with contextlib.suppress(OSError):  # a checkout that is read-only can be served as it is
+        models.write_index()
+    mounts = [Mount(_MODELS, models.folder)]
     if options.folder is not None:
         if not options.folder.is_dir():
             raise HostError(f"--folder {options.folder}: there is no such folder.")
@@ -96,7 +107,7 @@ def _serve(arguments: list[str]) -> int:
         # Whoever reads the address may stop the server before the next line is printed.
         try:
             print(f"webpte: {site.url}   (Ctrl-C stops it)", flush=True)
-            if mounts:
+            if options.folder is not None:
                 print(f"{options.folder}: {site.url.removesuffix('/')}{_FOLDER}")
             if options.host not in _LOOPBACK:
                 print(

@@ -13,3 +13,5 @@ WGSL = ROOT / "wgsl"
 STATE = ROOT / ".webpte"
 RUNTIME = STATE / "runtime"
 VENV = STATE / "venv"
+MODELS = STATE / "models"  # what `serve.py models` installed
+MODEL_CACHE = STATE / "model-cache"  # what its stages made

@@ -1,9 +1,12 @@
-"""The local web server: mounts and one archive, read only.
+"""The local web server: mounts, one archive and the page's configuration, read only.
 
-    /            web/
-    /runtime/    the browser runtime (see runtime.py)
-    /webpte.zip  the Python package with its shaders (see bundle.py)
-    /folder/     what `serve.py --folder` names
+    /               web/
+    /runtime/       the browser runtime (see runtime.py)
+    /webpte.zip     the Python package with its shaders (see bundle.py)
+    /pyscript.json  what PyScript fetches for the page (see page_config.py)
+    /models/        what `serve.py models` installed (see models_store.py)
+    /gallery.json   the cards of samples and installed models (see gallery.py)
+    /folder/        what `serve.py --folder` names
 
 Everything is revalidated by ETag: on loopback a 304 costs less than a stale file.
 """
@@ -11,6 +14,7 @@ Everything is revalidated by ETag: on loopback a 304 costs less than a stale fil
 from __future__ import annotations
 
 import errno
+import hashlib
 import socket
 import threading
 from collections.abc import Sequence
@@ -32,9 +36,14 @@ from webpte_host.content import (
     url_path,
 )
 from webpte_host.errors import HostError
+from webpte_host.gallery import gallery
 from webpte_host.layout import RUNTIME, WEB
+from webpte_host.page_config import page_config
 
 _ARCHIVE_PATH = "/webpte.zip"
+_CONFIG_PATH = "/pyscript.json"
+_GALLERY_PATH = "/gallery.json"
+_INSTALLED_PATH = "/models/index.json"
 _IDLE_SECONDS = 60
 _CHUNK = 1 << 18
 
@@ -74,6 +83,11 @@ class Handler(BaseHTTPRequestHandler):
             body = BytesIO(archive.data)
             self._send(body, len(archive.data), f'"{archive.etag}"', None, media_type(path))
             return
+        if path in (_CONFIG_PATH, _GALLERY_PATH):
+            made = self._made(path)
+            etag = f'"{hashlib.sha256(made).hexdigest()[:32]}"'
+            self._send(BytesIO(made), len(made), etag, None, media_type(path))
+            return
         file = find_file(self.server.mounts, path) if path is not None else None
         if file is None:
             self.send_error(HTTPStatus.NOT_FOUND)
@@ -87,6 +101,11 @@ class Handler(BaseHTTPRequestHandler):
             status = file.stat()
             etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
             self._send(opened, status.st_size, etag, status.st_mtime, media_type(file.name))
+
+    def _made(self, path: str) -> bytes:
+        if path == _CONFIG_PATH:
+            return page_config(self.server.web)
+        return gallery(self.server.web, find_file(self.server.mounts, _INSTALLED_PATH))
 
     def _send(
         self, body: BinaryIO, size: int, etag: str, modified: float | None, kind: str
@@ -173,8 +192,11 @@ class _Server(ThreadingHTTPServer):
     # A second server on the same port must fail, not steal every other connection.
     allow_reuse_port = False
 
-    def __init__(self, address: tuple[str, int], mounts: list[Mount], bundle: Bundle) -> None:
+    def __init__(
+        self, address: tuple[str, int], mounts: list[Mount], web: Path, bundle: Bundle
+    ) -> None:
         self.mounts = mounts
+        self.web = web
         self.bundle = bundle
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
@@ -199,7 +221,7 @@ class Site:
     ) -> None:
         every = [Mount("/", web), Mount("/runtime/", runtime), *mounts]
         try:
-            self._server = _Server((host, port), every, bundle or Bundle())
+            self._server = _Server((host, port), every, web, bundle or Bundle())
         except (OSError, OverflowError) as error:
             raise HostError(_listen_message(host, port, error)) from error
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)

@@ -53,7 +53,9 @@ async def fetch_bytes(path):
         raise FileNotFoundError(f"{path} is not in the suite")
     return await reply.bytes()
 
-return await run_entry(entry, fetch_bytes, "webgpu", locate=locate, progress=report_progress)
+return await run_entry(
+    entry, fetch_bytes, "webgpu", locate=locate, progress=report_progress, fuse=fuse
+)
 """
 
 
@@ -86,6 +88,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--adapter",
         choices=chromium.ADAPTERS,
         help="swiftshader: WebGPU on the CPU, the default; hardware: on this machine's GPU",
+    )
+    parser.add_argument(
+        "--no-fuse", action="store_true", help="every operator by itself, for comparison"
     )
     parser.add_argument(
         "--timeout",
@@ -162,9 +167,11 @@ def _runner(options: argparse.Namespace) -> Iterator[Runner]:
     if options.device != "webgpu":
         if options.device == "native":
             print(f"adapter: {native_adapter()}", flush=True)
-        yield lambda entry, show: run_here(options.suite, entry, show, options.device)
+        fuse = not options.no_fuse
+        yield lambda entry, show: run_here(options.suite, entry, show, options.device, fuse)
         return
-    with PageRunner(options.suite, options.timeout, options.adapter) as runner:
+    given = (options.suite, options.timeout, options.adapter, not options.no_fuse)
+    with PageRunner(*given) as runner:
         yield runner.run
 
 
@@ -185,6 +192,7 @@ def run_here(
     entry: dict[str, Any],
     show: Show = lambda _doing: None,
     device: str = "numpy",
+    fuse: bool = True,
 ) -> dict[str, Any]:
     """In this process."""
     from webpte.suite import run_entry
@@ -199,6 +207,7 @@ def run_here(
             device,
             locate=lambda path: suite / path,
             progress=lambda *state: show(describe(*state)),
+            fuse=fuse,
         )
     )
 
@@ -206,8 +215,9 @@ def run_here(
 class PageRunner:
     """One harness page for all cases, replaced when it is lost."""
 
-    def __init__(self, suite: Path, timeout: float, adapter: str | None) -> None:
+    def __init__(self, suite: Path, timeout: float, adapter: str | None, fuse: bool = True) -> None:
         self._suite = suite
+        self._fuse = fuse
         self._timeout = timeout
         self._adapter = adapter
         self._site_stack = ExitStack()
@@ -255,7 +265,12 @@ class PageRunner:
             show("start of a page")
         try:
             result: dict[str, Any] = self._open().python(
-                _IN_PAGE, timeout=self._timeout, watcher=show, entry=entry, prefix=_PREFIX
+                _IN_PAGE,
+                timeout=self._timeout,
+                watcher=show,
+                entry=entry,
+                prefix=_PREFIX,
+                fuse=self._fuse,
             )
         except PagePythonError as error:
             return _lost(entry, error.summary, started)

@@ -17,6 +17,7 @@ from support.page_visit import (
     downloaded,
     drop,
     give_npy,
+    leave,
     npy,
     open_page,
     open_sample,
@@ -49,11 +50,11 @@ def started(browser: Browser, site: Site) -> Iterator[Page]:
 @pytest.fixture
 def page(started: Page) -> Iterator[Page]:
     yield started
-    for act in ("close", "dismiss"):  # closing a file takes its error away too
-        button = started.locator(f"[data-act={act}]")
-        if button.count():
-            button.click()
-            expect(button).to_have_count(0)
+    leave(started)
+    button = started.locator("[data-act=dismiss]")  # closing a file takes its error away too
+    if button.count():
+        button.click()
+        expect(button).to_have_count(0)
 
 
 def test_something_to_see_before_python_is_there(browser: Browser, site: Site) -> None:

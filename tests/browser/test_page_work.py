@@ -16,6 +16,7 @@ from support.page_visit import (
     downloaded,
     drop,
     give_npy,
+    leave,
     npy,
     open_page,
     open_sample,
@@ -47,10 +48,7 @@ def started(browser: Browser, site: Site) -> Iterator[Page]:
 @pytest.fixture
 def page(started: Page) -> Iterator[Page]:
     yield started
-    button = started.locator("[data-act=close]")
-    if button.count():
-        button.click()
-        expect(button).to_have_count(0)
+    leave(started)
 
 
 def check(page: Page) -> None:

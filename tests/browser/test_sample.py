@@ -1,20 +1,25 @@
-"""Choosing a token on WebGPU: what the reference chooses, with either set of kernels."""
+"""Choosing a token on WebGPU, and candidates: as the reference, with either set of kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import webpte
+from support.candidates_cases import CANDIDATES_CASES, candidates
 from support.gpu_kernels import GPU, cases_for, for_browser
 from support.live_cases import LiveCase
 from support.page import HarnessSource, Run, run_all
 from support.reading import run as finish
 from support.sample_cases import SAMPLE_CASES, logits_of, sample
 
-CASES = for_browser(SAMPLE_CASES)
+CASES = for_browser([*SAMPLE_CASES, *CANDIDATES_CASES])
 
 # For a GPU's kernels: every kernel, each with all of its steps.
-WHOLE = [sample(logits_of(5003), (3, 5), [1, 2, 3] * 9, penalty=1.3, top_k=40, top_p=0.9)]
+SOME = range(0, 5003, 3)
+WHOLE = [
+    sample(logits_of(5003), (3, 5), [1, 2, 3] * 9, penalty=1.3, top_k=40, top_p=0.9, allowed=SOME),
+    candidates(logits_of(5003), (3, 5), 20),
+]
 
 
 def references(case: LiveCase) -> list[list[int]]:

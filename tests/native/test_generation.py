@@ -9,7 +9,7 @@ import pytest
 
 import webpte
 from support.native import need_native
-from webpte.llm import Generator
+from webpte.llm import Generator, OneOf
 from webpte_host.layout import ROOT
 
 FOLDER = ROOT / "tests" / "data" / "llm"
@@ -46,5 +46,36 @@ def test_answers(name: str, asked: dict[str, Any]) -> None:
         async with await webpte.load(path, device="native") as program:
             for steps in (1, 4, 16):
                 assert await conversation(program, steps, asked) == wanted, f"{steps} steps"
+
+    asyncio.run(run())
+
+
+def test_what_is_told_and_what_is_allowed() -> None:
+    """Probabilities with steps ahead, and answers that must be one of several."""
+    answers = OneOf([[5, 9, 33], [5, 9, 402], [81], [300, 2]])
+
+    async def told(program: webpte.Program, steps: int) -> tuple[list[int], list[float]]:
+        generator = Generator(program)
+        answer = generator.generate(PROMPT, 21, logprobs=True, top=3, steps_ahead=steps)
+        tokens = [token async for token in answer]
+        numbers = [one.logprob for one in answer.logprobs]
+        for one in answer.logprobs:
+            tokens += [other.token for other in one.top]
+            numbers += [other.logprob for other in one.top]
+        for asked in ASKED:
+            chosen = generator.go_on(TURN, 9, constraint=answers, **asked)
+            tokens += [token async for token in chosen]
+            assert chosen.is_complete
+        return tokens, numbers
+
+    async def run() -> None:
+        path = FOLDER / "llama_tiny_q4.pte"
+        async with await webpte.load(path, device="numpy") as reference:
+            tokens, numbers = await told(reference, 1)
+        async with await webpte.load(path, device="native") as program:
+            for steps in (1, 16):
+                found, found_numbers = await told(program, steps)
+                assert found == tokens
+                assert found_numbers == pytest.approx(numbers, abs=1e-4)
 
     asyncio.run(run())

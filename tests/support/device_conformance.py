@@ -305,7 +305,11 @@ async def a_plan_may_go_while_it_runs(subject: Subject) -> None:
     subject.device.destroy_plan(plan)
     assert subject.device.counts()["plans"] == before - 1
     expect(floats_in(await running), -A, "the run")
-    await raises(DeviceError, lambda: subject.device.run(plan, payload_of(A)))
+    device = subject.device
+    messages = [await raises(DeviceError, lambda: device.run(plan, payload_of(A)))]
+    if "timestamp-query" in device.info.features:
+        messages.append(await raises(DeviceError, lambda: device.profile(plan, payload_of(A))))
+    assert all(message.endswith("not any more") for message in messages), messages
 
 
 @check

@@ -10,6 +10,7 @@ from typing import Any
 import webpte
 from page.app import App
 from page.browser import Progress, Source
+from page.npy import read_npy
 from webpte import DeviceInfo
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +33,7 @@ class FakeBrowser:
         self.html: dict[str, str] = {}
         self.text: dict[str, str] = {}
         self.hidden: dict[str, bool] = {}
+        self.appended: list[tuple[str, str]] = []  # where, and what, in the order it came
         self.other: dict[str, Any] = {}
         self.links: list[bytes] = []
         self.asked: asyncio.Event | None = None  # the adapter is told once this is set
@@ -39,6 +41,7 @@ class FakeBrowser:
 
     def show(self, **changes: Any) -> None:
         self.html.update(changes.pop("html", {}))
+        self.appended += changes.pop("append", {}).items()
         self.text.update(changes.pop("text", {}))
         self.hidden.update(changes.pop("hidden", {}))
         self.other.update(changes)
@@ -57,6 +60,16 @@ class FakeBrowser:
             raise webpte.errors.SourceError(f"{url}: the server answered 404 Not Found")
         progress("fetch", 1, 1)
         return Source(path.name, path.stat().st_size, path)
+
+    async def fetch_bytes(self, url: str) -> bytes:
+        path = SAMPLES.parent / url
+        if not path.is_file():
+            raise webpte.errors.SourceError(f"{url}: the server answered 404 Not Found")
+        return path.read_bytes()
+
+    async def decode(self, data: bytes, largest: int) -> Any:
+        """Instead of a picture: a .npy of its pixels."""
+        return read_npy(data)
 
     async def read(self, file: File) -> bytes:
         if file.gate is not None:
@@ -120,7 +133,7 @@ def drive(
 
 
 async def open_sample(app: App, name: str = "sigmoid.pte") -> None:
-    await app.receive({"act": "sample", "url": f"samples/{name}"})
+    await app.receive({"act": "open-url", "fields": {"url": f"samples/{name}"}})
 
 
 async def open_file(app: App, path: Path) -> None:

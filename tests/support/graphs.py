@@ -57,18 +57,19 @@ async def make_delegate(
         (found,) = contents.methods["forward"].graphs
         assert found is not None
         graph = found
-    return await GpuDelegate.create(graph, device, ShaderLibrary()), device
+    # Tests of how calls are run have calls that are made for that: each stays by itself.
+    return await GpuDelegate.create(graph, device, ShaderLibrary(), fused=False), device
 
 
 async def load(writer: GraphWriter | MethodWriter, **options: Any) -> webpte.Program:
-    """The program on NumPy, unless `device` says otherwise."""
-    return await webpte.load(write_pte(writer), **{"device": "numpy", **options})
+    """The program on NumPy, unless `device` says otherwise, and with each call by itself."""
+    return await webpte.load(write_pte(writer), **{"device": "numpy", "fuse": False, **options})
 
 
 async def run_once(
-    writer: GraphWriter | MethodWriter, *inputs: Any, device: Any = "numpy"
+    writer: GraphWriter | MethodWriter, *inputs: Any, device: Any = "numpy", fuse: bool = False
 ) -> tuple[Any, ...]:
-    async with await load(writer, device=device) as program:
+    async with await load(writer, device=device, fuse=fuse) as program:
         return await program.forward(*inputs)
 
 

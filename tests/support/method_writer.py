@@ -204,8 +204,12 @@ class MethodWriter:
     ) -> None:
         """Call a delegate: a graph, or the bytes of its blob. Args are inputs, then outputs."""
         self.delegates.append(Delegate(graph, delegate_id, compile_specs or {}))
+        self.call_again(len(self.delegates) - 1, args)
+
+    def call_again(self, number: int, args: Sequence[Host]) -> None:
+        """Call a delegate that is there, by its number."""
         indices = i32s(arg.index for arg in args)
-        self._instruction(2, Node({0: Scalar("i32", len(self.delegates) - 1), 1: indices}))
+        self._instruction(2, Node({0: Scalar("i32", number), 1: indices}))
 
     def move(self, source: Host, target: Host) -> None:
         self._instruction(3, Node({0: Scalar("i32", source.index), 1: Scalar("i32", target.index)}))

@@ -50,6 +50,16 @@ def open_sample(page: Page, name: str = "sigmoid.pte") -> None:
     expect(status(page)).to_contain_text(f"{name} is loaded")
 
 
+def leave(page: Page) -> None:
+    """Close what is open, and forget what its inputs were set to."""
+    if page.locator("[data-act=close]").count():
+        if page.locator("[data-act=reset-inputs]").count():
+            page.get_by_role("tab", name="Run").click()
+            page.locator("[data-act=reset-inputs]").click()
+        page.locator("[data-act=close]").click()
+        expect(page.locator("[data-act=close]")).to_have_count(0)
+
+
 def run(page: Page, repeats: int = 3) -> None:
     page.get_by_label("then repeat").fill(str(repeats))
     page.get_by_role("button", name=re.compile("^Run")).click()

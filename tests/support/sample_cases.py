@@ -86,14 +86,17 @@ def kept_tokens(row: Array, top_k: float, top_p: float, min_p: float, temperatur
 
 
 def oracle_scores(
-    logits: Array, history: Any, position: int, given: Array, seed: Array, *flags: bool
+    logits: Array, history: Any, position: int, given: Array, seed: Array, *rest: Any
 ) -> tuple[Array, Array]:
     """Tokens that may be chosen, and for each how soon its clock rings: the least is chosen."""
     temperature, top_k, top_p, min_p, penalty = (float(value) for value in given[:5])
-    with_top_k, with_top_p, penalized = flags
+    with_top_k, with_top_p, penalized, *mask = rest
     row = plain_numbers(logits.reshape(-1, logits.shape[-1])[-1].astype(np.float32))
     if penalized:
         row = plain_numbers(penalized_logits(row, list(history[:position]), penalty))
+    for words in mask:
+        allowed = [token for token in range(row.size) if words[token // 32] >> token % 32 & 1]
+        row = np.where(np.isin(np.arange(row.size), allowed), row, np.float32(NAN))
     (tokens,) = np.nonzero(np.isfinite(row) | (row == INF))
     if tokens.size == 0:
         tokens = np.flatnonzero(row == -INF) if np.any(row == -INF) else np.arange(row.size)
@@ -135,6 +138,7 @@ def sample(
     label: str = "",
     live: bool = True,
     seed: int = 0x1234567_89ABCDEF,
+    allowed: Sequence[int] | None = None,
     **given: Any,
 ) -> LiveCase:
     """One call for each position, with the steps that the settings need."""
@@ -142,14 +146,23 @@ def sample(
     values = settings(**given)
     flags = ("top_k" in given, "top_p" in given, "penalty" in given)
     tokens = None if history is None else np.array(history, np.int32)
+    mask = [] if allowed is None else [mask_words(allowed, rows[0].shape[-1])]
     steps = [
-        (row, tokens, Sym(position) if live else position, values, seed_of(seed), *flags)
+        (row, tokens, Sym(position) if live else position, values, seed_of(seed), *flags, *mask)
         for row, position in zip(rows, positions, strict=True)
     ]
     words = [f"{name} {value:g}" for name, value in given.items()]
     return LiveCase(
         SAMPLE, steps, oracle_token, out="int32", exact=False, label=" ".join([*words, label])
     )
+
+
+def mask_words(tokens: Sequence[int], vocabulary: int) -> Array:
+    """A bit for each token, by hand."""
+    words = [0] * -(-vocabulary // 32)
+    for token in tokens:
+        words[token // 32] |= 1 << token % 32
+    return np.array(words, np.uint32).view(np.int32)
 
 
 SIZES = (1, 2, 7, 255, 256, 257, 512, 1023, 1025, 5003)
@@ -247,4 +260,18 @@ LIVE_CASES = [
     for given in EACH_LENGTH
 ]
 
-SAMPLE_CASES = [*SIZE_CASES, *SETTING_CASES, *PENALTY_CASES, *SPECIAL_CASES, *LIVE_CASES]
+FEW = [0, 31, 32, 63, 64, 200, 330]
+
+MASK_CASES = [
+    sample(logits_of(331), allowed=FEW, temperature=0.0, label="allowed"),
+    sample(logits_of(331), (3, 4, 5, 6), allowed=FEW, temperature=5.0, label="allowed"),
+    sample(logits_of(331), allowed=FEW, top_k=3, top_p=0.8, label="allowed"),
+    sample(logits_of(331), (14,), HISTORY, allowed=FEW, penalty=3.0, label="allowed"),
+    sample(logits_of(32), allowed=[31], label="allowed"),
+    sample(logits_of(5003), allowed=[4999], temperature=0.0, label="allowed"),
+    sample(np.array([[INF, 1, NAN, -INF]], np.float32), allowed=[2, 3], label="allowed"),
+]
+
+SAMPLE_CASES = [
+    *(*SIZE_CASES, *SETTING_CASES, *PENALTY_CASES, *SPECIAL_CASES, *LIVE_CASES, *MASK_CASES),
+]

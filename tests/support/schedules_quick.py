@@ -12,9 +12,10 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from support.schedules import Schedule, schedules, shrunk
+from support.schedules import Schedule, schedules
 from support.schedules_kinds import ops_of_kinds
 from support.schedules_run import FEW_PLANS, World, in_runtime
+from support.schedules_shrink import shrunk
 from webpte import ahead
 from webpte.gpu.recording import RecordingDevice
 from webpte.runtime.contents import read_contents

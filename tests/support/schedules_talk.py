@@ -148,7 +148,7 @@ class Conversation:
     # What is right
 
     def _expected(self, choice: Choice) -> int:
-        return choice.on_host(logits_of(self._context), self._context)
+        return choice.on_host(logits_of(self._context), self._context).token
 
     def _check_token(self, event: Event, token: int, expected: int) -> None:
         if token != expected:

@@ -32,9 +32,9 @@ class Import:
 # A unit may import those before it. The package itself is the public face over `runtime`.
 ORDER = (
     *("errors", "dtypes", "shapes", "source", "format", "graph", "live", "ops"),
-    *("dataflow", "kernels", "shaders", "storage", "passes", "checks", "plan", "reference", "gpu"),
-    *("sampling", "runtime", "text", "ahead", "context", "llm", "webpte"),
-    *("suite", "bench", "kernel_bench"),
+    *("dataflow", "kernels", "shaders", "storage", "passes", "fusion", "checks", "plan"),
+    *("reference", "gpu", "insight", "sampling", "runtime", "text", "ahead", "context", "llm"),
+    *("webpte", "suite", "bench", "kernel_bench"),
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.
 BROWSER_ONLY = {"webpte.gpu.webgpu", "webpte.gpu.files", "webpte.gpu.libraries"}

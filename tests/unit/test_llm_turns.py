@@ -368,3 +368,29 @@ def test_a_bench_fills_the_cache_before_it_decodes(fp32: Path) -> None:
         assert set(figures) == {"prefill_5", "decode_5", "ahead_5", "sampled_5"}
 
     wait(run())
+
+
+def test_a_call_during_a_feed_is_noticed_by_it(fp32: Path) -> None:
+    async def run() -> None:
+        program = await load(fp32)
+        generator = Generator(program)
+        said = await by_count(generator, FIRST)
+        slow(program)
+        feeding = asyncio.ensure_future(generator.feed(SECOND))
+        await asyncio.sleep(0)
+        await program.forward(np.array([[3]]), np.array([0]))
+        with pytest.raises(ContextError, match="called"):
+            await feeding
+        assert generator.context == (*FIRST, *said)
+
+    wait(run())
+
+
+def test_a_context_that_is_empty_does_not_care_what_was_rebuilt(fp32: Path) -> None:
+    async def run() -> None:
+        program = await load(fp32)
+        generator = Generator(program)
+        await program.recover()
+        assert [await generator.feed(FIRST)] == await greedy(fp32, FIRST, 1)
+
+    wait(run())

@@ -26,11 +26,11 @@ from support.schedules import (
     Step,
     Talk,
     schedules,
-    shrunk,
 )
 from support.schedules_kinds import KINDS
 from support.schedules_quick import first_failure, quickly, run
 from support.schedules_run import World
+from support.schedules_shrink import shrunk
 from webpte.gpu.emulation import EmulatedCall
 from webpte.gpu.recording import RecordingDevice
 from webpte.runtime.program import Program

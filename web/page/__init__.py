@@ -6,8 +6,15 @@ program, its inputs, its results and the `history` of its calls, which matters i
 A session is replaced only by a complete one, and its `runner` lets one thing at a time use the
 program. `browser` is the seam that `main.py` fills.
 
-`inputs` fills the arrays, `placing` finds the input for a dropped one, `npy` reads and writes
-`.npy`, `tensors` and `pictures` sum up the outputs, `compare` holds them against expected ones. The
+`gallery_desk` opens `cards`, with labels and an example, and keeps the address; `remembered` sets
+inputs as they were on the last visit.
+
+Everything beside that is a view: a tab and a panel, declared as `view` says in a module in `views/`
+and looked after by `view_desk`. The stage announces what has changed, and views follow.
+
+`inputs` fills the arrays, `typed` reads what is typed, `photos` makes arrays of pictures and
+drawings, `placing` finds the input for a dropped one, `npy` reads and writes `.npy`, `tensors`,
+`scores` and `pictures` sum up the outputs, `compare` holds them against expected ones. The
 `*_view` modules turn all that into sections of the page, with `markup`, which escapes unless told
 otherwise, and `units`.
 """

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from page.cards import Card
+from page.npy import Array
 from webpte import DeviceInfo
 
 Message = Mapping[str, Any]  # what someone did: "act", and what belongs to it
@@ -20,13 +22,15 @@ class Source:
     size: int
     data: Any
     extra: tuple[Any, ...] = ()  # the .ptd files that belong to it
+    address: str = ""  # where it was fetched from, as it was given
+    card: Card | None = None  # of the gallery, if it was opened there
 
 
 class Browser(Protocol):
     """All that the page wants from the browser."""
 
     def show(self, **changes: object) -> None:
-        """Change the page: html, text, hidden, state, mood, reveal, copy or download."""
+        """Change the page, by the functions of these names in `events.js`."""
 
     async def adapter(self) -> DeviceInfo | str:
         """The adapter, or why there is none: "missing" or "no adapter"."""
@@ -35,6 +39,12 @@ class Browser(Protocol):
 
     async def fetch(self, url: str, progress: Progress) -> Source: ...
 
+    async def fetch_bytes(self, url: str) -> bytes:
+        """A small file as a whole. Raises SourceError."""
+
     async def read(self, file: Any) -> bytes: ...
+
+    async def decode(self, data: bytes, largest: int) -> Array:
+        """A picture as (height, width, 3) uint8, no side over `largest`. Raises ValueError."""
 
     def download_url(self, data: bytes) -> str: ...

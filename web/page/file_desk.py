@@ -25,6 +25,7 @@ class FileDesk:
             session.constant_values,
             _placed(session),
             folded=stage.narrow,
+            about=session.source.card.about if session.source.card is not None else "",
         )
         stage.show(file=card)
 

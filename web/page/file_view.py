@@ -33,8 +33,12 @@ def file_card(
     placed: Mapping[str, Placed],
     *,
     folded: bool = False,
+    about: str = "",
 ) -> Html:
-    """What the file holds. `method` is the chosen one, `placed` says where its operators run."""
+    """What the file holds, and what its card tells `about` it.
+
+    `method` is the chosen one, `placed` says where its operators run.
+    """
     runnable = [info.name for info in methods.values() if not info.is_constant]
     info = methods.get(method)
     return h(
@@ -53,6 +57,7 @@ def file_card(
             else None,
             class_="soft",
         ),
+        h("p", about, class_="note") if about else None,
         _method_tabs(runnable, method),
         _method(info, limits, placed, folded) if info is not None else None,
         _constant_methods(methods, constant_values),
@@ -163,11 +168,12 @@ def _operators(info: MethodInfo, placed: Mapping[str, Placed], folded: bool) -> 
             ("gpu", info.ops),
             ("host", info.kernels_outside),
             ("missing", info.unsupported),
+            ("foreign", info.foreign),
         )
         for name, count in counts.items()
     }
     # What is missing first, then what the CPU does, then the rest by count.
-    order = {"missing": 0, "host": 1}
+    order = {"foreign": 0, "missing": 0, "host": 1}
     ranked = sorted(
         everything.items(), key=lambda item: (order.get(item[1][1].where, 2), -item[1][0])
     )
@@ -188,10 +194,18 @@ def _operators(info: MethodInfo, placed: Mapping[str, Placed], folded: bool) -> 
             )
             if missing
             else None,
+            h(
+                "p",
+                f"Parts of this method were compiled for {' and '.join(info.foreign)}: what is in "
+                "them only that backend can read.",
+                class_="notice notice-bad",
+            )
+            if info.foreign
+            else None,
             h("ul", shown, class_="bars"),
             _more(rows[len(shown) :], "bars", "operators"),
         ],
-        folded=folded and not missing,
+        folded=folded and not missing and not info.foreign,
     )
 
 
@@ -210,6 +224,7 @@ _WHERE = {
     "alias": ("free", "Only another view of the same memory: costs nothing"),
     "host": ("NumPy", "Runs on NumPy on the CPU, between two parts on the GPU"),
     "missing": ("not supported", "This version of webpte has no implementation"),
+    "foreign": ("other backend", "A delegate: a part of the model, compiled for another runtime"),
 }
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from page.inputs import FILLS, Input, ScalarInput, TensorInput, fills_for
+from page.inputs import FILLS, Input, ScalarInput, TensorInput
 from page.markup import Html, h, render
 from page.npy import Array
-from page.pictures import picture
+from page.photo_view import pad, picture_controls
+from page.pictures import picture, seen
 from page.tensors import first_values, summarise
 from page.units import bytes_text, count_text, number_text, plural, shape_text
 
@@ -19,8 +20,17 @@ def inputs_card(states: Sequence[Input]) -> Html:
         "div",
         h(
             "div",
-            h("h2", "Inputs"),
-            h("span", plural(len(states), "input"), class_="count"),
+            h("h2", "Inputs", h("span", plural(len(states), "input"), class_="count")),
+            h(
+                "button",
+                "Reset",
+                type="button",
+                class_="quiet",
+                data_act="reset-inputs",
+                title="Forget what was set: it is remembered for this program otherwise",
+            )
+            if states
+            else None,
             class_="card-head",
         ),
         h("p", "This method takes no inputs.", class_="soft") if not states else None,
@@ -51,10 +61,26 @@ def input_body(state: Input) -> Html:
     return render(
         (
             h("legend", h("span", state.name, class_="name"), h("span", kind, class_="type")),
+            _meaning(state),
             controls,
+            _more_controls(state),
             h("div", input_preview(state), id=f"input-{state.index}-preview", aria_live="polite"),
         )
     )
+
+
+def _meaning(state: Input) -> Html | None:
+    told = state.meaning if isinstance(state, TensorInput) else ""
+    return h("p", told, class_="note meaning") if told else None
+
+
+def _more_controls(state: Input) -> Html | None:
+    """What some fills need beside the row of controls."""
+    if isinstance(state, TensorInput) and state.fill == "typed":
+        return _typing(state)
+    if isinstance(state, TensorInput) and state.fill in ("picture", "draw"):
+        return render((pad(state) if state.fill == "draw" else None, picture_controls(state)))
+    return None
 
 
 def _scalar_controls(state: ScalarInput) -> Html | None:
@@ -76,8 +102,7 @@ def _scalar_controls(state: ScalarInput) -> Html | None:
 def _tensor_controls(state: TensorInput) -> Html:
     index = state.index
     options = [
-        h("option", FILLS[fill], value=fill, selected=fill == state.fill)
-        for fill in fills_for(state.dtype)
+        h("option", FILLS[fill], value=fill, selected=fill == state.fill) for fill in state.fills
     ]
     dims = [
         h(
@@ -123,30 +148,60 @@ def _tensor_controls(state: TensorInput) -> Html:
         if state.takes_below
         else None,
         dims,
+        _random_controls(state) if state.is_random else None,
+        _file_control(state),
         h(
             "button",
-            "New values",
+            "Save .npy",
             type="button",
-            data_act="reroll",
+            data_act="save-input",
             data_input=index,
-            title="Draw other random values",
-        )
-        if state.is_random
-        else None,
-        h(
-            "label",
-            "Load .npy",
-            h(
-                "input",
-                type="file",
-                accept=".npy",
-                data_act="npy",
-                data_input=index,
-                aria_label=f"A .npy file for {state.name}",
-            ),
-            class_="button",
+            title="Download what goes into the program",
         ),
         class_="controls",
+    )
+
+
+def _random_controls(state: TensorInput) -> tuple[Html, Html]:
+    known = {"data_input": state.index}
+    field_ = h("input", type="number", min="0", step="1", value=state.seed, data_act="seed",
+               class_="small", **known)  # fmt: skip
+    title = "Draw other random values"
+    return (
+        h("label", h("span", "seed", class_="label"), field_),
+        h("button", "New values", type="button", data_act="reroll", title=title, **known),
+    )
+
+
+def _file_control(state: TensorInput) -> Html:
+    kinds, what = (".npy,.npz", "Load .npy")
+    if state.form is not None:
+        kinds, what = f"{kinds},image/*", "Load picture or .npy"
+    chosen = h(
+        "input",
+        type="file",
+        accept=kinds,
+        data_act="npy",
+        data_input=state.index,
+        aria_label=f"A file for {state.name}",
+    )
+    return h("label", what, chosen, class_="button")
+
+
+def _typing(state: TensorInput) -> Html:
+    return h(
+        "label",
+        h("span", "values: one for all, a list, or nested lists", class_="label"),
+        h(
+            "textarea",
+            state.text,
+            rows="3",
+            spellcheck="false",
+            autocomplete="off",
+            data_act="typed",
+            data_input=state.index,
+        ),
+        class_="typing",
     )
 
 
@@ -157,7 +212,7 @@ def input_preview(state: Input) -> Html:
     if isinstance(state, ScalarInput):
         return Html("")
     array = state.array()
-    where = f"from {state.file_name}" if state.fill == "file" else ""
+    where = f"from {state.file_name}" if state.fill in ("file", "picture") else ""
     facts = [shape_text(array.shape), bytes_text(array.nbytes)]
     if 0 < array.size <= PREVIEWED:
         summary = summarise(array)
@@ -170,13 +225,20 @@ def input_preview(state: Input) -> Html:
     values = first_values(array)
     return h(
         "div",
-        _thumbnail(array),
+        _seen(state, array) or _thumbnail(array),
         h("code", ", ".join(values) + (", …" if array.size > len(values) else ""), class_="values")
         if values
         else None,
         h("p", " · ".join(facts), class_="note"),
         class_="preview",
     )
+
+
+def _seen(state: TensorInput, array: Array) -> Html | None:
+    if state.fill not in ("picture", "draw") or state.form is None:
+        return None
+    shown = seen(array, state.form.layout)
+    return h("img", src=shown, alt="What the model sees", class_="seen")
 
 
 def _thumbnail(array: Array) -> Html | None:

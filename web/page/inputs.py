@@ -1,4 +1,4 @@
-"""What goes into the program: one state per input, filled by rule or from a file.
+"""What goes into the program: one state per input, filled by rule, typed, drawn or from a file.
 
 An input that is a tensor has a fill, live dims and an array; one that is a plain number has a
 value. Arrays are made when they are asked for, and only again when something changed.
@@ -12,7 +12,18 @@ from math import prod
 
 import numpy as np
 
-from page.npy import Array, check_fits, read_npy
+from page.cards import CardValue
+from page.npy import Array, NpyError, check_fits, read_npy
+from page.photos import (
+    LARGEST_PAD,
+    Form,
+    Settings,
+    form_of,
+    natural_size,
+    prepare,
+    settings_of,
+)
+from page.typed import TypedError, parse_values
 from webpte import ScalarInfo, TensorInfo
 
 FILLS = {
@@ -22,6 +33,9 @@ FILLS = {
     "ones": "ones",
     "range": "0, 1, 2, …",
     "ramp": "ramp, -1 to 1",
+    "typed": "typed values",
+    "draw": "a drawing",
+    "picture": "a picture",
     "file": "from a .npy file",
 }
 _BYTE_RANGES = {"int8": (-128, 128), "uint8": (0, 256), "bool": (0, 2)}
@@ -39,6 +53,18 @@ def fills_for(dtype: str) -> tuple[str, ...]:
     return ("integers", "zeros", "ones", "range", "file")
 
 
+def integer_range(dtype: str, below: int) -> tuple[int, int]:
+    """Random integers are from the first on, and below the second."""
+    return _BYTE_RANGES.get(dtype, (0, max(1, below)))
+
+
+def range_period(dtype: str, count: int) -> int:
+    """Where a range starts over: 0 … 127, 0 … 127 for int8, instead of an overflow."""
+    kind = np.dtype(dtype)
+    highest = 1 if dtype == "bool" else int(np.iinfo(kind).max) if kind.kind in "iu" else count
+    return min(count, highest + 1)
+
+
 def fill_array(
     fill: str, shape: Sequence[int], dtype: str, *, seed: int = 0, below: int = DEFAULT_BELOW
 ) -> Array:
@@ -51,7 +77,7 @@ def fill_array(
         # float32 directly: drawing float64 first would take twice the memory of a large input.
         return random.standard_normal(size, dtype=np.float32).astype(kind, copy=False)
     if fill == "integers":
-        low, high = _BYTE_RANGES.get(dtype, (0, max(1, below)))
+        low, high = integer_range(dtype, below)
         return np.random.default_rng(seed).integers(low, high, size=size).astype(kind)
     if fill == "zeros":
         return np.zeros(size, kind)
@@ -59,9 +85,9 @@ def fill_array(
         return np.ones(size, kind)
     if fill == "range":
         steps = np.arange(count, dtype=np.int64)
-        highest = 1 if dtype == "bool" else np.iinfo(kind).max if kind.kind in "iu" else count
-        if count > highest:
-            steps %= highest + 1  # 0 … 127, 0 … 127 for int8, instead of an overflow
+        period = range_period(dtype, count)
+        if period < count:
+            steps %= period
         return steps.astype(kind).reshape(size)
     if fill == "ramp":
         return np.linspace(-1, 1, count, dtype=np.float32).astype(kind).reshape(size)
@@ -80,10 +106,16 @@ class TensorInput:
     dims: list[int] = field(default_factory=list)
     seed: int = 0
     below: int = DEFAULT_BELOW
+    meaning: str = ""  # as a card tells it
+    text: str = ""  # as typed
     file_name: str = ""
     error: str = ""
+    form: Form | None = None  # how it can be a picture
+    settings: Settings = field(default_factory=Settings)
+    pixels: Array | None = None  # of the picture or the drawing that was taken
+    touched: bool = False  # someone has set it: an example leaves it alone
     _array: Array | None = None
-    _file: object = None  # stands for the file that was taken, to tell it from the next one
+    _file: object = None  # stands for what was taken, to tell it from the next one
 
     def __post_init__(self) -> None:
         self.seed = self.seed or self.index + 1
@@ -92,6 +124,18 @@ class TensorInput:
             # One lone integer is a position or a flag far more often than an id: start at zero.
             lone = not is_float(self.dtype) and prod(self.dims) == 1
             self.fill = "zeros" if lone else fills_for(self.dtype)[0]
+
+    @property
+    def fills(self) -> tuple[str, ...]:
+        """What it can be filled with, the default first."""
+        more = ["typed"]
+        if self.form is not None:
+            sides = [self.bounds[dim][1] for dim in (self.form.rows, self.form.columns)]
+            if self.form.channels == 1 and max(sides) <= LARGEST_PAD:
+                more.append("draw")
+            more.append("picture")
+        *rules, file = fills_for(self.dtype)
+        return (*rules, *more, file)
 
     @property
     def is_random(self) -> bool:
@@ -106,20 +150,34 @@ class TensorInput:
         """Equal to what it was as long as the same array goes in."""
         if self.fill == "file":
             return self._file, self.error
-        rule = (self.seed, self.below) if self.is_random else ()
+        rule: tuple[object, ...] = (self.seed, self.below) if self.is_random else ()
+        if self.fill == "typed":
+            rule = (self.text,)
+        elif self.fill in ("picture", "draw"):
+            rule = (self._file, self.settings)
         return self.fill, tuple(self.dims), rule, self.error
 
     def array(self) -> Array:
         if self._array is None:
-            self._array = fill_array(
-                self.fill, self.dims, self.dtype, seed=self.seed, below=self.below
-            )
+            self._array = self._made()
         return self._array
 
+    def _made(self) -> Array:
+        if self.fill in ("picture", "draw") and self.form is not None and self.pixels is not None:
+            return prepare(self.pixels, self.form, self.settings, self.dims, self.dtype)
+        if self.fill == "typed":  # what is wrong is told, and was never an array
+            return fill_array("zeros", self.dims, self.dtype)
+        return fill_array(self.fill, self.dims, self.dtype, seed=self.seed, below=self.below)
+
     def set_fill(self, fill: str) -> None:
-        if fill not in fills_for(self.dtype) or fill == "file":
+        """A picture or a file is chosen by taking one."""
+        if fill not in self.fills or fill in ("file", "picture"):
             raise ValueError(f"{fill!r} is no fill for {self.dtype}")
         self.fill, self.error, self._array = fill, "", None
+        if fill == "draw":
+            self.take_drawing(None)
+        elif fill == "typed":
+            self.set_text(self.text or "0")
 
     def set_dim(self, dim: int, text: str) -> None:
         """A typed size. A wrong one is remembered as the error and changes nothing."""
@@ -133,6 +191,9 @@ class TensorInput:
             return
         self.dims[dim] = size
         self.error = ""
+        if self.fill == "typed":
+            self.set_text(self.text)
+            return
         if self.fill == "file":  # an array from a file has the size it has
             self.fill, self.file_name = fills_for(self.dtype)[0], ""
         self._array = None
@@ -147,9 +208,51 @@ class TensorInput:
             return
         self.below, self.error, self._array = below, "", None
 
+    def set_seed(self, text: str) -> None:
+        if not text.isdecimal() or int(text) >= 2**63:
+            self.error = "A seed is a whole number from 0 on."
+            return
+        self.seed, self.error, self._array = int(text), "", None
+
     def reroll(self) -> None:
         self.seed += 1000
-        self._array = None
+        self.error, self._array = "", None
+
+    def set_text(self, text: str) -> None:
+        """Typed values. Wrong ones are remembered, with the error."""
+        self.fill, self.text = "typed", text
+        try:
+            array = parse_values(text, dtype=self.dtype, dims=self.dims, bounds=self.bounds)
+        except (TypedError, NpyError) as error:
+            self.error = str(error)
+            return
+        self.dims, self._array, self.error = list(array.shape), array, ""
+
+    def take_picture(self, pixels: Array, name: str) -> None:
+        """Use a picture of (height, width, 3); where the sizes may change, its own one."""
+        if self.form is None:
+            raise NpyError(f"{name} is a picture, but {self.name} takes none")
+        rows, columns = self.form.rows, self.form.columns
+        self.dims = [
+            self.form.channels if letter == "C" else 1 if letter == "N" else size
+            for letter, size in zip(self.form.layout, self.dims, strict=True)
+        ]
+        height, width = natural_size(pixels, self.bounds[rows], self.bounds[columns])
+        self.dims[rows], self.dims[columns] = height, width
+        self.pixels, self._file, self._array = pixels, object(), None
+        self.fill, self.file_name, self.error = "picture", name, ""
+
+    def take_drawing(self, grey: Array | None) -> None:
+        """(height, width) uint8 of the pad, or None for an empty one."""
+        if self.form is None:
+            raise ValueError(f"{self.name} takes no drawing")
+        size = (self.dims[self.form.rows], self.dims[self.form.columns])
+        self.pixels = np.zeros(size, np.uint8) if grey is None else grey
+        self._file, self._array = object(), None
+        self.fill, self.error = "draw", ""
+
+    def set_settings(self, settings: Settings) -> None:
+        self.settings, self._array = settings, None
 
     def take_file(self, data: bytes, name: str) -> None:
         """Use a `.npy`. Raises NpyError, and then nothing has changed."""
@@ -175,8 +278,10 @@ class TensorInput:
         sizes = zip(other.dims, self.bounds, strict=True)
         if all(low <= size <= high for size, (low, high) in sizes):
             self.fill, self.dims, self.seed = other.fill, list(other.dims), other.seed
-            self.below, self.file_name = other.below, other.file_name
-            self._array, self._file = other._array, other._file
+            self.below, self.file_name, self.text = other.below, other.file_name, other.text
+            self.settings, self.pixels = other.settings, other.pixels
+            self._array, self._file, self.touched = other._array, other._file, other.touched
+            self.error = other.error if other.fill == "typed" else ""
 
 
 @dataclass(eq=False)
@@ -188,6 +293,7 @@ class ScalarInput:
     kind: str  # "int", "float", "bool", "str" or "None"
     value: int | float | bool | str | None = 0
     error: str = ""
+    touched: bool = False
 
     def set_value(self, text: str) -> None:
         try:
@@ -215,20 +321,30 @@ class ScalarInput:
     def adopt(self, other: Input) -> None:
         """Hold what another input holds, if it is of the same kind."""
         if isinstance(other, ScalarInput) and other.kind == self.kind:
-            self.value = other.value
+            self.value, self.touched = other.value, other.touched
 
 
 Input = TensorInput | ScalarInput
 
 
-def inputs_of(infos: Sequence[TensorInfo | ScalarInfo]) -> list[Input]:
-    """A fresh state for every input of a method."""
-    return [
-        TensorInput(index, info.name, info.dtype, info.bounds, dims=list(info.shape))
-        if isinstance(info, TensorInfo)
-        else ScalarInput(index, info.name, info.kind, info.value)
-        for index, info in enumerate(infos)
-    ]
+def inputs_of(
+    infos: Sequence[TensorInfo | ScalarInfo], told: Sequence[CardValue] = ()
+) -> list[Input]:
+    """A fresh state for every input of a method; `told` is what a card says of them, in order."""
+    states: list[Input] = []
+    for index, info in enumerate(infos):
+        if isinstance(info, TensorInfo):
+            value = told[index] if index < len(told) else None
+            state = TensorInput(index, info.name, info.dtype, info.bounds, dims=list(info.shape))
+            state.form = form_of(info.bounds, value.layout if value is not None else "")
+            state.settings = settings_of(value)
+            state.meaning = value.told if value is not None else ""
+            if value is not None and value.fill in state.fills[:-1] and value.fill != "picture":
+                state.set_fill(value.fill)
+            states.append(state)
+        else:
+            states.append(ScalarInput(index, info.name, info.kind, info.value))
+    return states
 
 
 def carry_over(old: Sequence[Input], new: Sequence[Input]) -> None:

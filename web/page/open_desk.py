@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 from page.browser import Message, Progress, Source
+from page.cards import Card
 from page.file_view import contents_view, unloaded_view
 from page.output_view import Output
 from page.run_view import Timing
@@ -30,23 +31,25 @@ class _SupersededError(Exception):
 
 
 class OpenDesk:
-    def __init__(self, stage: Stage, draw: Callable[[], None]) -> None:
-        """`draw` draws everything that belongs to a session."""
+    def __init__(
+        self, stage: Stage, draw: Callable[[], None], recall: Callable[[Session], None]
+    ) -> None:
+        """`draw` draws everything that belongs to a session; `recall` sets inputs as they were."""
+        self._recall = recall
         self._stage = stage
         self._draw = draw
         self._turn = 0  # of the newest opening
-        self._failed: tuple[Source | str, tuple[Any, ...]] | None = None  # with its .ptd files
+        # What could not be opened, with its .ptd files and its card.
+        self._failed: tuple[Source | str, tuple[Any, ...], Card | None] | None = None
         self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
 
     async def on_open_url(self, message: Message) -> None:
         await self.open(str(message["fields"]["url"]).strip())
 
-    async def on_sample(self, message: Message) -> None:
-        await self.open(str(message["url"]))
-
     async def on_retry(self, message: Message) -> None:
         if self._failed is not None:
-            await self.open(*self._failed)
+            wanted, extra, card = self._failed
+            await self.open(wanted, extra, card=card)
 
     def on_cancel_opening(self, message: Message) -> None:
         self._turn += 1
@@ -69,36 +72,47 @@ class OpenDesk:
         self._failed = None
 
     async def open(
-        self, wanted: Source | str, extra: tuple[Any, ...] | None = None, device: str | None = None
+        self,
+        wanted: Source | str,
+        extra: tuple[Any, ...] | None = None,
+        device: str | None = None,
+        card: Card | None = None,
     ) -> bool:
         """Whether it is on the page now. What goes wrong is told here."""
         self._turn += 1
         turn, stage = self._turn, self._stage
-        name = wanted.name if isinstance(wanted, Source) else wanted.rsplit("/", 1)[-1] or wanted
+        name = _name_of(wanted, card)
         if extra is None:
             extra = wanted.extra if isinstance(wanted, Source) else ()
         self._inspected = None
         stage.show(progress=opening_card(name))
         stage.tell(f"Opening {name}", "busy")
         try:
-            session = await self._load(wanted, extra, device, turn)
+            session = await self._load(wanted, extra, device, card, turn)
             await self._replace(session, turn)
         except _SupersededError:
             return False
         except Exception as error:
             if turn == self._turn:
-                self._failed = wanted, extra
+                self._failed = wanted, extra, card
                 self._tell_failure(error, name)
             return False
         return True
 
     async def _load(
-        self, wanted: Source | str, extra: tuple[Any, ...], device: str | None, turn: int
+        self,
+        wanted: Source | str,
+        extra: tuple[Any, ...],
+        device: str | None,
+        card: Card | None,
+        turn: int,
     ) -> Session:
         stage, progress = self._stage, self._progress(turn)
         if isinstance(wanted, str):
             progress("fetch", 0, 0)
-            wanted = await stage.browser.fetch(wanted, progress)
+            fetched = await stage.browser.fetch(wanted, progress)
+            name = _name_of(fetched, card)
+            wanted = replace(fetched, name=name, address=wanted, card=card)
         source = replace(wanted, extra=extra)
         progress("read", 0, 0)
         methods = await stage.engine.inspect(source.data, data=extra)
@@ -132,6 +146,7 @@ class OpenDesk:
             session.program.close()
             raise _SupersededError
         old = stage.session
+        self._recall(session)
         if old is not None:
             session.continue_from(old)
             old.program.close()
@@ -184,6 +199,12 @@ class OpenDesk:
                 self._stage.show(stages=progress_view(amounts))
 
         return progress
+
+
+def _name_of(wanted: Source | str, card: Card | None) -> str:
+    if card is not None:
+        return f"{card.name}.pte"  # the file of an installed model is called model.pte
+    return wanted.name if isinstance(wanted, Source) else wanted.rsplit("/", 1)[-1] or wanted
 
 
 async def _read_constant_methods(

@@ -13,6 +13,7 @@ from page.npy import NpyError, read_npy, write_npy
 from page.output_view import Output, age_view, comparison_view, outputs_card, unknown_state_view
 from page.stage import Stage
 from page.tensors import values_text
+from webpte import TensorInfo
 
 
 class OutputDesk:
@@ -29,7 +30,10 @@ class OutputDesk:
         if session is None or session.shown is None:
             self._stage.show(outputs="")
             return
-        self._stage.show(outputs=outputs_card(session.shown.outputs))
+        card = session.source.card
+        meanings = [value.told for value in card.outputs] if card is not None else []
+        shown = outputs_card(session.shown.outputs, session.labels, meanings)
+        self._stage.show(outputs=shown)
         for index, verdict in session.shown.verdicts.items():
             self._show_verdict(index, verdict)
         self.draw_age()
@@ -39,6 +43,32 @@ class OutputDesk:
         session = self._stage.session
         if session is not None and session.shown is not None:
             self._stage.show(outputs_age=age_view(session.age()))
+
+    async def take_labels(self, file: Any) -> None:
+        """A text file with a name per line, for the outputs whose last dim has as many."""
+        session, browser = self._stage.session, self._stage.browser
+        name = browser.source(file).name
+        if session is None or not session.method:
+            raise ValueError(f"{name} may have labels for outputs: open a program first")
+        data = await browser.read(file)
+        try:
+            lines = data.decode("utf-8").removesuffix("\n").splitlines()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{name} is no text in UTF-8: {error}") from error
+        outputs = session.methods[session.method].outputs
+        last = [
+            one.shape[-1] if isinstance(one, TensorInfo) and one.shape else 0 for one in outputs
+        ]
+        fits = [index for index, size in enumerate(last) if size == len(lines)]
+        if not fits:
+            sizes = ", ".join(map(str, last))
+            raise ValueError(
+                f"{name} has {len(lines)} lines, but labels are one per line for the last dim of "
+                f"an output ({sizes})"
+            )
+        session.labels |= dict.fromkeys(fits, tuple(lines))
+        self.draw()
+        self._stage.tell(f"{name} has the labels of {', '.join(outputs[i].name for i in fits)}")
 
     def compare_all(self, expected: Sequence[Any], against: str) -> list[Comparison]:
         compared = [

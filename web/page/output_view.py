@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,8 @@ from page.compare import Comparison
 from page.markup import Html, h
 from page.npy import Array
 from page.pictures import picture
-from page.tensors import COPY_LIMIT, Grid, grid, histogram, largest, summarise
+from page.scores import Score, rank
+from page.tensors import COPY_LIMIT, Grid, grid, histogram, summarise
 from page.units import bytes_text, count_text, number_text, plural, shape_text
 from webpte import Stats
 
@@ -36,7 +37,14 @@ class Output:
         return isinstance(self.value, np.ndarray)
 
 
-def outputs_card(outputs: Sequence[Output]) -> Html:
+def outputs_card(
+    outputs: Sequence[Output],
+    labels: Mapping[int, Sequence[str]] | None = None,
+    meanings: Sequence[str] = (),
+) -> Html:
+    """`labels`: by output, of its last dim; `meanings`: in order, as a card tells them."""
+    known = labels or {}
+    told = [*meanings, *[""] * len(outputs)]
     return h(
         "div",
         h(
@@ -46,7 +54,11 @@ def outputs_card(outputs: Sequence[Output]) -> Html:
             class_="card-head",
         ),
         h("div", id="outputs-age", aria_live="polite"),
-        h("div", [output_card(output) for output in outputs], class_="outputs"),
+        h(
+            "div",
+            [output_card(one, known.get(one.index, ()), told[one.index]) for one in outputs],
+            class_="outputs",
+        ),
         class_="card",
     )
 
@@ -79,7 +91,7 @@ def unknown_state_view(reason: str) -> Html:
     )
 
 
-def output_card(output: Output) -> Html:
+def output_card(output: Output, labels: Sequence[str] = (), meaning: str = "") -> Html:
     array = output.array
     kind = f"{array.dtype.name} · {shape_text(array.shape)}" if output.is_tensor else "number"
     return h(
@@ -90,9 +102,10 @@ def output_card(output: Output) -> Html:
             _actions(output, array),
             class_="output-head",
         ),
+        h("p", meaning, class_="note") if meaning else None,
         _facts(array) if output.is_tensor else h("p", number_text(output.value), class_="big"),
         h("div", id=f"output-{output.index}-compare", aria_live="polite"),
-        h("div", _pictures(array), _values(array), class_="output-body")
+        h("div", _pictures(array, labels), _values(array), class_="output-body")
         if output.is_tensor
         else None,
         class_="output",
@@ -164,8 +177,8 @@ def _facts(array: Array) -> Html:
     )
 
 
-def _pictures(array: Array) -> Html | None:
-    shown = [_picture(array), _largest(array), _histogram(array)]
+def _pictures(array: Array, labels: Sequence[str]) -> Html | None:
+    shown = [_scores(array, labels), _picture(array), _histogram(array)]
     if not any(shown):
         return None
     return h("div", shown, class_="pictures")
@@ -189,22 +202,37 @@ def _picture(array: Array) -> Html | None:
     )
 
 
-def _largest(array: Array) -> Html | None:
-    top = largest(array)
-    if not top:
+def _scores(array: Array, labels: Sequence[str]) -> Html | None:
+    ranking = rank(array, labels)
+    if ranking is None:
         return None
+    more = f", and {count_text(ranking.more)} more" if ranking.more else ""
     return h(
         "figure",
-        h(
-            "ol",
-            [
-                h("li", h("code", f"[{index}]"), h("span", number_text(value), class_="number"))
-                for index, value in top
-            ],
-            class_="largest",
-        ),
-        h("figcaption", "Largest values"),
+        h("ol", [_score(score) for score in ranking.scores], class_="largest"),
+        h("figcaption", ranking.caption + more),
     )
+
+
+def _score(score: Score) -> Html:
+    share = score.share
+    return h(
+        "li",
+        h("code", score.where or f"[{score.at}]"),
+        h("span", score.label, class_="label-name") if score.label else None,
+        h("span", number_text(score.value) if share is None else f"{100 * share:.1f} %",
+          class_="number", title=number_text(score.value)),
+        h(
+            "svg",
+            h("rect", width="100%", height="4", rx="2", class_="rail"),
+            h("rect", width=f"{100 * share:.1f}%", height="4", rx="2", class_="fill fill-gpu"),
+            width="100%",
+            height="4",
+            aria_hidden="true",
+        )
+        if share is not None
+        else None,
+    )  # fmt: skip
 
 
 def _histogram(array: Array) -> Html | None:

@@ -52,7 +52,7 @@ class Picture:
 
     @property
     def url(self) -> str:
-        return "data:image/png;base64," + base64.b64encode(self.png).decode("ascii")
+        return _data_url(self.png)
 
 
 def picture(array: Array) -> Picture | None:
@@ -74,6 +74,27 @@ def picture(array: Array) -> Picture | None:
     if planes.ndim == 2 and min(planes.shape) >= 2:
         return _heat(planes, "rows down, columns across")
     return None
+
+
+def seen(array: Array, layout: str) -> str:
+    """What a model sees of a picture, as a data URL: its lowest value is black, its highest white.
+
+    `layout` has a letter per dim, such as NCHW.
+    """
+    planes = array[0] if layout.startswith("N") else array
+    letters = layout.removeprefix("N")
+    pixels = planes[:, :, None] if "C" not in letters else planes
+    if "C" in letters:
+        pixels = np.transpose(planes, [letters.index(letter) for letter in "HWC"])
+    pixels = _thin(pixels).astype(np.float32)
+    low, high = _limits(pixels)
+    level = np.nan_to_num((pixels - low) * (255 / ((high - low) or 1.0)))
+    level = np.broadcast_to(level, (*level.shape[:2], 3)).round().clip(0, 255).astype(np.uint8)
+    return _data_url(png_rgb(level))
+
+
+def _data_url(png: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
 
 
 def _thin(plane: Array, side: int = MAX_SIDE) -> Array:

@@ -17,6 +17,7 @@ class Arrival:
     name: str
     stem: str
     array: Array
+    is_picture: bool = False  # then the array has its pixels, (height, width, 3)
 
 
 @dataclass
@@ -30,6 +31,10 @@ class Placement:
 
 def is_array_file(name: str) -> bool:
     return name.lower().endswith((".npy", ".npz"))
+
+
+def is_picture_file(name: str) -> bool:
+    return name.lower().endswith((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".avif"))
 
 
 def read_arrivals(data: bytes, name: str) -> list[Arrival]:
@@ -80,6 +85,8 @@ def place(arrivals: Sequence[Arrival], inputs: Sequence[Input]) -> Placement:
 
 
 def _why_not(arrival: Arrival, state: TensorInput) -> str:
+    if arrival.is_picture:
+        return "" if state.form is not None else "it is not of a shape that a picture could have"
     try:
         state.fitted(arrival.array, arrival.name)
     except NpyError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -17,8 +17,8 @@ from page.output_desk import OutputDesk
 from page.output_view import stats_strip
 from page.run_view import run_card, timing_strip
 from page.session import DEVICE_NAMES, Held, Results, Session
-from page.stage import Stage
-from page.status_view import STAGES, causes
+from page.stage import Change, Stage
+from page.status_view import STAGES
 from page.units import count_text
 from webpte.errors import DeviceError, DeviceLostError
 
@@ -34,11 +34,12 @@ class RunDesk:
         self._inputs = inputs
         self._outputs = outputs
         self._repeats = 20
+        stage.listeners.append(self._follow)
 
     # ---- acts
 
     async def on_run(self, message: Message) -> None:
-        session = self._idle_session()
+        session = self._stage.idle_session()
         if session is None or not session.method:
             return
         try:
@@ -56,7 +57,7 @@ class RunDesk:
         self._stage.show(error="")
         self._stage.tell("Running", "busy")
         work = self._run(session, session.method, arrays, held)
-        await self._do(session, work, f"running {session.method}")
+        await self._stage.do(session, work, f"running {session.method}")
 
     def on_cancel(self, message: Message) -> None:
         session = self._stage.session
@@ -65,7 +66,7 @@ class RunDesk:
             self._stage.tell("Stopping after this run", "busy")
 
     async def on_check(self, message: Message) -> None:
-        session = self._idle_session()
+        session = self._stage.idle_session()
         if session is None or session.shown is None:
             return
         if session.shown.lost:
@@ -73,49 +74,20 @@ class RunDesk:
             self._stage.tell("NumPy cannot follow the state of this program", "bad")
             return
         self._stage.tell("Computing on NumPy", "busy")
-        await self._do(session, self._check(session, session.shown), "checking against NumPy")
+        await self._stage.do(session, self._check(session, session.shown), "checking against NumPy")
 
     async def on_profile(self, message: Message) -> None:
-        session = self._idle_session()
+        session = self._stage.idle_session()
         if session is not None and session.runs[session.method]:
             self._stage.tell("Timing the kernels", "busy")
-            await self._do(session, self._profile(session), "timing the kernels", False)
+            await self._stage.do(session, self._profile(session), "timing the kernels", False)
 
     async def on_recover(self, message: Message) -> None:
-        session = self._idle_session()
+        session = self._stage.idle_session()
         if session is not None:
             self._stage.show(error="")
             self._stage.tell("Rebuilding the program", "busy")
-            await self._do(session, self._recover(session), "rebuilding the program", False)
-
-    def _idle_session(self) -> Session | None:
-        """The session, if nothing uses its program; else what does is told."""
-        session = self._stage.session
-        if session is not None and session.runner.busy:
-            way = "wait for it, or cancel it" if session.runner.can_stop else "wait for it"
-            self._stage.tell(f"Still {session.runner.doing}: {way}", "busy")
-            return None
-        return session
-
-    async def _do(
-        self,
-        session: Session,
-        work: Coroutine[Any, Any, None],
-        doing: str,
-        can_stop: bool = True,
-    ) -> None:
-        """Work on the program, with the buttons locked meanwhile."""
-        task = session.runner.start(work, doing, can_stop)
-        self.draw()
-        try:
-            await task
-        except Exception as error:
-            if session is self._stage.session:  # what was closed has nothing to tell any more
-                lost = any(isinstance(cause, DeviceLostError) for cause in causes(error))
-                actions = {"recover": "Rebuild the program"} if lost else None
-                self._stage.show_error(error, doing, actions)
-        finally:
-            self.draw()
+            await self._stage.do(session, self._recover(session), "rebuilding the program", False)
 
     # ---- the work
 
@@ -140,6 +112,7 @@ class RunDesk:
             self._outputs.draw_age()
             raise
         self._files.draw()
+        self._stage.announce(Change.RESULTS)
         self._stage.tell(runner.summary())
 
     async def _check(self, session: Session, results: Results) -> None:
@@ -194,14 +167,19 @@ class RunDesk:
         await session.program.recover(progress=progress)
         session.start_over()
         self._outputs.draw()
+        self._stage.announce(Change.RESULTS)
         self._stage.tell("The program is rebuilt: run it again")
 
     # ---- drawing
 
+    def _follow(self, change: Change) -> None:
+        if change is Change.BUSY:
+            self.draw()
+
     def draw(self) -> None:
         """Buttons and times; nothing where there is no session."""
         session, adapter = self._stage.session, self._stage.adapter
-        self._stage.browser.show(hidden={"run": session is None})
+        self._stage.browser.show(hidden={"run": session is None, "figures": session is None})
         if session is None:
             self._stage.show(run_controls="", timing="", stats="", kernels="")
             return

@@ -9,6 +9,8 @@ from statistics import median
 from page.markup import Html, h
 from page.units import count_text, ms_text
 
+_SPARK_BARS = 60
+
 
 @dataclass
 class Timing:
@@ -160,10 +162,10 @@ def _tile(label: str, value: float | None, note: str) -> Html:
 
 
 def _spark(times: Sequence[float]) -> Html | None:
-    """One bar per repeat: a slow start or a hiccup shows at once."""
+    """One bar per repeat: a slow start or a hiccup shows at once. Few bars are as wide as many."""
     if len(times) < 3:
         return None
-    shown = times[-60:]
+    shown = times[-_SPARK_BARS:]
     top = max(shown)
     bars = [
         h(
@@ -178,7 +180,7 @@ def _spark(times: Sequence[float]) -> Html | None:
     return h(
         "svg",
         bars,
-        viewBox=f"0 0 {4 * len(shown)} 36",
+        viewBox=f"0 0 {4 * _SPARK_BARS} 36",
         preserveAspectRatio="none",
         class_="spark",
         role="img",

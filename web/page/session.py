@@ -58,6 +58,7 @@ class Session:
     runs: Counter[str] = field(default_factory=Counter)  # by method, since it was built
     results: dict[str, Results] = field(default_factory=dict)  # by method, the last ones
     history: History = field(default_factory=History)
+    labels: dict[int, tuple[str, ...]] = field(default_factory=dict)  # by output, of its last dim
     _inputs: dict[str, list[Input]] = field(default_factory=dict)  # by method
 
     def __post_init__(self) -> None:
@@ -68,11 +69,25 @@ class Session:
     @property
     def inputs(self) -> list[Input]:
         """Of the chosen method."""
-        if not self.method:
-            return []
-        if self.method not in self._inputs:
-            self._inputs[self.method] = inputs_of(self.methods[self.method].inputs)
-        return self._inputs[self.method]
+        return self.inputs_of(self.method) if self.method else []
+
+    def inputs_of(self, method: str) -> list[Input]:
+        if method not in self._inputs:
+            self._inputs[method] = self._fresh_inputs(method)
+        return self._inputs[method]
+
+    @property
+    def set_inputs(self) -> Mapping[str, list[Input]]:
+        """By method, of those that were on the page."""
+        return self._inputs
+
+    def reset_inputs(self) -> None:
+        """Of the chosen method, as they are for a program that nobody has touched."""
+        self._inputs.pop(self.method, None)
+
+    def _fresh_inputs(self, method: str) -> list[Input]:
+        card = self.source.card
+        return inputs_of(self.methods[method].inputs, card.inputs if card is not None else ())
 
     @property
     def shown(self) -> Results | None:
@@ -98,8 +113,9 @@ class Session:
             return
         for method, before in old._inputs.items():
             if method in self.methods and not self.methods[method].is_constant:
-                self._inputs[method] = inputs_of(self.methods[method].inputs)
+                self._inputs[method] = self._fresh_inputs(method)
                 carry_over(before, self._inputs[method])
+        self.labels = old.labels
         if old.method in self._inputs:
             self.method = old.method
         if old.source.data is self.source.data and old.source.extra == self.source.extra:
@@ -135,6 +151,11 @@ class Session:
             self.history.lose("a run failed, and nobody knows what it had changed by then")
         if method in self.results:
             self.results[method].note = "the last run failed"
+
+    def lose_state(self, reason: str) -> None:
+        """Something else than a run changes the program's state."""
+        if self.stateful:
+            self.history.lose(reason)
 
     def start_over(self) -> None:
         """The program was rebuilt: its state is that of the file again."""

@@ -1,17 +1,31 @@
-"""What the desks of the page share: the browser, the engine, the adapter, and the session."""
+"""What the desks and views of the page share: the browser, the engine, the adapter, the session."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any
 
 from page.browser import Browser
 from page.markup import Html
 from page.session import Session
-from page.status_view import error_view
+from page.status_view import causes, error_view
 from webpte import DeviceInfo
+from webpte.errors import DeviceLostError
+
+
+class Change(Enum):
+    """What can be another than it was; see `Stage.announce`."""
+
+    ADAPTER = auto()  # the browser has told which there is
+    SESSION = auto()  # another program is open, or the same on another device, or none
+    METHOD = auto()  # another method of the same program is chosen
+    INPUTS = auto()  # an input holds something else: comes with every key that is typed
+    RESULTS = auto()  # there are new results, or none of what is set now
+    VIEW = auto()  # another view is in front
+    BUSY = auto()  # work on the program has begun or ended
 
 
 @dataclass(eq=False)
@@ -23,6 +37,12 @@ class Stage:
     device: str = "webgpu"  # for the next program
     narrow: bool = False  # a small screen, where long lists start folded
     session: Session | None = None
+    front: str = "run"  # the view that is in front
+    listeners: list[Callable[[Change], None]] = field(default_factory=list)
+
+    def announce(self, change: Change) -> None:
+        for listener in self.listeners:
+            listener(change)
 
     def tell(self, line: str, mood: str = "good") -> None:
         """The one line that says what goes on; its dot is green, amber ("busy") or red ("bad")."""
@@ -44,6 +64,40 @@ class Stage:
         box = error_view(error, doing, actions, note, more)
         self.browser.show(html={"error": box}, reveal="error")
         self.tell(f"{type(error).__name__}: see the message", "bad")
+
+    # ---- one thing at a time on the program
+
+    def idle_session(self) -> Session | None:
+        """The session, if nothing uses its program; else what does is told."""
+        session = self.session
+        if session is not None and session.runner.busy:
+            way = "wait for it, or cancel it" if session.runner.can_stop else "wait for it"
+            self.tell(f"Still {session.runner.doing}: {way}", "busy")
+            return None
+        return session
+
+    async def do(
+        self,
+        session: Session,
+        work: Coroutine[Any, Any, None],
+        doing: str,
+        can_stop: bool = True,
+    ) -> None:
+        """Work on the program of an idle session, with the buttons locked meanwhile.
+
+        `can_stop`: the work ends early when it finds `session.runner.stopping`.
+        """
+        task = session.runner.start(work, doing, can_stop)
+        self.announce(Change.BUSY)
+        try:
+            await task
+        except Exception as error:
+            if session is self.session:  # what was closed has nothing to tell any more
+                lost = any(isinstance(cause, DeviceLostError) for cause in causes(error))
+                actions = {"recover": "Rebuild the program"} if lost else None
+                self.show_error(error, doing, actions)
+        finally:
+            self.announce(Change.BUSY)
 
     async def stop_runs(self) -> None:
         """Nothing uses the session's program when this returns, until the caller waits again."""

@@ -19,8 +19,8 @@ Amounts = Mapping[str, tuple[int, int]]  # stage -> (done, total); a total of 0 
 
 # By class name, so that nothing here has to import the engine. The most derived name wins.
 _WAYS_OUT = {
-    "FormatError": "Check that the file is a complete .pte written by ExecuTorch, and not, for "
-    "example, a Git LFS pointer or an HTML error page.",
+    "FormatError": "Check that the file is a complete .pte written by ExecuTorch.",
+    "CardError": "A card of the gallery is a small JSON file; docs/page.md has its fields.",
     "UnsupportedOpError": "What the file contains is listed below. Export the model without "
     "these operators, or add them to webpte.",
     "ForeignDelegateError": "Export again with VulkanPartitioner (or WebGPUPartitioner).",

@@ -123,7 +123,8 @@ def largest(array: Array, count: int = 5) -> list[tuple[int, float]]:
     if array.dtype.kind != "f" or array.ndim == 0 or array.size != array.shape[-1]:
         return []
     flat = array.reshape(-1)
-    if flat.size < 2 * count or not np.isfinite(flat).all():
+    count = min(count, flat.size)
+    if flat.size < 2 or not np.isfinite(flat).all():
         return []
     top = np.argpartition(flat, -count)[-count:]
     top = top[np.argsort(-flat[top], kind="stable")]

@@ -29,6 +29,13 @@ struct Params {
     first_line: u32,
     lines: u32,
     width: u32, // of the logits of a line
+    // Of attention_rope.wgsl: pairs of a head that are turned, elements of the tables between tokens and
+    // between heads, and where fresh keys and values begin.
+    turned: u32,
+    angle_row: u32,
+    angle_head: u32,
+    keys_begin: u32,
+    values_begin: u32,
 }
 
 // No inf in WGSL: logits stay above FLOOR, and what is EXCLUDED lies clearly below it.

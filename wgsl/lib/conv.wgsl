@@ -29,6 +29,7 @@ struct Params {
 
 override TRANSPOSED: bool;
 override HAS_BIAS: bool;
+override HAS_ADDED: bool; // one number for each of the output's
 
 // One axis of a phase: output number j is made of inputs start + j * advance + t * reach.
 struct Axis {

@@ -1,8 +1,8 @@
 // What matrix products share:
 // output[batch, row, column] = alpha * (sum over k of A[row, k] * B[k, column]) + beta * addend.
 //
-// A kernel that uses this file declares `addend`, an array of Stored, `output`, an array of Out, and
-// `params.product`. With several parts along k it stores plain sums, one matrix per part, and
+// A kernel that uses this file declares `output`, an array of Out, and `params.product`; lib/addend.wgsl
+// writes there. With several parts along k it stores plain sums, one matrix per part, and
 // matmul_sum.wgsl adds them up.
 
 alias Number = ${TYPE}; // that is computed in
@@ -55,20 +55,6 @@ fn part_of(group: vec3<u32>, groups: vec3<u32>, rows: u32, columns: u32) -> Part
         min(k_begin + product.k_part, product.k),
         matrix * product.m * product.n,
     );
-}
-
-// Four columns of one row; what lies outside of the matrix is dropped.
-fn write_quad(part: Part, row: u32, column: u32, sums: Quad) {
-    let product = params.product;
-    if (row >= product.m) {
-        return;
-    }
-    for (var i = 0u; i < 4u; i++) {
-        if (column + i < product.n) {
-            let added = Number(addend[row * product.addend_row + (column + i) * product.addend_column]);
-            output[part.output + row * product.n + column + i] = Out(product.alpha * sums[i] + product.beta * added);
-        }
-    }
 }
 
 // Four k of four rows of A, or of four columns of B: one quad per k.

@@ -16,23 +16,3 @@ fn lane_of(thread: u32) -> u32 { return thread % LANES; }
 fn slice_of(thread: u32) -> u32 { return thread / LANES; }
 
 fn column_of(part: Part, thread: u32) -> u32 { return part.column + lane_of(thread) * 4u; }
-
-// Called by all invocations of a workgroup.
-fn write_slices(part: Part, thread: u32, sums: Sums) {
-    for (var row = 0u; row < ROWS; row++) {
-        slice_sums[row * THREADS + thread] = sums[row];
-    }
-    for (var rest = THREADS / 2u; rest >= LANES; rest /= 2u) {
-        workgroupBarrier();
-        if (thread < rest) {
-            for (var row = 0u; row < ROWS; row++) {
-                slice_sums[row * THREADS + thread] += slice_sums[row * THREADS + thread + rest];
-            }
-        }
-    }
-    if (thread < LANES) {
-        for (var row = 0u; row < ROWS; row++) {
-            write_quad(part, part.row + row, column_of(part, thread), slice_sums[row * THREADS + thread]);
-        }
-    }
-}

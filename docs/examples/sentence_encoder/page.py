@@ -33,6 +33,7 @@ example = json.loads(Path("ranking.json").read_text(encoding="utf-8"))[0]
 query.value = example["query"]
 sentences.value = "\n".join(sorted(sentence for _, sentence in example["ranked"]))
 status.textContent = "Loading the model"
-encoder = await SentenceEncoder.load("model.pte", Path("vocab.txt").read_text(encoding="utf-8"))
+vocabulary = Path("vocab.txt").read_text(encoding="utf-8")
+encoder = await SentenceEncoder.load("/models/minilm/model.pte", vocabulary)
 status.textContent = "Ready"
 button.disabled = False

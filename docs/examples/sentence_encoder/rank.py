@@ -4,7 +4,7 @@
     for score, sentence in await encoder.rank("rain tomorrow", sentences): ...
 
 This file needs webpte and nothing of a page, so it serves in PyScript, JupyterLite and CPython;
-there, `python rank.py OUT QUERY` ranks the sentences of OUT/ranking.json with NumPy.
+there, `python rank.py .webpte/models/minilm QUERY` ranks its sentences with NumPy.
 """
 
 from __future__ import annotations

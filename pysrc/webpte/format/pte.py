@@ -16,6 +16,7 @@ from struct import Struct
 
 from webpte.errors import FormatError
 from webpte.format.flat import I32, I64, IDENTIFIER_AT, U32, U64, FlatBuffer, Span, Table
+from webpte.format.kinds import kind_of
 from webpte.format.program import (
     Allocation,
     BackendDelegate,
@@ -111,10 +112,8 @@ def parse_header(head: bytes, file_size: int) -> ExtendedHeader:
     """The extended header, or for a file without one: all is flatbuffer."""
     identifier = head[IDENTIFIER_AT : IDENTIFIER_AT + 4]
     if len(identifier) < 4 or identifier[:2] != b"ET" or not identifier[2:].isalnum():
-        raise FormatError(
-            f"not an ExecuTorch program: its identifier is {identifier!r}, not b'ET12'",
-            IDENTIFIER_AT,
-        )
+        told = kind_of(head) or f"its identifier is {identifier!r}, not b'ET12'"
+        raise FormatError(f"not an ExecuTorch program: {told}", IDENTIFIER_AT)
     if head[HEADER_AT : HEADER_AT + 4] != HEADER_MAGIC:
         return ExtendedHeader(file_size, 0, 0)
     length = _head_field(head, U32, 12)

@@ -19,6 +19,9 @@
         for (const name in adapter.limits) {
             if (typeof adapter.limits[name] === "number") limits[name] = adapter.limits[name];
         }
+        // Of the adapter, but a limit in what it means: what every subgroup has at least.
+        const smallest = adapter.info?.subgroupMinSize;
+        if (smallest) limits.subgroupMinSize = smallest;
         const { vendor = "", architecture = "", description = "", device = "", isFallbackAdapter = false } = adapter.info ?? {};
         return JSON.stringify({
             vendor, architecture, description: description || device, limits,

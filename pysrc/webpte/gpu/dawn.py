@@ -146,15 +146,20 @@ class Dawn:
         """The adapter and what it is; raises NoWebGPUError where there is none."""
         options = self.c.WGPURequestAdapterOptions()
         options.powerPreference = self.c.WGPUPowerPreference_HighPerformance
-        info, found = self.promise("adapter", at_once=True)
-        self.c.wgpuInstanceRequestAdapter2(self._instance, options, info)
+        asked, found = self.promise("adapter", at_once=True)
+        self.c.wgpuInstanceRequestAdapter2(self._instance, options, asked)
         facts = self.c.WGPUAdapterInfo()
+        subgroups = self.c.WGPUAdapterPropertiesSubgroups()
+        subgroups.chain.sType = self.c.WGPUSType_AdapterPropertiesSubgroups
+        facts.nextInChain = ctypes.pointer(subgroups.chain)
         if found.value:
             self.c.wgpuAdapterGetInfo(found.value, facts)
         # Where there is nothing, Dawn offers an adapter that does nothing.
         if not found.value or facts.backendType == self.c.WGPUBackendType_Null:
             raise NoWebGPUError(f"device='native' finds no GPU: {INSTALL}")
-        return found.value, self._describe(found.value, facts)
+        info = self._describe(found.value, facts)
+        info.limits["subgroupMinSize"] = int(subgroups.subgroupMinSize)
+        return found.value, info
 
     def _describe(self, adapter: Any, facts: Any) -> DeviceInfo:
         c = self.c

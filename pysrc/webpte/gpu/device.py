@@ -42,6 +42,7 @@ class DeviceInfo:
     software: bool = False
     features: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
+    prefers_subgroups: bool = False  # where it has them; for comparison, until it is known to win
     waiting: str = "plain"
     waiting_ms: dict[str, float] = field(default_factory=dict)
 
@@ -53,7 +54,14 @@ class DeviceInfo:
     @property
     def target(self) -> Target:
         """What kernels are chosen for."""
-        return Target(software=self.software)
+        most = self.limits.get("maxStorageBuffersPerShaderStage", Target.storage_buffers)
+        return Target(self.software, most, self.subgroup if self.prefers_subgroups else 0)
+
+    @property
+    def subgroup(self) -> int:
+        """Invocations of the smallest subgroup, if shaders have such; 0 if they do not."""
+        size = self.limits.get("subgroupMinSize", 0) if "subgroups" in self.features else 0
+        return size if size & (size - 1) == 0 else 0
 
 
 def is_software(*names: str) -> bool:

@@ -292,7 +292,7 @@
         // Without `read` nothing comes back, and there is nothing to wait for.
         run(id, payload, described, read, reachable) {
             check();
-            const plan = plans.get(id);
+            const plan = known(id);
             const copies = copiesOf(described);
             const start = (whole) => {
                 const staging = submit(plan, payload, copies, read, encode, whole);
@@ -308,7 +308,7 @@
         // A run in which every dispatch is timed.
         profile(id, payload, described) {
             check();
-            const plan = plans.get(id);
+            const plan = known(id);
             return watched(async () => {
                 let times;
                 const staging = submit(plan, payload, copiesOf(described), true, (tape) => {

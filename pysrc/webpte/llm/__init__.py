@@ -11,25 +11,37 @@ async for piece in chat.send("What is a KV cache?"):
 from __future__ import annotations
 
 from webpte.llm.chat import Chat, ReplyOptions
+from webpte.llm.constraint import Allowed, Constraint, OneOf
 from webpte.llm.generation import (
     Choice,
     Generation,
+    GenerationOptions,
     GenerationStats,
     Generator,
     Sampling,
     generate,
 )
+from webpte.llm.grammar import Grammars, Matching
+from webpte.llm.logprobs import Candidate, TokenLogprob
 from webpte.llm.reply import Reply, ReplyStats
 
 __all__ = [
+    "Allowed",
+    "Candidate",
     "Chat",
     "Choice",
+    "Constraint",
     "Generation",
+    "GenerationOptions",
     "GenerationStats",
     "Generator",
+    "Grammars",
+    "Matching",
+    "OneOf",
     "Reply",
     "ReplyOptions",
     "ReplyStats",
     "Sampling",
+    "TokenLogprob",
     "generate",
 ]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from webpte.errors import ChatTemplateError, ContextError, InputError
-from webpte.llm.generation import Generator
+from webpte.llm.constraint import Constraint, OneOf
+from webpte.llm.generation import Generation, GenerationOptions, Generator
+from webpte.llm.grammar import Grammars
+from webpte.llm.json_schema import regex_of
 from webpte.llm.prompt import Prompt, PromptMaker, Said, Turn
 from webpte.llm.reply import Reply, ReplyStats, StopStrings
 from webpte.runtime.program import Program
@@ -22,22 +25,21 @@ WHEN_FULL = ("error", "slide")
 ROOM = 4
 
 
-class ReplyOptions(TypedDict, total=False):
-    """How an answer is made: `Generator.generate` has their meaning.
+class ReplyOptions(GenerationOptions, total=False):
+    """How an answer is made.
 
     stop         texts that end an answer, and are no part of it, besides those of the Chat
     stop_tokens  tokens that do, likewise
+    choices      texts, of which the answer is to be one
+    regex        an expression that all of the answer is to match; see `Grammars.regex`
+    schema       a JSON schema, of which the answer is to be JSON; see `Grammars.schema`
     """
 
-    temperature: float
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    repetition_penalty: float | None
-    seed: int | None
-    steps_ahead: int
     stop: Collection[str]
     stop_tokens: Collection[int]
+    choices: Sequence[str] | None
+    regex: str | None
+    schema: Mapping[str, Any] | None
 
 
 class Chat:
@@ -88,7 +90,9 @@ class Chat:
         self._turns: tuple[Turn, ...] = () if system is None else (Turn("system", system),)
         self._prompt = Prompt("", (), 0)  # what the reply follows
         self._reply: Reply | None = None
+        self._begun: Turn | None = None  # the answer that the reply goes on with
         self._dropped = 0
+        self._grammars: Grammars | None = None
         self._asked: tuple[int, ReplyOptions] = MAX_NEW_TOKENS, {}
 
     def _ends(self) -> frozenset[int]:
@@ -133,16 +137,16 @@ class Chat:
         self._change([*turns[:index], Turn(role, text), *after])
 
     def _change(self, turns: Sequence[Turn]) -> None:
-        self._turns, self._reply, self._dropped = tuple(turns), None, 0
+        self._turns, self._reply, self._begun, self._dropped = tuple(turns), None, None, 0
 
     def _all_turns(self) -> tuple[Turn, ...]:
         """With the last answer, as far as it is."""
-        reply = self._reply
+        reply, begun = self._reply, self._begun
         if reply is None or not reply.begun:
-            return self._turns
+            return self._turns if begun is None else (*self._turns, begun)
         kept = reply.kept_tokens()
         said = None if kept is None else Said(self._prompt.text, (*self._prompt.tokens, *kept))
-        return *self._turns, Turn("assistant", reply.text, said)
+        return *self._turns, Turn("assistant", reply.follows + reply.text, said)
 
     # Answers
 
@@ -168,20 +172,65 @@ class Chat:
         turns = turns[: _last_question(turns) + 1]
         return self._answer(turns, count if max_new_tokens is None else max_new_tokens, changed)
 
-    def _answer(self, turns: Sequence[Turn], max_new_tokens: int, options: ReplyOptions) -> Reply:
+    def go_on(self, max_new_tokens: int | None = None, **options: Unpack[ReplyOptions]) -> Reply:
+        """More of the last answer, as it was asked for but for the options given here, and without
+        what all of it had to be (`choices`, ...). What comes is added to that message; the reply
+        has the new part alone."""
+        *turns, last = self._all_turns() or (None,)
+        if last is None or last.role != "assistant":
+            raise InputError("there is no answer to go on with: the last message is none")
+        count, before = self._asked
+        free: ReplyOptions = {"choices": None, "regex": None, "schema": None, "constraint": None}
+        changed: ReplyOptions = {**before, **free, **options}
+        count = count if max_new_tokens is None else max_new_tokens
+        return self._answer(turns, count, changed, last)
+
+    def _answer(
+        self,
+        turns: Sequence[Turn],
+        max_new_tokens: int,
+        options: ReplyOptions,
+        begun: Turn | None = None,
+    ) -> Reply:
+        """To the last of the turns; `begun` is what there is of the answer already."""
         given: dict[str, Any] = dict(options)
         stop = StopStrings((*self._stop, *_texts(given.pop("stop", ()))))
         ends = self._stop_tokens | set(given.pop("stop_tokens", ()))
+        wanted = self._wanted(given)
         prompt, dropped = self._fitting(turns, max_new_tokens)
+        question = len(prompt.tokens)
+        prompt = self._prompts.go_on(prompt, begun)
         generation = self._generator.generate(prompt.tokens, max_new_tokens, stop=ends, **given)
         stats = ReplyStats(**asdict(generation.stats))
         stats.retokenized, stats.dropped = prompt.retokenized, dropped
-        why = partial(self._why_ended, prompt, generation.tokens, max_new_tokens)
+        why = partial(self._why_ended, prompt, generation, max_new_tokens)
         # Nothing fails from here on: the conversation is either as it was, or goes on.
         self._turns, self._prompt, self._dropped = tuple(turns), prompt, dropped
-        self._asked = max_new_tokens, options
-        self._reply = Reply(generation, self._tokenizer, stop, stats, why, self._check_current)
+        self._asked, self._begun = (max_new_tokens, options), begun
+        self._reply = Reply(
+            generation, self._tokenizer, stop, stats, why, self._check_current, wanted
+        )
+        if begun is not None:
+            self._reply.follow(begun.content, prompt.tokens[question:])
         return self._reply
+
+    def _wanted(self, given: dict[str, Any]) -> Callable[[], Awaitable[Constraint]] | None:
+        """What the answer must be, if a library is needed to know; takes it out of the options."""
+        asked = {name: given.pop(name, None) for name in ("choices", "regex", "schema")}
+        asked["constraint"] = given.get("constraint")
+        names = [name for name, value in asked.items() if value is not None]
+        if len(names) > 1:
+            raise InputError(f"one of {', '.join(names)} can be kept to, not several")
+        if asked["choices"] is not None:
+            given["constraint"] = OneOf.of_texts(asked["choices"], self._tokenizer)
+        if asked["schema"] is not None:
+            asked["regex"] = regex_of(asked["schema"])
+        return None if asked["regex"] is None else partial(self._matching, asked["regex"])
+
+    async def _matching(self, regex: str) -> Constraint:
+        if self._grammars is None:
+            self._grammars = await Grammars.load(self._tokenizer)
+        return self._grammars.regex(regex)
 
     def _check_current(self, reply: Reply) -> None:
         if self._reply is not reply:
@@ -189,11 +238,13 @@ class Chat:
                 "this answer ended when the Chat began another, or when its messages were changed"
             )
 
-    def _why_ended(self, prompt: Prompt, tokens: list[int], max_new_tokens: int) -> str:
+    def _why_ended(self, prompt: Prompt, generation: Generation, max_new_tokens: int) -> str:
         """A stop token is in the Generator's context, but not among the tokens."""
-        if len(self._generator.context) > len(prompt.tokens) + len(tokens):
+        said = len(generation.tokens)
+        stopped = len(self._generator.context) > len(prompt.tokens) + said
+        if generation.is_complete or stopped:
             return "stop"
-        return "length" if len(tokens) >= max_new_tokens else "full"
+        return "length" if said >= max_new_tokens else "full"
 
     # A full context
 

@@ -13,14 +13,28 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any, TypedDict, Unpack
+
+import numpy as np
 
 from webpte.ahead import StepsAhead
 from webpte.context import Context
-from webpte.errors import InputError
+from webpte.errors import ExecutionError, InputError, TextError
+from webpte.llm.constraint import Allowed, Constraint
+from webpte.llm.logprobs import TokenLogprob, candidates_for
+from webpte.ops.sample import mask_of
 from webpte.runtime.program import Program
-from webpte.sampling import Choice, Sampling
+from webpte.sampling import Choice, Chosen, Sampling
 
-__all__ = ["Choice", "Generation", "GenerationStats", "Generator", "Sampling", "generate"]
+__all__ = [
+    "Choice",
+    "Generation",
+    "GenerationOptions",
+    "GenerationStats",
+    "Generator",
+    "Sampling",
+    "generate",
+]
 
 STEPS_AHEAD = 16  # in one submission, at most
 
@@ -51,6 +65,29 @@ class GenerationStats:
         return self.decode_tokens / self.decode_seconds if self.decode_seconds else 0.0
 
 
+class GenerationOptions(TypedDict, total=False):
+    """How tokens are chosen: `Sampling` has the meaning of the first five.
+
+    seed         of chance; None is a new one each time
+    steps_ahead  how many steps may be in one submission; 1: the host sees every token before the
+                 next step. The tokens are the same.
+    logprobs     whether to say how probable the model found each token: `Generation.logprobs`
+    top          how many of the likeliest tokens to list there, up to 20
+    constraint   what the answer may be; each token then waits for the one before
+    """
+
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repetition_penalty: float | None
+    seed: int | None
+    steps_ahead: int
+    logprobs: bool
+    top: int
+    constraint: Constraint | None
+
+
 class Generator(Context):
     """A conversation with one program, turn by turn.
 
@@ -68,58 +105,35 @@ class Generator(Context):
         conversation: Sequence[int],
         max_new_tokens: int,
         *,
-        temperature: float = 0.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        min_p: float | None = None,
-        repetition_penalty: float | None = None,
-        seed: int | None = None,
         stop: Collection[int] = (),
-        steps_ahead: int = STEPS_AHEAD,
+        **options: Unpack[GenerationOptions],
     ) -> Generation:
         """What comes after a conversation, all of which is given.
 
         Only what is new in it is fed: as much as its beginning has in common with the context is in
-        the cache. One answer at a time: it ends when another begins.
-
-        stop         tokens that end the answer; the program's own are among them
-        steps_ahead  how many steps may be in one submission; 1: the host sees every token before
-                     the next step. The tokens are the same.
+        the cache. One answer at a time: it ends when another begins. `stop` are tokens that end the
+        answer; the program's own are among them.
         """
-        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
-        choice = Choice.of(sampling, seed)
-        ends = self.eos | set(stop)
-        tokens = list(map(int, conversation))
-        return Generation(self, tokens, True, max_new_tokens, choice, ends, steps_ahead)
+        return Generation(self, conversation, True, max_new_tokens, stop, **options)
 
     def go_on(
         self,
         tokens: Sequence[int],
         max_new_tokens: int,
         *,
-        temperature: float = 0.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        min_p: float | None = None,
-        repetition_penalty: float | None = None,
-        seed: int | None = None,
         stop: Collection[int] = (),
-        steps_ahead: int = STEPS_AHEAD,
+        **options: Unpack[GenerationOptions],
     ) -> Generation:
         """The same after the context and `tokens`, which are added to it."""
-        sampling = Sampling(temperature, top_k, top_p, min_p, repetition_penalty)
-        choice = Choice.of(sampling, seed)
-        ends = self.eos | set(stop)
-        return Generation(
-            self, list(map(int, tokens)), False, max_new_tokens, choice, ends, steps_ahead
-        )
+        return Generation(self, tokens, False, max_new_tokens, stop, **options)
 
 
 class Generation:
     """One answer, as an async iterator of tokens; `tokens` and `stats` grow as it goes.
 
-    It ends after `max_new_tokens`, at a stop token (which is not yielded), or when the context is
-    full. After an error or a cancelled step it can be asked for that token again.
+    It ends after `max_new_tokens`, at a stop token (which is not yielded), when the context is
+    full, or when its constraint allows no more (`is_complete`). After an error or a cancelled step
+    it can be asked for that token again. With `logprobs`, there is one for each of the `tokens`.
 
     Steps may be under way whose tokens nobody has asked for yet. They leave no trace: whenever it
     ends, the Generator's context is what was yielded, and a stop token.
@@ -128,32 +142,51 @@ class Generation:
     def __init__(
         self,
         generator: Generator,
-        prompt: list[int],
+        prompt: Sequence[int],
         whole: bool,
         max_new_tokens: int,
-        choice: Choice,
         stop: Collection[int],
-        steps_ahead: int,
+        *,
+        seed: int | None = None,
+        steps_ahead: int = STEPS_AHEAD,
+        logprobs: bool = False,
+        top: int = 0,
+        constraint: Constraint | None = None,
+        **sampling: Any,
     ) -> None:
+        choice = Choice.of(Sampling(**sampling), seed, candidates_for(logprobs, top))
         if steps_ahead < 1:
             raise InputError(f"steps_ahead must be 1 or more, not {steps_ahead}")
         self.tokens: list[int] = []
+        self.logprobs: list[TokenLogprob] = []
+        self.is_complete = False
         self.stats = GenerationStats()
         self._generator = generator
-        self._prompt = prompt  # empty from when it is in the Generator's context
+        self._prompt = list(map(int, prompt))  # empty from when it is in the Generator's context
         self._whole = whole
         self._begun = False
         self._left = max_new_tokens
         self._choice = choice
-        self._stop = stop
+        self._stop = generator.eos | set(stop)
         self._most_ahead = steps_ahead
         self._ahead: StepsAhead | None = None
+        self._top = top
+        self._constraint: Constraint | None = None
         if steps_ahead == 1:
             self.stats.step_by_step = "steps_ahead is 1"
+        if constraint is not None:
+            self.constrain(constraint)
+
+    def constrain(self, constraint: Constraint) -> None:
+        """What the answer is to be; before it begins."""
+        if not constraint.after(()).tokens.size:
+            raise InputError("the constraint allows no answer but an empty one")
+        self._constraint = constraint
+        self.stats.step_by_step = "what a token may be depends on the one before"
 
     def ignore_stops(self) -> None:
         """Go on for as many tokens as were asked for, whatever they are; for benchmarks."""
-        self._stop = ()
+        self._stop = frozenset()
 
     def __aiter__(self) -> AsyncIterator[int]:
         return self
@@ -164,39 +197,64 @@ class Generation:
         if self._left <= 0 or (self.tokens and self._is_full()):
             raise StopAsyncIteration
         self._generator._check_current(self)
+        allowed = self._constraint.after(self.tokens) if self._constraint is not None else None
         started, count = perf_counter(), len(self._generator.pending) + len(self._prompt)
-        token = await self._next()
+        chosen = await self._next(None if allowed is None else self._mask(allowed))
         self._count(count, perf_counter() - started)
-        self._generator._add_pending([token])
+        return self._accept(chosen, allowed)
+
+    def _accept(self, chosen: Chosen, allowed: Allowed | None) -> int:
+        token = chosen.token
         self._prompt = []
         self._left -= 1
-        if token in self._stop:
+        ends = token in self._stop and (allowed is None or allowed.may_end)
+        if allowed is not None and not ends and token not in allowed.tokens:
+            self._left = 0
+            raise ExecutionError(
+                f"the model gives no number to any of the {allowed.tokens.size} tokens that the "
+                "constraint allows; the answer ends here"
+            )
+        self._generator._add_pending([token])
+        if ends:
             self._left = 0
             raise StopAsyncIteration
         self.tokens.append(token)
+        if chosen.words is not None:
+            self.logprobs.append(TokenLogprob.of(chosen, self._top))
+        if self._constraint is not None and self._constraint.after(self.tokens).is_end:
+            self._left, self.is_complete = 0, True
         return token
 
-    async def _next(self) -> int:
+    def _mask(self, allowed: Allowed) -> np.ndarray:
+        """As the operator that chooses takes it."""
+        if not allowed.tokens.size:
+            raise TextError("no token goes on as the constraint wants, and it does not end here")
+        ends = sorted(self._stop) if allowed.may_end else []
+        tokens = np.concatenate([allowed.tokens, np.array(ends, np.int64)])
+        vocabulary = self._generator.vocabulary
+        return mask_of(tokens[tokens < vocabulary], vocabulary)
+
+    async def _next(self, allowed: np.ndarray | None) -> Chosen:
         """The token after the context and the prompt."""
         generator, steps = self._generator, self._ahead
         if steps is not None and generator._follows(steps):
             submitted = steps.submissions
             try:
-                token = await generator._take(steps, self._left)
+                chosen = await generator._take(steps, self._left)
             except Exception:
                 self._ahead = None  # what is under way is of no use; a cancelled one goes on
                 raise
             finally:
                 self.stats.submissions += steps.submissions - submitted
-            if not isinstance(token, str):
-                return token
-            self.stats.step_by_step = token
+            if not isinstance(chosen, str):
+                return chosen
+            self.stats.step_by_step = chosen
         self._ahead = None
-        token = await generator._feed(self._prompt, self._choice)
+        chosen = await generator._feed(self._prompt, self._choice, allowed)
         self.stats.submissions += bool(self.tokens)
         if self.stats.step_by_step is None:
             self._ahead = generator._steps_ahead(self._choice, self._most_ahead)
-        return token
+        return chosen
 
     def _begin(self) -> None:
         generator = self._generator
@@ -229,26 +287,9 @@ def generate(
     tokens: Sequence[int],
     max_new_tokens: int,
     *,
-    temperature: float = 0.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    repetition_penalty: float | None = None,
-    seed: int | None = None,
     stop: Collection[int] = (),
-    steps_ahead: int = STEPS_AHEAD,
     method: str = "forward",
+    **options: Unpack[GenerationOptions],
 ) -> Generation:
     """Generate from an empty context; use a `Generator` to go on with a conversation."""
-    return Generator(program, method).generate(
-        tokens,
-        max_new_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        seed=seed,
-        stop=stop,
-        steps_ahead=steps_ahead,
-    )
+    return Generator(program, method).generate(tokens, max_new_tokens, stop=stop, **options)

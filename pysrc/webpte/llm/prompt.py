@@ -70,6 +70,17 @@ class PromptMaker:
         whole = tuple(self._tokenizer.encode(text, special=False))
         return Prompt(text, whole, len(answers))
 
+    def go_on(self, prompt: Prompt, begun: Turn | None) -> Prompt:
+        """With the beginning of the answer, in the tokens that it was said in if it was."""
+        if begun is None:
+            return prompt
+        said = begun.said
+        count = len(prompt.tokens)
+        if said is not None and (said.prompt, said.tokens[:count]) == (prompt.text, prompt.tokens):
+            return Prompt(prompt.text, said.tokens, prompt.retokenized)
+        tokens = self._tokenizer.encode(begun.content, special=False)
+        return Prompt(prompt.text, (*prompt.tokens, *tokens), prompt.retokenized + 1)
+
     def turn_end(self) -> int | None:
         """The special token that the template puts behind an answer, if it does."""
         messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": _MARK}]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from webpte.errors import InputError
+from webpte.llm.constraint import Constraint
 from webpte.llm.generation import Generation, GenerationStats
+from webpte.llm.logprobs import TokenLogprob
 from webpte.text import Tokenizer
+from webpte.text.stream import REPLACEMENT
 
 
 @dataclass
@@ -51,8 +54,9 @@ class Reply:
 
     text    what has been handed out; it is also what the conversation has of this answer, so it
             can be broken off at any piece
-    ended   None; at the end "stop" (a stop token or text), "length" (max_new_tokens), or "full"
-            (the context)
+    follows what there was of the answer before this part of it
+    ended   None; at the end "stop" (a stop token or text, or all that was allowed is said),
+            "length" (max_new_tokens), or "full" (the context)
 
     After an error or a cancelled step it can be asked again, as a Generation can.
     """
@@ -65,8 +69,10 @@ class Reply:
         stats: ReplyStats,
         why_ended: Callable[[], str],
         check_current: Callable[[Reply], None],
+        constraint: Callable[[], Awaitable[Constraint]] | None = None,
     ) -> None:
         self.text = ""
+        self.follows = ""
         self.ended: str | None = None
         self.stats = generation.stats = stats
         self._generation = generation
@@ -74,16 +80,28 @@ class Reply:
         self._stop = stop
         self._why_ended = why_ended
         self._check_current = check_current
+        self._constraint = constraint  # until it is made
         self._stream = tokenizer.stream()
         self._heard = ""  # `text`, and what may be the beginning of a stop text
         # After each token: how much had been heard, and whether that was all of the token.
         self._marks: list[tuple[int, bool]] = []
         self._cut = False
 
+    def follow(self, text: str, tokens: Sequence[int]) -> None:
+        """This is more of an answer that begins with that text. What looked like a part of a
+        character at its end may become one."""
+        certain = self._stream.feed(*tokens)
+        self.follows = certain if text.rstrip(REPLACEMENT) == certain else text
+
     @property
     def tokens(self) -> list[int]:
         """All that the model has said, also what is beyond a stop text."""
         return self._generation.tokens
+
+    @property
+    def logprobs(self) -> list[TokenLogprob]:
+        """One for each of the tokens, if they were asked for."""
+        return self._generation.logprobs
 
     @property
     def begun(self) -> bool:
@@ -104,6 +122,10 @@ class Reply:
     async def __anext__(self) -> str:
         while self.ended is None:
             self._check_current(self)
+            if self._constraint is not None:
+                self._generation.constrain(await self._constraint())
+                self._constraint = None
+                self._check_current(self)
             try:
                 token = await anext(self._generation)
             except StopAsyncIteration:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from pkgutil import iter_modules
 
-from webpte.ops.registry import OpDef, lookup, registered_names
+from webpte.ops.registry import OpDef, definition_of, lookup, registered_names
 
-__all__ = ["OpDef", "lookup", "registered_names"]
+__all__ = ["OpDef", "definition_of", "lookup", "registered_names"]
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

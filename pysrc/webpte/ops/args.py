@@ -146,6 +146,22 @@ class Args:
                 f"but the file gives {len(call.args)} ids"
             )
 
+    def of_part(
+        self, signature: Signature, call: Call, arrays: Mapping[int, np.ndarray] | None = None
+    ) -> Args:
+        """The arguments of a call that this one stands for, beside it."""
+        return Args(signature, call, self._graph, self._live, arrays, self.target)
+
+    def set_inner_dims(self, value_id: int, dims: Dims) -> None:
+        """Live dims of what only the parts of this call know."""
+        self._live.set_cur_dims(value_id, dims)
+
+    @property
+    def tensor_ids(self) -> list[int]:
+        """Of the tensors among the arguments, members of lists too."""
+        ids = self._graph.expand(self.call.args[:-1])
+        return [i for i in ids if isinstance(self._graph.value(i), Tensor)]
+
     # Ids
 
     @property
@@ -349,6 +365,12 @@ class Args:
         return Faults(self.call.index + 1, str(self.call), sizes)
 
     # References
+
+    @property
+    def all_arrays(self) -> Mapping[int, np.ndarray]:
+        """By value id; only when a reference runs."""
+        assert self._arrays is not None
+        return self._arrays
 
     def array(self, name: str) -> np.ndarray:
         """The array behind a tensor argument; only when a reference runs."""

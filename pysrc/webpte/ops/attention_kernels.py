@@ -38,9 +38,9 @@ NO_MASK, ADDED, BOOLEAN = range(3)
 LOGITS_ONLY, VALUES_ONLY = ("HEAD", "MASK"), ("VALUE_HEAD",)
 
 FEW_ROWS = 32  # rows of a key head for which splitting the keys beats tiles
-KEYS_PER_SPLIT = {"attention_split": 64, "attention": 128}
+KEYS_PER_SPLIT = {"attention_split": 64, "attention_rope": 64, "attention": 128}
 # Enough to fill a large GPU; more only add work for the merge.
-WORKGROUPS = {"attention_split": 512, "attention": 256}
+WORKGROUPS = {"attention_split": 512, "attention_rope": 512, "attention": 256}
 LOGIT_BYTES = 1 << 24  # of the logits that a software adapter holds at once
 ITEM_BYTES = {"f32": 4, "f16": 2}
 UPDATE_UNITS = ((16, "vec4<u32>"), (4, "u32"), (2, "f16"))  # bytes, and what moves them
@@ -80,6 +80,7 @@ class Attention:
     mask: Mask | None
     fresh: tuple[Heads, Heads] | None = None
     stored: str = "f32"  # how all of them lie in memory: f32 or f16
+    turning: tuple[int, int, int, int, int] = (0,) * 5  # what attention_rope.wgsl has in its params
 
     @property
     def mask_id(self) -> int | None:
@@ -107,14 +108,12 @@ class Attention:
 def lower_attention(call: Attention, target: Target) -> list[Dispatch]:
     if target.software:
         return keep_fresh(call) + lower_simple(call)
-    size, value_size = call.q.sizes[3], call.v.sizes[3]
-    small = max(size, value_size) <= MAX_SPLIT_HEAD
+    if keeps_fresh(call):
+        return lower_split(call, call.fresh)
+    small = max(call.q.sizes[3], call.v.sizes[3]) <= MAX_SPLIT_HEAD
     if call.rows > FEW_ROWS or not small:
         return keep_fresh(call) + lower_tiles(call)
-    # Quads that two heads share cannot be written by two workgroups.
-    if size % 4 or value_size % 4:
-        return keep_fresh(call) + lower_split(call, None)
-    return lower_split(call, call.fresh)
+    return keep_fresh(call) + lower_split(call, None)
 
 
 def keep_fresh(call: Attention) -> list[Dispatch]:
@@ -161,16 +160,32 @@ def lower_tiles(call: Attention) -> list[Dispatch]:
     )
 
 
-def lower_split(call: Attention, fresh: tuple[Heads, Heads] | None) -> list[Dispatch]:
+def keeps_fresh(call: Attention) -> bool:
+    """Whether few queries take it, with fresh keys and values that are kept on the way."""
+    size, value_size = call.q.sizes[3], call.v.sizes[3]
+    small = max(size, value_size) <= MAX_SPLIT_HEAD and call.rows <= FEW_ROWS
+    # Quads that two heads share cannot be written by two workgroups.
+    return small and size % 4 == 0 and value_size % 4 == 0
+
+
+def lower_split(
+    call: Attention,
+    fresh: tuple[Heads, Heads] | None,
+    kernel: str = "attention_split",
+    bindings: tuple[Binding, ...] | None = None,
+) -> list[Dispatch]:
+    """`bindings` are those before the caches, by default of queries, fresh keys and values."""
     # Powers of two, so that few kernels serve all short prompts; surplus rows idle.
     rows = min(SPLIT_ROWS, 1 << (call.rows - 1).bit_length())
     groups = SPLIT_SIZE // ceil_div(call.v.sizes[3], 4)
     keep_key, keep_value = ("k[start / 4u + quad] = value;", "v[start / 4u + quad] = value;")
-    fresh_ids = (None, None) if fresh is None else (fresh[0].id, fresh[1].id)
+    if bindings is None:
+        fresh_ids = (None, None) if fresh is None else (fresh[0].id, fresh[1].id)
+        bindings = (call.q.id, *fresh_ids)
     return finish(
         call,
-        "attention_split",
-        bindings=(call.q.id, *fresh_ids, call.k.id, call.v.id),
+        kernel,
+        bindings=(*bindings, call.k.id, call.v.id),
         tiles=ceil_div(call.rows, rows),
         types=(
             ("CACHE", "read" if fresh is None else "read_write"),
@@ -239,13 +254,14 @@ def pack_params(
 ) -> bytes:
     """Params of wgsl/lib/attention.wgsl; `lines` are the first, how many, and how long."""
     return pack(
-        "7If27I4x",
+        "7If32I",
         *(workgroups, call.out.sizes[2], call.key_heads, tiles, splits, call.keys, call.follows),
         call.scale,
         *(*call.q.strides, 0, *call.k.strides, 0, *call.v.strides, 0, *call.out.strides, 0),
         *((0,) * 4 if call.mask is None else call.mask.strides),
         *((0,) * 4 if fresh is None else (*fresh.strides, 0)),
         *lines,
+        *call.turning,
     )
 
 

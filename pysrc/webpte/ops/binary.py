@@ -7,7 +7,7 @@ meet; integers as real i32.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,6 +163,17 @@ def reading_mode(operand: TensorArg, dims: Dims) -> int:
     return FLAT if operand.numel == np.prod(dims, dtype=object) else STRIDED
 
 
+def broadcast_reading(
+    args: Args, operands: Sequence[TensorArg]
+) -> tuple[list[int], int, list[int]]:
+    """How each operand is read for the output's elements, and the axes of those that stride."""
+    dims = args.out.dims
+    modes = [reading_mode(operand, dims) for operand in operands]
+    strides = [broadcast_strides(operand.dims, dims) for operand in operands]
+    # Without a strided operand the axes are not read; zeros keep equal blocks equal.
+    return modes, *pack_axes(args, *((dims, *strides) if STRIDED in modes else ((),)))
+
+
 def lower_binary(op: Binary, args: Args, alpha: float = 1) -> list[Dispatch]:
     x, y, out = args.tensor("self"), args.tensor("other"), args.out
     if out.numel == 0:
@@ -174,10 +185,7 @@ def lower_binary(op: Binary, args: Args, alpha: float = 1) -> list[Dispatch]:
     formula = op.formula if compute == "f32" else op.integer
     if formula is None:
         raise GraphError(f"{args.call}: is not defined for {x.dtype.name} and {y.dtype.name}")
-    modes = reading_mode(x, out.dims), reading_mode(y, out.dims)
-    strides = [broadcast_strides(operand.dims, out.dims) for operand in (x, y)]
-    # Without a strided operand the axes are not read; zeros keep equal blocks equal.
-    rank, axes = pack_axes(args, *((out.dims, *strides) if STRIDED in modes else ((),)))
+    modes, rank, axes = broadcast_reading(args, (x, y))
     quads = quad_count(out.numel)
     return [
         Dispatch(
@@ -226,6 +234,21 @@ def quotient(args: Args) -> Binary:
 def run_additive(op: Binary, args: Args) -> Array:
     x, y = operands(op, args)
     return op.numpy(x, y * x.dtype.type(args.number("alpha")))
+
+
+# What maps two floats to one.
+FLOAT_BINARY = {
+    op.name: op.formula
+    for op in BINARY
+    if op.computed == "out" and op.result is None and op.formula is not None
+} | {name: formula for name, (formula, _) in ADDITIVE.items()}
+
+
+def float_formula(name: str, args: Args) -> tuple[str, tuple[float, ...]] | None:
+    """The formula of a call that maps two floats to one, and alpha; None for other ops."""
+    if name not in FLOAT_BINARY:
+        return None
+    return FLOAT_BINARY[name], (args.number("alpha"),) if name in ADDITIVE else ()
 
 
 for _op in BINARY:

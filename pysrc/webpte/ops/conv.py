@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from webpte.ops.args import Args
+from webpte.ops.args import Args, TensorArg
 from webpte.ops.conv_geometry import Convolution, Pair, out_size, read_call, spatial
 from webpte.ops.conv_volume import is_volume, lower_volume, run_volume, volume_shape
 from webpte.ops.elementwise import WORKGROUP_SIZE, float_type, quad_count, quad_grid
@@ -97,17 +97,35 @@ def read_bounds(args: Args, clamped: bool) -> Bounds:
     return (-math.inf if low is None else low, math.inf if high is None else high)
 
 
+@dataclass(frozen=True)
+class Ending:
+    """What becomes of the sums: their bounds, what is added before, and where they go."""
+
+    bounds: Bounds
+    out: TensorArg
+    added: TensorArg | None = None
+
+    @property
+    def added_id(self) -> int | None:
+        return None if self.added is None else self.added.id
+
+
 def lower_conv(args: Args, clamped: bool) -> list[Dispatch]:
     if is_volume(args):
         return lower_volume(args, read_bounds(args, clamped))
-    conv, bounds = read_call(args), read_bounds(args, clamped)
+    return lower_image(args, Ending(read_bounds(args, clamped), args.out))
+
+
+def lower_image(args: Args, ending: Ending) -> list[Dispatch]:
+    """One or two dims."""
+    conv = read_call(args)
     if args.out.numel == 0:
         return []
     if args.target.software:
-        return [lower_simple(args, conv, bounds)]
+        return [lower_simple(args, conv, ending)]
     if runs_directly(conv):
-        return [lower_direct(args, conv, bounds)]
-    return lower_tiled(args, conv, bounds)
+        return [lower_direct(args, conv, ending)]
+    return lower_tiled(args, conv, ending)
 
 
 # The direct kernel
@@ -130,7 +148,7 @@ def runs_directly(conv: Convolution) -> bool:
     return conv.out_channels < MIN_TILE_CHANNELS and terms <= SHORT_SUM
 
 
-def lower_direct(args: Args, conv: Convolution, bounds: Bounds) -> Dispatch:
+def lower_direct(args: Args, conv: Convolution, ending: Ending) -> Dispatch:
     block, blocks, runs = direct_grid(conv)
     window = (RUN - 1) * conv.stride.w + (conv.kernel.w - 1) * conv.dilation.w + 1
     sizes = (window, conv.kernel.w, conv.stride.w, conv.dilation.w)
@@ -139,28 +157,28 @@ def lower_direct(args: Args, conv: Convolution, bounds: Bounds) -> Dispatch:
     names = ("WINDOW", "WINDOW_TAPS", "WINDOW_STRIDE", "WINDOW_DILATION")
     return Dispatch(
         kernel="conv_direct",
-        bindings=(*inputs(args), args.out.id),
-        params=pack_params(conv, bounds, blocks, runs),
+        bindings=(*inputs(args), ending.added_id, ending.out.id),
+        params=pack_params(conv, ending.bounds, blocks, runs),
         grid=fold_grid(ceil_div(direct_invocations(conv), WORKGROUP_SIZE)),
         types=(
             ("BLOCK", str(block)),
-            ("FLOAT", stored_type(args)),
+            ("FLOAT", stored_type(args, ending)),
             *((name, str(size)) for name, size in zip(names, sizes, strict=True)),
         ),
-        overrides=overrides(args, conv),
+        overrides=overrides(args, conv, ending),
     )
 
 
-def lower_simple(args: Args, conv: Convolution, bounds: Bounds) -> Dispatch:
+def lower_simple(args: Args, conv: Convolution, ending: Ending) -> Dispatch:
     """For a software adapter."""
     block, blocks, runs = direct_grid(conv)
     return Dispatch(
         kernel="conv_simple",
-        bindings=(*inputs(args), args.out.id),
-        params=pack_params(conv, bounds, blocks, runs),
+        bindings=(*inputs(args), ending.added_id, ending.out.id),
+        params=pack_params(conv, ending.bounds, blocks, runs),
         grid=fold_grid(ceil_div(direct_invocations(conv), WORKGROUP_SIZE)),
-        types=(("BLOCK", str(block)), ("FLOAT", stored_type(args))),
-        overrides=overrides(args, conv),
+        types=(("BLOCK", str(block)), ("FLOAT", stored_type(args, ending))),
+        overrides=overrides(args, conv, ending),
     )
 
 
@@ -181,8 +199,8 @@ def choose_splits(tile: Tile, terms: int, workgroups: int) -> int:
     return max(1, min(FULL // workgroups, steps // MIN_SPLIT_STEPS, MAX_SPLITS))
 
 
-def lower_tiled(args: Args, conv: Convolution, bounds: Bounds) -> list[Dispatch]:
-    out, copies = args.out, conv.groups * math.prod(conv.phases)
+def lower_tiled(args: Args, conv: Convolution, ending: Ending) -> list[Dispatch]:
+    out, copies = ending.out, conv.groups * math.prod(conv.phases)
     pixels = conv.batch * math.prod(conv.phase_size)
     tile = choose_tile(conv, pixels, copies)
     rows, columns = ceil_div(conv.out_channels, tile.rows), ceil_div(pixels, tile.columns)
@@ -192,38 +210,38 @@ def lower_tiled(args: Args, conv: Convolution, bounds: Bounds) -> list[Dispatch]
     quads = quad_count(out.numel)
     # Sizes that are powers of two let calls of similar size share their memory.
     parts = Scratch("conv_parts", 1 << (splits * quads * 16 - 1).bit_length())
-    split_override = (("SPLIT", splits > 1),)
     taps = (("KERNEL_H", conv.kernel.h), ("KERNEL_W", conv.kernel.w))
+    own = (("SPLIT", splits > 1), *(() if conv.is_pointwise else taps))
     product = Dispatch(
         kernel="conv_pointwise" if conv.is_pointwise else "conv",
-        bindings=(*inputs(args), out.id if splits == 1 else parts),
-        params=pack_params(conv, bounds, rows, columns, splits, split_terms),
+        bindings=(*inputs(args), *((ending.added_id, out.id) if splits == 1 else (None, parts))),
+        params=pack_params(conv, ending.bounds, rows, columns, splits, split_terms),
         grid=fold_grid(rows * columns * splits * copies),
         types=(
-            ("FLOAT", stored_type(args)),
-            ("OUT", stored_type(args) if splits == 1 else "f32"),
+            ("FLOAT", stored_type(args, ending)),
+            ("OUT", stored_type(args, ending) if splits == 1 else "f32"),
             ("STEP", str(tile.step)),
             ("TILE_COLUMNS", str(tile.columns)),
             ("TILE_ROWS", str(tile.rows)),
         ),
-        overrides=overrides(args, conv) + split_override + (() if conv.is_pointwise else taps),
+        overrides=(*overrides(args, conv, ending), *own),
     )
-    return [product] if splits == 1 else [product, lower_sum(args, conv, bounds, parts, splits)]
+    return [product] if splits == 1 else [product, lower_sum(args, conv, ending, parts, splits)]
 
 
 def lower_sum(
-    args: Args, conv: Convolution, bounds: Bounds, parts: Scratch, splits: int
+    args: Args, conv: Convolution, ending: Ending, parts: Scratch, splits: int
 ) -> Dispatch:
-    quads = quad_count(args.out.numel)
+    quads = quad_count(ending.out.numel)
     channels, size = conv.groups * conv.out_channels, math.prod(conv.out_size)
     bias = inputs(args)[2]
     return Dispatch(
         kernel="conv_sum",
-        bindings=(parts, bias, args.out.id),
-        params=pack("4I2f", quads, splits, channels, size, *bounds),
+        bindings=(parts, bias, ending.added_id, ending.out.id),
+        params=pack("4I2f", quads, splits, channels, size, *ending.bounds),
         grid=quad_grid(quads),
-        types=(("FLOAT", stored_type(args)),),
-        overrides=(("HAS_BIAS", bias is not None),),
+        types=(("FLOAT", stored_type(args, ending)),),
+        overrides=(("HAS_ADDED", ending.added is not None), ("HAS_BIAS", bias is not None)),
     )
 
 
@@ -232,13 +250,14 @@ def inputs(args: Args) -> tuple[Binding, Binding, Binding]:
     return args.tensor("input").id, args.tensor("weight").id, None if bias is None else bias.id
 
 
-def stored_type(args: Args) -> str:
+def stored_type(args: Args, ending: Ending) -> str:
     given = args.tensor("input"), args.tensor("weight"), args.optional_tensor("bias")
-    return float_type(args, *given, args.out)
+    return float_type(args, *given, ending.added, ending.out)
 
 
-def overrides(args: Args, conv: Convolution) -> tuple[tuple[str, float], ...]:
+def overrides(args: Args, conv: Convolution, ending: Ending) -> tuple[tuple[str, float], ...]:
     return (
+        ("HAS_ADDED", ending.added is not None),
         ("HAS_BIAS", args.optional_tensor("bias") is not None),
         ("TRANSPOSED", conv.transposed),
     )

@@ -13,7 +13,7 @@ something else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -103,6 +103,17 @@ def run_gather(args: Args) -> Array:
     return picked.reshape(args.out.dims)
 
 
+def kept_dims(indexed: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
+    """The dims that are not indexed: those before the indices' own in the result, those after.
+
+    Dims that are indexed side by side are replaced where they are, others come first.
+    """
+    kept = [dim for dim in range(rank) if dim not in indexed]
+    adjacent = indexed[-1] - indexed[0] == len(indexed) - 1
+    before = [dim for dim in kept if adjacent and dim < indexed[0]]
+    return before, kept[len(before) :]
+
+
 def fancy_picks(args: Args, source: TensorArg, indices: list[TensorArg | None]) -> Picks:
     """`source[indices]` as NumPy and torch define it, null standing for a whole dim."""
     if len(indices) > source.rank:
@@ -115,12 +126,7 @@ def fancy_picks(args: Args, source: TensorArg, indices: list[TensorArg | None]) 
     if not found:
         raise GraphError(f"{args.call}: no tensor of indices")
     common = broadcast(*(tensor.dims for _, tensor in found))
-    indexed = [dim for dim, _ in found]
-    kept = [dim for dim in range(source.rank) if dim not in indexed]
-    # Dims that are indexed side by side are replaced where they are, others come first.
-    adjacent = indexed[-1] - indexed[0] == len(indexed) - 1
-    before = [dim for dim in kept if adjacent and dim < indexed[0]]
-    after = kept[len(before) :]
+    before, after = kept_dims([dim for dim, _ in found], source.rank)
     own = contiguous_strides(source.dims)
 
     def around(middle: Dims, sizes: Dims | None) -> Dims:

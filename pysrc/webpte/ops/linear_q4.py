@@ -34,6 +34,7 @@ from webpte.ops.packed_weights import (
 from webpte.ops.products import (
     ROWS_AT_ONCE,
     Kernel,
+    Overrides,
     Product,
     Slicing,
     block_dispatches,
@@ -44,6 +45,7 @@ from webpte.ops.products import (
 )
 from webpte.ops.records import Dispatch, ceil_div, fold_grid, pack
 from webpte.ops.registry import register
+from webpte.ops.target import Target
 from webpte.shapes import Dims, numel
 
 Array = np.ndarray
@@ -93,6 +95,8 @@ LINEARS = (
 BACKWARD = "d_out: tensor, weight: tensor, scales: tensor, group_size: int -> tensor"
 REQUANT = "latent: tensor, scales: tensor, group_size: int -> tensor"
 
+# Of a workgroup that normalizes: sums and squares of 4 rows fit into the 16 KB that all GPUs have.
+NORMED_THREADS = 128
 # Where the rows of W are so many that they alone keep a GPU busy.
 MANY_ROWS = 32768
 
@@ -136,30 +140,72 @@ def row_params(op: Linear, args: Args, rows: int) -> tuple[TensorArg, TensorArg]
     return scale, zero
 
 
-def lower_linear(op: Linear, args: Args) -> list[Dispatch]:
+@dataclass(frozen=True)
+class Norm:
+    """Root mean square normalization of x, on its way into a product of few rows."""
+
+    x: TensorArg
+    gain: TensorArg
+    eps: float
+
+
+def product_of(op: Linear, args: Args) -> Product:
+    """The sizes, and the bias."""
     weights, x = weights_of(op, args), args.tensor("x")
     product = Product(numel(x.dims[:-1]), weights.rows, weights.inner)
-    product = product.with_bias(bias_of(op, args, product.n))
+    return product.with_bias(bias_of(op, args, product.n))
+
+
+def lower_linear(
+    op: Linear,
+    args: Args,
+    added: TensorArg | None = None,
+    norm: Norm | None = None,
+    out: TensorArg | None = None,
+) -> list[Dispatch]:
+    """With something `added` to it, of few rows that are yet to be normalized, to another place."""
+    weights, x, out = weights_of(op, args), args.tensor("x"), out or args.out
+    product = product_of(op, args).plus(added)
     rows = row_params(op, args, product.m)
-    stored = float_type(
-        args, x, weights.scales, product.addend, rows[0] if rows else None, args.out
-    )
+    others = (rows[0] if rows else None, norm.gain if norm else None, out)
+    stored = float_type(args, x, weights.scales, product.addend, *others)
     product = replace(product, stored=stored)
-    kernel = kernel_of(x, weights, rows)
+    kernel = kernel_of(norm.x if norm else x, weights, rows)
     if args.target.software:
-        return block_dispatches(simple(kernel), product, args.out.id)
+        return block_dispatches(simple(kernel), product, out.id)
     if not is_sliced(product):
-        return tile_dispatches(kernel, product, args.out.id)
-    sliced = replace(
-        kernel, name="linear_q4_vector", overrides=(*kernel.overrides, ("WIDE", weights.wide))
+        return tile_dispatches(kernel, product, out.id)
+    slicing = slicing_of(weights, product, args.target)
+    if norm is not None and slicing.threads > NORMED_THREADS:
+        slicing = choose_slicing(weights.steps, NORMED_THREADS, NORMED_THREADS)
+    sliced = sliced_kernel(kernel, weights, norm, slicing)
+    return slice_dispatches(sliced, product, out.id, slicing)
+
+
+def sliced_kernel(
+    kernel: Kernel, weights: Quantized, norm: Norm | None, slicing: Slicing
+) -> Kernel:
+    return replace(
+        kernel,
+        name="linear_q4_vector",
+        operands=(*kernel.operands, norm.gain.id if norm else None),
+        types=(*kernel.types, *slicing.folding),
+        overrides=(*kernel.overrides, *row_overrides(norm, slicing), ("WIDE", weights.wide)),
+        params=kernel.params + pack("f", norm.eps if norm else 0),
     )
-    return slice_dispatches(sliced, product, args.out.id, slicing_of(weights, product))
 
 
-def slicing_of(weights: Quantized, product: Product) -> Slicing:
+def row_overrides(norm: Norm | None, slicing: Slicing) -> Overrides:
+    """Of wgsl/lib/few_rows.wgsl."""
+    return (("NORMED", norm is not None), ("ONE_SUBGROUP", slicing.one_subgroup))
+
+
+def slicing_of(weights: Quantized, product: Product, target: Target) -> Slicing:
     """A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x: lanes that
     read the same x make up for that, unless it takes all threads to get enough reads on their way.
     """
+    if weights.wide and target.subgroup:
+        return Slicing(1, target.subgroup, one_subgroup=True)
     if not weights.wide:
         return choose_slicing(weights.steps, 128, 128)
     if product.n >= MANY_ROWS:

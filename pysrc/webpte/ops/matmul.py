@@ -211,11 +211,15 @@ def as_row(operands: Operands) -> Operands:
     )
 
 
-def lower_matmul(op: Matmul, args: Args) -> list[Dispatch]:
-    operands = as_row(op.operands(args))
+def lower_matmul(
+    op: Matmul, args: Args, added: TensorArg | None = None, out: TensorArg | None = None
+) -> list[Dispatch]:
+    """With something `added` to it, and to another place, where that is asked for."""
+    out, operands = out or args.out, op.operands(args)
+    operands = as_row(replace(operands, product=operands.product.plus(added)))
     product = typed(args, operands.product, stored_type(args, operands))
     if args.target.software:
-        return block_dispatches(simple_kernel(operands), product, args.out.id)
+        return block_dispatches(simple_kernel(operands), product, out.id)
     a_line = product.k if operands.a_k_first else product.m
     b_line = product.k if operands.b_k_first else product.n
     sliced = is_sliced(product) and operands.a_k_first
@@ -231,8 +235,8 @@ def lower_matmul(op: Matmul, args: Args) -> list[Dispatch]:
     )
     if sliced:
         slicing = choose_slicing(ceil_div(product.k, 4), THREADS[operands.b_k_first], MOST_SLICES)
-        return slice_dispatches(kernel, product, args.out.id, slicing)
-    return tile_dispatches(kernel, product, args.out.id)
+        return slice_dispatches(kernel, product, out.id, slicing)
+    return tile_dispatches(kernel, product, out.id)
 
 
 def simple_kernel(operands: Operands) -> Kernel:

@@ -58,6 +58,21 @@ class Product:
             return self
         return replace(self, addend=bias, addend_strides=(0, int(bias.numel > 1)), beta=1)
 
+    def can_add(self, other: TensorArg) -> bool:
+        """Whether a tensor with an element for each of the product's may be added to it."""
+        return (
+            self.addend is None
+            and self.batches == 1
+            and other.numel == self.m * self.n
+            and other.dtype.is_float
+        )
+
+    def plus(self, other: TensorArg | None) -> Product:
+        """With such a tensor added."""
+        if other is None:
+            return self
+        return replace(self, addend=other, addend_strides=(self.n, 1), beta=1)
+
     @property
     def addend_id(self) -> int | None:
         return None if self.addend is None else self.addend.id
@@ -235,6 +250,14 @@ class Slicing:
 
     lanes: int
     threads: int
+    one_subgroup: bool = False
+
+    @property
+    def folding(self) -> Types:
+        """How wgsl/lib/few_rows.wgsl adds up what the slices found."""
+        if self.one_subgroup:
+            return (("ENABLE", "enable subgroups;"), ("SUBGROUP_SUM", "subgroupAdd( value )"))
+        return (("ENABLE", ""), ("SUBGROUP_SUM", " value"))
 
 
 def choose_slicing(steps: int, threads: int, most: int) -> Slicing:

@@ -67,6 +67,7 @@ class OpDef:
 
 
 _REGISTRY: dict[str, OpDef] = {}
+_FUSED: dict[str, OpDef] = {}
 
 
 def register(
@@ -105,6 +106,18 @@ def register_scalar(name: str, signature: str, scalar: ScalarFunction) -> None:
     _REGISTRY[name] = OpDef(
         name, parse_signature(signature), _nothing, _nothing, _nothing, scalar=scalar
     )
+
+
+def register_fused(name: str, definition: OpDef) -> None:
+    """Add what calls with parts may be; no file can name it."""
+    if name in _FUSED:
+        raise ValueError(f"{name} is registered twice")
+    _FUSED[name] = definition
+
+
+def definition_of(call: Call) -> OpDef | None:
+    """The definition of a call's operator, also if it was made by fusion; or None."""
+    return _FUSED.get(call.name) if call.parts else lookup(call.name)
 
 
 def lookup(name: str) -> OpDef | None:

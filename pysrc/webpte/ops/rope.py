@@ -19,7 +19,7 @@ import numpy as np
 from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import float_type, quad_grid
-from webpte.ops.records import Dispatch, SymIntBound, ceil_div, pack
+from webpte.ops.records import Dispatch, SymIntBound, SymIntUniform, ceil_div, pack
 from webpte.ops.registry import register
 from webpte.ops.rows import check_floats
 from webpte.shapes import Dims
@@ -103,10 +103,22 @@ def halves_bounds(args: Args) -> list[SymIntBound]:
     return args.bound("start_pos", 0, rows - tokens, why)
 
 
+def angles_of(args: Args, half: bool) -> tuple[int, int, int]:
+    """Pairs of a head that are turned, and elements of the tables from token to token, and head."""
+    q, _, cosines, _ = operands(args)
+    if half:
+        return cosines.dims[1] // 2, cosines.dims[1], 0
+    return q.dims[3] // 2, *table_strides(args)
+
+
+def start_of(args: Args, half: bool) -> SymIntUniform | bytes:
+    """The row of the tables for the first token."""
+    return args.uniform("start_pos") if half else pack("4i", 0, 0, 0, 0)
+
+
 def lower_both(args: Args, half: bool) -> list[Dispatch]:
     q, k, cosines, sines = operands(args)
-    row, head = (cosines.dims[1], 0) if half else table_strides(args)
-    turned = cosines.dims[1] // 2 if half else q.dims[3] // 2
+    turned, row, head = angles_of(args, half)
     shapes, units = [], 0
     for tensor in (q, k):
         pairs = ceil_div(tensor.dims[3], 2)
@@ -121,7 +133,7 @@ def lower_both(args: Args, half: bool) -> list[Dispatch]:
             kernel="rope",
             bindings=(
                 *(tensor.id for tensor in (q, k, cosines, sines, *outs)),
-                args.uniform("start_pos") if half else pack("4i", 0, 0, 0, 0),
+                start_of(args, half),
             ),
             params=pack("12I", *shapes, q.dims[1], turned, row, head),
             grid=quad_grid(units),

@@ -1,7 +1,7 @@
 """The next token of a language model, chosen from its logits. An operator of our own.
 
     webpte.sample.default(logits, history, position, settings, seed,
-                          with_top_k, with_top_p, penalized) -> out (int) [1, 1]
+                          with_top_k, with_top_p, penalized, allowed) -> out (int) [1, 1]
 
 logits     [1, V], or [1, S, V] of which the last row counts
 history    tokens, in any shape; those before `position` are penalized, what is no token is not
@@ -11,6 +11,8 @@ settings   [8]: temperature (0: the largest logit, no chance), top_k (0: off), t
 seed       int32 [2]: one of 2^64
 flags      which steps are made at all; the settings say no more than how. As tensors they can
            change from call to call, and nothing is lowered anew
+allowed    int32 [ceil(V / 32)], or null: a bit for each token, the lowest of a word first. Others
+           are as if their logit were NaN
 
 In this order: a penalized logit l becomes l / penalty if it is positive, else l * penalty; all are
 divided by the temperature; top-k keeps those that are not below the k-th largest; top-p keeps, of
@@ -51,16 +53,18 @@ Array = np.ndarray
 
 SIGNATURE = (
     "logits: tensor, history: tensor?, position: live, settings: tensor, seed: tensor, "
-    "with_top_k: bool = False, with_top_p: bool = False, penalized: bool = False -> tensor"
+    "with_top_k: bool = False, with_top_p: bool = False, penalized: bool = False, "
+    "allowed: tensor? = None -> tensor"
 )
 
 SETTINGS = 8
+WORD_BITS = 32
 PART, SOFTWARE_PART = 1024, 256  # tokens that a workgroup takes, or a thread of a software adapter
 
 DIGITS, STAGE_WORDS = 4, 2 * 256 + 4  # of wgsl/lib/selection.wgsl
 
-# Of wgsl/lib/sample.wgsl.
-NEVER_KEY, ZERO_KEY = 1, 0x80000000
+# Of wgsl/lib/keys.wgsl.
+NAN_KEY, NEVER_KEY, ZERO_KEY = 0, 1, 0x80000000
 LARGEST, SMALLEST_NORMAL = 0x7E800000, 0x00800000
 FAR = 64 << 24
 LOG2_E = np.float32(1.442695)
@@ -83,6 +87,12 @@ def sample_shape(args: Args) -> tuple[Dims]:
     history = args.optional_tensor("history")
     if args.flag("penalized") and (history is None or not is_word(history)):
         raise GraphError(f"{args.call}: a penalty needs a history of int32")
+    allowed, words = args.optional_tensor("allowed"), ceil_div(logits.dims[-1], WORD_BITS)
+    if allowed is not None and (allowed.numel != words or not is_word(allowed)):
+        raise GraphError(
+            f"{args.call}: allowed tokens as {allowed.dtype.name} {list(allowed.dims)}; wanted are "
+            f"{words} words of int32"
+        )
     if not is_word(args.out):
         raise GraphError(f"{args.call}: tokens are int32 or int64, not {args.out.dtype.name}")
     return ((1, 1),)
@@ -143,18 +153,24 @@ class Steps:
     def find_keys(self) -> Dispatch:
         args, logits = self.args, self.args.tensor("logits")
         history, penalized = args.optional_tensor("history"), args.flag("penalized")
+        allowed = args.optional_tensor("allowed")
         bits = self.part * (THREADS // self.layout.lanes)
         cleared = STAGE_WORDS * self.stages
         return self._dispatch(
             "sample_keys",
             (
                 *(logits.id, history.id if history and penalized else None),
+                None if allowed is None else allowed.id,
                 *(args.tensor("settings").id, self.keys, self.tops, self.tables),
                 args.uniform("position"),
             ),
             pack("5I", logits.numel - self.length, self.length, self.parts, self.part, cleared),
             (("FLOAT", logits.dtype.wgsl),),
-            (("PENALIZED", penalized), ("SEEN_WORDS", bits // 32 if penalized else 1)),
+            (
+                ("PENALIZED", penalized),
+                ("MASKED", allowed is not None),
+                ("SEEN_WORDS", bits // WORD_BITS if penalized else 1),
+            ),
         )
 
     def fill_table(self, stage: int) -> Dispatch:
@@ -245,16 +261,32 @@ def choose_token(
     seed: Array,
     position: int,
     history: Sequence[int] | Array = (),
+    allowed: Array | None = None,
 ) -> int:
     """What the operator gives for logits (V,): the kernels do the same, number by number."""
     keys = keys_of(logits.astype(np.float32))
     if settings.penalty != 1:
         penalize(keys, np.asarray(history, np.int64), settings.penalty)
+    if allowed is not None:
+        keys[~allowed_tokens(allowed, keys.size)] = NAN_KEY
     if keys.max() <= NEVER_KEY or not settings.temperature > 0:
         return int(keys.argmax())
     tokens, distance = kept_tokens(keys, settings)
     key = int(seed[0]) & 0xFFFFFFFF, int(seed[1]) & 0xFFFFFFFF
     return int(tokens[first_to_ring(distance, threefry(key, position, tokens))])
+
+
+def mask_of(tokens: Array, vocabulary: int) -> Array:
+    """`allowed` of the operator, for tokens of a vocabulary."""
+    bits = np.zeros(ceil_div(vocabulary, WORD_BITS) * WORD_BITS, np.bool_)
+    bits[tokens] = True
+    return np.packbits(bits, bitorder="little").view("<i4").astype(np.int32)
+
+
+def allowed_tokens(mask: Array, vocabulary: int) -> Array:
+    """The other way round: a bool for each token, (vocabulary,)."""
+    words = np.ascontiguousarray(mask.reshape(-1), "<i4")
+    return np.unpackbits(words.view(np.uint8), bitorder="little")[:vocabulary].astype(np.bool_)
 
 
 def first_to_ring(distance: Array, words: Array) -> int:
@@ -284,7 +316,7 @@ def kept_tokens(keys: Array, settings: Settings) -> tuple[Array, Array]:
 
 
 def keys_of(numbers: Array) -> Array:
-    """Integers that order as float32 numbers do, as wgsl/lib/sample.wgsl has them."""
+    """Integers that order as float32 numbers do, as wgsl/lib/keys.wgsl has them."""
     bits = numbers.view(np.uint32).astype(np.int64)
     magnitude = bits & 0x7FFFFFFF
     size = np.where(magnitude < SMALLEST_NORMAL, 0, np.minimum(magnitude, LARGEST))
@@ -307,12 +339,15 @@ def penalize(keys: Array, history: Array, penalty: np.float32) -> None:
 
 
 def distances(top: int, keys: Array, settings: Settings) -> Array:
+    return distances_below(top, keys, LOG2_E / np.clip(settings.temperature, COOLEST, HOTTEST))
+
+
+def distances_below(top: int, keys: Array, factor: np.float32) -> Array:
     """How many times less probable than the largest, as a binary logarithm in Q24; FAR at most."""
-    factor = LOG2_E / np.clip(settings.temperature, COOLEST, HOTTEST)
     finite = keys > NEVER_KEY
     numbers = numbers_of(np.where(finite, keys, top))
     with np.errstate(over="ignore", under="ignore"):
-        below = (numbers_of(np.asarray(top)) - numbers) * factor
+        below = (numbers_of(np.asarray(top, np.int64)) - numbers) * factor
     exact = np.minimum(below, np.float32(64)).astype(np.float64) * (1 << 24)
     return np.where(finite, exact.astype(np.int64), FAR)
 
@@ -350,6 +385,7 @@ def run_sample(args: Args) -> Array:
         args.array("seed"),
         position,
         () if history is None else history.reshape(-1)[:position],
+        args.optional_array("allowed"),
     )
     return np.array([[token]], np.int32)
 

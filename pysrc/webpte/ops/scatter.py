@@ -24,7 +24,7 @@ import numpy as np
 from webpte.errors import GraphError, IndexRangeError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import WORKGROUP_SIZE, float_type
-from webpte.ops.indexing import MAX_INDICES, check_indices
+from webpte.ops.indexing import MAX_INDICES, check_indices, kept_dims
 from webpte.ops.records import Dispatch, ceil_div, fold_grid, pack
 from webpte.ops.registry import register
 from webpte.shapes import (
@@ -106,11 +106,8 @@ def by_tensors(args: Args) -> Search:
         raise GraphError(f"{args.call}: {len(found)} tensors of indices for rank {x.rank}")
     common = broadcast(*(tensor.dims for _, tensor in found))
     indexed = [dim for dim, _ in found]
-    kept = [dim for dim in range(x.rank) if dim not in indexed]
-    # Dims that are indexed side by side are replaced where they are, others come first.
-    adjacent = indexed[-1] - indexed[0] == len(indexed) - 1
-    before = [dim for dim in kept if adjacent and dim < indexed[0]]
-    order = [*before, *[-1] * len(common), *kept[len(before) :]]
+    before, after = kept_dims(indexed, x.rank)
+    order = [*before, *[-1] * len(common), *after]
     sizes = iter(common)
     region = tuple(next(sizes) if dim < 0 else x.dims[dim] for dim in order)
     if broadcast(values.dims, region) != region:

@@ -17,11 +17,11 @@ import numpy as np
 
 from webpte.errors import UnsupportedError
 from webpte.ops.args import Args, TensorArg
-from webpte.ops.binary import STRIDED, reading_mode
-from webpte.ops.elementwise import pack_axes, quad_count, quad_grid
+from webpte.ops.binary import broadcast_reading
+from webpte.ops.elementwise import quad_count, quad_grid
 from webpte.ops.records import Dispatch, pack
 from webpte.ops.registry import register
-from webpte.shapes import Dims, broadcast, broadcast_strides
+from webpte.shapes import Dims, broadcast
 
 Array = np.ndarray
 
@@ -102,10 +102,7 @@ def lower_ternary(op: Ternary, args: Args) -> list[Dispatch]:
         raise UnsupportedError(f"{args.call}: its kernel takes and gives floats alone")
     x = args.tensor("self")
     tensors = [tensor or x for tensor in given]  # what is absent is not looked at
-    modes = [reading_mode(tensor, out.dims) for tensor in tensors]
-    strides = [broadcast_strides(tensor.dims, out.dims) for tensor in tensors]
-    # Without a strided operand the axes are not read; zeros keep equal blocks equal.
-    rank, axes = pack_axes(args, *((out.dims, *strides) if STRIDED in modes else ((),)))
+    modes, rank, axes = broadcast_reading(args, tensors)
     quads, value = quad_count(out.numel), args.number("value") if op.valued else 1
     return [
         Dispatch(

@@ -257,6 +257,9 @@ CASTS = {
 }
 
 
+GELU_NAME = "aten.gelu.default"
+# What maps floats to floats.
+FLOAT_UNARY = {op.name: op for op in UNARY if op.computed == "number" and op.result is None}
 ROOTS = {0.5: "sqrt(x)", -0.5: "inverseSqrt(x)"}  # what torch computes for these powers
 COMPARISONS = {op.name: op.numpy for op in UNARY if op.name.endswith(".Scalar") and op.result}
 
@@ -343,6 +346,17 @@ def gelu_variant(args: Args) -> tuple[str, Callable[[Array], Array]]:
     return GELU[approximate]
 
 
+def float_formula(name: str, args: Args) -> tuple[str, Scalars] | None:
+    """The formula of a call that maps floats to floats, and its scalars; None for other ops."""
+    if name == GELU_NAME:
+        return gelu_variant(args)[0], ()
+    op = FLOAT_UNARY.get(name)
+    if op is None:
+        return None
+    scalars = op.scalars(args)
+    return (ROOTS.get(scalars[0], op.formula) if name == POWER else op.formula), scalars
+
+
 def lower_gelu(args: Args) -> list[Dispatch]:
     return dispatch(args, gelu_variant(args)[0], "f32", "f32")
 
@@ -371,7 +385,7 @@ for _op in UNARY:
     )
 
 register(
-    "aten.gelu.default",
+    GELU_NAME,
     "self: tensor, approximate: str = 'none' -> tensor",
     shape=same_shape,
     lower=lower_gelu,

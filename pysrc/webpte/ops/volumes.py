@@ -20,22 +20,13 @@ import numpy as np
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args
 from webpte.ops.elementwise import WORKGROUP_SIZE, float_type
+from webpte.ops.pool import AVERAGE, MAXIMUM
 from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims, window_count
 
 Array = np.ndarray
 Three = tuple[int, int, int]
-
-AVERAGE = (
-    "self: tensor, kernel_size: ints, stride: ints? = None, padding: ints? = None, "
-    "ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int? = None "
-    "-> tensor"
-)
-MAXIMUM = (
-    "self: tensor, kernel_size: ints, stride: ints? = None, padding: ints? = None, "
-    "dilation: ints? = None, ceil_mode: bool = False -> tensors"
-)
 
 
 def three(numbers: Sequence[int]) -> Three:
@@ -248,7 +239,7 @@ register(
 )
 register(
     "aten.max_pool3d_with_indices.default",
-    MAXIMUM,
+    f"{MAXIMUM} -> tensors",
     shape=lambda args: pool_shape(args, dilated=True),
     lower=lambda args: lower_pool(args, dilated=True),
     reference=run_maximum,

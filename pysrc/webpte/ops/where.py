@@ -9,11 +9,11 @@ import numpy as np
 
 from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
-from webpte.ops.binary import STRIDED, reading_mode
-from webpte.ops.elementwise import common_type, pack_axes, quad_count, quad_grid
+from webpte.ops.binary import broadcast_reading
+from webpte.ops.elementwise import common_type, quad_count, quad_grid
 from webpte.ops.records import Dispatch, pack
 from webpte.ops.registry import register
-from webpte.shapes import Dims, broadcast, broadcast_strides
+from webpte.shapes import Dims, broadcast
 
 OPERANDS = ("condition", "self", "other")
 
@@ -41,10 +41,7 @@ def lower_where(args: Args) -> list[Dispatch]:
     (condition, x, y), out = operands(args), args.out
     if out.numel == 0:
         return []
-    modes = [reading_mode(operand, out.dims) for operand in (condition, x, y)]
-    strides = [broadcast_strides(operand.dims, out.dims) for operand in (condition, x, y)]
-    # Without a strided operand the axes are not read; zeros keep equal blocks equal.
-    rank, axes = pack_axes(args, *((out.dims, *strides) if STRIDED in modes else ((),)))
+    modes, rank, axes = broadcast_reading(args, (condition, x, y))
     quads = quad_count(out.numel)
     x_type, y_type, out_type, compute = stored_types(args, x, y)
     return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from webpte.gpu.device import Device, DeviceInfo, Progress
 from webpte.graph import Graph
@@ -24,27 +25,44 @@ from webpte.runtime.stitch import stitch
 from webpte.shaders import ShaderLibrary
 
 
+@dataclass(frozen=True)
+class Stages:
+    """A method on its way from the file to the device, and its state there."""
+
+    file: MethodContents
+    folded: MethodContents  # without what constants determine
+    planned: MethodContents
+    state: State
+
+
 class Build:
     """Methods with their delegates and state. Calls hold a lease on `lifetime`.
 
     `device` is "numpy", or what the kernels run on.
     """
 
-    def __init__(self, device: str | Device, strict: bool) -> None:
+    def __init__(self, device: str | Device, strict: bool, fuse: bool = True) -> None:
         self.device = device
         self.lifetime = Lifetime()
         self.methods: dict[str, Method] = {}
+        self.stages: dict[str, Stages] = {}
         self._strict = strict
+        self._fuse = fuse
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
         self.headed: dict[tuple[GpuDelegate, HeadKind], Headed] = {}
 
     @classmethod
     async def create(
-        cls, contents: Contents, device: str | Device, strict: bool, progress: Progress | None
+        cls,
+        contents: Contents,
+        device: str | Device,
+        strict: bool,
+        progress: Progress | None,
+        fuse: bool = True,
     ) -> Build:
         """Everything on the device; gives back what is there if any of it fails."""
-        build = cls(device, strict)
+        build = cls(device, strict, fuse)
         try:
             await build._make_methods(contents, progress)
         except BaseException:
@@ -58,9 +76,11 @@ class Build:
         together = asyncio.Lock() if share_cells(states.values()) else None
         device = None if isinstance(self.device, str) else self.device
         for name, of_file in contents.methods.items():
-            method, state = of_file, states[name]
+            stages = Stages(of_file, of_file, of_file, states[name])
             if device is not None:
-                method, state = _on_gpu(of_file, state, device.info)
+                stages = _on_gpu(of_file, states[name], device.info)
+            self.stages[name] = stages
+            method, state = stages.planned, stages.state
             delegates = [
                 await self._make_delegate(graph, constants, progress) for graph in _graphs(method)
             ]
@@ -74,7 +94,14 @@ class Build:
         if isinstance(self.device, str):
             return await NumpyDelegate.create(graph)
         return await GpuDelegate.create(
-            graph, self.device, self._library, progress, self._strict, constants, self.lifetime
+            graph,
+            self.device,
+            self._library,
+            progress,
+            self._strict,
+            constants,
+            self.lifetime,
+            fused=self._fuse,
         )
 
     def with_head(self, body: GpuDelegate, kind: HeadKind) -> Headed:
@@ -87,6 +114,15 @@ class Build:
     def delegates(self) -> Iterator[Delegate]:
         """Those of the methods."""
         return (delegate for found in self._delegates_of.values() for delegate in found)
+
+    @property
+    def library(self) -> ShaderLibrary:
+        """The text of its kernels."""
+        return self._library
+
+    def delegates_of(self, method: str) -> list[Delegate]:
+        """Those of one method, by index."""
+        return self._delegates_of[method]
 
     @property
     def gpu_delegates(self) -> list[GpuDelegate]:
@@ -124,12 +160,10 @@ class Build:
         self.lifetime.end(why)
 
 
-def _on_gpu(
-    method: MethodContents, state: State, device: DeviceInfo
-) -> tuple[MethodContents, State]:
+def _on_gpu(method: MethodContents, state: State, device: DeviceInfo) -> Stages:
     """The method with as little to do on the host, and as few graphs, as can be."""
-    method, state = fold(method, state)
-    return stitch(lift(method, state, device), state, device), state
+    folded, state = fold(method, state)
+    return Stages(method, folded, stitch(lift(folded, state, device), state, device), state)
 
 
 def _graphs(contents: MethodContents) -> list[Graph]:

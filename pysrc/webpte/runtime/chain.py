@@ -15,6 +15,7 @@ import numpy as np
 from webpte.errors import IndexRangeError
 from webpte.gpu.device import Device, GpuCopy, Part, PlanCommands, Readback, Upload
 from webpte.runtime.device_plan import DevicePlan, Segment
+from webpte.runtime.gpu_tensor import DeviceTensor
 from webpte.runtime.memory import FAULT_BYTES, DelegateMemory, ScratchKey
 
 TOKEN_BYTES = 4
@@ -88,31 +89,36 @@ class Chains:
         return await self._get(body, head, ("call", keep_token), make)
 
     async def steps(self, body: DevicePlan, head: DevicePlan, tokens: int, count: int) -> Chain:
-        """`count` steps, each of which writes the token that was chosen last to buffer `tokens`."""
+        """`count` steps, each of which writes the token that was chosen last to buffer `tokens`.
+
+        What comes back are for each step the head's outputs, one after the other.
+        """
 
         async def make(scratch: Scratches, ends: tuple[Segment, Segment]) -> Chain:
             first, second = ends
             split = first.payload.data.size
             row = split + second.payload.data.size
+            told = [output.tensor for output in second.outputs]
+            record = sum(tensor.nbytes for tensor in told)
             block = await scratch(("steps", count * row))
-            results = await scratch(("tokens", count * TOKEN_BYTES))
+            results = await scratch(("told", count * record))
             token = await scratch(TOKEN)
-            chosen = second.outputs[0].tensor.buffer
+            chosen = told[0].buffer
             parts: list[Part] = []
             for step in range(count):
                 start, latest = step * row, chosen if step else token
                 given = GpuCopy(latest, tokens, TOKEN_BYTES)
-                noted = GpuCopy(chosen, results, TOKEN_BYTES, target_offset=step * TOKEN_BYTES)
+                noted = _one_after_the_other(told, results, step * record)
                 last = (GpuCopy(chosen, token, TOKEN_BYTES),) if step == count - 1 else ()
                 parts += (
                     Part(first.handle, (*_from_block(block, first.uploads, start), given)),
                     Part(
                         second.handle,
                         _from_block(block, second.uploads, start + split),
-                        (noted, *last),
+                        (*noted, *last),
                     ),
                 )
-            nbytes = count * TOKEN_BYTES
+            nbytes = count * record
             uploads = (Upload(block, 0, count * row),)
             commands = PlanCommands(
                 uploads, (), (Readback(results, nbytes, 0),), nbytes, parts=tuple(parts)
@@ -166,6 +172,16 @@ class Chains:
         body.made_of_it[key] = head.made_of_it[key] = destroy
         self._made[key] = chain
         return chain
+
+
+def _one_after_the_other(
+    tensors: Sequence[DeviceTensor], target: int, offset: int
+) -> list[GpuCopy]:
+    copies = []
+    for tensor in tensors:
+        copies.append(GpuCopy(tensor.buffer, target, tensor.nbytes, target_offset=offset))
+        offset += tensor.nbytes
+    return copies
 
 
 def _from_block(block: int, uploads: Sequence[Upload], start: int) -> tuple[GpuCopy, ...]:

@@ -190,6 +190,7 @@ def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodIn
         constants=_describe_constants([graph for graph in graphs if graph is not None]),
         is_constant=not instructions,
         keeps_state=_keeps_state(called, kernels),
+        foreign=dict(Counter(one.id for one in plan.delegates if one.id != BACKEND).most_common()),
     )
 
 

@@ -21,7 +21,7 @@ from webpte.runtime.heads import HeadKind
 from webpte.runtime.method import Method
 from webpte.runtime.steps_ahead import unsafe_state
 from webpte.runtime.transit import Input
-from webpte.sampling import Choice
+from webpte.sampling import Choice, Chosen
 
 
 class Decoder:
@@ -42,27 +42,35 @@ class Decoder:
         return graph is not None and unsafe_state(graph) is None
 
     async def choose(
-        self, inputs: Sequence[Any], choice: Choice, history: Sequence[int], room: int | None
-    ) -> int:
+        self,
+        inputs: Sequence[Any],
+        choice: Choice,
+        history: Sequence[int],
+        room: int | None,
+        allowed: np.ndarray | None = None,
+    ) -> Chosen:
         """Run it, and return the token that follows its last one.
 
         `history` are the tokens before that, those of the call among them; there will be no more
-        than `room`, if that is known. The token is also kept on the GPU, for `ahead`.
+        than `room`, if that is known. `allowed` are the tokens to choose from, as
+        webpte.sample.default takes them. The token is also kept on the GPU, for `ahead`.
         """
         with self._calling() as (build, method):
             body = method.only_delegate
-            kind = HeadKind.of(choice.sampling, room)
+            kind = HeadKind.of(choice, room, allowed is not None)
             if kind is None or not isinstance(body, GpuDelegate):
                 (logits,) = await method.run(inputs)
-                return choice.on_host(logits, history)
+                return choice.on_host(logits, history, allowed)
             given = method.take_inputs(inputs)
             with executing(method.info.name):
                 headed = build.with_head(body, kind)
                 extra = self._extra(choice, kind, len(history))
+                if allowed is not None:
+                    extra.append(allowed)
                 if kind.penalized:
                     extra.append(_padded(history, kind.room))
-                (tokens,) = await headed.run(given, extra, keep_token=True)
-                return int(tokens.reshape(-1)[-1])
+                tokens, *told = await headed.run(given, extra, keep_token=True)
+                return Chosen(int(tokens.reshape(-1)[-1]), told[0].reshape(-1) if told else None)
 
     async def ahead(
         self, others: Sequence[Sequence[Input]], choice: Choice, length: int, room: int | None
@@ -75,7 +83,7 @@ class Decoder:
         """
         with self._calling() as (build, method):
             body = method.only_delegate
-            kind = HeadKind.of(choice.sampling, room)
+            kind = HeadKind.of(choice, room)
             if not isinstance(body, GpuDelegate):
                 return "the method is not one delegate on a GPU"
             if kind is None:
@@ -86,7 +94,7 @@ class Decoder:
 
     @staticmethod
     def _extra(choice: Choice, kind: HeadKind, position: int) -> list[Input]:
-        """What the head takes besides logits and history."""
+        """What the head takes besides logits, allowed tokens and history."""
         if not kind.sampled:
             return []
         return [position, choice.sampling.settings, choice.seed]

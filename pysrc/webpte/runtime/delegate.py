@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from webpte.checks import (
+    ConstantTransfer,
     check_arity,
     check_defined,
     constant_transfers,
@@ -14,9 +15,11 @@ from webpte.checks import (
     symint_sources,
 )
 from webpte.dataflow import Dataflow
+from webpte.fusion import fuse
 from webpte.gpu.device import Device, Progress, Transfer
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
+from webpte.ops import definition_of
 from webpte.passes import merge_duplicate_calls, separate_buffer_writes, store_halves
 from webpte.plan import Planner
 from webpte.runtime.constants import ConstantStore, conversion, shareable
@@ -25,9 +28,9 @@ from webpte.runtime.guard import StateGuard
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.memory import DelegateMemory
 from webpte.runtime.prepare import Preparer
-from webpte.runtime.replay import Prepared, Replayer, Timings
-from webpte.runtime.transit import Fate, Input
-from webpte.runtime.transit import readable as as_readable
+from webpte.runtime.replay import Prepared, Replayer
+from webpte.runtime.timings import Timings
+from webpte.runtime.transit import Fate, Input, readable
 from webpte.shaders import ShaderLibrary
 from webpte.storage import plan_storage
 
@@ -47,6 +50,7 @@ class GpuDelegate:
         lifetime: Lifetime,
         strict: bool,
         borrowed: Mapping[int, int] | None = None,
+        fused: bool = True,
     ) -> None:
         check_arity(graph)
         if device.info.has_halves:
@@ -54,6 +58,8 @@ class GpuDelegate:
         self._transfers = constant_transfers(graph)
         graph = merge_duplicate_calls(separate_buffer_writes(graph))
         check_defined(graph)
+        if fused:
+            graph = fuse(graph)
         ops = resolve_ops(graph)
         storage = plan_storage(graph, ops)
         self.graph = graph
@@ -97,16 +103,17 @@ class GpuDelegate:
         constants: ConstantStore | None = None,
         lifetime: Lifetime | None = None,
         borrowed: Mapping[int, int] | None = None,
+        fused: bool = True,
     ) -> GpuDelegate:
         """Allocate, compile and move constants; gives everything back if any of it fails.
 
         Delegates with one store of `constants` share those that they have in common. What is on
         the device stays for the `lifetime`, by default one that `close` ends. `borrowed` are inputs
-        that are in memory of others.
+        that are in memory of others. Without `fused` every call stays by itself.
         """
         lifetime = lifetime or Lifetime()
         store = constants or ConstantStore()
-        delegate = cls(graph, device, library, store, lifetime, strict, borrowed)
+        delegate = cls(graph, device, library, store, lifetime, strict, borrowed, fused)
         try:
             await delegate._build(progress)
         except BaseException:
@@ -174,10 +181,12 @@ class GpuDelegate:
         *,
         timings: Timings | None = None,
         rehearsal: bool = False,
+        guarded: bool = False,
     ) -> list[Any]:
         """Run once; `fates` says what becomes of each tensor. SymInts are always on the host.
 
-        With `timings` every kernel is timed. A `rehearsal` leaves state as it was.
+        With `timings` every kernel is timed. A `rehearsal` leaves state as it was. If it is
+        `guarded`, the caller puts state back, for a method that may call this twice.
         """
         replayer = self.replayer
         with self.lifetime.lease():
@@ -185,7 +194,7 @@ class GpuDelegate:
                 given = await self.readable(inputs)
                 self.guard.settle()
                 call = await replayer.prepare(given, fates, timings)
-                if rehearsal or self.may_spoil_state(call):
+                if not guarded and (rehearsal or self.may_spoil_state(call)):
                     return await self._execute_guarded(call, rehearsal)
                 submitted = await replayer.submit(call)
             return await replayer.results(submitted)
@@ -209,7 +218,7 @@ class GpuDelegate:
         await self.execute_mixed(inputs, [Fate.LEND] * len(self.graph.outputs))
 
     async def readable(self, inputs: Sequence[Input]) -> list[Input]:
-        return await as_readable(inputs, self.graph, self._on_host, self.device)
+        return await readable(inputs, self.graph, self._on_host, self.device)
 
     # Facts
 
@@ -238,13 +247,43 @@ class GpuDelegate:
         return self.preparer.host_ops
 
     def placements(self) -> dict[tuple[str, str], int]:
-        """(op or kernel, "gpu" | "alias" | "host") to the number of calls, at the live shapes."""
+        """(op or kernel, "gpu" | "alias" | "host") to the number of calls, at the live shapes.
+
+        The calls are those of the file: of a fused one, its parts.
+        """
         counts: dict[tuple[str, str], int] = {}
         for step in self._planner.steps:
             where = "host" if step.host or step.op.scalar else "gpu"
-            key = (step.call.kernel or step.op.name, "alias" if step.aliased else where)
-            counts[key] = counts.get(key, 0) + 1
+            for call in step.call.parts or (step.call,):
+                op = definition_of(call)
+                assert op is not None, "see resolve_ops"
+                view = bool(op.alias_of) if step.call.parts else step.aliased
+                key = (call.kernel or op.name, "alias" if view else where)
+                counts[key] = counts.get(key, 0) + 1
         return counts
+
+    @property
+    def live(self) -> LiveState:
+        """Shapes and SymInts of the last call."""
+        return self._live
+
+    @property
+    def planner(self) -> Planner:
+        """What each call comes to at the live shapes."""
+        return self._planner
+
+    @property
+    def factory(self) -> PlanFactory:
+        return self._factory
+
+    @property
+    def symints(self) -> list[int]:
+        """Those that go up with every call."""
+        return self._symints
+
+    def constants(self) -> dict[int, ConstantTransfer]:
+        """By value: the bytes of the file that it starts with."""
+        return {transfer.target.id: transfer for transfer in self._transfers}
 
     @property
     def _current(self) -> DevicePlan | None:

@@ -110,6 +110,7 @@ class Segment:
     payload: Payload
     outputs: tuple[Output, ...]
     labels: tuple[str, ...]
+    calls: tuple[int, ...]  # by label, the call of the graph that it is for
     host: Step | None
     faults: tuple[Faults, ...]
     uploads: tuple[Upload, ...]
@@ -262,23 +263,21 @@ class PlanFactory:
                     continue
                 reads = [self._graph.tensor(i) for i in self._planner.reads(step)]
                 segments.append(
-                    await self._segment(memory, uploads, symints, records, reads, step, clears)
+                    await self.segment(memory, uploads, symints, records, reads, step, clears)
                 )
                 uploads = [self._graph.tensor(i) for i in self._planner.writes(step)]
                 uploads = [tensor for tensor in uploads if self._memory.holds(tensor.id)]
                 records, symints, clears = [], 0, ()
             outputs = self._graph.tensor_outputs()
             segments.append(
-                await self._segment(
-                    memory, uploads, symints, records, outputs, None, clears, faults
-                )
+                await self.segment(memory, uploads, symints, records, outputs, None, clears, faults)
             )
         except BaseException:
             self._destroy(segments, memory)
             raise
         return DevicePlan(tuple(segments), bounds, key, self._planner.state(), memory)
 
-    async def _segment(
+    async def segment(
         self,
         memory: PlanMemory,
         uploads: Sequence[Tensor],
@@ -289,6 +288,7 @@ class PlanFactory:
         clears: tuple[int, ...],
         faults: tuple[Faults, ...] = (),
     ) -> Segment:
+        """These records, and the tensors to read back after them."""
         compiled = await self.compile([record for _, record in records])
         params = await memory.blocks([record.params for _, record in records])
         live = {i: self._memory.place(SymIntUniform(i)) for i in self._symints}
@@ -320,6 +320,7 @@ class PlanFactory:
             payload,
             outputs,
             labels,
+            tuple(step.call.index for step, _ in records),
             host,
             faults,
             commands.uploads,

@@ -15,6 +15,8 @@ from time import perf_counter
 
 import numpy as np
 
+from webpte.errors import IndexRangeError, ResizeError
+from webpte.gpu.unbroken import left_alone
 from webpte.runtime.chain import TOKEN, TOKEN_BYTES, Chain, Chains
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.device_plan import DevicePlan
@@ -26,16 +28,17 @@ from webpte.runtime.replay import Prepared
 from webpte.runtime.steps_ahead import unsafe_state
 from webpte.runtime.submissions import count_submission
 from webpte.runtime.transit import Fate, Input
+from webpte.sampling import Chosen
 from webpte.shaders import ShaderLibrary
 from webpte.storage import aligned
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Steps that are in the queue. `tokens` are what they choose, when they have run."""
+    """Steps that are in the queue. `chosen` are the tokens of each, when they have run."""
 
     count: int
-    tokens: asyncio.Future[list[int]]
+    chosen: asyncio.Future[list[Chosen]]
 
 
 @dataclass(frozen=True)
@@ -168,24 +171,14 @@ class Headed:
                 head = await self._made_head()
                 token = self._as_input(await self._token_buffer())
                 started, history = perf_counter(), self._history(head)
-                first, second = await self._prepare(
-                    head, [token, *inputs[0]], [*extra[0], *history]
-                )
+                given = [[token, *others] for others in inputs]
+                try:
+                    first, second = await self._prepare(head, given[0], [*extra[0], *history])
+                except (ResizeError, IndexRangeError) as error:
+                    return str(error)  # as in `follow`: nobody has asked for this step yet
                 if reason := self._unsafe(head, first.plan):
                     return reason
-                rows = [self._row(first, second)]
-                while len(rows) < len(inputs):
-                    given, added = [token, *inputs[len(rows)]], extra[len(rows)]
-                    if not body.preparer.follow(given):
-                        break
-                    body.replayer.fill(first.plan, given)
-                    if added:  # without, a head's inputs are the same in every step
-                        lent = [output.tensor for output in first.plan.segments[-1].outputs]
-                        wanted = [*lent, *added, *history]
-                        if not head.preparer.follow(wanted):
-                            break
-                        head.replayer.fill(second.plan, wanted)
-                    rows.append(self._row(first, second))
+                rows = self._rows(head, first, second, given[1:], extra[1:], history)
                 count = 1 << (len(rows).bit_length() - 1)
                 tokens = body.memory.buffer_of(body.graph.inputs[0])
                 chain = await self._chains.steps(first.plan, second.plan, tokens, count)
@@ -198,21 +191,42 @@ class Headed:
             # Held until the steps have run, whether anybody waits for them or not.
             lease = ExitStack()
             lease.enter_context(body.lifetime.lease())
-        return Batch(count, _watched(self._tokens(submitted, lease)))
+        return Batch(count, left_alone(self._chosen(submitted, lease)))
 
-    def _row(self, first: Prepared, second: Prepared) -> np.ndarray:
-        parts = [call.plan.segments[-1].payload.data for call in (first, second)]
-        return np.concatenate(parts)
+    def _rows(
+        self,
+        head: GpuDelegate,
+        first: Prepared,
+        second: Prepared,
+        inputs: Sequence[Sequence[Input]],
+        extra: Sequence[Sequence[Input]],
+        history: Sequence[Input],
+    ) -> list[np.ndarray]:
+        """What goes up for a step that is prepared, and for those after it while it can."""
+        body, payloads = self.body, [c.plan.segments[-1].payload for c in (first, second)]
+        lent = [output.tensor for output in first.plan.segments[-1].outputs]
+        rows = [np.concatenate([payload.data for payload in payloads])]
+        for given, added in zip(inputs, extra, strict=True):
+            wanted = [*lent, *added, *history]
+            # A head to which nothing is added has the same inputs in every step.
+            if not body.preparer.follow(given) or (added and not head.preparer.follow(wanted)):
+                break
+            body.replayer.fill(first.plan, given)
+            if added:
+                head.replayer.fill(second.plan, wanted)
+            rows.append(np.concatenate([payload.data for payload in payloads]))
+        return rows
 
     def _as_input(self, buffer: int) -> DeviceTensor:
         dtype = self.body.graph.tensor(self.body.graph.inputs[0]).dtype
         return DeviceTensor(buffer, dtype, dtype.storage, (1, 1))
 
-    async def _tokens(self, submitted: _Submitted, lease: ExitStack) -> list[int]:
+    async def _chosen(self, submitted: _Submitted, lease: ExitStack) -> list[Chosen]:
         with lease:
             data = await submitted.running
             self.body.replayer.note(submitted.started, submitted.submitted)
-            return [int(token) for token in np.frombuffer(data, np.int32)]
+            told = np.frombuffer(data, np.int32).reshape(len(submitted.chain.rows), -1)
+            return [Chosen(int(row[0]), row[1:] if row.size > 1 else None) for row in told]
 
     def _unsafe(self, head: GpuDelegate, plan: DevicePlan) -> str | None:
         """Why steps cannot run before the host has seen the tokens that they go on from."""
@@ -232,10 +246,3 @@ class Headed:
                 if value_id not in body.graph.inputs:
                     return f"{fault.call}: looks at indices that are computed"
         return None
-
-
-def _watched(work: Awaitable[list[int]]) -> asyncio.Future[list[int]]:
-    """A future that may be left alone: an error that nobody asks about is no news."""
-    future = asyncio.ensure_future(work)
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return future

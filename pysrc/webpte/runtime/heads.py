@@ -1,4 +1,4 @@
-"""Graphs of one op that go on from a program's logits on the GPU: only a token is read back."""
+"""Graphs that go on from a program's logits on the GPU: a token is read back, and little more."""
 
 from __future__ import annotations
 
@@ -7,36 +7,49 @@ from dataclasses import dataclass
 from webpte.dtypes import DTYPES, DType
 from webpte.format.vulkan import BoolValue, IntListValue, IntValue, NullValue, SymIntValue
 from webpte.graph import Call, Graph, Tensor, Value
-from webpte.ops.sample import SETTINGS
-from webpte.sampling import Sampling
+from webpte.ops.candidates import words_of
+from webpte.ops.records import ceil_div
+from webpte.ops.sample import SETTINGS, WORD_BITS
+from webpte.sampling import Choice
 from webpte.shapes import Dims
 
 
 @dataclass(frozen=True)
 class HeadKind:
-    """Which graph chooses: an argmax, or sampling by these steps; `room` is for a history."""
+    """Which graph chooses: an argmax, or sampling by these steps.
+
+    room        is for a history
+    masked      it is told which tokens are allowed
+    candidates  how many it tells of; 0: nothing but the token
+    """
 
     sampled: bool = False
     with_top_k: bool = False
     with_top_p: bool = False
     penalized: bool = False
     room: int = 0
+    masked: bool = False
+    candidates: int = 0
 
     @classmethod
-    def of(cls, sampling: Sampling, context: int | None) -> HeadKind | None:
+    def of(cls, choice: Choice, context: int | None, masked: bool = False) -> HeadKind | None:
         """None where there is no knowing how long a history may become that it needs."""
-        if sampling.is_greedy:
-            return ARGMAX
+        sampling, candidates = choice.sampling, choice.candidates
+        if sampling.is_greedy and not masked:
+            return cls(candidates=candidates)
         if sampling.penalized and context is None:
             return None
         # The last token that is chosen needs a place in the history, but none in the cache.
         room = context + 1 if sampling.penalized and context is not None else 0
-        return cls(True, *sampling.flags, room)
+        return cls(True, *sampling.flags, room, masked, candidates)
 
     def graph(self, logits: Tensor) -> Graph:
-        if not self.sampled:
-            return argmax_graph(logits.dtype, logits.dims)
-        return sample_graph(logits.dtype, logits.dims, self)
+        """Its first output is the token, the second what there is to tell of it."""
+        if self.sampled:
+            graph = sample_graph(logits.dtype, logits.dims, self)
+        else:
+            graph = argmax_graph(logits.dtype, logits.dims)
+        return with_candidates(graph, self.candidates) if self.candidates else graph
 
     @staticmethod
     def history_dims(room: int) -> Dims:
@@ -61,8 +74,9 @@ def argmax_graph(dtype: DType, dims: Dims) -> Graph:
 def sample_graph(dtype: DType, dims: Dims, kind: HeadKind) -> Graph:
     """One call of webpte.sample.default, for logits of up to these dims, [1, V] or [1, S, V].
 
-    Inputs: the logits; the position, an int; settings, float32 [8]; the seed, int32 [2]; and where
-    it is penalized, the history, to which the token is added. Output: the token, int32 [1, 1].
+    Inputs: the logits; the position, an int; settings, float32 [8]; the seed, int32 [2]; where it
+    is masked, the allowed tokens, a bit for each in int32; and where it is penalized, the history,
+    to which the token is added. Output: the token, int32 [1, 1].
     """
     words = DTYPES["int32"]
     dims_of_history = HeadKind.history_dims(kind.room)
@@ -78,15 +92,27 @@ def sample_graph(dtype: DType, dims: Dims, kind: HeadKind) -> Graph:
         BoolValue(kind.with_top_p),
         BoolValue(kind.penalized),
         Tensor(8, words, (1, 1), None, None),
+        Tensor(9, words, (ceil_div(dims[-1], WORD_BITS),), None, None)
+        if kind.masked
+        else NullValue(),
     ]
-    calls = [Call(0, "webpte.sample.default", (0, 4, 1, 2, 3, 5, 6, 7, 8))]
+    calls = [Call(0, "webpte.sample.default", (0, 4, 1, 2, 3, 5, 6, 7, 9, 8))]
     if kind.penalized:
         values += [
             IntListValue(one),
-            Tensor(10, words, one, None, None),
             Tensor(11, words, one, None, None),
+            Tensor(12, words, one, None, None),
         ]
-        calls.append(Call(1, "aten.view_copy.default", (8, 9, 10)))
-        calls.append(Call(2, "update_cache.default", (10, 4, 1, 11)))
-    inputs = (0, 1, 2, 3, *([4] if kind.penalized else []))
+        calls.append(Call(1, "aten.view_copy.default", (8, 10, 11)))
+        calls.append(Call(2, "update_cache.default", (11, 4, 1, 12)))
+    inputs = (0, 1, 2, 3, *([9] if kind.masked else []), *([4] if kind.penalized else []))
     return Graph(tuple(values), tuple(calls), inputs, (8,))
+
+
+def with_candidates(graph: Graph, count: int) -> Graph:
+    """It also gives what webpte.candidates.default does, for the logits and the token."""
+    (token,), at = graph.outputs, len(graph.values)
+    told = Tensor(at + 1, DTYPES["int32"], (1, words_of(count)), None, None)
+    call = Call(len(graph.calls), "webpte.candidates.default", (0, token, at, told.id))
+    values, calls = (*graph.values, IntValue(count), told), (*graph.calls, call)
+    return Graph(values, calls, graph.inputs, (token, told.id))

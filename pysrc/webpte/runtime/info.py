@@ -70,6 +70,7 @@ class MethodInfo:
     constants: tuple[ConstantInfo, ...]
     is_constant: bool  # no instructions: returns what the file holds
     keeps_state: bool = False  # what it returns depends on the calls before
+    foreign: dict[str, int] = field(default_factory=dict)  # delegates of other backends
 
     @property
     def constant_bytes(self) -> int:

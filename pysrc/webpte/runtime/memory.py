@@ -137,6 +137,12 @@ class DelegateMemory:
             del self._buffers[buffer], self._scratch_users[key]
             self._device.destroy_buffers([buffer])
 
+    def purposes(self) -> dict[int, str]:
+        """What buffers without tensors are for, by number; copies of state are not among them."""
+        small = (self.symint_buffer, self.fault_buffer, self._absent)
+        params = [*self.arena.allocated, *(buffer for buffer in small if buffer is not None)]
+        return dict.fromkeys(params, "params") | dict.fromkeys(self._scratch.values(), "scratch")
+
     @property
     def allocated(self) -> dict[int, int]:
         """Buffers by number, with their bytes."""

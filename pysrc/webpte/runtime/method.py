@@ -41,11 +41,13 @@ from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor, upload
 from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.inputs import check_inputs
 from webpte.runtime.kernel_calls import host_value, run_kernel
-from webpte.runtime.replay import Timings
+from webpte.runtime.numpy_delegate import NumpyDelegate
+from webpte.runtime.probe import Probe, Rehearsal
 from webpte.runtime.state import State
+from webpte.runtime.timings import Timings, timed
 from webpte.runtime.transit import Fate
 from webpte.runtime.values import Values, host_values, with_sources
-from webpte.runtime.writes import Writes
+from webpte.runtime.writes import Writes, targets
 
 # Instructions per call: a loop that never ends must not hang the page.
 MAX_INSTRUCTIONS = 1_000_000
@@ -69,11 +71,12 @@ class Delegate(Protocol):
 
 @dataclass(frozen=True)
 class _Run:
-    """One call of a method. With `timings` it is a rehearsal: timed, and state stays as it was."""
+    """One call of a method. With `timings` or a `probe` it is a rehearsal."""
 
     values: Values
     on_gpu: bool
     timings: Timings | None
+    probe: Probe | None
 
 
 class Method:
@@ -104,6 +107,7 @@ class Method:
         self.kernels = Counter(
             self._describe(i) for i in self._instructions if isinstance(i, KernelCall)
         )
+        self._places = {id(i): place for place, i in enumerate(self._instructions)}
         self._is_long = sum(not isinstance(i, FreeCall) for i in self._instructions) > 1
         # State, and tensors that delegates lend, change with the next call: one call at a time.
         # A method that is one delegate alone leaves that to the delegate.
@@ -112,18 +116,21 @@ class Method:
         self._last_inputs: list[Any] | None = None
         self.kernel_ms: dict[str, float] = {}
         # The delegate that is the whole method, if there is one: its outputs are the method's.
-        self.only_delegate = self._find_only_delegate()
+        self._only_call = self._find_only_call()
+        self.only_delegate = (
+            None if self._only_call is None else delegates[self._only_call.delegate_index]
+        )
         plain = all(isinstance(i, TensorInfo) or i.kind == "int" for i in self.info.inputs)
         tensors = all(isinstance(output, TensorInfo) for output in self.info.outputs)
         on_gpu = isinstance(self.only_delegate, GpuDelegate)
         self._is_direct = on_gpu and alone and plain and tensors
 
-    def _find_only_delegate(self) -> Delegate | None:
+    def _find_only_call(self) -> DelegateCall | None:
         calls = [i for i in self._instructions if not isinstance(i, FreeCall)]
         if len(calls) != 1 or not isinstance(calls[0], DelegateCall):
             return None
         whole = calls[0].args == (*self._plan.inputs, *self._plan.outputs)
-        return self._delegates[calls[0].delegate_index] if whole else None
+        return calls[0] if whole else None
 
     def take_inputs(self, inputs: Sequence[Any]) -> list[Any]:
         """Inputs of a call, checked, and remembered for a later profile."""
@@ -142,9 +149,9 @@ class Method:
 
     async def _run_directly(self, given: Sequence[Any]) -> tuple[np.ndarray, ...]:
         """What `_run` does for a method that is one delegate, without a look at each value."""
+        assert self._only_call is not None
         assert self.only_delegate is not None
-        (call,) = (i for i in self._instructions if isinstance(i, DelegateCall))
-        with self._naming(call):
+        with self._naming(self._only_call):
             results = await self.only_delegate.execute(given)
         with np.errstate(all="ignore"):
             return tuple(
@@ -153,13 +160,12 @@ class Method:
                 if isinstance(info, TensorInfo)
             )
 
-    async def profile(self, inputs: Sequence[Any]) -> Timings:
-        """What runs, in order, with its microseconds; without inputs, on those of the last call."""
+    async def rehearse(self, inputs: Sequence[Any], rehearsal: Rehearsal) -> tuple[Any, ...]:
+        """Run once, and leave all as it was; without inputs, on those of the last call."""
         if not inputs and self.info.inputs:
             inputs = self._earlier_inputs()
-        timings: Timings = []
-        await self._run(check_inputs(self.info, inputs, self._device), False, timings)
-        return timings
+        given = check_inputs(self.info, inputs, self._device)
+        return await self._run(given, False, rehearsal)
 
     def _earlier_inputs(self) -> list[Any]:
         if self._last_inputs is None:
@@ -174,17 +180,17 @@ class Method:
         return inputs
 
     async def _run(
-        self, given: Sequence[Any], on_gpu: bool, timings: Timings | None
+        self, given: Sequence[Any], on_gpu: bool, rehearsal: Rehearsal | None
     ) -> tuple[Any, ...]:
         outputs: tuple[Any, ...] = ()
-        async with self._lock, self._state_guard(rehearsal=timings is not None):
+        async with self._lock, self._state_guard(rehearsal=rehearsal is not None):
             read = [
                 await value.numpy()
                 if isinstance(value, GpuTensor) and self._fate(index, on_gpu) is Fate.READ
                 else value
                 for index, value in zip(self._plan.inputs, given, strict=True)
             ]
-            run = _Run(Values(self._plan, self._state), on_gpu, timings)
+            run = _Run(Values(self._plan, self._state), on_gpu, *(rehearsal or Rehearsal()))
             try:
                 for index, value in zip(self._plan.inputs, read, strict=True):
                     run.values.store(index, value)
@@ -196,7 +202,7 @@ class Method:
                 )
                 if on_gpu:
                     outputs = await self._move_to_gpu(outputs, given)
-                if timings is None:
+                if rehearsal is None:
                     run.values.keep_state()
             except BaseException:
                 outputs = ()
@@ -208,7 +214,9 @@ class Method:
     @asynccontextmanager
     async def _state_guard(self, rehearsal: bool) -> AsyncIterator[None]:
         """What delegates have written to their state is taken back if a later step fails."""
-        stateful = [d for d in self._delegates if d.has_state] if self._is_long else []
+        # A GPU's delegate that is alone does this itself, and lets no other call come between.
+        saves = self._is_long or (rehearsal and self._device is None)
+        stateful = [d for d in self._delegates if d.has_state] if saves else []
         restores = [await delegate.save_state() for delegate in stateful]
         try:
             yield
@@ -272,6 +280,8 @@ class Method:
         return type(instruction).__name__
 
     async def _run_instruction(self, instruction: Instruction, run: _Run) -> None:
+        if run.timings is not None:
+            run.timings.place = self._places[id(instruction)]
         if isinstance(instruction, DelegateCall):
             await self._call_delegate(instruction, run)
         elif isinstance(instruction, KernelCall):
@@ -295,17 +305,21 @@ class Method:
         inputs = [self._delegate_value(run.values, index) for index in call.args[:taken]]
         outputs = call.args[taken:]
         results: Iterable[Any]
-        if isinstance(delegate, GpuDelegate):
+        if run.probe is not None:
+            place = self._places[id(call)]
+            results = await run.probe.run(delegate, inputs, place, alone=not self._is_long)
+        elif isinstance(delegate, GpuDelegate):
             # What a delegate lends is gone with its next call, which may be in this very method.
             once = self._calls[call.delegate_index] == 1
             fates = [self._fate(index, run.on_gpu, lendable=once) for index in outputs]
-            rehearsal = run.timings is not None and not self._is_long
+            rehearsal = run.timings is not None
             results = await delegate.execute_mixed(
-                inputs, fates, timings=run.timings, rehearsal=rehearsal
+                inputs, fates, timings=run.timings, rehearsal=rehearsal, guarded=self._is_long
             )
             run.values.made(results)
         else:
-            results = await delegate.execute(inputs)
+            assert isinstance(delegate, NumpyDelegate)
+            results = await delegate.execute(inputs, timed(run.timings))
         for index, result in zip(outputs, results, strict=True):
             run.values.store(index, result)
 
@@ -321,6 +335,7 @@ class Method:
         kernel = lookup_kernel(name)
         assert kernel is not None, "unsupported kernels are refused at load"
         started, values = perf_counter(), run.values
+        given = values.known(call.args[: kernel.arguments]) if run.probe else []
         unwritten = kernel.in_place and not values.is_written(call.args[0])
         read = values.__getitem__
         for index, result in run_kernel(self._plan, kernel, call, read, unwritten=unwritten):
@@ -328,7 +343,10 @@ class Method:
         spent = (perf_counter() - started) * 1000
         self.kernel_ms[name] = self.kernel_ms.get(name, 0.0) + spent
         if run.timings is not None:
-            run.timings.append((f"host: {name}", spent * 1000))
+            run.timings.host(name, started)
+        if run.probe is not None:
+            made = values.known(targets(self._plan, kernel, call))
+            run.probe.note_kernel(name, given, made, self._places[id(call)])
 
     # Outputs
 

@@ -19,9 +19,11 @@ from webpte.checks import (
 from webpte.dataflow import Dataflow
 from webpte.dtypes import convert_exactly
 from webpte.errors import ExecutionError
-from webpte.graph import Graph
+from webpte.graph import Call, Graph
 from webpte.live import LiveState
 from webpte.passes import separate_buffer_writes
+
+Watch = Callable[[Graph, Call, LiveState, dict[int, np.ndarray]], Callable[[], None]]
 
 
 class NumpyDelegate:
@@ -31,7 +33,7 @@ class NumpyDelegate:
         check_arity(graph)
         graph = separate_buffer_writes(graph)
         check_defined(graph)
-        self._graph = graph
+        self.graph = graph
         self._ops = resolve_ops(graph)
         self._symint_sources = symint_sources(graph, self._ops)
         self._constants = constants
@@ -52,24 +54,29 @@ class NumpyDelegate:
 
     @property
     def input_count(self) -> int:
-        return len(self._graph.inputs)
+        return len(self.graph.inputs)
 
-    async def execute(self, inputs: Sequence[np.ndarray | int]) -> list[Any]:
-        if len(inputs) != len(self._graph.inputs):
+    async def execute(
+        self, inputs: Sequence[np.ndarray | int], watch: Watch | None = None
+    ) -> list[Any]:
+        """Run once; `watch` is told of every call, with what there is before and after it."""
+        if len(inputs) != len(self.graph.inputs):
             raise ExecutionError(
-                f"the delegate takes {len(self._graph.inputs)} inputs, not {len(inputs)}"
+                f"the delegate takes {len(self.graph.inputs)} inputs, not {len(inputs)}"
             )
-        live = LiveState(self._graph)
+        live = LiveState(self.graph)
         arrays = self._constants | {i: self._constants[i].copy() for i in self._state}
         self._set_inputs(inputs, live, arrays)
         room = reference.MEMORY_LIMIT - sum(array.nbytes for array in arrays.values())
         for index, op in sorted(self._ops.items()):
-            room -= reference.run_reference(
-                op, self._graph.calls[index], self._graph, live, arrays, room
-            )
+            call = self.graph.calls[index]
+            done = None if watch is None else watch(self.graph, call, live, arrays)
+            room -= reference.run_reference(op, call, self.graph, live, arrays, room)
+            if done is not None:
+                done()
         outputs = [
-            live.symint(i) if self._graph.is_symint(i) else arrays[i].copy()
-            for i in self._graph.outputs
+            live.symint(i) if self.graph.is_symint(i) else arrays[i].copy()
+            for i in self.graph.outputs
         ]
         self.executions += 1
         self._constants |= {i: arrays[i] for i in self._state}
@@ -87,11 +94,11 @@ class NumpyDelegate:
     def _set_inputs(
         self, inputs: Sequence[np.ndarray | int], live: LiveState, arrays: dict[int, np.ndarray]
     ) -> None:
-        by_id = dict(zip(self._graph.inputs, inputs, strict=True))
+        by_id = dict(zip(self.graph.inputs, inputs, strict=True))
         for index, (value_id, value) in enumerate(by_id.items()):
             if isinstance(value, np.ndarray):
                 live.set_cur_dims(value_id, value.shape)
-                dtype = self._graph.tensor(value_id).dtype.numpy
+                dtype = self.graph.tensor(value_id).dtype.numpy
                 # A copy: ops that write in place must not write to the caller's array.
                 arrays[value_id] = convert_exactly(value, dtype, f"input {index}").copy()
             else:

@@ -22,6 +22,7 @@ from webpte.errors import (
     UnsupportedOpError,
 )
 from webpte.gpu.device import Device, DeviceInfo, Progress
+from webpte.gpu.unbroken import left_alone
 from webpte.runtime.build import Build
 from webpte.runtime.contents import BACKEND, Contents, read_contents
 from webpte.runtime.decoder import Decoder
@@ -31,9 +32,12 @@ from webpte.runtime.executing import executing
 from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.heads import ARGMAX
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
+from webpte.runtime.inspecting import Inspected
 from webpte.runtime.method import Method
 from webpte.runtime.open import open_source
+from webpte.runtime.probe import Rehearsal
 from webpte.runtime.submissions import tallying
+from webpte.runtime.timings import Timings
 
 OUTPUTS = ("numpy", "gpu")
 
@@ -46,6 +50,7 @@ async def load(
     strict: bool = False,
     name: str | None = None,
     progress: Progress | None = None,
+    fuse: bool = True,
 ) -> Program:
     """Open a `.pte` and make it ready to run.
 
@@ -55,6 +60,7 @@ async def load(
     data      the `.ptd` files that belong to the program, each given like `source`
     strict    refuse to run on the host what has no kernel, instead of doing it and reporting it
     progress  called as progress(stage, done, total); stages: fetch, read, compile, constants
+    fuse      let one kernel do the work of several calls where it can; False is for comparison
     """
     if isinstance(device, str) and device not in NAMES:
         known = ", ".join(map(repr, NAMES))
@@ -62,9 +68,7 @@ async def load(
     clock = _Clock()
     shared = device if isinstance(device, str) and device in SHARED else None
     # A GPU takes a while to open; its errors matter only once there is something to run.
-    opening = None if shared is None else asyncio.ensure_future(shared_device(shared))
-    if opening is not None:
-        opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+    opening = None if shared is None else left_alone(shared_device(shared))
     opened = await open_source(source, name=name, progress=progress)
     files = [await open_source(file, progress=progress) for file in data]
     clock.lap("fetch")
@@ -76,9 +80,9 @@ async def load(
     if opening is not None:
         device = await opening
         clock.lap("device")
-    build = await Build.create(contents, device, strict, progress)
+    build = await Build.create(contents, device, strict, progress, fuse)
     clock.lap("build")
-    return Program(contents, build, clock, strict, shared)
+    return Program(contents, build, clock, strict, shared, fuse)
 
 
 async def inspect(
@@ -126,7 +130,7 @@ class _Clock:
         self._last = now
 
 
-class Program:
+class Program(Inspected):
     """A loaded program. Close it, or use `async with`, to free its GPU memory.
 
     Calls may overlap. One that is under way when the program is closed or rebuilt ends with its
@@ -140,12 +144,14 @@ class Program:
         clock: _Clock,
         strict: bool = False,
         shared: str | None = None,
+        fuse: bool = True,
     ) -> None:
         """`shared` is the name of the device, unless it is one that the caller gave."""
         self._contents = contents
         self._build = build
         self._clock = clock
         self._strict = strict
+        self._fuse = fuse
         self._shared = shared
         self._recovery = asyncio.Lock()
         self._tensors: WeakSet[GpuTensor] = WeakSet()  # outputs that callers still hold
@@ -278,7 +284,9 @@ class Program:
         if "timestamp-query" not in build.device.info.features:
             raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
         with build.lifetime.lease(), self._tallied():
-            return await found.profile(inputs)
+            timings = Timings()
+            await found.rehearse(inputs, Rehearsal(timings))
+            return timings.rows
 
     @property
     def stats(self) -> Stats:
@@ -337,7 +345,7 @@ class Program:
             clock = _Clock()
             target = await self._recovery_device(device)
             clock.lap("device")
-            build = await Build.create(self._contents, target, self._strict, progress)
+            build = await Build.create(self._contents, target, self._strict, progress, self._fuse)
             clock.lap("build")
             if self._closed:
                 build.end(f"{self.name} was closed")

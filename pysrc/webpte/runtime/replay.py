@@ -28,9 +28,8 @@ from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.memory import FAULT_BYTES, DelegateMemory
 from webpte.runtime.prepare import Preparer
 from webpte.runtime.submissions import count_submission
+from webpte.runtime.timings import Timings, untimed
 from webpte.runtime.transit import Fate, Input, OnGpu, Returns, input_copies
-
-Timings = list[tuple[str, float]]  # what ran, and its microseconds
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,12 @@ class Replayer:
         started = perf_counter()
         plan = await self._preparer.prepare(inputs)
         self._lifetime.check()
+        planned = perf_counter()
         self.fill(plan, inputs)
+        if timings is not None:
+            times = started, planned, perf_counter()
+            nbytes = int(plan.segments[0].payload.data.size)
+            timings.prepared(self._graph, self._live.snapshot(), times, nbytes)
         outputs = zip(self._graph.outputs, fates, strict=True)
         of_tensors = [fate for value_id, fate in outputs if not self._graph.is_symint(value_id)]
         returns = await Returns.prepare(self._device, plan.segments[-1].outputs, of_tensors)
@@ -118,7 +122,8 @@ class Replayer:
                 call, last, copies, call.returns.copies(self._device), call.returns.read, watched
             )
             try:
-                comes = call.returns.read or call.timings is not None
+                clocked = call.timings is not None and call.timings.clocked
+                comes = call.returns.read or clocked
                 word = None if comes else self._read_faults(call)
             except BaseException:
                 await running  # nobody else would; its own error is the better one
@@ -166,8 +171,12 @@ class Replayer:
         if call.timings is None:
             result = self._device.run(*given, read, kept=kept, watched=watched)
         else:
-            timed = self._device.profile(*given, kept=kept, watched=watched)
-            result = _noting_times(segment, timed, call.timings)
+            started = perf_counter()
+            if call.timings.clocked:
+                timed = self._device.profile(*given, kept=kept, watched=watched)
+            else:
+                timed = untimed(self._device.run(*given, read, kept=kept, watched=watched))
+            result = call.timings.noting(segment, timed, started)
         count_submission()
         return result
 
@@ -217,12 +226,4 @@ class Replayer:
         name = step.call.kernel or step.op.name
         self.host_ms[name] = self.host_ms.get(name, 0.0) + spent
         if timings is not None:
-            timings.append((f"host: {name}", spent * 1000))
-
-
-async def _noting_times(
-    segment: Segment, running: Awaitable[tuple[bytes, list[float]]], timings: Timings
-) -> bytes:
-    result, times = await running
-    timings += zip(segment.labels, times, strict=True)
-    return result
+            timings.host(name, started, step.call.index)

@@ -26,10 +26,10 @@ from webpte.format.program import (
     MoveCall,
     OptionalTensorList,
     TensorList,
-    TensorMeta,
 )
 from webpte.kernels import lookup_kernel
 from webpte.runtime.contents import MethodContents
+from webpte.runtime.values import place_of
 from webpte.runtime.writes import Writes, targets
 
 Chain = tuple[Instruction, ...]
@@ -79,12 +79,6 @@ def members(plan: ExecutionPlan, indices: Iterable[int]) -> Iterator[int]:
         value = plan.values[index]
         if isinstance(value, IntListRef | TensorList | OptionalTensorList):
             yield from members(plan, (item for item in value.items if item >= 0))
-
-
-def place_of(plan: ExecutionPlan, index: int) -> Allocation | None:
-    """Where a value is in planned memory."""
-    value = plan.values[index]
-    return value.allocation if isinstance(value, TensorMeta) else None
 
 
 def viewed_places(method: MethodContents) -> set[Allocation]:

@@ -38,7 +38,8 @@ _USES = {
 def unsafe_state(graph: Graph) -> str | None:
     """Why state would not be as if steps had gone one by one; None if it would be."""
     flow = Dataflow.of(graph)
-    for call in flow.computing:
+    # What a fused call does with state is what its parts do.
+    for call in (part for whole in flow.computing for part in whole.parts or (whole,)):
         touched = flow.state.intersection((*flow.reads(call), *flow.writes(call)))
         if touched and (reason := _reason(graph, call, touched)):
             return f"{call}: {reason}"

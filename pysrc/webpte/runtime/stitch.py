@@ -31,9 +31,9 @@ from webpte.graph import PREPACK, Call, Graph, Tensor, Value
 from webpte.ops.symint import SELECT_AS_SYMINT
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.lifted import constant_of, lowers
-from webpte.runtime.schedule import Scheduler, place_of, rewrite_blocks, uses_of
+from webpte.runtime.schedule import Scheduler, rewrite_blocks, uses_of
 from webpte.runtime.state import State
-from webpte.runtime.values import with_sources
+from webpte.runtime.values import place_of, with_sources
 from webpte.runtime.writes import Writes
 from webpte.shapes import numel
 

@@ -45,7 +45,7 @@ class Values:
 
     def store(self, index: int, value: Any) -> None:
         self._written[index] = value
-        place = _place(self._plan, index)
+        place = place_of(self._plan, index)
         if place is not None:
             self._latest[place] = index
 
@@ -79,6 +79,17 @@ class Values:
             raise ExecutionError(f"value {index} is read before anything wrote it")
         return viewed
 
+    def known(self, indices: Iterable[int]) -> list[Any]:
+        """What there is of these values, and of the tensors in lists among them."""
+        found: list[Any] = []
+        for index in indices:
+            value = self._plan.values[index]
+            if isinstance(value, TensorList | OptionalTensorList):
+                found += self.known(item for item in value.items if item >= 0)
+            elif self.is_written(index):
+                found.append(self[index])
+        return found
+
     def is_written(self, index: int) -> bool:
         value = self._plan.values[index]
         return not isinstance(value, TensorMeta) or index in self._written
@@ -86,7 +97,7 @@ class Values:
     def _view(self, index: int, tensor: TensorMeta) -> Any:
         if numel(tensor.sizes) == 0 and not tensor.is_unbounded:
             return np.empty(tensor.sizes, dtype_of_program(tensor.scalar_type, "").numpy)
-        place = _place(self._plan, index)
+        place = place_of(self._plan, index)
         source = self._written.get(self._latest.get(place, -1)) if place else None
         if isinstance(source, DeviceTensor) and _fits(source, tensor):
             return replace(source, shape=tensor.sizes)
@@ -105,7 +116,8 @@ def _fits(source: np.ndarray | DeviceTensor | GpuTensor, view: TensorMeta) -> bo
     )
 
 
-def _place(plan: ExecutionPlan, index: int) -> Allocation | None:
+def place_of(plan: ExecutionPlan, index: int) -> Allocation | None:
+    """Where a value is in planned memory."""
     value = plan.values[index]
     return value.allocation if isinstance(value, TensorMeta) else None
 
@@ -113,8 +125,8 @@ def _place(plan: ExecutionPlan, index: int) -> Allocation | None:
 def with_sources(plan: ExecutionPlan, indices: Collection[int], writes: Writes) -> set[int]:
     """These values, and for those that nothing writes what they may be views of."""
     views = [index for index in indices if index not in writes]
-    places = {_place(plan, index) for index in views} - {None}
-    sources = {index for index in range(len(plan.values)) if _place(plan, index) in places}
+    places = {place_of(plan, index) for index in views} - {None}
+    sources = {index for index in range(len(plan.values)) if place_of(plan, index) in places}
     return {*indices, *sources}
 
 

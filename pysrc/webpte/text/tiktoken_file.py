@@ -86,6 +86,12 @@ class TiktokenTokenizer(Tokenizer):
     def id_of(self, token: str) -> int | None:
         return self._special_tokens.get(token, self._ranks.get(token.encode()))
 
+    def pieces(self) -> list[bytes | None]:
+        found: list[bytes | None] = [None] * self.vocabulary
+        for piece, number in self._ranks.items():
+            found[number] = piece
+        return found
+
 
 async def load_tiktoken(
     data: bytes,

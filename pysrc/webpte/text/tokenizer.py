@@ -43,6 +43,14 @@ class Tokenizer(Protocol):
     def id_of(self, token: str) -> int | None:
         """The number of a token as it stands in the vocabulary; None if there is no such."""
 
+    def pieces(self) -> list[bytes | None]:
+        """The bytes of each token, by number; None for special ones, and where there is none.
+
+        This one asks for each token, and knows none that is a part of a character.
+        """
+        texts = [self.decode([number]) for number in range(self.vocabulary)]
+        return [text.encode() if text and "\ufffd" not in text else None for text in texts]
+
     def stream(self) -> TextStream:
         """For tokens that come one by one."""
         return TextStream(self.decode)

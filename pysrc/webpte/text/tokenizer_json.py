@@ -18,6 +18,7 @@ from webpte.runtime.libraries import (
     python_package,
 )
 from webpte.runtime.open import IN_BROWSER
+from webpte.text.pieces import json_pieces
 from webpte.text.template import ChatTemplate
 from webpte.text.tokenizer import Tokenizer, clean
 
@@ -39,6 +40,7 @@ class JsonTokenizer(Tokenizer):
         special: Mapping[str, str],
     ) -> None:
         self._engine = engine
+        self._content = content
         self._tokens = _vocabulary(content)
         self._numbers = frozenset(self._tokens.values())
         self._special_numbers = frozenset(
@@ -58,6 +60,9 @@ class JsonTokenizer(Tokenizer):
 
     def id_of(self, token: str) -> int | None:
         return self._tokens.get(token)
+
+    def pieces(self) -> list[bytes | None]:
+        return json_pieces(self._content, self._tokens, self._special_numbers)
 
 
 async def load_json(text: str, name: str, special: Mapping[str, str]) -> JsonTokenizer:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from webpte.suite import run_entry
-from webpte_export.architectures import GROUPS, Architecture
+from webpte_export.architectures.groups import GROUPS
+from webpte_export.architectures.rows import Architecture
 from webpte_export.architectures.table import render
 from webpte_export.errors import ExportError
 from webpte_export.exporter import export
@@ -26,11 +27,13 @@ def main(arguments: list[str]) -> int:
     results: dict[str, Any] = {}
     if options.json and options.json.exists():
         results = json.loads(options.json.read_text(encoding="utf-8"))
+    done = set() if options.again else set(results)
+    ends = time.monotonic() + options.seconds
     for row in (row for rows in GROUPS.values() for row in rows):
-        if not fnmatch.fnmatchcase(row.name, options.filter):
+        if row.name in done or not fnmatch.fnmatchcase(row.name, options.filter):
             continue
-        if row.name in results and not options.again:
-            continue
+        if time.monotonic() > ends:
+            break
         results[row.name] = _try(row, options.device)
         if options.json:
             options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -45,6 +48,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--filter", default="*", help="only those that match, such as 'gpt*'")
     parser.add_argument("--json", type=Path, help="results; those in it are not made again")
     parser.add_argument("--again", action="store_true", help="make those in the JSON file, too")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin no other after so long"
+    )
     parser.add_argument("--doc", type=Path, help="write the table to this file")
     parser.add_argument("--device", choices=("numpy", "native"), default="numpy")
     return parser.parse_args(arguments)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 _HEAD = """\
 # Architectures
 
-{count} architectures, small and with random weights, exported by `webpte_export.export` (ExecuTorch's Vulkan partitioner)
-and judged against PyTorch on {device}: {passed} give PyTorch's results, {failed} do not run or differ, and {refused} are
-refused by PyTorch's or ExecuTorch's exporter. Made by
+{count} of {total} architectures, small and with random weights, exported by `webpte_export.export` (ExecuTorch's Vulkan
+partitioner) and judged against PyTorch on {device}: {passed} give PyTorch's results, {failed} do not run or differ, and
+{refused} are refused by PyTorch's or ExecuTorch's exporter. The others have not been run yet. Made by
 
 ```sh
 python -m webpte_export.architectures --doc docs/architectures.md
@@ -36,6 +37,7 @@ def render(groups: Mapping[str, Sequence[str]], results: Mapping[str, Result], d
     lines = [
         _HEAD.format(
             count=len(known),
+            total=sum(map(len, groups.values())),
             passed=len(passed),
             failed=len(known) - len(passed) - len(refused),
             refused=len(refused),
@@ -73,5 +75,5 @@ def _kernel(name: str) -> str:
 
 
 def _short(text: str, most: int = 120) -> str:
-    line = " ".join(text.replace("|", "/").split())
+    line = " ".join(re.sub(r" at 0x[0-9a-f]+", "", text).replace("|", "/").split())
     return line if len(line) <= most else line[:most] + "…"

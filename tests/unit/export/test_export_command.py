@@ -11,6 +11,7 @@ import pytest
 
 from webpte_export import ExportError, export
 from webpte_export.__main__ import as_arguments, call, main
+from webpte_export.exporter import _write_whole
 from webpte_host import cli
 from webpte_host import export as command
 from webpte_host.errors import HostError
@@ -175,3 +176,19 @@ def test_arguments_are_checked_before_torch_is_needed(
 ) -> None:
     with pytest.raises(ExportError, match=says):
         export(object(), (), tmp_path / "m", **options)
+
+
+def test_a_program_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "out" / "m.pte"
+    _write_whole(path, b"first")
+
+    def full(_self: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(ExportError, match=r"m\.pte cannot be written: No space left"):
+        _write_whole(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert [file.name for file in path.parent.iterdir()] == ["m.pte"]

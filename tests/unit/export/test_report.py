@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.pte_writer import MethodWriter, write_pte
+from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.samples import add_graph, numbers
 from webpte_export.judge import judge, place
 from webpte_export.report import HostOp, Report
@@ -70,6 +70,22 @@ def test_where_operators_run_and_why(tmp_path: Path) -> None:
     assert (op.op, op.count, op.where) == ("aten::erf.out", 1, "gpu")
     assert op.reasons == ("no operator implementation",)
     assert placed.submissions == 1
+
+
+def test_a_program_that_no_gpu_would_run_is_told(tmp_path: Path) -> None:
+    """An operator that nobody knows: NumPy says so, and what would happen on a GPU is no crash."""
+    graph = GraphWriter()
+    x = graph.tensor((2, 3))
+    graph.inputs(x)
+    graph.outputs(graph.op("aten.unheard_of.default", x, graph.tensor((2, 3))))
+    program = tmp_path / "m.pte"
+    program.write_bytes(write_pte(graph))
+    call = Call((numbers(2, 3),), (numbers(2, 3),))
+    entry = write_suite(tmp_path / "m.suite", program, "m", [call], Tolerance(1e-4, 1e-4))
+    assert "aten.unheard_of.default" in (judge(tmp_path / "m.suite", entry).problem or "")
+    placed = place(tmp_path / "m.suite", entry, {})
+    assert "UnsupportedOpError" in (placed.problem or "")
+    assert (placed.delegates, placed.submissions) == (1, None)
 
 
 def report(**changes: Any) -> Report:

@@ -28,7 +28,7 @@ def serve(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_lists_the_commands(root: Path) -> None:
     done = serve(root, "--help")
     assert done.returncode == 0
-    for command in ("verify", "test", "setup", "--port"):
+    for command in ("verify", "models", "test", "setup", "--port"):
         assert command in done.stdout
 
 
@@ -58,7 +58,7 @@ def test_serves_until_stopped(root: Path, how: signal.Signals, tmp_path: Path) -
         connection = http.client.HTTPConnection(
             "localhost", int(found[1]), timeout=limits.SOCKET_SECONDS
         )
-        for path in ("/harness.html", "/folder/own.txt"):
+        for path in ("/harness.html", "/models/index.json", "/folder/own.txt"):
             connection.request("GET", path)
             reply = connection.getresponse()
             assert reply.status == 200

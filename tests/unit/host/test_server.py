@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import io
+import json
 import os
+import shutil
 import socket
 import zipfile
 from collections.abc import Iterator
@@ -228,6 +230,22 @@ def test_if_range_with_old_etag_sends_everything(site: Site) -> None:
     current = {"Range": "bytes=0-9", "If_Range": headers["ETag"]}
     assert ask(site, "/suite/model.pte", **current)[0] == 206
     assert ask(site, "/suite/model.pte", Range="bytes=0-9", If_Range='"old"')[0] == 200
+
+
+def test_the_configuration_names_what_is_in_the_folder(site: Site, tree: Path) -> None:
+    _, headers, body = ask(site, "/pyscript.json")
+    assert "application/json" in headers["Content-Type"]
+    assert set(json.loads(body)["files"]) == {"./webpte.zip"}
+    assert ask(site, "/pyscript.json", If_None_Match=headers["ETag"])[0] == 304
+    module = tree / "web" / "page" / "views" / "new.py"
+    module.parent.mkdir(parents=True)
+    module.write_bytes(b"")
+    try:
+        status, _, body = ask(site, "/pyscript.json", If_None_Match=headers["ETag"])
+        assert status == 200
+        assert json.loads(body)["files"]["./page/views/new.py"] == "./page/views/"
+    finally:
+        shutil.rmtree(tree / "web" / "page")
 
 
 @pytest.mark.parametrize("path", ["/main.py", "/webpte.zip"])

@@ -26,7 +26,7 @@ def test_the_examples_run(
 ) -> None:
     shutil.copytree(FOLDER / BYTES, tmp_path / "model")
     monkeypatch.chdir(tmp_path)
-    assert len(EXAMPLES) == 7
+    assert len(EXAMPLES) == 8
 
     async def run() -> None:
         scope: dict[str, Any] = {"special_tokens": SPECIAL}
@@ -47,5 +47,7 @@ def test_names_in_the_text_exist() -> None:
     for name in re.findall(r"`webpte\.(text|llm)\.(\w+)`", DOCUMENT):
         assert hasattr(getattr(webpte, name[0]), name[1]), name
     for name in re.findall(r"`reply\.(?:stats\.)?(\w+)`", DOCUMENT):
-        fields = {"text", "tokens", "stats", "ended"} | set(webpte.llm.ReplyStats.__annotations__)
+        fields = {"text", "tokens", "stats", "ended", "logprobs"} | set(
+            webpte.llm.ReplyStats.__annotations__
+        )
         assert name in fields

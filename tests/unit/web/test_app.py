@@ -35,7 +35,7 @@ def test_open_run_and_read() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
         assert "sigmoid" in browser.html["file"]
-        assert browser.hidden == {"welcome": True, "run": False}
+        assert browser.hidden == {"welcome": True, "run": False, "figures": False}
         assert browser.html["progress"] == ""
         assert "is loaded" in browser.text["status"]
         await run(app, 5)
@@ -172,9 +172,9 @@ def test_the_newest_opening_wins() -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         engine.gate = asyncio.Event()
-        first = app.receive({"act": "sample", "url": "samples/sigmoid.pte"})
+        first = app.receive({"act": "open-url", "fields": {"url": "samples/sigmoid.pte"}})
         await asyncio.sleep(0.05)
-        second = app.receive({"act": "sample", "url": "samples/add.pte"})
+        second = app.receive({"act": "open-url", "fields": {"url": "samples/add.pte"}})
         await asyncio.sleep(0.05)
         engine.gate.set()
         await asyncio.gather(first, second)
@@ -236,7 +236,7 @@ def test_controls_of_an_input() -> None:
         await app.receive({"act": "fill", "input": "0", "value": "ones"})
         assert "1, 1, 1" in browser.html["input-0"]
         await app.receive({"act": "fill", "input": "0", "value": "file"})
-        assert "Load .npy" in browser.html["input-0-preview"]
+        assert "Choose a .npy file" in browser.html["input-0-preview"]
 
     drive(script)
 

@@ -224,7 +224,7 @@ def test_a_drop_while_it_runs_is_for_the_next_run() -> None:
     drive(script)
 
 
-@pytest.mark.parametrize("act", ["close", "sample"])
+@pytest.mark.parametrize("act", ["close", "open-url"])
 def test_an_expected_output_that_is_read_late_is_not_compared(act: str) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
@@ -233,7 +233,7 @@ def test_an_expected_output_that_is_read_late_is_not_compared(act: str) -> None:
         late = File("y.npy", npy("y").data, gate)
         reading = app.receive({"act": "compare", "output": "0", "files": [late]})
         await asyncio.sleep(0.01)
-        await app.receive({"act": act, "url": "samples/add.pte"})
+        await app.receive({"act": act, "fields": {"url": "samples/add.pte"}})
         gate.set()
         await reading
         assert "output-0-compare" not in browser.html

@@ -140,7 +140,7 @@ def test_the_old_program_works_while_the_new_one_loads() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await prepare(app, browser)
         engine.gate = asyncio.Event()
-        opening = app.receive({"act": "sample", "url": "samples/sigmoid.pte"})
+        opening = app.receive({"act": "open-url", "fields": {"url": "samples/sigmoid.pte"}})
         await asyncio.sleep(0.05)
         assert "add.pte" in browser.html["file"]
         assert "sigmoid.pte" in browser.html["progress"]
@@ -161,7 +161,7 @@ def test_an_opening_can_be_cancelled() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         before = await prepare(app, browser)
         engine.gate = asyncio.Event()
-        opening = app.receive({"act": "sample", "url": "samples/sigmoid.pte"})
+        opening = app.receive({"act": "open-url", "fields": {"url": "samples/sigmoid.pte"}})
         await asyncio.sleep(0.05)
         assert 'data-act="cancel-opening"' in browser.html["progress"]
         await app.receive({"act": "cancel-opening"})
@@ -181,7 +181,7 @@ def test_closing_while_another_file_loads() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await prepare(app, browser)
         engine.gate = asyncio.Event()
-        opening = app.receive({"act": "sample", "url": "samples/sigmoid.pte"})
+        opening = app.receive({"act": "open-url", "fields": {"url": "samples/sigmoid.pte"}})
         await asyncio.sleep(0.05)
         await app.receive({"act": "close"})
         assert engine.closed == engine.programs
@@ -189,7 +189,7 @@ def test_closing_while_another_file_loads() -> None:
         engine.gate.set()
         await opening
         assert "sigmoid.pte" in browser.html["file"]
-        assert browser.hidden == {"welcome": True, "run": False}
+        assert browser.hidden == {"welcome": True, "run": False, "figures": False}
 
     drive(script, engine=engine)
 
@@ -308,7 +308,7 @@ def test_what_is_opened_early_waits_for_the_adapter() -> None:
         browser.asked = asyncio.Event()
         app = App(browser, webpte)
         hello = app.receive({"act": "hello"})
-        opening = app.receive({"act": "sample", "url": "samples/sigmoid.pte"})
+        opening = app.receive({"act": "open-url", "fields": {"url": "samples/sigmoid.pte"}})
         await asyncio.sleep(0.05)
         browser.asked.set()
         await asyncio.gather(hello, opening)

@@ -147,7 +147,7 @@ def test_opening_waits_for_the_run_before_it_takes_over() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
         running = await start(app, engine)
-        opening = app.receive({"act": "sample", "url": "samples/add.pte"})
+        opening = app.receive({"act": "open-url", "fields": {"url": "samples/add.pte"}})
         await asyncio.sleep(0.05)
         assert "sigmoid.pte" in browser.html["file"]
         assert engine.at_run is not None
@@ -191,10 +191,10 @@ def test_closed_while_a_run_waits_to_be_stopped_by_an_opening() -> None:
         await open_sample(app)
         running = await start(app, engine)
         acts = [
-            app.receive({"act": "sample", "url": "samples/add.pte"}),
+            app.receive({"act": "open-url", "fields": {"url": "samples/add.pte"}}),
             app.receive({"act": "device", "value": "numpy"}),
             app.receive({"act": "close"}),
-            app.receive({"act": "sample", "url": "samples/superres.pte"}),
+            app.receive({"act": "open-url", "fields": {"url": "samples/superres.pte"}}),
         ]
         await asyncio.sleep(0.05)
         assert engine.at_run is not None
@@ -238,8 +238,8 @@ ACTS: list[dict[str, Any]] = [
     {"act": "recover"},
     {"act": "close"},
     {"act": "cancel-opening"},
-    {"act": "sample", "url": "samples/add.pte"},
-    {"act": "sample", "url": "samples/none.pte"},
+    {"act": "open-url", "fields": {"url": "samples/add.pte"}},
+    {"act": "open-url", "fields": {"url": "samples/none.pte"}},
     {"act": "open-file", "files": [File("m.pte", (STATE / "shared.pte").read_bytes())]},
     {"act": "open-file", "files": [File("x.npy", write_npy(np.ones(2, np.float32)))]},
     {"act": "open-file", "files": [File("bad.pte", b"bad")]},

@@ -6,19 +6,25 @@ import json
 import re
 from pathlib import Path
 
+from webpte_host.page_config import page_config
+
 WEB = Path(__file__).resolve().parents[3] / "web"
 INDEX = (WEB / "index.html").read_text(encoding="utf-8")
-PAGE = "".join(path.read_text(encoding="utf-8") for path in (WEB / "page").glob("*.py"))
+MODULES = sorted((WEB / "page").rglob("*.py"))
+PAGE = "".join(path.read_text(encoding="utf-8") for path in MODULES)
+SCRIPTS = ("events.js", "gallery.js", "pad.js", "patch.js", "tabs.js")
 
 
-def test_every_page_module_is_fetched() -> None:
-    listed = json.loads((WEB / "pyscript.json").read_text(encoding="utf-8"))["files"]
-    modules = {f"./page/{path.name}" for path in (WEB / "page").glob("*.py")}
-    assert set(listed) == modules | {"./webpte.zip"}
+def test_every_page_module_is_fetched_to_its_place() -> None:
+    fetched = json.loads(page_config(WEB))["files"]
+    assert fetched.pop("./webpte.zip") == "./*"
+    assert "./page/views/run.py" in fetched
+    assert {(WEB / path).resolve() for path in fetched} == set(MODULES)
+    assert all(into == path.rpartition("/")[0] + "/" for path, into in fetched.items())
 
 
 def test_only_main_touches_the_browser() -> None:
-    for path in (WEB / "page").glob("*.py"):
+    for path in MODULES:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"^\s*(import|from) (js|pyodide|pyscript|polyscript)\b", text, re.M), (
             path
@@ -32,7 +38,8 @@ def test_nothing_is_inline() -> None:
 
 
 def test_nothing_comes_from_elsewhere() -> None:
-    for name in ("index.html", "style.css", "events.js", "icon.svg", "pyscript.json"):
+    assert b"http" not in page_config(WEB)
+    for name in ("index.html", "style.css", "icon.svg", *SCRIPTS):
         text = (WEB / name).read_text(encoding="utf-8")
         text = text.replace("http://www.w3.org/2000/svg", "").replace("https://…/model.pte", "")
         assert "http" not in text, name
@@ -52,11 +59,21 @@ def test_sections_that_are_drawn_exist() -> None:
         "stats",
         "outputs",
     } <= ids
-    assert {"status", "welcome", "run-controls", "boot-note", "ask", "kernels"} <= ids
+    assert {
+        "status",
+        "welcome",
+        "run-controls",
+        "boot-note",
+        "ask",
+        "kernels",
+        "figures",
+        "gallery-list",
+    } <= ids
+    assert {"tabs", "tab-run", "view-run", "panels"} <= ids
 
 
 def test_no_module_does_everything() -> None:
-    for path in (WEB / "page").glob("*.py"):
+    for path in (*MODULES, *(WEB / name for name in SCRIPTS)):
         lines = path.read_text(encoding="utf-8").count("\n")
         assert lines <= 400, f"{path.name} has {lines} lines: split it"
 
@@ -72,6 +89,11 @@ def test_acts_of_the_markup_have_handlers() -> None:
         assert f"def on_{act.replace('-', '_')}(" in PAGE, act
 
 
-def test_samples_are_there() -> None:
-    for url in re.findall(r'data-url="([^"]+)"', INDEX):
-        assert (WEB / url).read_bytes()[4:8] == b"ET12"
+def test_acts_of_views_have_handlers() -> None:
+    found = 0
+    for path in (WEB / "page" / "views").glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for act in re.findall(r'self\.act\("([a-z-]+)"', text):
+            found += 1
+            assert f"def on_{act.replace('-', '_')}(" in text, f"{act} of {path.name}"
+    assert found

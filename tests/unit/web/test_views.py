@@ -110,6 +110,13 @@ def test_unsupported_operators_come_first_and_are_marked() -> None:
     assert told.index("cumsum") < told.index("argmax.outNumPy") < told.index("add.Tensor")
 
 
+def test_delegates_of_other_backends_are_listed() -> None:
+    told = card(method(ops={}, foreign={"XnnpackBackend": 2})).text
+    assert "XnnpackBackendother backend2" in told
+    assert "compiled for XnnpackBackend" in told
+    assert "none" not in told.partition("Constants")[0]
+
+
 def test_everything_from_the_file_is_escaped() -> None:
     nasty = method(
         name=NASTY,
@@ -216,7 +223,8 @@ def test_input_cards() -> None:
         ScalarInput(5, "nothing", "None", None),
     ]
     checked = check(inputs_card(states))
-    assert checked.acts() == {"fill", "dim", "below", "reroll", "npy", "scalar"}
+    acts = {"fill", "dim", "below", "seed", "reroll", "npy", "save-input", "scalar", "reset-inputs"}
+    assert checked.acts() == acts
     assert "6 inputs" in checked.text
     assert "-1 to 1" in checked.text
     states[0].error = NASTY
@@ -247,6 +255,14 @@ def test_run_card() -> None:
     assert "cancel" not in made(running=True).acts()
     assert "check" not in made(can_check=False).acts()
     assert "why" in made(why_not="why").text
+
+
+def test_a_bar_is_as_wide_for_few_repeats_as_for_many() -> None:
+    def boxes(repeats: int) -> set[str]:
+        shown = check(timing_strip(Timing(1.0, {}, 1.0, [2.0] * repeats), False))
+        return {known["viewbox"] or "" for tag, known in shown.elements if tag == "svg"}
+
+    assert boxes(3) == boxes(90) == {"0 0 240 36"}
 
 
 def test_timing() -> None:

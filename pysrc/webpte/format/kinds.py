@@ -1,0 +1,76 @@
+"""What a file is that is no `.pte`, by its first bytes, and what to do with it.
+
+People drop what they have: a checkpoint, the page that a server sent instead of the file, the
+pointer that Git LFS left in its place. The name says nothing about that.
+"""
+
+from __future__ import annotations
+
+from struct import unpack_from
+
+HEAD = 64  # bytes that are enough to tell
+
+_EXPORT = "export the model with ExecuTorch's Vulkan partitioner and open the .pte"
+_CONVERT = "load the model in PyTorch, then " + _EXPORT
+
+# (at, bytes there, what it is, what to do)
+_MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
+    (4, b"FT01", "a .ptd file, the constants of a program", "open it together with its .pte"),
+    (4, b"TFL3", "a TensorFlow Lite model", _CONVERT),
+    (0, b"GGUF", "a GGUF file (llama.cpp)", "python3 serve.py export makes a .pte of it"),
+    (0, b"\x89PNG", "a PNG picture", "open a program first: pictures go to its inputs"),
+    (0, b"\xff\xd8\xff", "a JPEG picture", "open a program first: pictures go to its inputs"),
+    (0, b"\x93NUMPY", "a NumPy array", "name it .npy: then it goes to an input"),
+    (
+        0,
+        b"version https://git-lfs",
+        "a Git LFS pointer, not the file itself",
+        "run git lfs pull in its repository, or download the file itself",
+    ),
+    (0, b"\x1f\x8b", "a gzip archive", "unpack it and open the .pte in it"),
+    (0, b"%PDF", "a PDF document", _EXPORT),
+    (0, b"\x80\x02", "a pickled PyTorch checkpoint", _CONVERT),
+    (0, b"\x80\x04", "a pickled Python object", _CONVERT),
+)
+
+
+def kind_of(head: bytes) -> str:
+    """A sentence about what a file with these first bytes is; "" if nobody knows."""
+    what, do = _kind(head[:HEAD])
+    return f"it is {what}: {do}" if what else ""
+
+
+def _kind(head: bytes) -> tuple[str, str]:
+    if not head:
+        return "empty", "download or export it again"
+    for at, magic, what, do in _MAGIC:
+        if head[at : at + len(magic)] == magic:
+            return what, do
+    start = head.lstrip().lower()
+    if start.startswith((b"<!doctype html", b"<html", b"<head")):
+        return (
+            "an HTML page, perhaps what a server sent instead of the file",
+            "look at the address in a browser, and take the link of the download",
+        )
+    if start.startswith(b"<?xml"):
+        return "an XML document, perhaps an error of the server", "look at it in a browser"
+    if head.startswith(b"PK\x03\x04"):
+        return _zip(head)
+    # A u64 with the length of the JSON that follows it.
+    if head[8:10] == b'{"' and head[6:8] == b"\0\0":
+        return "a safetensors file: weights without a program", _CONVERT
+    # Protobuf: field 1 is the small ir_version, field 2 the producer's name or 8 that of a domain.
+    if len(head) > 3 and head[0] == 0x08 and 0 < head[1] < 32 and head[2] in (0x12, 0x1A, 0x3A):
+        return "an ONNX model", "take the PyTorch model that it was made from, and " + _EXPORT
+    return "", ""
+
+
+def _zip(head: bytes) -> tuple[str, str]:
+    """The name of the first entry tells whose archive it is."""
+    (length,) = unpack_from("<H", head, 26) if len(head) >= 30 else (0,)
+    name = head[30 : 30 + length]
+    if name.endswith(b".npy"):
+        return "an archive of NumPy arrays", "name it .npz: then they go to the inputs"
+    if b"data.pkl" in name or b".format_version" in name or b"archive_format" in name:
+        return "a PyTorch checkpoint or saved program (.pt, .pth, .pt2)", _CONVERT
+    return "a zip archive", "unpack it and open the .pte in it"

@@ -1,0 +1,31 @@
+"""The rule for attention with all that comes before it; see ops/fused_attention.py."""
+
+from __future__ import annotations
+
+from webpte.fusion.core import Calls, Found
+from webpte.fusion.products import norm_before
+from webpte.graph import Call
+from webpte.ops.fused_attention import ATTENTION_BLOCK, ROPES, SDPA
+from webpte.ops.fused_products import PLAIN_LINEARS
+
+
+def attention_block(calls: Calls, call: Call) -> Found | None:
+    """(norm,) q, k and v of one x, rope, attention with a cache."""
+    if call.name != SDPA:
+        return None
+    query, key, value = (calls.argument(call, name) for name in ("query", "key", "value"))
+    rope, views = calls.origin(query)
+    if rope is None or rope.name not in ROPES or views:
+        return None
+    if calls.graph.value_list(rope.args[-1]) != (query, key):
+        return None
+    sources = [calls.origin(i) for i in (*(calls.argument(rope, n) for n in ("xq", "xk")), value)]
+    linears = [source for source, _ in sources if source is not None]
+    between = [view for _, views in sources for view in views]
+    if len(linears) < 3 or any(linear.name not in PLAIN_LINEARS for linear in linears):
+        return None
+    if len({calls.argument(linear, "x") for linear in linears}) > 1:
+        return None
+    before = norm_before(calls, linears[0], set(linears))
+    parts = (*before, *linears, *between, rope, call)
+    return Found(ATTENTION_BLOCK, parts, (call.args[-1],))

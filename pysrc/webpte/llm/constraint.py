@@ -1,0 +1,65 @@
+"""What an answer may be: which tokens may come after those that were said.
+
+A constraint looks at tokens alone and keeps no note of an answer, so that an answer can be broken
+off, asked again after an error, or be one of many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from webpte.errors import InputError, TextError
+from webpte.text import Tokenizer
+
+
+@dataclass(frozen=True, eq=False)
+class Allowed:
+    """Tokens that may come next; `may_end`: the answer may be at its end instead."""
+
+    tokens: np.ndarray  # int64
+    may_end: bool
+
+    @property
+    def is_end(self) -> bool:
+        return self.may_end and not self.tokens.size
+
+
+class Constraint(Protocol):
+    """What a Generation asks before each token."""
+
+    def after(self, said: Sequence[int]) -> Allowed:
+        """What may come after the tokens of an answer, all of which it has allowed."""
+
+
+class OneOf:
+    """One of several answers, each given in tokens."""
+
+    def __init__(self, answers: Sequence[Sequence[int]]) -> None:
+        if not answers or not all(answers):
+            raise InputError("choices are one or more answers, none of which is empty")
+        # For each beginning of an answer: the tokens that may follow; None is its end.
+        self._next: dict[tuple[int, ...], set[int | None]] = {}
+        for answer in answers:
+            whole = tuple(map(int, answer))
+            for count, token in enumerate((*whole, None)):
+                self._next.setdefault(whole[:count], set()).add(token)
+
+    @classmethod
+    def of_texts(cls, choices: Sequence[str], tokenizer: Tokenizer) -> OneOf:
+        """In the tokens that the tokenizer has for them."""
+        if isinstance(choices, str) or not all(isinstance(text, str) for text in choices):
+            raise InputError(f"choices is a list of texts, not {choices!r}")
+        answers = [tokenizer.encode(text, special=False) for text in choices]
+        for text, tokens in zip(choices, answers, strict=True):
+            if tokenizer.decode(tokens) != text:
+                raise TextError(f"the tokenizer has no tokens that are {text!r} alone")
+        return cls(answers)
+
+    def after(self, said: Sequence[int]) -> Allowed:
+        following = self._next[tuple(said)]
+        tokens = sorted(token for token in following if token is not None)
+        return Allowed(np.array(tokens, np.int64), None in following)

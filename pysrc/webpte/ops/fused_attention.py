@@ -1,0 +1,76 @@
+"""From x to attention in three dispatches: rms_norm, q/k/v, rope, the cache, attention.
+
+    attention_block   queries, keys and values are products of one x, maybe normalized before; the
+                      first two are turned; then `sdpa_with_kv_cache`
+
+For few tokens one kernel makes all three products, and attention turns what it reads. Otherwise all
+run one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from webpte.ops.args import Args
+from webpte.ops.attention import stored_as
+from webpte.ops.attention_calls import read_cached
+from webpte.ops.attention_kernels import Attention, keeps_fresh, lower_split, scratch
+from webpte.ops.fused import Part, lower_parts, parts_of, register_fusion
+from webpte.ops.fused_products import linears_of, lower_joined, norm_of
+from webpte.ops.records import Dispatch, Scratch
+from webpte.ops.rope import angles_of, operands, start_of
+
+ATTENTION_BLOCK = "webpte.attention_block"
+SDPA = "sdpa_with_kv_cache.default"
+# By name: whether pairs lie half of the turned elements apart.
+ROPES = {"et_vk.apply_rotary_emb.default": False, "et_vk.apply_rotary_emb_hf.default": True}
+# Of wgsl/linear_q4_joined.wgsl, the one that binds most.
+STORAGE_BUFFERS = 9
+
+
+def lower_attention_block(args: Args) -> list[Dispatch]:
+    parts = list(parts_of(args))
+    _, attention = parts[-1]
+    if args.target.software or args.target.storage_buffers < STORAGE_BUFFERS:
+        return lower_parts(args)
+    names = ("query", "k_cache", "v_cache", "key", "value")
+    call = stored_as(attention, read_cached(attention, fresh=True), *names)
+    rope = next(part for part in parts if part[0].name in ROPES)
+    if attention.out.numel == 0 or not keeps_fresh(call) or not turns_quads(rope):
+        return lower_parts(args)
+    linears = linears_of(parts)
+    rows = call.q.sizes[0] * call.q.sizes[2]
+    columns = [part.out.dims[-1] for _, part in linears]
+    fresh = scratch("attention_fresh", rows * sum(columns) * 4)
+    products = lower_joined(linears, norm_of(parts), fresh)
+    if products is None:
+        return lower_parts(args)
+    places = rows * columns[0], rows * (columns[0] + columns[1])
+    return products + turned_attention(call, rope, fresh, places)
+
+
+def turns_quads(rope: Part) -> bool:
+    """Whether pairs of elements are pairs of quads, or within one."""
+    op, args = rope
+    turned, _, _ = angles_of(args, ROPES[op.name])
+    return turned % (4 if ROPES[op.name] else 2) == 0
+
+
+def turned_attention(
+    call: Attention, rope: Part, fresh: Scratch, places: tuple[int, int]
+) -> list[Dispatch]:
+    """Attention that turns queries and fresh keys as it reads them from one place."""
+    op, args = rope
+    half = ROPES[op.name]
+    _, _, cosines, sines = operands(args)
+    call = replace(call, turning=(*angles_of(args, half), *places))
+    first, *rest = lower_split(call, call.fresh, "attention_rope", (fresh, cosines.id, sines.id))
+    turning = replace(
+        first,
+        bindings=(*first.bindings, start_of(args, half)),
+        overrides=(*first.overrides, ("HALF", int(half))),
+    )
+    return [turning, *rest]
+
+
+register_fusion(ATTENTION_BLOCK, lower_attention_block)

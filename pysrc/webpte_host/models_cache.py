@@ -1,0 +1,79 @@
+"""Results of long stages, kept by what they were made from.
+
+A result is a folder `KIND-KEY`, made under a temporary name and renamed when it is whole. So what
+is there is complete, and a stage that was interrupted leaves nothing that anyone would take for
+its result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+ABANDONED_SECONDS = 24 * 3600  # large models take hours on small machines
+_KEY_DIGITS = 20
+
+
+def content_key(parts: Iterable[str | bytes | Path]) -> str:
+    """The hash of texts and of files, in order; where one ends counts, too."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.read_bytes() if isinstance(part, Path) else part
+        data = data.encode() if isinstance(data, str) else data
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def temporary_folder(parent: Path, purpose: str) -> Iterator[Path]:
+    """A folder in `parent`, gone at the end unless it was renamed. Its name starts with a dot."""
+    parent.mkdir(parents=True, exist_ok=True)
+    sweep(parent)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{purpose}-", dir=parent))
+    temporary.chmod(0o755)  # what becomes of it is for everybody to read
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def sweep(parent: Path) -> None:
+    """Removes what killed processes left; a younger one may be at work right now."""
+    for left in parent.glob(".*-*"):
+        with contextlib.suppress(OSError):  # gone in between, by another hand
+            if time.time() - left.stat().st_mtime > ABANDONED_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+class StageCache:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, kind: str, key: str) -> Path | None:
+        """The result, if it was made before."""
+        place = self._place(kind, key)
+        return place if place.is_dir() else None
+
+    def make(self, kind: str, key: str, work: Callable[[Path], None]) -> Path:
+        """The result of `work`, which fills the folder that it is given."""
+        place = self._place(kind, key)
+        with temporary_folder(self._folder, kind) as temporary:
+            work(temporary)
+            try:
+                os.rename(temporary, place)
+            except OSError:
+                if not place.is_dir():  # otherwise another process was faster, with the same
+                    raise
+        return place
+
+    def clear(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _place(self, kind: str, key: str) -> Path:
+        return self._folder / f"{kind}-{key[:_KEY_DIGITS]}"

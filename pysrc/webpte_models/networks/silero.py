@@ -1,0 +1,52 @@
+"""Silero's voice activity detector for 16 kHz, many frames in one call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - PyTorch's own habit
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+_BINS = 129  # frequencies of a spectrum
+_REFLECTED = 64
+
+
+class VoiceActivity(nn.Module):
+    """Frames (n, 576) and two states (1, 128) -> how likely each is speech (n), the states after.
+
+    A frame is 512 new samples after the last 64 of the frame before.
+    """
+
+    def __init__(self, weights: Path) -> None:
+        super().__init__()
+        self.stft_conv = nn.Conv1d(1, 2 * _BINS, 256, 128, bias=False)
+        self.conv1 = nn.Conv1d(_BINS, 128, 3, 1, 1)
+        self.conv2 = nn.Conv1d(128, 64, 3, 2, 1)
+        self.conv3 = nn.Conv1d(64, 64, 3, 2, 1)
+        self.conv4 = nn.Conv1d(64, 128, 3, 1, 1)
+        self.lstm_cell = nn.LSTMCell(128, 128)
+        self.final_conv = nn.Conv1d(128, 1, 1)
+        self.load_state_dict(load_file(str(weights)))
+
+    def forward(
+        self, frames: Tensor, hidden: Tensor, cell: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        features = self._features(frames)  # (n, 128)
+        states = []
+        for frame in features.split(1):
+            hidden, cell = self.lstm_cell(frame, (hidden, cell))
+            states.append(hidden)
+        heard = F.relu(torch.cat(states)).unsqueeze(-1)  # (n, 128, 1)
+        return torch.sigmoid(self.final_conv(heard)).reshape(-1), hidden, cell
+
+    def _features(self, frames: Tensor) -> Tensor:
+        # As F.pad(mode="reflect") does, which the exporter spells with kernels for the host.
+        end = frames[:, -_REFLECTED - 1 : -1].flip(1)
+        waves = self.stft_conv(torch.cat([frames, end], 1).unsqueeze(1))  # (n, 258, 4)
+        real, imaginary = waves[:, :_BINS], waves[:, _BINS:]
+        x = torch.sqrt(real * real + imaginary * imaginary)
+        for layer in (self.conv1, self.conv2, self.conv3, self.conv4):
+            x = F.relu(layer(x))
+        return x.squeeze(-1)

@@ -1,0 +1,201 @@
+"""Cards are read, opened with all that belongs to them, and are in the address."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from page.app import App
+from page.cards import CardError, read_card
+from page.inputs import TensorInput
+from page.npy import write_npy
+from support.fake_page import ROOT, FakeBrowser, drive, open_sample, run
+from webpte_host.gallery import gallery
+
+WEB = ROOT / "web"
+CARDS = json.loads(gallery(WEB, None))
+MODEL = {  # as `serve.py models` writes them
+    "name": "pitch",
+    "title": "CREPE tiny",
+    "program": "model.pte",
+    "size": 1974144,
+    "view": "run",
+    "inputs": [{"name": "frames", "meaning": "samples", "rate": 16000}],
+    "outputs": [{"name": "pitches", "meaning": "how well each fits", "labels": "labels.txt"}],
+    "example": ["example0.npy"],
+    "files": [{"name": "model.pte", "bytes": 1974144, "sha256": "ec05"}],
+}
+
+
+def test_cards_of_models_and_of_samples_are_read_alike() -> None:
+    card = read_card({**MODEL, "folder": "models/pitch/"})
+    assert card.program == "models/pitch/model.pte"
+    assert card.examples == ("models/pitch/example0.npy",)
+    assert card.outputs[0].labels == "models/pitch/labels.txt"
+    files = {"program": "p.pte", "example": "p.npy", "tokenizer": "p.tokenizer.json"}
+    labels = {"labels": ["zero", "one"]}
+    card = read_card(
+        {"name": "p", "folder": "samples/", "files": files, "view": "chat", "outputs": [labels]}
+    )
+    assert (card.program, card.tokenizer) == ("samples/p.pte", "samples/p.tokenizer.json")
+    assert (card.title, card.view, card.examples) == ("p", "chat", ("samples/p.npy",))
+    assert (card.outputs[0].names, card.outputs[0].labels) == (("zero", "one"), "")
+
+
+def test_a_range_is_a_mean_and_a_std() -> None:
+    inputs = [{"layout": "NCHW", "range": [-1, 1]}]
+    (value,) = read_card({"name": "p", "program": "p.pte", "inputs": inputs}).inputs
+    assert (value.mean, value.std) == ((0.5,), (0.5,))
+
+
+@pytest.mark.parametrize(
+    ("card", "told"),
+    [
+        ({"name": "p"}, "names no program"),
+        ({"name": "p", "problem": "p.json cannot be read"}, "cannot be read"),
+        ({"name": "p", "program": "p.pte", "inputs": [{"layout": "WCH"}]}, "'WCH' is none of"),
+        ({"name": "p", "program": "p.pte", "inputs": [{"mean": ["a"]}]}, "could not convert"),
+    ],
+)
+def test_a_card_that_cannot_be_used_says_why(card: dict[str, Any], told: str) -> None:
+    with pytest.raises(CardError, match=told):
+        read_card(card)
+
+
+def test_cards_that_ship_are_right() -> None:
+    assert {"sigmoid", "add", "superres"} <= {card["name"] for card in CARDS}
+    for raw in CARDS:
+        card = read_card(raw)
+        assert (WEB / card.program).read_bytes()[4:8] == b"ET12"
+        assert (WEB / card.program).stat().st_size == raw["size"], card.name
+        assert raw["licence"]
+        assert raw["task"]
+        beside = (*card.examples, *(one.labels for one in card.outputs if one.labels))
+        for file in (*beside, card.tokenizer, card.tokenizer_config):
+            assert not file or (WEB / file).is_file(), file
+
+
+def opened(script: Any, cards: Any = CARDS, **hello: Any) -> FakeBrowser:
+    async def with_cards(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "hello", "cards": cards, **hello})
+        await script(app, browser)
+
+    return drive(with_cards)
+
+
+def test_the_address_follows_what_is_open() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "card", "name": "add"})
+        assert browser.other["address"] == "?model=add&view=run"
+        assert browser.other["opened"] == {"any": True, "card": "add"}
+        await app.receive({"act": "view", "name": "python"})
+        assert browser.other["address"] == "?model=add&view=python"
+        await open_sample(app)
+        assert browser.other["address"] == "?url=samples/sigmoid.pte&view=python"
+        assert browser.other["opened"] == {"any": True, "card": ""}
+        await app.receive({"act": "close"})
+        assert browser.other["address"] == ""
+        assert browser.other["opened"] == {"any": False, "card": ""}
+
+    opened(script)
+
+
+def test_a_link_opens_a_model_in_a_view() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "link", "model": "add", "view": "python"})
+        assert browser.text["status"].startswith("add.pte is loaded")
+        assert browser.other["front"] == "python"
+        assert "add.pte" in browser.html["view-python"]
+        await app.receive({"act": "link", "url": "samples/sigmoid.pte"})
+        assert browser.text["status"].startswith("sigmoid.pte is loaded")
+        await app.receive({"act": "link", "model": "nothing"})
+        assert "there is no model &#x27;nothing&#x27;" in browser.html["error"]
+
+    opened(script)
+
+
+@pytest.fixture
+def scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A card of `sigmoid` with an example, and labels for its 41 columns."""
+    monkeypatch.setattr("support.fake_page.SAMPLES", tmp_path / "samples")
+    folder = tmp_path / "models" / "scores"
+    folder.mkdir(parents=True)
+    (folder / "model.pte").write_bytes((WEB / "samples" / "sigmoid.pte").read_bytes())
+    example = np.zeros((37, 41), np.float32)
+    example[:, 7] = 5
+    (folder / "example0.npy").write_bytes(write_npy(example))
+    (folder / "labels.txt").write_text("".join(f"kind {n}\n" for n in range(41)))
+    outputs = [{"name": "scores", "labels": "labels.txt"}]
+    more = {"notes": "Notes of it"}
+    return {**MODEL, **more, "name": "scores", "folder": "models/scores/", "outputs": outputs}
+
+
+def test_a_card_brings_its_example_and_labels(scores: dict[str, Any]) -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "card", "name": "scores"})
+        assert "from example0.npy" in browser.html["inputs"]
+        assert "frames: samples" in browser.html["inputs"]
+        assert "Notes of it" in browser.html["file"]
+        await run(app, 0)
+        assert ">scores<" in browser.html["outputs"]
+        assert "kind 7" in browser.html["outputs"]
+        await app.receive({"act": "fill", "input": "0", "value": "zeros"})
+        await app.receive({"act": "card", "name": "scores"})  # what someone set stays
+        assert "from example0.npy" not in browser.html["inputs"]
+
+    opened(script, [scores])
+
+
+def test_inputs_are_remembered_for_their_program() -> None:
+    kept: dict[str, str] = {}
+
+    async def first(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "card", "name": "add"})
+        await app.receive({"act": "typed", "input": "1", "value": "0.25"})
+        await app.receive({"act": "seed", "input": "0", "value": "12"})
+        kept[browser.other["remember"]["key"]] = browser.other["remember"]["text"]
+
+    async def second(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "card", "name": "add"})
+        session = app._stage.session
+        assert session is not None
+        one, other = session.inputs
+        assert isinstance(one, TensorInput)
+        assert one.seed == 12
+        assert (np.asarray(other.array()) == 0.25).all()
+        await app.receive({"act": "reset-inputs"})
+        assert [getattr(state, "fill", "") for state in session.inputs] == ["normal", "normal"]
+        assert browser.other["remember"]["text"] == ""
+
+    opened(first)
+    opened(second, remembered=kept)
+    broken = dict.fromkeys(kept, '{"forward": {"input0": {"settings": 3}}}')
+
+    async def third(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "card", "name": "add"})
+        assert browser.text["status"].startswith("add.pte is loaded")
+
+    opened(third, remembered=broken)
+
+
+def test_the_server_finds_cards_by_their_place(tmp_path: Path) -> None:
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    (samples / "b.json").write_text('{"title": "B", "order": 2, "files": {"program": "b.pte"}}')
+    (samples / "a.json").write_text('{"title": "A", "order": 3, "files": {"program": "a.pte"}}')
+    (samples / "a.tokenizer.json").write_text("{}")
+    (samples / "broken.json").write_text("{")
+    (samples / "z.json").write_text('{"order": 90, "files": {"program": "z.pte"}}')
+    index = tmp_path / "index.json"
+    index.write_text(json.dumps([MODEL]))
+    cards = json.loads(gallery(tmp_path, index))
+    assert [card["name"] for card in cards] == ["b", "a", "broken", "pitch", "z"]
+    assert cards[0]["folder"] == "samples/"
+    assert cards[3]["folder"] == "models/pitch/"
+    assert "broken.json cannot be read" in cards[2]["problem"]
+    index.write_text("[")
+    assert len(json.loads(gallery(tmp_path, index))) == 4

@@ -1,0 +1,78 @@
+// The gallery's cards. They are drawn here and not by Python, so that there is something to choose
+// before Python is up. What is in a card is text, wherever it comes from.
+
+const SVG = "http://www.w3.org/2000/svg";
+// Drawn for cards without a picture, by what a model takes: paths in a box of 24 by 24.
+const ICONS = {
+  chat: "M4 5h16v11H10l-5 4v-4H4z M8 9h8 M8 12h5",
+  draw: "M5 19l1-4L16 5l3 3L9 18z M14 7l3 3 M11 20h8",
+  picture: "M4 5h16v14H4z M4 16l5-5 4 4 3-3 4 4 M15.5 9.5h.01",
+  sound: "M4 12h2 M8 8v8 M11 5v14 M14 9v6 M17 7v10 M20 12h.01",
+  program: "M12 3l8 4.5v9L12 21l-8-4.5v-9z M12 12l8-4.5 M12 12v9 M12 12L4 7.5",
+};
+
+const sizeText = (bytes) => {
+  if (!(bytes > 0)) return "";
+  const [unit, by] = bytes < 1024 ** 2 ? ["KiB", 1024] : bytes < 1024 ** 3 ? ["MiB", 1024 ** 2] : ["GiB", 1024 ** 3];
+  return `${(bytes / by).toPrecision(bytes / by < 1000 ? 3 : 4)} ${unit}`;
+};
+
+const make = (name, className, ...children) => {
+  const element = Object.assign(document.createElement(name), { className });
+  element.append(...children);
+  return element;
+};
+
+const icon = (card) => {
+  const [first] = card.inputs ?? [];
+  const kind = card.icon ?? (card.view === "chat" ? "chat" : first?.layout ? "picture" : first?.rate ? "sound" : "program");
+  const svg = document.createElementNS(SVG, "svg");
+  const path = document.createElementNS(SVG, "path");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  path.setAttribute("d", ICONS[kind] ?? ICONS.program);
+  svg.append(path);
+  return svg;
+};
+
+const picture = (card) => {
+  const name = card.picture ?? card.files?.picture;
+  if (!name) return icon(card);
+  return Object.assign(new Image(), { src: `./${card.folder}${name}`, alt: "", loading: "lazy" });
+};
+
+const drawCard = (card) => {
+  const button = make("button", "entry");
+  const facts = [sizeText(card.size), card.licence].filter(Boolean).join(" · ");
+  const about = make("span", "entry-about", card.problem ?? card.task ?? "");
+  about.id = `entry-${card.name}`;
+  button.append(
+    make("span", "entry-picture", picture(card)),
+    make("span", "entry-text", make("strong", "", card.title ?? card.name), about, make("span", "entry-facts", facts)),
+  );
+  Object.assign(button, { type: "button", ariaLabel: card.title ?? card.name, title: card.about ?? card.notes ?? "" });
+  button.setAttribute("aria-describedby", about.id);
+  Object.assign(button.dataset, { act: "card", name: card.name });
+  return make("li", "", button);
+};
+
+// The cards, drawn into the list; none if the server has no gallery.
+export const fetchGallery = async (list) => {
+  try {
+    const answer = await fetch("./gallery.json");
+    const cards = answer.ok ? await answer.json() : [];
+    list.replaceChildren(...cards.map(drawCard));
+    return cards;
+  } catch (error) {
+    console.error(error);
+    return [];
+  }
+};
+
+// Marks the card that is open; with any program open, the gallery is one line.
+export const markOpened = (list, { any, card }) => {
+  document.documentElement.toggleAttribute("data-open", any);
+  for (const entry of list.querySelectorAll(".entry")) {
+    if (entry.dataset.name === card) entry.setAttribute("aria-current", "true");
+    else entry.removeAttribute("aria-current");
+  }
+};

@@ -1,0 +1,85 @@
+// The pads for inputs that can be drawn: strokes on a canvas, which go to Python as the pixels that
+// the model sees. One listener for all pads, since they come and go.
+
+const PEN = 2; // in pixels of the model
+const PAUSE_MS = 80; // between two messages while someone draws
+const pads = new WeakMap(); // canvas -> what is under way on it
+
+const place = (canvas, event) => {
+  const box = canvas.getBoundingClientRect();
+  return [
+    ((event.clientX - box.left) * canvas.width) / box.width,
+    ((event.clientY - box.top) * canvas.height) / box.height,
+  ];
+};
+
+const stroke = (canvas, from, to) => {
+  const ink = canvas.getContext("2d", { willReadFrequently: true });
+  Object.assign(ink, { strokeStyle: "white", lineCap: "round", lineJoin: "round" });
+  ink.lineWidth = (PEN * canvas.width) / canvas.dataset.columns;
+  ink.beginPath();
+  ink.moveTo(...from);
+  ink.lineTo(...to);
+  ink.stroke();
+};
+
+// How bright each pixel of the model is: the mean of the pad's pixels in it, 0 to 255.
+const pixelsOf = (canvas) => {
+  const [rows, columns] = [Number(canvas.dataset.rows), Number(canvas.dataset.columns)];
+  const { data } = canvas.getContext("2d", { willReadFrequently: true }).getImageData(0, 0, canvas.width, canvas.height);
+  const sums = new Float64Array(rows * columns);
+  const counts = new Float64Array(rows * columns);
+  for (let y = 0; y < canvas.height; y += 1) {
+    const row = Math.floor((y * rows) / canvas.height) * columns;
+    for (let x = 0; x < canvas.width; x += 1) {
+      const at = row + Math.floor((x * columns) / canvas.width);
+      sums[at] += data[4 * (y * canvas.width + x) + 3]; // the ink is all white: its alpha counts
+      counts[at] += 1;
+    }
+  }
+  return Uint8Array.from(sums, (sum, at) => Math.round(sum / counts[at]));
+};
+
+// `tell(canvas, more)` sends the canvas's act to Python.
+export const watchPads = (tell) => {
+  const padOf = (event) => event.target.closest?.("canvas.pad");
+  const send = (canvas) => {
+    pads.get(canvas).due = 0;
+    if (canvas.isConnected) tell(canvas, { pixels: pixelsOf(canvas) });
+  };
+  addEventListener("pointerdown", (event) => {
+    const canvas = padOf(event);
+    if (!canvas || event.button) return;
+    event.preventDefault();
+    canvas.setPointerCapture(event.pointerId);
+    const at = place(canvas, event);
+    pads.set(canvas, { at, due: pads.get(canvas)?.due ?? 0 });
+    stroke(canvas, at, at);
+  });
+  addEventListener("pointermove", (event) => {
+    const canvas = padOf(event);
+    const state = canvas && pads.get(canvas);
+    if (!state?.at) return;
+    const at = place(canvas, event);
+    stroke(canvas, state.at, at);
+    state.at = at;
+    state.due ||= setTimeout(send, PAUSE_MS, canvas);
+  });
+  const lift = (event) => {
+    const canvas = padOf(event);
+    const state = canvas && pads.get(canvas);
+    if (!state?.at) return;
+    state.at = null;
+    clearTimeout(state.due);
+    send(canvas);
+  };
+  addEventListener("pointerup", lift);
+  addEventListener("pointercancel", lift);
+  addEventListener("click", (event) => {
+    if (!event.target.closest?.("[data-act=clear-drawing]")) return;
+    const canvas = event.target.closest(".drawing").querySelector("canvas");
+    clearTimeout(pads.get(canvas)?.due);
+    pads.delete(canvas);
+    canvas.getContext("2d").clearRect(0, 0, canvas.width, canvas.height);
+  });
+};

@@ -1,0 +1,140 @@
+"""Cards of the gallery: what a model is, which files belong to it, what its values mean.
+
+Two kinds of files are read, those of the samples that ship and those of models that `serve.py
+models` installed. They differ in where files are named: a sample has them by what they are for,
+
+    "files": {"program": "digits.pte", "example": "digits.npy", "tokenizer": "..."}
+
+a model beside everything else (`"program": "model.pte"`), where `files` is the list for checking.
+`docs/page.md` has the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+LAYOUTS = ("NCHW", "NHWC", "CHW", "HWC", "HW")
+
+
+class CardError(ValueError):
+    """A card that cannot be used, or names files that cannot."""
+
+
+@dataclass(frozen=True)
+class CardValue:
+    """What one input or output means.
+
+    layout   of pictures, such as NCHW
+    order    of their channels: RGB or BGR
+    mean     is subtracted from pixels of 0 to 1, per channel,
+    std      and the rest divided by this; both are empty where pixels go in as they are
+    rate     of sound, samples in a second
+    labels   the address of the file with a name per line, for the last dim
+    names    or the names themselves
+    fill     what an input starts with, such as "draw", where there is no example
+    """
+
+    name: str = ""
+    meaning: str = ""
+    layout: str = ""
+    order: str = "RGB"
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    rate: int = 0
+    labels: str = ""
+    names: tuple[str, ...] = ()
+    fill: str = ""
+
+    @property
+    def told(self) -> str:
+        """Name and meaning, as far as there are any."""
+        return ": ".join(part for part in (self.name, self.meaning) if part)
+
+
+@dataclass(frozen=True)
+class Card:
+    """All addresses are relative to the page."""
+
+    name: str
+    title: str
+    program: str
+    view: str = "run"
+    task: str = ""
+    licence: str = ""
+    about: str = ""
+    examples: tuple[str, ...] = ()
+    tokenizer: str = ""
+    tokenizer_config: str = ""
+    questions: tuple[str, ...] = ()  # that a chat may begin with
+    inputs: tuple[CardValue, ...] = ()
+    outputs: tuple[CardValue, ...] = field(default_factory=tuple)
+
+
+def read_card(raw: Mapping[str, Any]) -> Card:
+    """A card as `gallery.json` has it, with its `folder`. Raises CardError."""
+    name = str(raw.get("name") or "a card without a name")
+    if "problem" in raw:
+        raise CardError(f"{name}: {raw['problem']}")
+    files = raw.get("files")
+    named: Mapping[str, Any] = {**raw, **files} if isinstance(files, Mapping) else raw
+    folder = str(raw.get("folder", ""))
+    program = named.get("program")
+    if not program:
+        raise CardError(f"the card of {name} names no program: add files.program, its .pte")
+    example = named.get("example") or ()
+    try:
+        return Card(
+            name=name,
+            title=str(raw.get("title") or name),
+            program=folder + str(program),
+            view=str(raw.get("view") or "run"),
+            task=str(raw.get("task") or ""),
+            licence=str(raw.get("licence") or ""),
+            about=str(raw.get("about") or raw.get("notes") or ""),
+            examples=tuple(folder + str(one) for one in _listed(example)),
+            tokenizer=_address(folder, named.get("tokenizer")),
+            tokenizer_config=_address(folder, named.get("tokenizer_config")),
+            questions=tuple(map(str, raw.get("questions") or ())),
+            inputs=tuple(_value(one, folder) for one in raw.get("inputs") or ()),
+            outputs=tuple(_value(one, folder) for one in raw.get("outputs") or ()),
+        )
+    except (TypeError, ValueError, AttributeError) as error:
+        raise CardError(f"the card of {name} cannot be used: {error}") from error
+
+
+def _value(raw: Mapping[str, Any], folder: str) -> CardValue:
+    layout, labels = str(raw.get("layout") or "").upper(), raw.get("labels")
+    if layout and layout not in LAYOUTS:
+        raise ValueError(f"layout {layout!r} is none of {', '.join(LAYOUTS)}")
+    mean, std = _floats(raw.get("mean")), _floats(raw.get("std"))
+    if "range" in raw and raw["range"] and not mean and not std:
+        # Pixels of 0 to 1 that are to be low to high are a matter of mean and std, too.
+        low, high = _floats(raw["range"])
+        mean, std = (-low / (high - low),), (1 / (high - low),)
+    inline = isinstance(labels, Sequence) and not isinstance(labels, str)
+    return CardValue(
+        name=str(raw.get("name") or ""),
+        meaning=str(raw.get("meaning") or ""),
+        layout=layout,
+        order="BGR" if str(raw.get("channels") or "").upper() == "BGR" else "RGB",
+        mean=mean,
+        std=std,
+        rate=int(raw.get("rate") or 0),
+        labels="" if inline or not labels else folder + str(labels),
+        names=tuple(map(str, labels)) if inline and labels else (),
+        fill=str(raw.get("fill") or ""),
+    )
+
+
+def _floats(raw: object) -> tuple[float, ...]:
+    return tuple(float(one) for one in _listed(raw)) if raw is not None else ()
+
+
+def _listed(raw: Any) -> Sequence[Any]:
+    return raw if isinstance(raw, list | tuple) else (raw,)
+
+
+def _address(folder: str, name: object) -> str:
+    return folder + str(name) if name else ""

@@ -1,0 +1,92 @@
+// What only the main thread can do for the chat: Enter sends, the log stays at its end, and a token
+// that is pointed at says so.
+
+const KEYS = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
+const NEAR = 40; // pixels from the end of the log, within which it follows
+const watched = new WeakSet();
+
+const one = (panel, id) => panel.querySelector(`#${id}`);
+
+// The log follows what comes, unless someone has scrolled up to read.
+const followEnd = (panel) => {
+  let follows = true;
+  panel.addEventListener("scroll", ({ target }) => {
+    if (target.id === "chat-log") follows = target.scrollHeight - target.scrollTop - target.clientHeight < NEAR;
+  }, true);
+  new MutationObserver((changes) => {
+    const log = one(panel, "chat-log");
+    if (log && follows && changes.some(({ target }) => log.contains(target))) log.scrollTop = log.scrollHeight;
+  }).observe(panel, { childList: true, subtree: true, characterData: true });
+};
+
+const sendOnEnter = (panel) => panel.addEventListener("keydown", (event) => {
+  // While an input method composes, Enter takes what it proposes.
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.target.localName !== "textarea") return;
+  const form = event.target.closest("form");
+  if (!form) return;
+  event.preventDefault();
+  form.requestSubmit();
+});
+
+// The card stands below its token, or above it, and within the window.
+const placeCard = (card, token) => {
+  card.hidden = false;
+  const at = token.getBoundingClientRect();
+  const size = card.getBoundingClientRect();
+  const below = at.bottom + 6 + size.height < innerHeight || at.top < size.height + 6;
+  card.style.left = `${Math.max(8, Math.min(at.left, innerWidth - size.width - 8))}px`;
+  card.style.top = `${below ? at.bottom + 6 : at.top - size.height - 6}px`;
+};
+
+const explainTokens = (panel, tell) => {
+  let shown = null;
+  const hide = () => {
+    shown = null;
+    const card = one(panel, "chat-token");
+    if (card) card.hidden = true;
+    card?.replaceChildren(); // so that the next one is a change, even if it is the same
+  };
+  const look = ({ target }) => {
+    const token = target.closest?.(".token");
+    if (token === shown || (!token && target.closest?.("#chat-token"))) return;
+    hide();
+    if (!token) return;
+    shown = token;
+    tell("look", { line: token.parentElement.dataset.line, at: token.dataset.at });
+  };
+  panel.addEventListener("pointerover", look);
+  panel.addEventListener("focusin", look);
+  panel.addEventListener("pointerleave", hide);
+  panel.addEventListener("focusout", hide);
+  panel.addEventListener("scroll", hide, true);
+  addEventListener("scroll", hide);
+  // Python draws the card; once it has, it is placed.
+  new MutationObserver((changes) => {
+    const card = one(panel, "chat-token");
+    if (!shown?.isConnected || !card?.firstChild) return;
+    if (changes.some(({ target }) => card.contains(target))) placeCard(card, shown);
+  }).observe(panel, { childList: true, subtree: true, characterData: true });
+  panel.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") hide();
+    const token = event.target.closest(".token");
+    const step = KEYS[event.key];
+    if (!token || step === undefined) return;
+    event.preventDefault();
+    const tokens = [...token.parentElement.querySelectorAll(".token")];
+    const next = tokens[Math.max(0, Math.min(tokens.length - 1, tokens.indexOf(token) + step))];
+    token.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
+};
+
+// `focus` is the id of the field that people go on with.
+export const show = (panel, { focus }, tell) => {
+  if (!watched.has(panel)) {
+    watched.add(panel);
+    followEnd(panel);
+    sendOnEnter(panel);
+    explainTokens(panel, tell);
+  }
+  if (focus) one(panel, focus)?.focus();
+};
