@@ -39,12 +39,13 @@ def draw_requests(count: int, seed: int = 2) -> list[Asked]:
     asked = []
     for number in range(count):
         hero, friend = rng.sample(HEROES, 2)
+        wanted: tuple[str, ...] = (hero,)
         if number % 4 == 2:
             text, wanted = f"{article(hero)} and {article(friend)}", (hero, friend)
         elif number % 4 == 3:
-            text, wanted = f"{article(hero)} {rng.choice(list(PLACES.values()))}", (hero,)
+            text = f"{article(hero)} {rng.choice(list(PLACES.values()))}"
         else:
-            text, wanted = article(hero), (hero,)
+            text = article(hero)
         asked.append(Asked(f"Tell me a story about {text}.", wanted, story=True))
     return asked
 

@@ -316,7 +316,7 @@ def sentences_of(cast: Cast, text: str) -> str:
 def _request(rng: random.Random, told: str) -> str:
     if rng.random() < 0.08:
         return rng.choice(OPEN_REQUESTS)
-    fitting = [REQUESTS]
+    fitting: list[tuple[str, ...]] = [REQUESTS]
     if "thing}" in told:
         fitting.append(THING_REQUESTS)
     if "mood_hero}" in told:

@@ -64,48 +64,38 @@ CHAT = (
 )  # fmt: skip
 
 
-def _facts() -> list[tuple[tuple[str, ...], str]]:
-    facts: list[tuple[tuple[str, ...], str]] = []
+Fact = tuple[tuple[str, ...], str]  # ways to ask, the answer
+
+
+def _facts() -> list[Fact]:
+    facts: list[Fact] = []
     for animal, sound in SOUNDS.items():
-        a = f"{'an' if animal == 'owl' else 'a'} {animal}"
-        facts.append(
-            (
-                (f"What does {a} say?", f"What sound does {a} make?"),
-                f"{a.capitalize()} says {sound}!",
-            )
-        )
+        one = f"{'an' if animal == 'owl' else 'a'} {animal}"
+        asked = (f"What does {one} say?", f"What sound does {one} make?")
+        facts.append((asked, f"{one.capitalize()} says {sound}!"))
     for thing, colour in COLOURS.items():
-        questions = (f"What colour is {thing}?", f"What color is {thing}?")
-        facts.append((questions, f"{thing[0].upper()}{thing[1:]} is {colour}."))
+        asked = (f"What colour is {thing}?", f"What color is {thing}?")
+        facts.append((asked, f"{thing[0].upper()}{thing[1:]} is {colour}."))
     for pair in OPPOSITES:
-        for one, other in (pair.split(), pair.split()[::-1]):
-            facts.append(
-                ((f"What is the opposite of {one}?",), f"The opposite of {one} is {other}.")
-            )
+        for word, other in (pair.split(), pair.split()[::-1]):
+            answer = f"The opposite of {word} is {other}."
+            facts.append(((f"What is the opposite of {word}?",), answer))
     for animals, home in HOMES.items():
         facts.append(((f"Where do {animals} live?",), f"{animals.capitalize()} live {home}."))
     for animal, legs in LEGS.items():
         facts.append(((f"How many legs does a {animal} have?",), f"A {animal} has {legs} legs."))
-    for a in range(6):
-        for b in range(11 - a):
-            if b <= 5:
-                questions = (
-                    f"What is {NUMBERS[a]} plus {NUMBERS[b]}?",
-                    f"What is {a} plus {b}?",
-                    f"What is {a} + {b}?",
-                )
-                facts.append(
-                    (questions, f"{NUMBERS[a].capitalize()} plus {NUMBERS[b]} is {NUMBERS[a + b]}.")
-                )
+    facts += [_sum(a, b) for a in range(6) for b in range(6)]
     for day, following in zip(DAYS, DAYS[1:] + DAYS[:1], strict=True):
         facts.append(((f"What day comes after {day}?",), f"After {day} comes {following}."))
-    facts.append(
-        (
-            ("Can you count?", "Count to ten.", "Count to ten!"),
-            ", ".join(NUMBERS[1:]).capitalize() + "!",
-        )
-    )
+    counted = ", ".join(NUMBERS[1:]).capitalize() + "!"
+    facts.append((("Can you count?", "Count to ten.", "Count to ten!"), counted))
     return facts
+
+
+def _sum(a: int, b: int) -> Fact:
+    words = f"{NUMBERS[a]} plus {NUMBERS[b]}"
+    asked = (f"What is {words}?", f"What is {a} plus {b}?", f"What is {a} + {b}?")
+    return asked, f"{words.capitalize()} is {NUMBERS[a + b]}."
 
 
 FACTS = _facts()

@@ -43,6 +43,7 @@ def test_a_card_tells_what_is_there(name: str) -> None:
     assert len(card["inputs"]) == len(forward.inputs)
     assert len(card["outputs"]) == len(forward.outputs)
     for told, output in zip(card["outputs"], forward.outputs, strict=True):
+        assert isinstance(output, webpte.TensorInfo)
         assert len(told.get("labels", [])) in (0, output.shape[-1])
 
 
