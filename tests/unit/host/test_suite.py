@@ -128,8 +128,9 @@ class StubProgram:
 def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubProgram]:
     program = StubProgram()
 
-    async def load(_source: object, *, device: str, progress: Any) -> StubProgram:
+    async def load(_source: object, *, device: str, progress: Any, fuse: bool) -> StubProgram:
         assert device == "numpy"
+        assert fuse
         if progress is not None:
             progress("read", 1, 1)
         return program

@@ -186,7 +186,7 @@ def test_work_of_a_view_ends_with_the_session() -> None:
         assert "laying out" in browser.html["error"]
         assert not waiting.done()
         await app.receive({"act": "close"})
-        await asyncio.wait({waiting}, timeout=5)
+        await asyncio.wait({waiting})
         assert waiting.cancelled()
 
     asyncio.run(script())
