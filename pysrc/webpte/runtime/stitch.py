@@ -307,8 +307,11 @@ class _Run:
             become = self._viewed if self._is_view(index) else self._cast
             return become(made, value_id)
         value = self._values[value_id]
-        kind = (value.dtype, value.dims) if isinstance(value, Tensor) else ()
-        key = (index, *kind)
+        key: tuple[object, ...] = (index,)
+        if isinstance(value, Tensor):
+            # Whole numbers of several widths are stored alike: they are one input.
+            dtype = value.dtype
+            key = (index, dtype.name if dtype.is_float else dtype.stored, value.dims)
         if key not in self._inputs:
             self._inputs[key] = value_id
             self.given.append(index)

@@ -135,13 +135,18 @@ def test_what_the_host_sees_through_a_view_was_written_last() -> None:
     wait(expect(m, [X]))
 
 
-def test_one_value_in_two_types_is_two_inputs() -> None:
+@pytest.mark.parametrize(
+    ("dtypes", "inputs"),
+    [(("int64", "int32"), 1), (("int32", "int64"), 1), (("float32", "float16"), 2)],
+)
+def test_one_value_in_two_types_is_one_input_if_it_is_stored_alike(
+    dtypes: tuple[str, str], inputs: int
+) -> None:
     m = MethodWriter()
-    m.inputs(m.tensor((4,), "int64"))
-    outs = [unary(m, "aten.neg.default", m.input(0), (4,), dtype) for dtype in ("int64", "int32")]
-    m.outputs(*outs)
-    program = wait(expect(m, [X.astype(np.int64)]))
-    assert [len(r["payload"]) for r in runs(recording(program))] == [2 * 4 * 4]
+    m.inputs(m.tensor((4,), dtypes[0]))
+    m.outputs(*(unary(m, "aten.neg.default", m.input(0), (4,), dtype) for dtype in dtypes))
+    program = wait(expect(m, [X.astype(dtypes[0])]))
+    assert [len(r["payload"]) for r in runs(recording(program))] == [inputs * 4 * 4]
 
 
 def test_a_view_that_the_exporter_left_out_is_in_the_graph() -> None:
