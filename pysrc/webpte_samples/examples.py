@@ -1,8 +1,8 @@
-"""Writes the examples beside the samples: a photo that training never saw, and a drawn digit.
+"""Writes the example beside the sample `photo`: a photo that training never saw.
 
     python -m webpte_samples.examples DATA web/samples
 
-DATA is `prepare`'s; Pillow writes the files.
+DATA is `prepare`'s; Pillow writes the file.
 """
 
 from __future__ import annotations
@@ -11,14 +11,11 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from webpte_samples.digits.drawing import Pen
 from webpte_samples.photo.train_photo import as_tensor, smaller
 
 PHOTO = "chelsea.png"  # a cat, by Stefan van der Walt, CC0
 ROWS, COLUMNS = slice(0, 264), slice(72, 424)  # its face
-DIGIT = 3
 
 
 def write(path: Path, pixels: np.ndarray) -> None:
@@ -33,14 +30,6 @@ def photo_example(picture: np.ndarray) -> np.ndarray:
     return (small * 255).round().byte().numpy()
 
 
-def digit_example() -> np.ndarray:
-    """(28, 28), ink 255 on 0"""
-    torch.manual_seed(5)
-    pictures, digits = Pen("cpu").draw(100)
-    drawn = pictures[digits == DIGIT][0, 0]
-    return (drawn * 255).round().byte().numpy()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -50,7 +39,6 @@ def main() -> None:
     options = parser.parse_args()
     with np.load(options.data / "pictures.npz") as pictures:
         write(options.out / "photo.example.png", photo_example(pictures[PHOTO]))
-    write(options.out / "digits.example.png", digit_example())
 
 
 if __name__ == "__main__":
