@@ -11,8 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from support.chats import open_chat
-from support.page_visit import open_page, status, wait_until_ready
-from webpte_host.browser import PageLog
+from support.page_visit import status, visit
 from webpte_host.server import Site
 
 CHANCE = {"temperature": 0.9, "top_p": 0.95, "seed": 5}
@@ -36,12 +35,8 @@ def said_in_cpython() -> list[str]:
 
 @pytest.fixture(scope="module")
 def page(browser: Browser, site: Site) -> Iterator[Page]:
-    page = open_page(browser, site)
-    log = PageLog(page)
-    wait_until_ready(page)
-    yield page
-    assert log.errors == []
-    page.close()
+    with visit(browser, site, but="404") as page:
+        yield page
 
 
 def log_of(page: Page) -> Locator:

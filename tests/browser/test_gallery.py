@@ -12,33 +12,24 @@ from playwright.sync_api import Browser, Page, expect
 from page.pictures import png_rgb
 from support.page_visit import (
     START_MS,
-    WATCH_LONG_TASKS,
     downloaded,
     drop,
     leave,
     payload,
     run,
     status,
-    wait_until_ready,
+    visit,
 )
 from support.pte_writer import GraphWriter, write_pte
-from webpte_host.browser import PageLog
 from webpte_host.server import Site
 
 
 @pytest.fixture(scope="module")
 def started(browser: Browser, site: Site) -> Iterator[Page]:
     """Comes by a link to a view of a model."""
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    page.add_init_script(WATCH_LONG_TASKS)
-    log = PageLog(page)
-    page.goto(f"{site.url}?model=superres&view=python")
-    wait_until_ready(page)
-    expect(status(page)).to_contain_text("superres.pte is loaded", timeout=START_MS)
-    yield page
-    assert log.errors == []
-    assert log.console_errors == []
-    page.close()
+    with visit(browser, site, "?model=superres&view=python") as page:
+        expect(status(page)).to_contain_text("superres.pte is loaded", timeout=START_MS)
+        yield page
 
 
 @pytest.fixture

@@ -26,10 +26,10 @@ from support.page_visit import (
     run,
     sigmoid,
     status,
+    visit,
     wait_until_ready,
 )
 from webpte_host import chromium
-from webpte_host.browser import PageLog
 from webpte_host.server import Site
 
 LONG_TASK_MS = limits.LONG_TASK_MS
@@ -38,13 +38,8 @@ LONG_TASK_MS = limits.LONG_TASK_MS
 @pytest.fixture(scope="module")
 def started(browser: Browser, site: Site) -> Iterator[Page]:
     """One page for the whole file: Python starts once."""
-    page = open_page(browser, site)
-    log = PageLog(page)
-    wait_until_ready(page)
-    yield page
-    assert log.errors == []
-    assert [text for text in log.console_errors if "404" not in text] == []
-    page.close()
+    with visit(browser, site, but="404") as page:
+        yield page
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from support.page_visit import leave, open_page, open_sample, run, status, wait_until_ready
-from webpte_host.browser import PageLog
+from support.page_visit import leave, open_sample, run, status, visit
 from webpte_host.server import Site
 
 
@@ -153,13 +152,8 @@ def test_patching(bare: Page, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def started(browser: Browser, site: Site) -> Iterator[Page]:
-    page = open_page(browser, site)
-    log = PageLog(page)
-    wait_until_ready(page)
-    yield page
-    assert log.errors == []
-    assert log.console_errors == []
-    page.close()
+    with visit(browser, site) as page:
+        yield page
 
 
 @pytest.fixture

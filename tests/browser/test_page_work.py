@@ -18,15 +18,13 @@ from support.page_visit import (
     give_npy,
     leave,
     npy,
-    open_page,
     open_sample,
     random_input,
     run,
     sigmoid,
     status,
-    wait_until_ready,
+    visit,
 )
-from webpte_host.browser import PageLog
 from webpte_host.server import Site
 
 SIGMOID = (SAMPLES / "sigmoid.pte").read_bytes()
@@ -36,13 +34,8 @@ EARLIER = re.compile("Earlier results")
 @pytest.fixture(scope="module")
 def started(browser: Browser, site: Site) -> Iterator[Page]:
     """One page for the whole file: Python starts once."""
-    page = open_page(browser, site)
-    log = PageLog(page)
-    wait_until_ready(page)
-    yield page
-    assert log.errors == []
-    assert log.console_errors == []
-    page.close()
+    with visit(browser, site) as page:
+        yield page
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from support import limits
+from webpte_host.browser import PageLog
 from webpte_host.server import Site
 
 SAMPLES = Path(__file__).resolve().parents[2] / "web" / "samples"
@@ -27,11 +30,26 @@ new PerformanceObserver((list) => {
 """
 
 
-def open_page(browser: Browser, site: Site) -> Page:
+def open_page(browser: Browser, site: Site, link: str = "") -> Page:
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.add_init_script(WATCH_LONG_TASKS)
-    page.goto(site.url)
+    page.goto(f"{site.url}{link}")
     return page
+
+
+@contextmanager
+def visit(browser: Browser, site: Site, link: str = "", but: str | None = None) -> Iterator[Page]:
+    """One page for many tests, because Python starts slowly; nothing is wrong on it until its end.
+
+    What the console says of `but` (404, say) is what tests there are about.
+    """
+    page = open_page(browser, site, link)
+    log = PageLog(page)
+    wait_until_ready(page)
+    yield page
+    assert log.errors == []
+    assert [text for text in log.console_errors if but is None or but not in text] == []
+    page.close()
 
 
 def wait_until_ready(page: Page) -> None:
