@@ -1,0 +1,46 @@
+// What only the main thread can do for the profile: say which bar of a chart is pointed at, and go
+// from bar to bar with the arrow keys.
+
+const KEYS = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity };
+const watched = new WeakSet();
+
+const look = (box, bar) => {
+  box.querySelector(".looked-at")?.classList.remove("looked-at");
+  bar.classList.add("looked-at");
+  box.closest(".profile-charted").querySelector(".profile-told").textContent = bar.textContent;
+};
+
+// Bars can be far wider than the box: then its start is what counts.
+const bringIntoSight = (box, bar) => {
+  const within = box.getBoundingClientRect();
+  const at = bar.getBoundingClientRect();
+  if (at.left < within.left || at.left > within.right - 24) box.scrollLeft += at.left - within.left - 24;
+};
+
+// After a redraw no bar is looked at any more, and what was told may be of another run.
+const forget = (panel) => {
+  for (const told of panel.querySelectorAll(".profile-told")) {
+    if (!told.closest(".profile-charted").querySelector(".looked-at")) told.textContent = told.dataset.hint;
+  }
+};
+
+export const show = (panel) => {
+  forget(panel);
+  if (watched.has(panel)) return;
+  watched.add(panel);
+  panel.addEventListener("pointerover", ({ target }) => {
+    const bar = target.closest?.(".profile-box rect");
+    if (bar) look(bar.closest(".profile-box"), bar);
+  });
+  panel.addEventListener("keydown", (event) => {
+    const step = KEYS[event.key];
+    if (step === undefined || !event.target.matches(".profile-box")) return;
+    event.preventDefault();
+    const bars = [...event.target.querySelectorAll("rect")];
+    if (!bars.length) return;
+    const now = bars.findIndex((bar) => bar.classList.contains("looked-at"));
+    const next = bars[Math.max(0, Math.min(bars.length - 1, now + step))];
+    look(event.target, next);
+    bringIntoSight(event.target, next);
+  });
+};

@@ -1,0 +1,259 @@
+"""Where a run's time goes and what is in memory: a timeline, tables, bars, and files to keep."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from page.browser import Message
+from page.markup import Html, h
+from page.profile.memory import memory_view
+from page.profile.timeline import (
+    BY,
+    ZOOMS,
+    clock_notes,
+    rows_view,
+    stages_table,
+    timeline_view,
+    us_text,
+)
+from page.session import DEVICE_NAMES, Held, Session
+from page.stage import Change, Stage
+from page.view import METHOD, PROGRAM, Panel, View
+from webpte.errors import WebpteError
+from webpte.insight import MemoryReport, Trace
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Two runs of a method in a row: shapes that were new are not new the second time."""
+
+    held: Held  # by the inputs
+    first: Trace
+    again: Trace | None = None  # None: it was stopped before
+
+    @property
+    def runs(self) -> dict[str, Trace]:
+        return {"first": self.first} | ({} if self.again is None else {"again": self.again})
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What was found once, and what it was found for. `problem` says why there is no report."""
+
+    found_for: tuple[object, ...]
+    report: MemoryReport | None
+    ops: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class ProfilePanel(Panel):
+    def __init__(self, view: View, stage: Stage) -> None:
+        super().__init__(view, stage)
+        self._profiles: dict[str, Profile] = {}  # by method
+        self._memory: Memory | None = None
+        self._by = "kernel"
+        self._run = "again"
+        self._zoom = 1
+
+    def forget(self) -> None:
+        self._profiles.clear()
+        self._memory = None
+        self._zoom = 1
+
+    # ---- acts
+
+    async def on_trace(self, message: Message) -> None:
+        session = self.stage.idle_session()
+        if session is None or not session.method:
+            return
+        problem = next((state for state in session.inputs if state.error), None)
+        if problem is not None:
+            self.stage.tell(f"{problem.name} is not ready: {problem.error}", "bad")
+            return
+        arrays, held = [state.array() for state in session.inputs], session.held()
+        self.stage.show(error="")
+        self.stage.tell("Tracing a run", "busy")
+        work = self._trace(session, session.method, arrays, held)
+        await self.stage.do(session, work, f"tracing {session.method}")
+
+    async def _trace(
+        self, session: Session, method: str, arrays: Sequence[Any], held: Held
+    ) -> None:
+        """What the first gave is kept, also if the second is stopped or fails."""
+        first = await session.program.trace(method, *arrays)
+        self._profiles[method], self._run = Profile(held, first), "again"
+        await asyncio.sleep(0)  # lets messages in: on NumPy a run never waits for anything
+        if session.runner.stopping:
+            self.stage.tell("Stopped: only the first run is traced")
+            return
+        again = await session.program.trace(method, *arrays)
+        self._profiles[method] = Profile(held, first, again)
+        taken = us_text(first.microseconds), us_text(again.microseconds)
+        self.stage.tell(f"Traced: first run {taken[0]}, then {taken[1]}")
+
+    def on_by(self, message: Message) -> None:
+        if message["value"] in BY:
+            self._by = str(message["value"])
+            self.draw()
+
+    def on_run(self, message: Message) -> None:
+        """Which of the two runs is looked at."""
+        self._run = str(message["value"])
+        self.draw()
+
+    def on_zoom(self, message: Message) -> None:
+        at = ZOOMS.index(self._zoom) + int(message["by"])
+        self._zoom = ZOOMS[min(max(at, 0), len(ZOOMS) - 1)]
+        self.draw()
+
+    def on_perfetto(self, message: Message) -> None:
+        trace = self._shown()
+        if trace is not None:
+            self._download(trace.perfetto(), "perfetto")
+
+    def on_json(self, message: Message) -> None:
+        trace = self._shown()
+        if trace is not None:
+            self._download(trace.json(), "trace")
+
+    def on_memory_json(self, message: Message) -> None:
+        if self._memory is not None and self._memory.report is not None:
+            self._download(self._memory.report.json(), "memory")
+
+    def _download(self, text: str, what: str) -> None:
+        session = self.stage.session
+        assert session is not None  # as PROGRAM says
+        name = f"{PurePath(session.source.name).stem}.{session.method}.{what}.json"
+        url = self.stage.browser.download_url(text.encode())
+        self.stage.browser.show(download={"url": url, "name": name})
+
+    # ---- what is shown
+
+    def _shown(self) -> Trace | None:
+        session = self.stage.session
+        profile = self._profiles.get(session.method) if session is not None else None
+        return None if profile is None else profile.runs.get(self._run, profile.first)
+
+    def draw(self) -> None:
+        session = self.stage.session
+        if session is None:
+            return
+        self.show(
+            h(
+                "div",
+                h("section", self._time(session), class_="card profile-part"),
+                h("section", self._space(session), class_="card profile-part"),
+                class_="profile",
+            )
+        )
+        self.tell_script()
+
+    def _time(self, session: Session) -> list[object]:
+        profile, trace = self._profiles.get(session.method), self._shown()
+        head = h("div", h("h2", "One run in time"), class_="card-head")
+        if profile is None or trace is None:
+            text = (
+                f"Runs {session.method} twice with the inputs that are set, and shows what takes "
+                "how long. Caches and other state stay as they are."
+            )
+            return [head, self._controls(session, None), h("p", text, class_="note")]
+        stale = profile.held != session.held()
+        return [
+            head,
+            self._controls(session, profile),
+            h("p", "Traced for earlier inputs.", class_="notice notice-warn") if stale else None,
+            clock_notes(trace),
+            timeline_view(trace, self._zoom),
+            stages_table(profile.first, profile.again),
+            h(
+                "p",
+                "“First” and “again” are two runs in a row. What is done once for new shapes is in "
+                "the first, unless a run before has done it.",
+                class_="note",
+            ),
+            rows_view(trace, self._by, self.act),
+        ]
+
+    def _controls(self, session: Session, profile: Profile | None) -> Html:
+        busy = session.runner.busy
+        stops = busy and session.runner.can_stop
+        return h(
+            "div",
+            h(
+                "button",
+                f"Trace {session.method} on {DEVICE_NAMES.get(session.device, session.device)}",
+                type="button",
+                class_="primary",
+                data_act=self.act("trace"),
+                aria_disabled="true" if busy else None,
+            ),
+            h("button", "Cancel", type="button", data_act="cancel") if stops else None,
+            self._trace_controls(profile) if profile is not None else None,
+            class_="controls",
+        )
+
+    def _trace_controls(self, profile: Profile) -> list[Html]:
+        runs = list(profile.runs)
+        run = self._run if self._run in runs else "first"
+        options = [h("option", name, value=name, selected=name == run) for name in runs]
+        return [
+            h(
+                "label",
+                h("span", "run", class_="label"),
+                h("select", options, data_act=self.act("run"), name="run"),
+                class_="inline",
+            ),
+            self._button("Wider", "zoom", data_by="1", disabled=self._zoom == ZOOMS[-1]),
+            self._button("Narrower", "zoom", data_by="-1", disabled=self._zoom == ZOOMS[0]),
+            self._button("Download for Perfetto", "perfetto", title="Opens in ui.perfetto.dev"),
+            self._button("Download JSON", "json"),
+        ]
+
+    def _button(self, text: str, act: str, disabled: bool = False, **more: object) -> Html:
+        """One that cannot be used now keeps the focus."""
+        away = "true" if disabled else None
+        return h("button", text, type="button", data_act=self.act(act), aria_disabled=away, **more)
+
+    def _space(self, session: Session) -> list[object]:
+        memory = self._found_memory(session)
+        report = memory.report if memory is not None else None
+        save = self._button("Download JSON", "memory_json") if report is not None else None
+        head = h("div", h("h2", "What is in memory"), save, class_="card-head")
+        if memory is None:
+            text = f"Still {session.runner.doing}: this comes when it has ended."
+            return [head, h("p", text, class_="note")]
+        if report is None:
+            return [head, h("p", memory.problem, class_="notice notice-warn")]
+        return [head, memory_view(report, memory.ops)]
+
+    def _found_memory(self, session: Session) -> Memory | None:
+        """None while something uses the program, and nothing was found for its method before."""
+        program, method = session.program, session.method
+        key = (method, program.generation, program.stats.executions)
+        known = self._memory if self._memory and self._memory.found_for[0] == method else None
+        if session.runner.busy:
+            return known
+        if known is None or known.found_for != key:
+            try:
+                report = program.memory(method)
+                ops = tuple(node.op for node in program.graph(method).nodes)
+                known = Memory(key, report, ops)
+            except WebpteError as error:
+                known = Memory(key, None, problem=str(error))
+            self._memory = known
+        return known
+
+
+VIEW = View(
+    "profile",
+    "Profile",
+    order=30,
+    make=ProfilePanel,
+    needs=(PROGRAM, METHOD),
+    follows=(Change.SESSION, Change.METHOD, Change.INPUTS, Change.RESULTS, Change.BUSY),
+    style=True,
+)
