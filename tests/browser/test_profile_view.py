@@ -15,7 +15,7 @@ from webpte_host.server import Site
 
 def saved(page: Page, panel: Locator, button: str) -> Any:
     with page.expect_download() as download:
-        panel.get_by_role("button", name=button).first.click()
+        panel.get_by_role("button", name=button).click()
     return json.loads(Path(download.value.path()).read_text())
 
 
@@ -44,7 +44,7 @@ def test_a_run_is_traced_looked_at_and_kept(browser: Browser, site: Site) -> Non
         panel.get_by_label("Table by").select_option("op")
         table = panel.get_by_role("table", name=re.compile("by op"))
         expect(table.get_by_role("row").nth(1)).to_contain_text("conv")
-        trace = saved(page, panel, "Download JSON")
+        trace = saved(page, panel, "Download trace as JSON")
         events = saved(page, panel, "Download for Perfetto")["traceEvents"]
         kernels = [event for event in events if event.get("cat", "").startswith("kernel")]
         assert kernels

@@ -20,8 +20,8 @@ KINDS = {
     "submit": "commands encoded and handed over",
     "wait": "until the results are there",
     "host": "ops in NumPy",
-    "kernel": "on the GPU",
-    "kernels": "on the GPU, not timed one by one",
+    "kernel": "on the GPU, while the host waits",
+    "kernels": "all on the GPU together, while the host waits",
 }
 _NO_TIME = "-"
 

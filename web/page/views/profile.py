@@ -210,7 +210,7 @@ class ProfilePanel(Panel):
             self._button("Wider", "zoom", data_by="1", disabled=self._zoom == ZOOMS[-1]),
             self._button("Narrower", "zoom", data_by="-1", disabled=self._zoom == ZOOMS[0]),
             self._button("Download for Perfetto", "perfetto", title="Opens in ui.perfetto.dev"),
-            self._button("Download JSON", "json"),
+            self._button("Download trace as JSON", "json"),
         ]
 
     def _button(self, text: str, act: str, disabled: bool = False, **more: object) -> Html:
@@ -221,7 +221,7 @@ class ProfilePanel(Panel):
     def _space(self, session: Session) -> list[object]:
         memory = self._found_memory(session)
         report = memory.report if memory is not None else None
-        save = self._button("Download JSON", "memory_json") if report is not None else None
+        save = self._button("Download memory as JSON", "memory_json") if report is not None else None
         head = h("div", h("h2", "What is in memory"), save, class_="card-head")
         if memory is None:
             text = f"Still {session.runner.doing}: this comes when it has ended."
