@@ -137,9 +137,9 @@ def _needed(report: MemoryReport, ops: Sequence[str]) -> Html | None:
         y = f"{_CHART - _CHART * nbytes / top:.2f}"
         points += [f"{at},{y}", f"{at + 1},{y}"]
     points.append(f"{count},100")
-    at = _node(report.peak_node or 0, ops)
+    where = _node(report.peak_node or 0, ops)
     label = (
-        f"Activations need {bytes_text(report.peak)} at most, at {at}; "
+        f"Activations need {bytes_text(report.peak)} at most, at {where}; "
         f"{bytes_text(given)} are there for them"
     )
     line = f"{_CHART - _CHART * given / top:.2f}"

@@ -221,7 +221,7 @@ class ProfilePanel(Panel):
     def _space(self, session: Session) -> list[object]:
         memory = self._found_memory(session)
         report = memory.report if memory is not None else None
-        save = self._button("Download memory as JSON", "memory_json") if report is not None else None
+        save = report is not None and self._button("Download memory as JSON", "memory_json")
         head = h("div", h("h2", "What is in memory"), save, class_="card-head")
         if memory is None:
             text = f"Still {session.runner.doing}: this comes when it has ended."
