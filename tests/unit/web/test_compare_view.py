@@ -88,6 +88,7 @@ def test_the_first_call_that_is_off_is_shown_with_all_that_helps() -> None:
         given = told.partition("What went in")[2]
         assert f"float32 5 × 7 0 to {highest:.5g}" in given, "what relu gives"
         markup = browser.html["view-compare"]
+        assert "Drift over 3 calls, 1e-1 to 1e0" in markup
         assert "Map of the differences, worst at [4, 6]" in markup
         worst = re.findall(r'class="compare-worst"><strong>([^<]*)', markup)
         assert len(worst) == 2
@@ -229,6 +230,8 @@ def test_what_was_found_is_of_its_inputs_and_its_program() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_view(app, three_calls())
         await compare(app)
+        assert "3 calls on WebGPU, all as NumPy has them" in panel(browser)
+        assert "Drift over" not in browser.html["view-compare"], "there is none at all"
         assert "The inputs are others now" not in panel(browser)
         await app.receive({"act": "fill", "input": "0", "value": "zeros"})
         assert "The inputs are others now" in panel(browser)

@@ -9,6 +9,7 @@ import numpy as np
 
 from page.comparing.calls import Act, is_off
 from page.comparing.diff_map import diff_map, gaps_of
+from page.comparing.drift_chart import drift_chart
 from page.comparing.expected import Expected
 from page.comparing.settings import Settings
 from page.markup import Html, h
@@ -129,7 +130,7 @@ def progress_view(done: int, total: int) -> Html:
     )
 
 
-def verdict_card(found: Comparison, age: str, act: Act) -> Html:
+def verdict_card(found: Comparison, device: str, age: str, act: Act) -> Html:
     """In one line whether all agrees, then the figures."""
     own = [call for call in found.calls if call.own is not None]
     off = sum(map(is_off, own))
@@ -138,7 +139,7 @@ def verdict_card(found: Comparison, age: str, act: Act) -> Html:
     if own:
         told.append(
             f"{count_text(off)} of {plural(len(own), 'call')} off" if off
-            else f"{plural(len(own), 'call')} on {found.device}, all as NumPy has them"
+            else f"{plural(len(own), 'call')} on {device}, all as NumPy has them"
         )  # fmt: skip
     if found.outputs:
         told.append(
@@ -160,6 +161,7 @@ def verdict_card(found: Comparison, age: str, act: Act) -> Html:
         h("p", line, class_=f"notice notice-{mood}", role="status"),
         [_arises(*each) for each in (("NaN", found.first_nan), ("Infinity", found.first_infinity))],
         _tiles(found),
+        drift_chart(found),
         class_="card compare-verdict",
     )
 
@@ -229,9 +231,7 @@ def departure_card(first: Departure, tolerance: Tolerance, device: str) -> Html:
 def output_card(one: OutputComparison, file: str, tolerance: Tolerance, device: str) -> Html:
     off = one.difference
     told = f"As expected: no more than {number_text(off.max_abs)} apart."
-    if off.problem:
-        told = f"The shapes differ: {off.problem}."
-    elif not off.agrees:
+    if not off.agrees:
         told = _off_text(off)
     mood = "good" if off.agrees else "bad"
     names = (device, "expected")
@@ -239,14 +239,14 @@ def output_card(one: OutputComparison, file: str, tolerance: Tolerance, device: 
         "section",
         h("h2", one.name, h("span", f"against {file}", class_="count")),
         h("p", told, class_=f"notice notice-{mood}"),
-        None
-        if off.agrees or off.problem
-        else _closer(one.actual, one.wanted, off, one.around, tolerance, names),
+        None if off.agrees else _closer(one.actual, one.wanted, off, one.around, tolerance, names),
         class_="card compare-first",
     )
 
 
 def _off_text(off: Difference) -> str:
+    if off.problem:
+        return f"The shapes differ: {off.problem}."
     where = f" at {list(off.worst)}" if off.worst else ""
     return (
         f"{count_text(off.wrong)} of {plural(off.count, 'element')} beyond the tolerance, the "
@@ -263,8 +263,9 @@ def _closer(
     names: tuple[str, str],
 ) -> Html:
     tables = None
-    if around is not None:
-        tables = [_values(around, off.worst, tolerance, at, names) for at in (0, 1)]
+    if around is not None and not off.problem:
+        values = [_values(around, off.worst, tolerance, at, names) for at in (0, 1)]
+        tables = h("div", values, class_="compare-values")
     return h("div", diff_map(actual, wanted, off.worst), tables, class_="compare-closer")
 
 
@@ -307,7 +308,9 @@ def _values(
 
 
 def _cell(value: Any, off: bool, worst: bool) -> Html:
-    text = f"{value:.7g}" if isinstance(value, float) else number_text(value)
+    # All the digits that float32 has: fewer may look alike on both sides.
+    precise = isinstance(value, float) and np.isfinite(value)
+    text = f"{value:.7g}" if precise else number_text(value)
     kind = "compare-worst" if worst else "compare-bad" if off else None
     return h("td", h("strong", text) if off or worst else text, class_=kind)
 

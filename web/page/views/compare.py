@@ -14,7 +14,7 @@ from page.comparing.expected import Expected, assign, is_expected_file
 from page.comparing.settings import Settings
 from page.markup import render
 from page.open_desk import REDRAW_SECONDS
-from page.session import Held, Session
+from page.session import DEVICE_NAMES, Held, Session
 from page.stage import Change, Stage
 from page.status_view import causes
 from page.view import METHOD, PROGRAM, Panel, View
@@ -198,13 +198,13 @@ class ComparePanel(Panel):
         self.show(render((form, self._cards(session, known) if known is not None else None)))
 
     def _cards(self, session: Session, known: _Found) -> list[str]:
-        found = known.comparison
+        found, device = known.comparison, DEVICE_NAMES[session.device]
         age = "" if known.held == session.held() else "The inputs are others now: compare again."
-        cards = [markup.verdict_card(found, age, self.act)]
+        cards = [markup.verdict_card(found, device, age, self.act)]
         if found.first is not None:
-            cards.append(markup.departure_card(found.first, found.tolerance, found.device))
+            cards.append(markup.departure_card(found.first, found.tolerance, device))
         cards += [
-            markup.output_card(one, known.files[one.name], found.tolerance, found.device)
+            markup.output_card(one, known.files[one.name], found.tolerance, device)
             for one in found.outputs
         ]
         return [*cards, calls_card(found, self._listing, self.act)]
