@@ -84,8 +84,8 @@ def test_the_first_call_that_is_off_is_shown_with_all_that_helps() -> None:
         assert "largest difference is 0.25; the worst is at [4, 6]" in told
         session = app._stage.session
         assert session is not None
-        highest = session.inputs[0].array().max()
-        given = told.partition("What went in")[2]
+        highest = np.asarray(session.inputs[0].array()).max()
+        given = told.partition("values that went in")[2]
         assert f"float32 5 × 7 0 to {highest:.5g}" in given, "what relu gives"
         markup = browser.html["view-compare"]
         assert "Drift over 3 calls, 1e-1 to 1e0" in markup
@@ -189,7 +189,7 @@ def test_expected_outputs() -> None:
         await open_view(app, three_calls())
         session = app._stage.session
         assert session is not None
-        x = session.inputs[0].array()
+        x = np.asarray(session.inputs[0].array())
         right = (-1 / (1 + np.exp(-np.maximum(x, 0)))).astype(np.float32)
         await act(app, "expected", files=[File("y.npy", write_npy(right))])
         assert "output0 as in y.npy" in panel(browser)
@@ -248,7 +248,8 @@ def test_what_was_found_is_of_its_inputs_and_its_program() -> None:
 def test_expected_files_find_their_outputs() -> None:
     def content(*names: str) -> bytes:
         stream = io.BytesIO()
-        np.savez(stream, **{name: np.full(2, i) for i, name in enumerate(names)})
+        arrays: dict[str, Any] = {name: np.full(2, i) for i, name in enumerate(names)}
+        np.savez(stream, **arrays)
         return stream.getvalue()
 
     def found(name: str, data: bytes) -> list[tuple[str, int]]:

@@ -80,7 +80,8 @@ def _switch(title: str, act: str, on: bool) -> Html:
 def _table(calls: list[CallComparison], found: Comparison) -> Html:
     drifts = any(call.drift is not None for call in found.calls)
     strange = any(call.nans or call.infinities for call in found.calls)
-    headings = ["id", "call", "layer", "off", "difference", "relative"]
+    layers = any(call.layer for call in found.calls)
+    headings = ["id", "call", *(["layer"] if layers else []), "off", "difference", "relative"]
     headings += ["drift"] if drifts else []
     headings += ["NaN", "infinite"] if strange else []
     caption = (
@@ -95,8 +96,8 @@ def _table(calls: list[CallComparison], found: Comparison) -> Html:
         h(
             "table",
             h("caption", caption, class_="note"),
-            h("thead", h("tr", [h("th", heading, scope="col") for heading in headings])),
-            h("tbody", [_row(call, call is first, drifts, strange) for call in calls]),
+            h("thead", h("tr", [_heading(heading) for heading in headings])),
+            h("tbody", [_row(call, call is first, layers, drifts, strange) for call in calls]),
             class_="compare-table",
         ),
         class_="grid-box",
@@ -106,7 +107,11 @@ def _table(calls: list[CallComparison], found: Comparison) -> Html:
     )
 
 
-def _row(call: CallComparison, first: bool, drifts: bool, strange: bool) -> Html:
+def _heading(text: str) -> Html:
+    return h("th", text, scope="col", class_=None if text in ("call", "layer") else "number")
+
+
+def _row(call: CallComparison, first: bool, layers: bool, drifts: bool, strange: bool) -> Html:
     counts = [(count_text(n) if n else "") for n in (call.nans, call.infinities)]
     return h(
         "tr",
@@ -119,7 +124,7 @@ def _row(call: CallComparison, first: bool, drifts: bool, strange: bool) -> Html
             scope="row",
             title=call.label,
         ),
-        h("td", call.layer or "", class_="soft"),
+        h("td", call.layer or "", class_="soft") if layers else None,
         _off(call.own),
         _number(call.own, "max_abs"),
         _number(call.own, "max_rel"),

@@ -219,10 +219,10 @@ def departure_card(first: Departure, tolerance: Tolerance, device: str) -> Html:
             "p",
             h("span", first.call.op, class_="name"),
             f" (call {first.call.node}{f', {first.call.layer}' if first.call.layer else ''}) ",
-            f"gives {first.output}. {_off_text(own)}",
+            f"gives the value {first.output}. {_off_text(own)}",
         ),
         _closer(first.actual, first.wanted, own, first.around, tolerance, (device, "NumPy")),
-        h("h3", "What went in"),
+        h("h3", "The values that went in"),
         h("ul", [_given(one) for one in first.inputs], class_="compare-given"),
         class_="card compare-first",
     )
@@ -310,7 +310,7 @@ def _values(
 def _cell(value: Any, off: bool, worst: bool) -> Html:
     # All the digits that float32 has: fewer may look alike on both sides.
     precise = isinstance(value, float) and np.isfinite(value)
-    text = f"{value:.7g}" if precise else number_text(value)
+    text = f"{value:.9g}" if precise else number_text(value)
     kind = "compare-worst" if worst else "compare-bad" if off else None
     return h("td", h("strong", text) if off or worst else text, class_=kind)
 
