@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +12,16 @@ import pytest
 
 import webpte
 from support.graphs import chain, load, temporary_op, wait
-from support.inspecting import APART
+from support.inspecting import APART, broken
 from support.pte_writer import GraphWriter, MethodWriter
 from support.recorded import ADD, RELU, add_graph, ones
 from support.stitching import counting, cumprod, method, neg, plus, unary
 from webpte import errors
-from webpte.gpu.emulation import EmulatedCall
 from webpte.gpu.recording import RecordingDevice
 from webpte.insight import Comparison
 
 LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
 SIGMOID = "aten.sigmoid.default"
-
-
-@contextmanager
-def broken(op: str, by: float = 1.0) -> Iterator[None]:
-    """The kernels of an operator give `by` too much at the last element, on the device."""
-    right = EmulatedCall._encode
-
-    def wrong(self: EmulatedCall, memory: Any, place: Any, array: Any, dtype: Any) -> None:
-        if self.origin.call.name == op and array.size:
-            array = array.copy()
-            array.reshape(-1)[-1] += by
-        right(self, memory, place, array, dtype)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EmulatedCall, "_encode", wrong)
-        yield
 
 
 def compared(writer: Any, *inputs: Any, **options: Any) -> Comparison:
