@@ -124,10 +124,12 @@ def test_a_call_on_the_gpu_shows_its_kernels() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app)
         graph = await graph_of(Q4, device=RecordingDevice())
-        node = next(node for node in graph.nodes if node.kernels and node.op.count("linear"))
+        node = graph.find("gated_product")[0]
         await act(app, "go", node=str(node.id))
         shown, kernel = text_of(browser), node.kernels[0]
         assert f"grid {' × '.join(map(str, kernel.grid))}" in shown
+        assert "fn main" not in shown
+        await act(app, "wgsl", kernel="0")
         assert kernel.wgsl.strip() in unescape(browser.html["view-graph"])
         assert kernel.params
         for name in (*kernel.params, *(argument.name for argument in node.arguments)):
@@ -171,6 +173,7 @@ def test_live_shapes_follow_runs_and_another_program_starts_anew() -> None:
         await act(app, "go", node="1")
         session = app._stage.session
         assert session is not None
+        await app.receive({"act": "dim", "input": "0", "dim": "1", "value": "5"})
         await run(app, 0)
         live = session.program.graph().nodes[1].outputs[0]
         shape = session.program.graph().values[live].shape
@@ -183,7 +186,7 @@ def test_live_shapes_follow_runs_and_another_program_starts_anew() -> None:
         assert "feeds it" not in text_of(browser)
         no_error(browser)
 
-    drive(script)
+    drive(script, GPU, Recorded())
 
 
 def test_long_columns_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:

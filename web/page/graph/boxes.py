@@ -34,6 +34,7 @@ class Choices:
     text: str = ""
     opened: set[str] = field(default_factory=set)  # keys of folds
     chosen: int | None = None  # the call that is open
+    shaders: set[int] = field(default_factory=set)  # its kernels whose WGSL is open
     first: int = 0  # the first box that is shown
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from page.graph.boxes import PLACES, Act, call_link
 from page.markup import Html, h, render
@@ -14,7 +14,10 @@ _MOST_READERS = 8
 _LONGEST = 400  # characters of an argument
 
 
-def inside_view(graph: MethodGraph, node: Node, counted: Counted, act: Act) -> Html:
+def inside_view(
+    graph: MethodGraph, node: Node, counted: Counted, shaders: Collection[int], act: Act
+) -> Html:
+    """`shaders`: the kernels whose WGSL is shown, which can be long."""
     return h(
         "div",
         _facts(node),
@@ -25,7 +28,7 @@ def inside_view(graph: MethodGraph, node: Node, counted: Counted, act: Act) -> H
             for key in dict.fromkeys(node.inputs)
             if graph.values[key].constant is not None
         ],
-        [_kernel(kernel, at) for at, kernel in enumerate(node.kernels)],
+        [_kernel(kernel, at, at in shaders, act) for at, kernel in enumerate(node.kernels)],
         class_="graph-inside",
     )
 
@@ -141,7 +144,7 @@ def _histogram(histogram: Histogram, key: str) -> Html:
 # ---- kernels
 
 
-def _kernel(kernel: Kernel, at: int) -> Html:
+def _kernel(kernel: Kernel, at: int, opened: bool, act: Act) -> Html:
     grid = " × ".join(map(str, kernel.grid))
     params = [(name, "param", _param_text(value)) for name, value in kernel.params.items()]
     params += [(name, "override", number_text(value)) for name, value in kernel.overrides.items()]
@@ -153,11 +156,14 @@ def _kernel(kernel: Kernel, at: int) -> Html:
         if params
         else None,
         h(
-            "details",
-            h("summary", f"WGSL of {kernel.name}"),
-            h("pre", h("code", kernel.wgsl), tabindex="0", class_="listing"),
-            id=f"graph-wgsl-{at}-{kernel.name}",
+            "button",
+            f"WGSL of {kernel.name}",
+            type="button",
+            data_act=act("wgsl"),
+            data_kernel=at,
+            aria_expanded="true" if opened else "false",
         ),
+        h("pre", h("code", kernel.wgsl), tabindex="0", class_="listing") if opened else None,
         class_="graph-kernel",
     )
 

@@ -58,7 +58,7 @@ class GraphPanel(Panel):
         inside = None
         if choices.chosen is not None:
             node = graph.nodes[choices.chosen]
-            inside = inside_view(graph, node, self._counted, self.act)
+            inside = inside_view(graph, node, self._counted, choices.shaders, self.act)
         column = Column(graph, choices, self.act)
         self.show(
             h(
@@ -134,6 +134,7 @@ class GraphPanel(Panel):
         """A box is opened, or closed again."""
         node = int(message["node"])
         self._choices.chosen = None if self._choices.chosen == node else node
+        self._choices.shaders = set()
         self._again()
 
     def on_go(self, message: Message) -> None:
@@ -141,11 +142,15 @@ class GraphPanel(Panel):
         graph, node, choices = self._graph, int(message["node"]), self._choices
         if graph is None or not 0 <= node < len(graph.nodes):
             return
-        choices.text = ""
+        choices.text, choices.shaders = "", set()
         choices.opened |= folds_around(graph, node)
         choices.chosen, choices.first = node, page_of(self._boxes(graph), node)
         self._show(graph)
         self.tell_script(focus=node_id(node))
+
+    def on_wgsl(self, message: Message) -> None:
+        self._choices.shaders ^= {int(message["kernel"])}
+        self._again()
 
     def on_count(self, message: Message) -> None:
         """The histogram of a constant."""
