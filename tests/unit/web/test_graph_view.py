@@ -14,6 +14,7 @@ import pytest
 import webpte
 from page.app import App
 from page.graph import outline
+from page.graph.boxes import short
 from page.graph.outline import Box, Call, all_folds
 from page.views.graph import GraphPanel
 from support.chats import Q4
@@ -71,6 +72,17 @@ def test_every_call_is_in_one_box_whatever_is_open() -> None:
     assert sorted([*nodes_of(folded), *(node.id for node in fold.nodes)]) == everything
     for node in graph.nodes:
         assert node.id in nodes_of(outline.outline(graph, outline.folds_around(graph, node.id)))
+
+
+def test_names_without_their_name_space() -> None:
+    names = (
+        "aten.add.Tensor",
+        "et_vk.rms_norm.default",
+        "webpte.product_add",
+        "sym_size.int",
+        "add",
+    )
+    assert [*map(short, names)] == ["add.Tensor", "rms_norm", "product_add", "sym_size.int", "add"]
 
 
 def test_folds_open_and_close() -> None:

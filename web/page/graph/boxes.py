@@ -48,8 +48,8 @@ def fold_id(key: str) -> str:
 
 def short(op: str) -> str:
     """ "aten.add.Tensor" -> "add.Tensor": the name space is the same for most."""
-    _, dot, rest = op.partition(".")
-    return rest.removesuffix(".default") if dot else op
+    space, _, rest = op.partition(".")
+    return rest.removesuffix(".default") if "." in rest or space == "webpte" else op
 
 
 def controls_view(choices: Choices, act: Act, has_folds: bool) -> Html:

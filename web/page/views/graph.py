@@ -132,10 +132,12 @@ class GraphPanel(Panel):
 
     def on_choose(self, message: Message) -> None:
         """A box is opened, or closed again."""
-        node = int(message["node"])
-        self._choices.chosen = None if self._choices.chosen == node else node
-        self._choices.shaders = set()
-        self._again()
+        graph, node, choices = self._graph, int(message["node"]), self._choices
+        if graph is None or not 0 <= node < len(graph.nodes):
+            return  # it was of the graph before this one
+        choices.chosen = None if choices.chosen == node else node
+        choices.shaders = set()
+        self._show(graph)
 
     def on_go(self, message: Message) -> None:
         """To a call, wherever it is: folds around it open, and a search that hides it ends."""
@@ -155,7 +157,8 @@ class GraphPanel(Panel):
     def on_count(self, message: Message) -> None:
         """The histogram of a constant."""
         key = str(message["key"])
-        constant = self._graph.values[key].constant if self._graph is not None else None
+        value = self._graph.values.get(key) if self._graph is not None else None
+        constant = value.constant if value is not None else None
         if constant is not None and key not in self._counted:
             self._counted[key] = None
             self._again()
