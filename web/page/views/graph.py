@@ -7,7 +7,6 @@ from page.graph.boxes import COLOURS, STAGES, Choices, Column, controls_view, no
 from page.graph.inside import inside_view
 from page.graph.outline import Box, all_folds, folds_around, found, outline, page_of
 from page.markup import Html, h
-from page.session import Session
 from page.stage import Stage
 from page.units import count_text, plural
 from page.view import METHOD, PROGRAM, Panel, View
@@ -37,12 +36,9 @@ class GraphPanel(Panel):
             self.end_work()
             self.forget()
         self._method = session.method
-        self._look(session)
-        self.tell_script()
-
-    def _look(self, session: Session) -> None:
         self._graph = session.program.graph(session.method, self._choices.stage)
         self._show(self._graph)
+        self.tell_script()
 
     def _boxes(self, graph: MethodGraph) -> list[Box]:
         choices = self._choices
@@ -56,6 +52,8 @@ class GraphPanel(Panel):
         if not 0 <= choices.first < max(1, len(boxes)):
             choices.first = 0
         inside = None
+        if choices.chosen is not None and choices.chosen >= len(graph.nodes):
+            choices.chosen = None  # the plan of other shapes can have fewer calls
         if choices.chosen is not None:
             node = graph.nodes[choices.chosen]
             inside = inside_view(graph, node, self._counted, choices.shaders, self.act)
@@ -94,11 +92,12 @@ class GraphPanel(Panel):
         value, session = str(message["value"]), self.stage.session
         if session is None or value not in STAGES:
             return
-        choices = self._choices
+        graph = session.program.graph(self._method, value)  # if it fails, all stays as it is
         self.end_work()
         self._counted = {}  # values have other names there
-        self._choices = Choices(value, choices.colour, choices.text)
-        self._look(session)
+        self._choices = Choices(value, self._choices.colour, self._choices.text)
+        self._graph = graph
+        self._show(graph)
 
     def on_colour(self, message: Message) -> None:
         if str(message["value"]) in COLOURS:
