@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -86,5 +87,6 @@ class StoredConstant:
         nbytes = numel(self.shape) * dtype.itemsize
         step = CHUNK_BYTES // dtype.itemsize * dtype.itemsize
         for start in range(0, nbytes, step):
+            await asyncio.sleep(0)  # lets others in: what is in memory is read without waiting
             data = await self._region.read(start, min(step, nbytes - start))
             yield np.frombuffer(data, dtype).astype(np.float64)

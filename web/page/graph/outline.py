@@ -1,0 +1,101 @@
+"""A method as a column of boxes: its calls in order, repeated blocks folded into one box each.
+
+A group of blocks opens to its blocks, and a block to its calls. What is looked for is listed
+without folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from webpte.insight import MethodGraph, Node
+
+SHOWN = 120  # boxes on the page at once: more would make it slow
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Calls behind one box: all blocks of a group, or one of them."""
+
+    key: str
+    title: str
+    nodes: tuple[Node, ...]
+    blocks: int  # 0 if it is a single one
+    depth: int
+    is_open: bool
+
+
+@dataclass(frozen=True)
+class Call:
+    node: Node
+    depth: int
+
+
+Box = Fold | Call
+
+
+def outline(graph: MethodGraph, opened: Collection[str]) -> list[Box]:
+    """All boxes, when the folds with these keys are open."""
+    boxes: list[Box] = []
+    at = 0
+    for number, group in enumerate(graph.layers):
+        first, last = group.ranges[0][0], group.ranges[-1][1]
+        boxes += [Call(node, 0) for node in graph.nodes[at:first]]
+        key = str(number)
+        whole = Fold(key, group.name, graph.nodes[first:last], len(group.ranges), 0, key in opened)
+        boxes.append(whole)
+        if whole.is_open:
+            boxes += _blocks(graph, number, opened)
+        at = last
+    return [*boxes, *(Call(node, 0) for node in graph.nodes[at:])]
+
+
+def _blocks(graph: MethodGraph, number: int, opened: Collection[str]) -> list[Box]:
+    boxes: list[Box] = []
+    group = graph.layers[number]
+    at = group.ranges[0][0]
+    for index, (start, stop) in enumerate(group.ranges):
+        boxes += [Call(node, 1) for node in graph.nodes[at:start]]  # between two blocks
+        key = f"{number}.{index}"
+        nodes = graph.nodes[start:stop]
+        boxes.append(Fold(key, f"{group.name} {index}", nodes, 0, 1, key in opened))
+        if key in opened:
+            boxes += [Call(node, 2) for node in nodes]
+        at = stop
+    return boxes
+
+
+def all_folds(graph: MethodGraph) -> set[str]:
+    keys = set()
+    for number, group in enumerate(graph.layers):
+        keys |= {str(number), *(f"{number}.{index}" for index in range(len(group.ranges)))}
+    return keys
+
+
+def folds_around(graph: MethodGraph, node: int) -> set[str]:
+    """What must be open for a call to be seen."""
+    for number, group in enumerate(graph.layers):
+        if group.ranges[0][0] <= node < group.ranges[-1][1]:
+            inner = [i for i, (start, stop) in enumerate(group.ranges) if start <= node < stop]
+            return {str(number), *(f"{number}.{index}" for index in inner)}
+    return set()
+
+
+def found(graph: MethodGraph, text: str) -> list[Box]:
+    """The calls with a text in their operator, their label, their layer, or a value's name."""
+    wanted = text.strip().lower()
+    return [Call(node, 0) for node in graph.nodes if wanted in _words(graph, node)]
+
+
+def _words(graph: MethodGraph, node: Node) -> str:
+    keys = (*node.inputs, *node.outputs, *node.changes)
+    constants = [graph.values[key].constant for key in keys if key in graph.values]
+    names = [constant.name or "" for constant in constants if constant is not None]
+    return " ".join((node.op, node.label, node.layer or "", *keys, *names)).lower()
+
+
+def page_of(boxes: list[Box], node: int) -> int:
+    """The first box of the part of the column that a call is in."""
+    places = [i for i, box in enumerate(boxes) if isinstance(box, Call) and box.node.id == node]
+    return places[0] // SHOWN * SHOWN if places else 0
