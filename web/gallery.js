@@ -70,7 +70,10 @@ export const fetchGallery = async (list) => {
 
 // Marks the card that is open; with any program open, the gallery is one line.
 export const markOpened = (list, { any, card }) => {
-  document.documentElement.toggleAttribute("data-open", any);
+  const root = document.documentElement;
+  // The page gets shorter: what was opened is at its top, wherever the card was.
+  if (any && !root.hasAttribute("data-open")) window.scrollTo(0, 0);
+  root.toggleAttribute("data-open", any);
   for (const entry of list.querySelectorAll(".entry")) {
     if (entry.dataset.name === card) entry.setAttribute("aria-current", "true");
     else entry.removeAttribute("aria-current");

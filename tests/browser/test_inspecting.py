@@ -38,10 +38,11 @@ async def with_broken(name, other, look):
 
 @pytest.fixture(autouse=True)
 def flat_counts(harness: Harness) -> Iterator[None]:
-    """Nothing that the test loads or makes may stay on the device."""
+    """Nothing that the test loads or makes may stay on the device; what others left may go."""
     before = python(harness, COUNTS)
     yield
-    assert python(harness, COUNTS) == before
+    after = python(harness, COUNTS)
+    assert all(now <= then for now, then in zip(after, before, strict=True)), (after, before)
 
 
 def test_a_language_model_agrees_with_numpy_and_goes_on(harness: Harness) -> None:

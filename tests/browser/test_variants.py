@@ -11,16 +11,21 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 
 import webpte
+from support.graphs import chain
 from support.page import HarnessSource, python
+from support.pte_writer import write_pte
 from support.tables import every_row
 from webpte.gpu.device import PipelineSpec
 from webpte.gpu.recording import RecordingDevice
 from webpte.shaders import shader_folder
+from webpte_host.layout import ROOT
 
 PER_CALL = 100
+LLAMA = ROOT / "tests" / "data" / "llm" / "llama_tiny_q4.pte"
 
 FACTS = """
 info = (await shared_device()).info
@@ -74,9 +79,21 @@ async def collect(halves: bool, software: bool) -> set[PipelineSpec]:
     return set(device.pipelines)
 
 
+async def collect_fused() -> set[PipelineSpec]:
+    """What stands for several calls: rows are one call each."""
+    device = RecordingDevice()
+    device.info = replace(device.info, limits={"maxStorageBuffersPerShaderStage": 10})
+    async with await webpte.load(LLAMA, device=device) as program:
+        await program.forward(np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
+    async with await webpte.load(write_pte(chain(3)), device=device) as program:
+        await program.forward(np.zeros(4, np.float32))
+    return set(device.pipelines)
+
+
 async def collect_all(halves: bool) -> set[PipelineSpec]:
     """For a GPU and for a software adapter."""
-    return await collect(halves, software=False) | await collect(halves, software=True)
+    alone = await collect(halves, software=False) | await collect(halves, software=True)
+    return alone | await collect_fused()
 
 
 def variants(halves: bool) -> list[PipelineSpec]:
