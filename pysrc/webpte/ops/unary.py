@@ -357,10 +357,6 @@ def float_formula(name: str, args: Args) -> tuple[str, Scalars] | None:
     return (ROOTS.get(scalars[0], op.formula) if name == POWER else op.formula), scalars
 
 
-def lower_gelu(args: Args) -> list[Dispatch]:
-    return dispatch(args, gelu_variant(args)[0], "f32", "f32")
-
-
 def lower_cast(args: Args) -> list[Dispatch]:
     source, out = args.tensor("self").dtype, args.out.dtype
     if out.name == "float16" and source.name != "float16":
@@ -388,7 +384,7 @@ register(
     GELU_NAME,
     "self: tensor, approximate: str = 'none' -> tensor",
     shape=same_shape,
-    lower=lower_gelu,
+    lower=lambda args: dispatch(args, gelu_variant(args)[0], "f32", "f32"),
     reference=lambda args: gelu_variant(args)[1](args.array("self")),
 )
 
