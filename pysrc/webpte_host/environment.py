@@ -1,28 +1,22 @@
 """The virtual environment for tests and verify, in `.webpte/venv`.
 
-It is made once: a stamp holds the Python and the pinned packages that it was made for. pip of the
-running Python installs into it, so that a system Python without `ensurepip` will do.
+It is made once, with the packages that pyproject.toml pins for it: see pinned_venv.py.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tomllib
-import venv
 from pathlib import Path
 
 from webpte_host import chromium, vulkan
-from webpte_host.errors import HostError
-from webpte_host.layout import PYSRC, ROOT, STATE, VENV
-from webpte_host.process import pip_command, run_tool
-from webpte_host.progress import Display, megabytes
+from webpte_host.layout import PYSRC, ROOT, VENV
+from webpte_host.pinned_venv import PinnedVenv
+from webpte_host.progress import Display
 from webpte_host.runtime import ensure_runtime
 
-_STAMP = "webpte-stamp"
 _PLAYWRIGHT_PATH = (
     "from playwright.sync_api import sync_playwright\n"
     "with sync_playwright() as playwright: print(playwright.chromium.executable_path)"
@@ -36,8 +30,12 @@ def requirements() -> list[str]:
     return pinned
 
 
+def _venv() -> PinnedVenv:
+    return PinnedVenv(VENV, "The test environment", tuple(requirements()), 600_000_000)
+
+
 def venv_python() -> Path:
-    return VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    return _venv().python
 
 
 def inside() -> bool:
@@ -59,41 +57,17 @@ def ensure(*, with_browser: bool = True, with_driver: bool = False) -> Path:
 
 
 def _ensure_venv(display: Display) -> None:
-    if inside():
+    made = _venv()
+    if inside() or made.is_ready():
         return
-    pinned = requirements()
-    stamp = hashlib.sha256(
-        "\n".join([sys.version, sys.base_prefix, str(VENV), *pinned]).encode()
-    ).hexdigest()
-    try:
-        if (VENV / _STAMP).read_text() == stamp and venv_python().exists():
-            return
-    except OSError:
-        pass
+
+    def install() -> None:
+        with display.stage(f"{len(made.packages)} test packages from PyPI"):
+            hint = "Check the network connection and pip's settings, then run this again."
+            made.pip_install(made.packages, "--only-binary=:all:", "the test packages", hint)
+
     display.line("Setting up the test environment (once)")
-    try:
-        _make_venv(display, pinned)
-        (VENV / _STAMP).write_text(stamp)
-    except OSError as error:
-        shutil.rmtree(VENV, ignore_errors=True)
-        raise HostError(
-            f"The test environment could not be written to {VENV}: {error}.\n"
-            f"The folder must be writable, with {megabytes(600_000_000)} free on its disk."
-        ) from error
-    except BaseException:
-        shutil.rmtree(VENV, ignore_errors=True)
-        raise
-
-
-def _make_venv(display: Display, pinned: list[str]) -> None:
-    STATE.mkdir(parents=True, exist_ok=True)
-    with display.stage(f"Python {sys.version.split()[0]} environment"):
-        venv.create(VENV, clear=True, with_pip=False, symlinks=os.name != "nt")
-    command = [*pip_command(), "--python", str(venv_python()), "install", "--no-input"]
-    command += ["--disable-pip-version-check", "--only-binary=:all:", *pinned]
-    with display.stage(f"{len(pinned)} test packages from PyPI"):
-        hint = "Check the network connection and pip's settings, then run this again."
-        run_tool(command, "pip install of the test packages", cwd=ROOT, hint=hint)
+    made.make(display, install)
 
 
 def _playwright_chromium() -> Path | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from webpte_host.errors import HostError
 from webpte_host.export_environment import export_python, export_variables
+from webpte_host.process import run_logged
 from webpte_host.progress import Display
 
 QUANTIZATIONS = ("none", "4w", "8w", "8da4w")
@@ -102,19 +102,10 @@ def run_export(python: Path, request: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         answer, log = Path(folder, "answer.json"), Path(folder, "log")
         with log.open("w+", encoding="utf-8", errors="replace") as output:
-            process = subprocess.Popen(
-                [python, "-W", "ignore", "-m", "webpte_export", json.dumps(request), str(answer)],
-                env=export_variables(Path.cwd()),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-            try:
-                code = process.wait()
-            except BaseException:
-                process.terminate()
-                process.wait()
-                raise
+            command = [str(python), "-W", "ignore", "-m", "webpte_export"]
+            command += [json.dumps(request), str(answer)]
+            here = Path.cwd()
+            code = run_logged(command, output, cwd=here, env=export_variables(here))
         if not answer.exists():
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
             said = "\n".join(f"    {line}" for line in lines[-_TAIL_LINES:]) or "    (no output)"

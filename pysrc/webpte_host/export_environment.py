@@ -1,24 +1,20 @@
 """The environment for exports, in `.webpte/export`: PyTorch, ExecuTorch and what they need.
 
-It is made once, when first asked for, and takes minutes and gigabytes; a stamp holds the Python and
-the packages that it was made for. One that was interrupted is thrown away, but pip keeps what it
-fetched. Whoever has such an environment names its Python in WEBPTE_EXPORT_PYTHON instead.
+It is made once, when first asked for, and takes minutes and gigabytes (see pinned_venv.py). One
+that was interrupted is thrown away, but pip keeps what it fetched. Whoever has such an environment
+names its Python in WEBPTE_EXPORT_PYTHON instead.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import subprocess
-import sys
-import venv
 from pathlib import Path
 
 from webpte_host.errors import HostError
-from webpte_host.layout import PYSRC, ROOT, STATE
-from webpte_host.process import pip_command, run_tool
-from webpte_host.progress import Display, megabytes
+from webpte_host.layout import PYSRC, STATE
+from webpte_host.pinned_venv import PinnedVenv
+from webpte_host.progress import Display
 
 SETTING = "WEBPTE_EXPORT_PYTHON"
 FOLDER = STATE / "export"
@@ -36,7 +32,6 @@ PINNED = (
     "flatbuffers==25.12.19",
     "jinja2==3.1.6",
 )
-_STAMP = "webpte-stamp"
 _BYTES_NEEDED = 6_000_000_000
 _CHECK = """
 from importlib.util import find_spec
@@ -52,23 +47,13 @@ def export_python(display: Display | None = None) -> Path:
     if chosen:
         return _checked(Path(chosen))
     display = display or Display()
-    python = _python_in(FOLDER)
-    if _is_ready(python):
-        return python
-    display.line("Setting up the environment for exports (once; it holds PyTorch and ExecuTorch)")
-    try:
-        _make(display)
-        (FOLDER / _STAMP).write_text(_stamp())
-    except OSError as error:
-        shutil.rmtree(FOLDER, ignore_errors=True)
-        raise HostError(
-            f"The environment for exports could not be written to {FOLDER}: {error}.\n"
-            f"The folder must be writable, with {megabytes(_BYTES_NEEDED)} free on its disk."
-        ) from error
-    except BaseException:
-        shutil.rmtree(FOLDER, ignore_errors=True)
-        raise
-    return python
+    made = PinnedVenv(FOLDER, "The environment for exports", PINNED, _BYTES_NEEDED)
+    if not made.is_ready():
+        display.line(
+            "Setting up the environment for exports (once; it holds PyTorch and ExecuTorch)"
+        )
+        made.make(display, lambda: _install(made, display))
+    return made.python
 
 
 def export_variables(*more_paths: Path) -> dict[str, str]:
@@ -76,22 +61,6 @@ def export_variables(*more_paths: Path) -> dict[str, str]:
     before = os.environ.get("PYTHONPATH")
     paths = [str(PYSRC), *map(str, more_paths), *([before] if before else [])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def _python_in(folder: Path) -> Path:
-    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-
-
-def _stamp() -> str:
-    made_for = "\n".join([sys.version, sys.base_prefix, str(FOLDER), *PINNED])
-    return hashlib.sha256(made_for.encode()).hexdigest()
-
-
-def _is_ready(python: Path) -> bool:
-    try:
-        return (FOLDER / _STAMP).read_text() == _stamp() and python.exists()
-    except OSError:
-        return False
 
 
 def _checked(python: Path) -> Path:
@@ -112,17 +81,12 @@ def _checked(python: Path) -> Path:
     return python
 
 
-def _make(display: Display) -> None:
-    STATE.mkdir(parents=True, exist_ok=True)
-    with display.stage(f"Python {sys.version.split()[0]} environment"):
-        venv.create(FOLDER, clear=True, with_pip=False, symlinks=os.name != "nt")
+def _install(made: PinnedVenv, display: Display) -> None:
     torch, *others = PINNED
     for title, packages in (("PyTorch", [torch]), ("ExecuTorch and its like", others)):
-        command = [*pip_command(), "--python", str(_python_in(FOLDER)), "install", "--no-input"]
-        command += ["--disable-pip-version-check", "--prefer-binary", *packages]
         with display.stage(f"{title} from PyPI", measure=_installed_bytes):
             hint = "Check the network connection, pip's settings and the disk, then run this again."
-            run_tool(command, f"pip install of {title}", cwd=ROOT, hint=hint)
+            made.pip_install(packages, "--prefer-binary", title, hint)
 
 
 def _installed_bytes() -> int:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from webpte_host.errors import HostError
 
@@ -30,26 +31,33 @@ def run_tool(
     """Run to the end, quietly. `what` completes the sentence "... failed"; `hint` ends it."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
-            process = subprocess.Popen(
-                command,
-                cwd=cwd,
-                env={**os.environ, **(env or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+            code = run_logged(command, log, cwd=cwd, env=env)
         except OSError as error:
             raise HostError(f"{what} failed: {command[0]}: {error.strerror}") from error
-        try:
-            code = process.wait()
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
         if code != 0:
             log.seek(0)
             said = _excerpt(log.read())
             raise HostError(f"{what} failed with exit code {code}:\n{said}\n{hint}".rstrip())
+
+
+def run_logged(
+    command: Sequence[str], log: IO[str], *, cwd: Path, env: Mapping[str, str] | None = None
+) -> int:
+    """The exit code; all that it says is in `log`. It ends with whoever waits for it."""
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        return process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
 
 
 def _excerpt(output: str) -> str:

@@ -8,7 +8,6 @@ DATA/digits.npz is `prepare`'s. The last 360 scans are held out.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from webpte_samples.digits.drawing import Pen, enlarged, varied
+from webpte_samples.trained import keep
 
 HELD_OUT = 360
 BATCH = 128
@@ -91,18 +91,14 @@ def main() -> None:
     train(model, scans[:-HELD_OUT], labels[:-HELD_OUT], options.steps, options.strokes_only)
     torch.manual_seed(2)
     drawn, digits = Pen(device).draw(2000)
-    report = {
-        "parameters": sum(weight.numel() for weight in model.parameters()),
+    measured = {
         "held-out scans": accuracy(model, scans[-HELD_OUT:], labels[-HELD_OUT:]),
         "held-out scans, varied": accuracy(
             model, varied(scans[-HELD_OUT:].repeat(10, 1, 1, 1)), labels[-HELD_OUT:].repeat(10)
         ),
         "drawn strokes": accuracy(model, drawn, digits),
     }
-    print(json.dumps(report, indent=1))
-    options.out.mkdir(parents=True, exist_ok=True)
-    torch.save(model.cpu().state_dict(), options.out / "digits.pt")
-    (options.out / "digits.json").write_text(json.dumps(report, indent=1) + "\n")
+    keep(model, measured, options.out, "digits")
 
 
 if __name__ == "__main__":

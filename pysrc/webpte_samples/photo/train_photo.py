@@ -9,7 +9,6 @@ learns the way back. Those of `prepare.HELD_OUT` are for the PSNR only.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate, pixel_shuffle, pixel_unshuffle, unfold
 
 from webpte_samples.prepare import HELD_OUT
+from webpte_samples.trained import keep
 
 WIDTH, PATCH = 16, 64
 BORDER = 4  # pixels that PSNR leaves out: there bicubic has less to go by, too
@@ -150,14 +150,10 @@ def main() -> None:
     fit_filter(model, patches)
     print(f"filter: {compare(model, held)}", flush=True)
     train(model, patches, options.steps, options.batch)
-    report = {
-        "parameters": sum(weight.numel() for weight in model.parameters()),
+    measured = {
         "PSNR": compare(model, held),
     }
-    print(json.dumps(report, indent=1))
-    options.out.mkdir(parents=True, exist_ok=True)
-    torch.save(model.cpu().state_dict(), options.out / "photo.pt")
-    (options.out / "photo.json").write_text(json.dumps(report, indent=1) + "\n")
+    keep(model, measured, options.out, "photo")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from webpte_host import export_environment
+from webpte_host import export_environment, pinned_venv
 from webpte_host.errors import HostError
 from webpte_host.progress import Display
 
@@ -28,7 +28,7 @@ class FakePip:
 
     def create(self, folder: Path, **_options: Any) -> None:
         assert folder == self.folder
-        python = export_environment._python_in(folder)
+        python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
         python.parent.mkdir(parents=True)
         python.write_text("a fake")
 
@@ -42,10 +42,9 @@ class FakePip:
 def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePip:
     fake = FakePip(tmp_path / "state" / "export")
     monkeypatch.delenv(export_environment.SETTING, raising=False)
-    monkeypatch.setattr(export_environment, "STATE", tmp_path / "state")
     monkeypatch.setattr(export_environment, "FOLDER", fake.folder)
     monkeypatch.setattr(venv, "create", fake.create)
-    monkeypatch.setattr(export_environment, "run_tool", fake.run_tool)
+    monkeypatch.setattr(pinned_venv, "run_tool", fake.run_tool)
     return fake
 
 

@@ -1,0 +1,21 @@
+"""What a training leaves: weights, and beside them what was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def keep(model: nn.Module, measured: Mapping[str, Any], folder: Path, name: str) -> None:
+    """As NAME.pt and NAME.json, which is printed, too."""
+    parameters = sum(weight.numel() for weight in model.parameters())
+    report = json.dumps({"parameters": parameters, **measured}, indent=1)
+    print(report)
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.save(model.cpu().state_dict(), folder / f"{name}.pt")
+    (folder / f"{name}.json").write_text(report + "\n")
