@@ -1,15 +1,16 @@
 // The second half of attention whose keys were split: a workgroup weighs the shares of one row.
 //
 // A share brings its sum of weighted values, its maximum and its sum of weights. One that saw no
-// key has the sum 0, and its values were never written.
+// key has the sum 0, and its values were never written: whatever lies there counts as nothing.
 
 const SIZE = 256u;
-const MAX_SPLITS = 64u;
+const SPLITS = ${SPLITS}u;
 const FLOOR = -1e30;
 
 override VALUE_HEAD: u32;
 override WIDTH: u32 = min(VALUE_HEAD, SIZE); // elements at once
 override GROUPS: u32 = SIZE / WIDTH; // of shares
+const TURNS = ${TURNS}u; // of the groups, to take all shares
 
 alias Stored = ${FLOAT};
 
@@ -26,10 +27,12 @@ struct Params {
 @group(0) @binding(2) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(3) var<uniform> params: Params;
 
-var<workgroup> maxima: array<f32, MAX_SPLITS>;
-var<workgroup> weights: array<f32, MAX_SPLITS>;
-var<workgroup> sums: array<f32, MAX_SPLITS>;
+var<workgroup> shares: array<vec2<f32>, SPLITS>; // maximum and sum of each
 var<workgroup> parts: array<f32, SIZE>;
+
+fn weight_of(share: vec2<f32>, highest: f32) -> f32 {
+    return select(exp(share.x - highest), 0.0, share.y == 0.0);
+}
 
 @compute @workgroup_size(SIZE)
 fn main(
@@ -41,25 +44,8 @@ fn main(
     if (row >= params.rows) {
         return;
     }
-    var stat = vec2<f32>(FLOOR, 0.0);
-    if (local < params.splits) {
-        stat = stats[row * params.splits + local];
-        maxima[local] = stat.x;
-    }
-    workgroupBarrier();
-    var highest = FLOOR;
-    for (var i = 0u; i < params.splits; i++) {
-        highest = max(highest, maxima[i]);
-    }
-    if (local < params.splits) {
-        let weight = select(exp(stat.x - highest), 0.0, stat.y == 0.0);
-        weights[local] = weight;
-        sums[local] = weight * stat.y;
-    }
-    workgroupBarrier();
-    var sum = 0.0;
-    for (var i = 0u; i < params.splits; i++) {
-        sum += sums[i];
+    if (local < SPLITS) {
+        shares[local] = stats[row * SPLITS + local];
     }
     let batch = row / (params.tokens * params.heads);
     let start = batch * params.output.x + row % params.heads * params.output.y
@@ -67,12 +53,27 @@ fn main(
     let group = local / WIDTH;
     for (var first = 0u; first < VALUE_HEAD; first += WIDTH) {
         let element = first + local % WIDTH;
+        // On their way while the weights are found.
+        var found = array<f32, TURNS>();
+        for (var turn = 0u; turn < TURNS; turn++) {
+            let share = min(turn * GROUPS + group, SPLITS - 1u);
+            found[turn] = values[(row * SPLITS + share) * VALUE_HEAD + min(element, VALUE_HEAD - 1u)];
+        }
+        workgroupBarrier();
+        var highest = FLOOR;
+        for (var i = 0u; i < SPLITS; i++) {
+            highest = max(highest, shares[i].x);
+        }
+        var sum = 0.0;
+        for (var i = 0u; i < SPLITS; i++) {
+            sum += weight_of(shares[i], highest) * shares[i].y;
+        }
         var part = 0.0;
-        if (element < VALUE_HEAD && group < GROUPS) {
-            for (var i = group; i < params.splits; i += GROUPS) {
-                if (weights[i] != 0.0) {
-                    part += weights[i] * values[(row * params.splits + i) * VALUE_HEAD + element];
-                }
+        for (var turn = 0u; turn < TURNS; turn++) {
+            let share = turn * GROUPS + group;
+            if (share < SPLITS && group < GROUPS) {
+                let weight = weight_of(shares[share], highest);
+                part += select(weight * found[turn], 0.0, weight == 0.0);
             }
         }
         parts[local] = part;
@@ -83,6 +84,5 @@ fn main(
             }
             output[start + element] = Stored(select(part / sum, 0.0, sum == 0.0));
         }
-        workgroupBarrier();
     }
 }

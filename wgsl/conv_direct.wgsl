@@ -7,6 +7,7 @@
 // use lib/grid.wgsl
 // use lib/conv.wgsl
 // use lib/math.wgsl
+// use lib/conv_ending.wgsl
 
 const BLOCK = ${BLOCK}u; // channels
 const WINDOW = ${WINDOW}u;
@@ -19,7 +20,7 @@ alias Stored = ${FLOAT};
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<Stored>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read> added: array<Stored>; // like the output
+@group(0) @binding(3) var<storage, read> beside: array<Stored>; // see lib/conv_ending.wgsl
 @group(0) @binding(4) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -127,12 +128,17 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         if (HAS_BIAS) {
             result += f32(bias[channel]);
         }
-        if (HAS_ADDED) {
+        var y = Vec();
+        if (BESIDE == PER_ELEMENT) {
             for (var j = 0u; j < 4u; j++) {
-                result[j] += f32(added[row_at + w.first_output + (run * 4u + j) * w.output_step]);
+                let at = row_at + w.first_output + (run * 4u + j) * w.output_step;
+                y[j] = select(0.0, f32(beside[at]), at < params.beside);
             }
         }
-        result = bounded(result, params.low, params.high);
+        if (BESIDE == PER_CHANNEL) {
+            y = Vec(f32(beside[channel]));
+        }
+        result = ending(result, y, params.low, params.high);
         for (var j = 0u; j < 4u; j++) {
             if (run * 4u + j < w.outputs) {
                 output[row_at + w.first_output + (run * 4u + j) * w.output_step] = Stored(result[j]);

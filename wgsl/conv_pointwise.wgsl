@@ -4,16 +4,19 @@
 // use lib/conv.wgsl
 // use lib/conv_tile.wgsl
 // use lib/math.wgsl
+// use lib/conv_ending.wgsl
 
 override SPLIT: bool;
+override WHOLE_WEIGHTS: bool; // rows of weights are whole quads
 
 alias Stored = ${FLOAT};
+alias StoredWeight = ${WEIGHT}; // a quad where rows of weights are whole quads, else an element
 alias Out = ${OUT}; // Stored; f32 for parts of sums
 
 @group(0) @binding(0) var<storage, read> input: array<vec4<Stored>>;
-@group(0) @binding(1) var<storage, read> weight: array<Stored>;
+@group(0) @binding(1) var<storage, read> weight: array<StoredWeight>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read> added: array<vec4<Stored>>; // like the output
+@group(0) @binding(3) var<storage, read> beside: array<vec4<Stored>>; // see lib/conv_ending.wgsl
 @group(0) @binding(4) var<storage, read_write> output: array<vec4<Out>>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -34,7 +37,8 @@ fn load_columns(k: u32) -> vec4<f32> {
     return vec4<f32>(input[quad_in + k * channel_quads]);
 }
 
-fn load_weights(k: u32, quad: u32) -> vec4<f32> {
+// Of one k.
+fn weights_of(k: u32, quad: u32) -> vec4<f32> {
     var value = vec4<f32>();
     if (k >= high_k) {
         return value;
@@ -46,11 +50,28 @@ fn load_weights(k: u32, quad: u32) -> vec4<f32> {
         step = 1u;
         at = (group * params.in_channels + k) * params.out_channels + row;
     }
-    if (row < params.out_channels) { value.x = f32(weight[at]); }
-    if (row + 1u < params.out_channels) { value.y = f32(weight[at + step]); }
-    if (row + 2u < params.out_channels) { value.z = f32(weight[at + 2u * step]); }
-    if (row + 3u < params.out_channels) { value.w = f32(weight[at + 3u * step]); }
+    if (row < params.out_channels) { value.x = weight_at(at); }
+    if (row + 1u < params.out_channels) { value.y = weight_at(at + step); }
+    if (row + 2u < params.out_channels) { value.z = weight_at(at + 2u * step); }
+    if (row + 3u < params.out_channels) { value.w = weight_at(at + 3u * step); }
     return value;
+}
+
+fn weight_at(at: u32) -> f32 { return f32(${WEIGHT_AT}); }
+fn weight_run(at: u32) -> vec4<f32> { return ${WEIGHT_RUN}; } // four k; of whole quads alone
+
+fn load_weights(k: u32, quad: u32) -> mat4x4<f32> {
+    if (WHOLE_WEIGHTS) {
+        if (k >= high_k) {
+            return mat4x4<f32>();
+        }
+        let terms = params.in_channels;
+        let row = first_row + quad * 4u;
+        let rows = min(row + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.out_channels - 1u));
+        let at = (group * params.out_channels + rows) * terms + k;
+        return transpose(mat4x4<f32>(weight_run(at.x), weight_run(at.y), weight_run(at.z), weight_run(at.w)));
+    }
+    return mat4x4<f32>(weights_of(k, quad), weights_of(k + 1u, quad), weights_of(k + 2u, quad), weights_of(k + 3u, quad));
 }
 
 fn store(row: u32, value: vec4<f32>) {
@@ -67,10 +88,14 @@ fn store(row: u32, value: vec4<f32>) {
     if (HAS_BIAS) {
         result += f32(bias[channel]);
     }
-    if (HAS_ADDED) {
-        result += vec4<f32>(added[at]);
+    var y = Vec();
+    if (BESIDE == PER_ELEMENT && at * 4u < params.beside) { // channels are whole quads
+        y = vec4<f32>(beside[at]);
     }
-    output[at] = vec4<Out>(bounded(result, params.low, params.high));
+    if (BESIDE == PER_CHANNEL) {
+        y = Vec(f32(beside[channel / 4u][channel % 4u]));
+    }
+    output[at] = vec4<Out>(ending(result, y, params.low, params.high));
 }
 
 @compute @workgroup_size(THREADS)

@@ -7,13 +7,14 @@
 // use lib/nan.wgsl
 
 const BLOCK = ${BLOCK}u; // 1 or 4
+override HAS_ADDED: bool;
 
 alias Stored = ${FLOAT};
 
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<Stored>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read> added: array<Stored>; // like the output
+@group(0) @binding(3) var<storage, read> added: array<Stored>; // like the output, or less: what is behind it is 0
 @group(0) @binding(4) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -105,7 +106,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
             }
             let row = (image * params.groups * params.out_channels + channel) * params.out_size.x + out_h;
             let at = row * params.out_size.y + w.first_output + column * w.output_step;
-            if (HAS_ADDED) {
+            if (HAS_ADDED && at < params.beside) {
                 result += f32(added[at]);
             }
             let bounded = select(min(max(result, params.low), params.high), result, is_nan_f32(result));

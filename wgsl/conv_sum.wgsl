@@ -2,6 +2,7 @@
 
 // use lib/grid.wgsl
 // use lib/math.wgsl
+// use lib/conv_ending.wgsl
 
 struct Params {
     quads: u32,
@@ -10,18 +11,20 @@ struct Params {
     channel_size: u32, // elements of one channel of one image
     low: f32,
     high: f32,
+    beside: u32, // elements of what lies beside the output
 }
 
 override HAS_BIAS: bool;
-override HAS_ADDED: bool;
 
 alias Stored = ${FLOAT};
 
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> bias: array<Stored>;
-@group(0) @binding(2) var<storage, read> added: array<vec4<Stored>>; // like the output
+@group(0) @binding(2) var<storage, read> beside: array<vec4<Stored>>; // see lib/conv_ending.wgsl
 @group(0) @binding(3) var<storage, read_write> output: array<vec4<Stored>>;
 @group(0) @binding(4) var<uniform> params: Params;
+
+fn slope_of(channel: u32) -> f32 { return f32(beside[channel / 4u][channel % 4u]); }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
@@ -33,12 +36,17 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     for (var split = 1u; split < params.splits; split++) {
         sum += parts[split * params.quads + quad];
     }
+    let four = vec4<u32>(quad * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
+    let channel = (four / params.channel_size) % params.channels;
     if (HAS_BIAS) {
-        let channel = ((vec4<u32>(quad * 4u) + vec4<u32>(0u, 1u, 2u, 3u)) / params.channel_size) % params.channels;
         sum += vec4<f32>(vec4<Stored>(bias[channel.x], bias[channel.y], bias[channel.z], bias[channel.w]));
     }
-    if (HAS_ADDED) {
-        sum += vec4<f32>(added[quad]);
+    var y = Vec();
+    if (BESIDE == PER_ELEMENT) {
+        y = select(Vec(), vec4<f32>(beside[quad]), four < vec4<u32>(params.beside));
     }
-    output[quad] = vec4<Stored>(bounded(sum, params.low, params.high));
+    if (BESIDE == PER_CHANNEL) {
+        y = Vec(slope_of(channel.x), slope_of(channel.y), slope_of(channel.z), slope_of(channel.w));
+    }
+    output[quad] = vec4<Stored>(ending(sum, y, params.low, params.high));
 }

@@ -5,11 +5,14 @@
 // use lib/product.wgsl
 // use lib/addend.wgsl
 // use lib/weights.wgsl
+// use lib/wide_units.wgsl
 // use lib/activations.wgsl
 // use lib/tiles.wgsl
 
 override BACKWARD: bool = false;
 const A_K_FIRST = true;
+alias ARaw = Block;
+alias BRaw = Packed;
 override B_K_FIRST: bool = !BACKWARD;
 
 struct Params {
@@ -29,15 +32,42 @@ struct Params {
 @group(0) @binding(6) var<storage, read_write> output: array<Out>;
 @group(0) @binding(7) var<uniform> params: Params;
 
-fn a_block(part: Part, row: u32, k: u32) -> Block {
-    return transposed(Block(x_quad(row, k), x_quad(row + 1u, k), x_quad(row + 2u, k), x_quad(row + 3u, k)));
+fn fetch_a(part: Part, row: u32, k: u32) -> Block {
+    return Block(x_quad(row, k), x_quad(row + 1u, k), x_quad(row + 2u, k), x_quad(row + 3u, k));
 }
 
-fn b_block(part: Part, column: u32, k: u32) -> Block {
+fn a_block(rows: Block) -> Block {
+    return transposed(rows);
+}
+
+// Four values of four rows of weights: packed and with their scales, or, where that does not go by
+// whole words or by rows of scales, made floats at once.
+struct Packed {
+    words: vec4<u32>,
+    scale: vec4<f32>,
+    block: Block,
+}
+
+fn fetch_b(part: Part, column: u32, k: u32) -> Packed {
+    var packed: Packed;
     if (BACKWARD) {
-        return transposed(weight_block(k, column));
+        packed.block = transposed(weight_block(k, column));
+    } else if (!WEIGHTS_ALIGNED) {
+        packed.block = weight_block(column, k);
+    } else if (k < params.inner) {
+        packed.words = words_of(column, k);
+        packed.scale = scales_of(column, k);
     }
-    return weight_block(column, k);
+    return packed;
+}
+
+fn b_block(packed: Packed, column: u32, k: u32) -> Block {
+    if (BACKWARD || !WEIGHTS_ALIGNED) {
+        return packed.block;
+    }
+    let block = unscaled_block(packed.words >> shifts_of(column, k));
+    let scale = packed.scale;
+    return Block(block.k0 * scale, block.k1 * scale, block.k2 * scale, block.k3 * scale);
 }
 
 @compute @workgroup_size(THREADS)

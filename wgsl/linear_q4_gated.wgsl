@@ -6,7 +6,9 @@ ${ENABLE}
 // use lib/math.wgsl
 // use lib/product.wgsl
 // use lib/weights.wgsl
+// use lib/wide_units.wgsl
 // use lib/slices.wgsl
+// use lib/normed_rows.wgsl
 // use lib/few_rows.wgsl
 
 struct Params {
@@ -16,6 +18,7 @@ struct Params {
     group: u32,
     scale_stride: u32, // the same for both
     eps: f32,
+    least: f32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
@@ -44,6 +47,7 @@ fn main(
     if (!part.exists) {
         return;
     }
+    look_at_rows(thread, part.row);
     let column = column_of(part, thread);
     let units = params.row_bytes / 16u;
     var gates: Sums;
@@ -52,7 +56,7 @@ fn main(
     for (var unit = slice_of(thread); unit < units; unit += SLICES) {
         let at = column * units + unit;
         let k = unit * values_per_unit();
-        let scale = (k / params.group * params.scale_stride + column) / 4u;
+        let scale = (k / GROUP_SIZE * params.scale_stride + column) / 4u;
         let g0 = weights[at];
         let g1 = weights[at + units];
         let g2 = weights[at + 2u * units];

@@ -3,9 +3,13 @@
 
 ${ENABLE}
 // use lib/quads.wgsl
+// use lib/quotient.wgsl
+// use lib/nan.wgsl
 // use lib/product.wgsl
 // use lib/weights.wgsl
+// use lib/wide_units.wgsl
 // use lib/slices.wgsl
+// use lib/normed_rows.wgsl
 // use lib/few_rows.wgsl
 
 struct Params {
@@ -18,6 +22,7 @@ struct Params {
     // and where in the output it begins
     matrices: array<vec4<u32>, 3>,
     eps: f32,
+    least: f32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
@@ -69,6 +74,7 @@ fn main(
     if (!part.exists) {
         return;
     }
+    look_at_rows(thread, part.row);
     let matrix = u32(part.column >= params.matrices[1].y) + u32(part.column >= params.matrices[2].y);
     let shape = params.matrices[matrix];
     let column = (part.column - shape.y) * LANES * 4u + lane_of(thread) * 4u;
@@ -82,7 +88,7 @@ fn main(
         let c1 = weights_of(matrix, at + units);
         let c2 = weights_of(matrix, at + 2u * units);
         let c3 = weights_of(matrix, at + 3u * units);
-        add_units(&sums, part.row, k, c0, c1, c2, c3, scales_at(matrix, (k / params.group * shape.z + column) / 4u));
+        add_units(&sums, part.row, k, c0, c1, c2, c3, scales_at(matrix, (k / GROUP_SIZE * shape.z + column) / 4u));
         add_squares(&squares, part.row, k, values_per_unit());
     }
     fold_slices(thread, sums, squares);

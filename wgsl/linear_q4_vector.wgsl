@@ -2,11 +2,14 @@
 
 ${ENABLE}
 // use lib/quads.wgsl
+// use lib/nan.wgsl
 // use lib/product.wgsl
 // use lib/addend.wgsl
 // use lib/weights.wgsl
+// use lib/wide_units.wgsl
 // use lib/activations.wgsl
 // use lib/slices.wgsl
+// use lib/normed_rows.wgsl
 // use lib/few_rows.wgsl
 
 // Rows of weights are whole vec4<u32>s, and all values in one belong to one group.
@@ -19,6 +22,7 @@ struct Params {
     group: u32,
     scale_stride: u32,
     eps: f32,
+    least: f32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
@@ -53,6 +57,7 @@ fn main(
     if (!part.exists) {
         return;
     }
+    look_at_rows(thread, part.row);
     let column = column_of(part, thread);
     var sums: Sums;
     var squares: Squares;

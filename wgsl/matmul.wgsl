@@ -5,6 +5,9 @@
 // use lib/operands.wgsl
 // use lib/tiles.wgsl
 
+alias ARaw = Block;
+alias BRaw = Block;
+
 struct Params {
     product: Product,
 }

@@ -1,8 +1,10 @@
 // Batch normalization with given statistics, one of each per channel:
-// output = (x - mean) / sqrt(variance + eps) * weight + bias, a quad per invocation.
+// output = (x - mean) / sqrt(variance + eps) * weight + bias, a quad per invocation; x is a formula of
+// the input, and of up to three numbers.
 // FLOAT is how memory holds a number: f32 or f16.
 
 // use lib/grid.wgsl
+// use lib/math.wgsl
 
 alias Stored = vec4<${FLOAT}>;
 
@@ -14,7 +16,12 @@ struct Params {
     channels: u32,
     inner: u32, // elements of one channel that lie together
     eps: f32,
+    a: f32, // of the formula
+    b: f32,
+    c: f32,
 }
+
+alias Vec = vec4<f32>;
 
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<${FLOAT}>;
@@ -23,6 +30,8 @@ struct Params {
 @group(0) @binding(4) var<storage, read> variances: array<${FLOAT}>;
 @group(0) @binding(5) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(6) var<uniform> params: Params;
+
+fn bent(x: Vec, a: f32, b: f32, c: f32) -> Vec { return ${FORMULA}; }
 
 // The factor and the term of one element's channel.
 fn affine(element: u32) -> vec2f {
@@ -54,5 +63,5 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
             terms[lane] = other.y;
         }
     }
-    output[quad] = Stored(vec4f(input[quad]) * factors + terms);
+    output[quad] = Stored(bent(vec4f(input[quad]), params.a, params.b, params.c) * factors + terms);
 }

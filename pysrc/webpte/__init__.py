@@ -8,7 +8,7 @@ program = await webpte.load("model.pte")
 
 from __future__ import annotations
 
-from webpte import errors, insight, llm, text
+from webpte import errors, finding, insight, learning, library, llm, text
 from webpte.errors import WebpteError
 from webpte.gpu.device import Device, DeviceInfo
 from webpte.runtime.devices import shared_device
@@ -21,7 +21,10 @@ from webpte.runtime.info import (
     Stats,
     TensorInfo,
 )
+from webpte.runtime.options import Options
 from webpte.runtime.program import Program, inspect, load
+from webpte.runtime.tune import tune
+from webpte.runtime.tuning import Tuning
 
 __version__ = "0.1.0"
 
@@ -31,17 +34,23 @@ __all__ = [
     "DeviceInfo",
     "GpuTensor",
     "MethodInfo",
+    "Options",
     "Placement",
     "Program",
     "ScalarInfo",
     "Stats",
     "TensorInfo",
+    "Tuning",
     "WebpteError",
     "errors",
+    "finding",
     "insight",
     "inspect",
+    "learning",
+    "library",
     "llm",
     "load",
     "shared_device",
     "text",
+    "tune",
 ]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.errors import DeviceError
+from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError
 from webpte.llm import GenerationStats, Generator
 from webpte.runtime.info import ScalarInfo, TensorInfo
 from webpte.runtime.program import Program
@@ -132,6 +132,8 @@ async def _kernels(program: Program, method: str) -> dict[str, Any]:
     try:
         await program.profile(method)  # once for nothing: the first has one-time costs
         rows = await program.profile(method)
+    except (DeviceLostError, OutOfMemoryError):
+        raise
     except DeviceError:
         return {"gpu_ms": None, "kernels": []}
     timed = [row for row in rows if not row[0].startswith("host: ")]

@@ -328,5 +328,4 @@ def _leaves_traces(error: BaseException, calls: int) -> bool:
     """
     if calls == 0:
         return False
-    by_device = isinstance(error, DeviceError) or isinstance(error.__cause__, DeviceError)
-    return calls > 1 or not isinstance(error, Exception) or by_device
+    return calls > 1 or not isinstance(error, Exception) or isinstance(error, DeviceError)

@@ -9,6 +9,7 @@ are stored as they are where the GPU has them (`NATIVE_HALF`), and as float32 el
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ class DType:
     itemsize: int  # bytes per element in files and in NumPy
     stored: str
 
-    @property
+    @cached_property  # every call asks for it several times
     def numpy(self) -> np.dtype[Any]:
         return np.dtype(self.name)
 
@@ -146,3 +147,11 @@ def convert_exactly(array: np.ndarray, target: np.dtype[Any], what: str) -> np.n
 def narrow_to_storage(array: np.ndarray, dtype: DType, what: str) -> np.ndarray:
     """`array` as the GPU stores `dtype`."""
     return convert_exactly(array, dtype.storage.numpy, what)
+
+
+def as_declared(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """The array itself where it is of this type; what the type cannot hold is no warning."""
+    if array.dtype == dtype:
+        return array
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)

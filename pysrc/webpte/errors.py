@@ -2,6 +2,7 @@
 
 WebpteError
 ├── FormatError                 the bytes are not a valid file; has the byte offset
+│   └── OtherFileError          they are a file of another kind; has which, and what to do
 ├── UnsupportedError            a valid file that asks for something this runtime does not have
 │   ├── UnsupportedOpError      operators without an implementation, all of them, by name and count
 │   └── ForeignDelegateError    a delegate compiled for another backend
@@ -16,9 +17,9 @@ WebpteError
 │       ├── PrepackByteSizeError       byte sizes differ
 │       ├── PrepackShapeError          dims differ
 │       └── PrepackBufferError         the output does not own its buffer
-├── ResizeError                 a live shape that the graph cannot take
-├── ExecutionError              what went wrong inside a call; names the step, chains the cause
+├── ExecutionError              what went wrong inside a call and is none of the others
 │   ├── InputError              wrong number, rank, dtype or size of an input
+│   ├── ResizeError             a live shape that the graph cannot take
 │   ├── ContextError            a conversation whose cache is gone, or that is busy with an answer
 │   └── IndexRangeError         an element of a tensor of indices is out of range
 ├── DeviceError                 the GPU, or the way to it
@@ -37,6 +38,7 @@ WebpteError
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 
 class WebpteError(Exception):
@@ -49,6 +51,15 @@ class FormatError(WebpteError):
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(f"{message} (at byte {offset})")
         self.offset = offset
+
+
+class OtherFileError(FormatError):
+    """A file of another kind than a program: `kind` says which, `advice` what to do with it."""
+
+    def __init__(self, kind: str, advice: str, offset: int) -> None:
+        super().__init__(f"not an ExecuTorch program but {kind}: {advice}", offset)
+        self.kind = kind
+        self.advice = advice
 
 
 class UnsupportedError(WebpteError):
@@ -115,16 +126,16 @@ class PrepackBufferError(PrepackError):
     """The output does not own its buffer."""
 
 
-class ResizeError(WebpteError):
-    """A live shape that the graph cannot take."""
-
-
 class ExecutionError(WebpteError):
-    """Anything that went wrong inside one call. The cause is chained."""
+    """What went wrong inside a call and has no class of its own. The cause is chained."""
 
 
 class InputError(ExecutionError):
     """Wrong number, rank, dtype or size of an input."""
+
+
+class ResizeError(ExecutionError):
+    """A live shape that the graph cannot take."""
 
 
 class ContextError(ExecutionError):
@@ -177,3 +188,18 @@ class SourceError(WebpteError):
 
 class ClosedError(WebpteError):
     """The program was closed, or the GPU tensor destroyed."""
+
+
+Told = TypeVar("Told", bound=WebpteError)
+
+
+def retold(error: Told, message: str) -> Told:
+    """The same error with another message, one that says where: raise it `from` the given one.
+
+    It is another object, since many may wait for the given one, each in a place of its own. The
+    class's `__init__` is not called, since it need not take a message alone.
+    """
+    told = type(error).__new__(type(error))
+    told.__dict__.update(vars(error))
+    told.args = (message,)
+    return told

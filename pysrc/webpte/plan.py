@@ -11,10 +11,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webpte.dataflow import Dataflow
-from webpte.errors import GraphError, ResizeError, UnsupportedError, WebpteError
+from webpte.errors import GraphError, ResizeError, UnsupportedError, WebpteError, retold
 from webpte.format.vulkan import SymIntValue
 from webpte.graph import Call, Graph, Tensor
 from webpte.live import LiveState, Snapshot
@@ -22,7 +22,7 @@ from webpte.ops import OpDef
 from webpte.ops.args import Args
 from webpte.ops.records import Dispatch, Record, Steady, SymIntBound
 from webpte.ops.symint import SELECT_AS_SYMINT
-from webpte.ops.target import GPU, Target
+from webpte.ops.target import GPU, Question, Target
 from webpte.storage import StoragePlan
 
 
@@ -38,7 +38,7 @@ def naming(call: Call) -> Iterator[None]:
     except WebpteError as error:
         if any(str(named) in str(error) for named in (call, *call.parts)):
             raise
-        raise type(error)(f"{call}: {error}") from error
+        raise retold(error, f"{call}: {error}") from error
     except Exception as error:
         raise GraphError(f"{call}: {type(error).__name__}: {error}") from error
 
@@ -158,6 +158,27 @@ class Planner:
                         f"{list(declared[out.id])} for value {out.id}"
                     )
         self._live.take_dirty()
+
+    def retarget(self, target: Target) -> dict[int, tuple[Question, ...]]:
+        """Lower everything anew, at the live shapes; what each call asked `target.choice`.
+
+        If that fails, all is as before.
+        """
+        old, asked = self._target, list[Question]()
+        found = {}
+        try:
+            with self.transaction():
+                self._target = replace(target, asked=asked)
+                for index, step in enumerate(self.steps):
+                    if index not in self.unsettled:
+                        self._lower(step)
+                    found[step.call.index] = tuple(asked)
+                    asked.clear()
+                self._target = target
+        except BaseException:
+            self._target = old
+            raise
+        return {call: questions for call, questions in found.items() if questions}
 
     def _outs(self, step: Step) -> list[Tensor]:
         """The output tensors at their live dims."""

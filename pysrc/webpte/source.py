@@ -13,6 +13,10 @@ from typing import Protocol
 
 from webpte.errors import SourceError
 
+LOCAL = (
+    "local:"  # begins the addresses of files that were added to the library, which no server has
+)
+
 
 class ByteSource(Protocol):
     """Random access to a file. `read` returns exactly `length` bytes or raises SourceError."""

@@ -19,7 +19,7 @@ import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -151,6 +151,7 @@ class Comparison:
     max_abs: float | None
     max_rel: float | None
     problem: str | None  # None: passed
+    used: float | None = None  # of the tolerance, by the worst element: up to 1 passes
 
 
 def compare(result: object, golden: Array, atol: float, rtol: float) -> Comparison:
@@ -162,7 +163,7 @@ def compare(result: object, golden: Array, atol: float, rtol: float) -> Comparis
     if got.shape != golden.shape:
         return Comparison(None, None, f"shape {list(got.shape)}, expected {list(golden.shape)}")
     if golden.size == 0:
-        return Comparison(0.0, 0.0, None)
+        return Comparison(0.0, 0.0, None, 0.0)
     exact = golden.dtype.kind != "f"
     wide = np.float64 if not exact else np.int64
     with np.errstate(all="ignore"):
@@ -171,8 +172,10 @@ def compare(result: object, golden: Array, atol: float, rtol: float) -> Comparis
         error = np.where(got_wide == want, 0.0, np.abs(got_wide - want)).astype(np.float64)
         relative = error / np.maximum(np.abs(want), _RELATIVE_FLOOR)
         passed = error == 0.0 if exact else (error <= atol) | (relative <= rtol)
+        shares = np.where(exact, np.inf, np.fmin(error / atol, relative / rtol))
+        used = np.where(error == 0.0, 0.0, shares).max()
     problem = None if bool(passed.all()) else _describe(got, golden, passed, atol, rtol)
-    return Comparison(_finite(error.max()), _finite(relative.max()), problem)
+    return Comparison(_finite(error.max()), _finite(relative.max()), problem, _finite(used))
 
 
 def _same_dtype(got: np.dtype[Any], want: np.dtype[Any]) -> bool:
@@ -194,6 +197,14 @@ def _finite(value: Any) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+@dataclass
+class Seen:
+    """What a run gave for each golden, and the kernels that it had."""
+
+    outputs: list[Array] = field(default_factory=list)
+    kernels: frozenset[str] = frozenset()
+
+
 async def run_entry(
     raw: object,
     fetch_bytes: FetchBytes,
@@ -201,14 +212,15 @@ async def run_entry(
     *,
     locate: Callable[[str], str | Path] | None = None,
     progress: Progress | None = None,
-    fuse: bool = True,
+    options: webpte.Options | None = None,
+    seen: Seen | None = None,
 ) -> dict[str, Any]:
     """Run an entry of a manifest; the result is a JSON-able report, whatever went wrong.
 
     `fetch_bytes` gets the content of a file of the suite. `locate` turns its path into something
     that `webpte.load` can open by itself (a URL, a file); without it the program is fetched too.
     `progress` is called as by `webpte.load`, and then before every step with the stage "step";
-    `fuse` is as there, too.
+    `options` is as there, too. `seen` takes what a comparison with another run needs.
     """
     entry = parse_entry(raw)
     report: dict[str, Any] = {"op": entry.op, "case": entry.case, "verdict": "failed"}
@@ -216,9 +228,13 @@ async def run_entry(
     started = time.perf_counter()
     try:
         source = locate(entry.pte) if locate else await fetch_bytes(entry.pte)
-        program = await _load(source, device, report, progress, fuse)
+        program = await _load(source, device, report, progress, options)
         try:
-            problems = await _run_steps(program, entry, fetch_bytes, report["outputs"], progress)
+            problems = await _run_steps(
+                program, entry, fetch_bytes, report["outputs"], progress, seen
+            )
+            if seen is not None:
+                seen.kernels = program.kernels
         finally:
             program.close()
         report["error"] = "; ".join(problems) or None
@@ -230,11 +246,15 @@ async def run_entry(
 
 
 async def _load(
-    source: Any, device: str, report: dict[str, Any], progress: Progress | None, fuse: bool
+    source: Any,
+    device: str,
+    report: dict[str, Any],
+    progress: Progress | None,
+    options: webpte.Options | None,
 ) -> webpte.Program:
     """Loads, and notes the operators in the report even where loading fails."""
     try:
-        program = await webpte.load(source, device=device, progress=progress, fuse=fuse)
+        program = await webpte.load(source, device=device, progress=progress, options=options)
         methods = program.methods
     except Exception:
         with contextlib.suppress(Exception):
@@ -254,6 +274,7 @@ async def _run_steps(
     fetch_bytes: FetchBytes,
     outputs: list[dict[str, Any]],
     progress: Progress | None,
+    seen: Seen | None,
 ) -> list[str]:
     """Call the program step by step, append to `outputs`, return the problems found."""
     problems = []
@@ -269,9 +290,13 @@ async def _run_steps(
                     f"{file.path} is for output {file.output_index}, "
                     f"but {entry.method} returned {len(results)}"
                 )
-            found = compare(results[file.output_index], golden, entry.atol, entry.rtol)
-            row = {"output_index": file.output_index, "step": number}
-            outputs.append({**row, "max_abs": found.max_abs, "max_rel": found.max_rel})
+            result = results[file.output_index]
+            found = compare(result, golden, entry.atol, entry.rtol)
+            if seen is not None:
+                seen.outputs.append(np.asarray(result))
+            row: dict[str, Any] = {"output_index": file.output_index, "step": number}
+            row |= {"max_abs": found.max_abs, "max_rel": found.max_rel, "used": found.used}
+            outputs.append(row)
             if found.problem is not None:
                 problems.append(_problem(file, number, len(entry.steps), found))
     return problems

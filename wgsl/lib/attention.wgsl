@@ -72,6 +72,10 @@ fn weight_of(logit: f32, maximum: f32) -> f32 {
     return select(exp(logit - maximum), 0.0, logit < FLOOR);
 }
 
+fn weights_of(logits: vec4<f32>, maximum: vec4<f32>) -> vec4<f32> {
+    return select(exp(logits - maximum), vec4<f32>(), logits < vec4<f32>(FLOOR));
+}
+
 // a . b + sum as four fused steps; the built-in dot would need an addition more.
 fn dot_onto(sum: f32, a: vec4<f32>, b: vec4<f32>) -> f32 {
     return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));

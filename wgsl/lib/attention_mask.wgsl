@@ -24,3 +24,13 @@ fn masked(logit: f32, batch: u32, head: u32, token: u32, key: u32, end: u32) -> 
     }
     return select(total, FLOOR, total < FLOOR);
 }
+
+// The logits of four rows with one key.
+fn masked_rows(logits: vec4<f32>, batch: u32, head: vec4<u32>, token: vec4<u32>, key: u32, end: u32) -> vec4<f32> {
+    return vec4<f32>(
+        masked(logits.x, batch, head.x, token.x, key, end),
+        masked(logits.y, batch, head.y, token.y, key, end),
+        masked(logits.z, batch, head.z, token.z, key, end),
+        masked(logits.w, batch, head.w, token.w, key, end),
+    );
+}

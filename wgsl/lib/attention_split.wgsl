@@ -1,8 +1,11 @@
 // Attention for a few queries over many keys: the keys are split over workgroups.
 //
-// A workgroup takes ROWS rows and one share of the keys, 64 at a time. First four invocations share
+// A workgroup takes four rows and one share of the keys, 64 at a time. First four invocations share
 // a key and each sums a quarter of its dot products with all rows; then they spread over the
-// quads of the values, several keys at once. So all rows read each key and value once.
+// quads of the values, several keys at once. So all rows read each key and value once, and keys and
+// values of a step are on their way before the first is looked at: with few keys to a workgroup, what
+// takes time is waiting, for memory and for each other. What belongs to a row is a component of a vector,
+// never an element of an array: compilers keep arrays in memory.
 //
 // Keys and values of the queries' own positions (`fresh`) need not be in the cache yet. They are
 // read from where they were computed, and kept on the way: the workgroup that walks a key is the
@@ -16,12 +19,10 @@
 const SIZE = 256u;
 const KEYS = 64u;
 const LANES = 4u; // invocations to a key
-const PITCH = 72u; // of a lane: 64 keys, and room so that lanes meet in no memory bank
-const PARTS = 8u; // of the keys, to find a row's maximum
-const LEAST = 32u; // keys that are worth a workgroup
-const ROWS = ${ROWS}u;
-const TURNS = ${TURNS}u; // of the invocations, to sum the values of all 64 keys
-const POOL = max(ROWS * LANES * PITCH, SIZE * 5u);
+const PITCH = 66u; // of a lane: 64 keys, and room so that lanes meet in no memory bank
+const ROWS = 4u;
+const PARTS = KEYS / 4u; // of the sums of weights
+const LEAST = ${LEAST}u; // keys that are worth a workgroup
 
 override FRESH: bool;
 override QUADS: u32 = (HEAD + 3u) / 4u;
@@ -31,12 +32,22 @@ override GROUPS: u32 = SIZE / VALUE_QUADS; // of keys, while values are summed
 alias Stored = ${FLOAT};
 alias Out = ${OUT}; // Stored; f32 for what attention_merge.wgsl adds up
 
+// Four quads: of a key, of the values of four keys, or of four rows of the result.
+struct Four {
+    f0: vec4<f32>,
+    f1: vec4<f32>,
+    f2: vec4<f32>,
+    f3: vec4<f32>,
+}
+
 var<workgroup> queries: array<vec4<f32>, ROWS * QUADS>;
-var<workgroup> pool: array<f32, POOL>; // parts of dot products, later of the result
-var<workgroup> weights: array<f32, ROWS * KEYS>; // logits, then what exp makes of them
-var<workgroup> part_maxima: array<f32, ROWS * PARTS>;
-var<workgroup> maxima: array<f32, ROWS>;
-var<workgroup> corrections: array<f32, ROWS>;
+var<workgroup> pool: array<vec4<f32>, 2u * SIZE>; // parts of dot products (rows), later of the result
+var<workgroup> logits: array<vec4<f32>, KEYS>; // (rows), as are the following
+var<workgroup> weights: array<vec4<f32>, KEYS>;
+var<workgroup> sums: array<vec4<f32>, PARTS>;
+var<workgroup> maximum: vec4<f32>;
+var<workgroup> next_maximum: vec4<f32>;
+var<workgroup> correction: vec4<f32>;
 
 fn is_fresh(key: u32) -> bool {
     return FRESH && key >= u32(position.x) && key < u32(position.x) + params.tokens;
@@ -92,56 +103,104 @@ fn line_of(job: Job, row: u32) -> u32 {
     return (token * params.key_heads * GROUP + head_of(job, row)) * params.splits + job.split;
 }
 
-// Logits of 64 keys with all rows, into `weights`.
-fn find_logits(job: Job, first: u32, end: u32, local: u32) {
-    let lane = local % LANES;
-    let key = first + local / LANES;
-    var dots = array<f32, ROWS>();
+// Four quads of a key, each LANES from the one before; zeros past the last.
+fn fetch_key(job: Job, key: u32, quad: u32) -> Four {
+    var result = Four(k_quad(job, key, quad), vec4<f32>(), vec4<f32>(), vec4<f32>());
+    if (quad + LANES < QUADS) {
+        result.f1 = k_quad(job, key, quad + LANES);
+    }
+    if (quad + 2u * LANES < QUADS) {
+        result.f2 = k_quad(job, key, quad + 2u * LANES);
+    }
+    if (quad + 3u * LANES < QUADS) {
+        result.f3 = k_quad(job, key, quad + 3u * LANES);
+    }
+    return result;
+}
+
+// A quad of the values of four keys, each GROUPS from the one before; zeros from `end` on.
+fn fetch_values(job: Job, key: u32, end: u32, quad: u32) -> Four {
+    var result = Four();
     if (key < end) {
-        for (var step = 0u; step < QUADS; step += LANES) {
-            let quad = step + lane;
-            if (quad < QUADS) {
-                let value = k_quad(job, key, quad);
-                for (var r = 0u; r < ROWS; r++) {
-                    dots[r] = dot_onto(dots[r], queries[r * QUADS + quad], value);
-                }
-            }
-        }
+        result.f0 = v_quad(job, key, quad);
     }
-    for (var r = 0u; r < ROWS; r++) {
-        pool[(r * LANES + lane) * PITCH + local / LANES] = dots[r];
+    if (key + GROUPS < end) {
+        result.f1 = v_quad(job, key + GROUPS, quad);
     }
-    workgroupBarrier();
-    for (var i = local; i < ROWS * KEYS; i += SIZE) {
-        let at = i / KEYS * LANES * PITCH + i % KEYS;
-        let logit = pool[at] + pool[at + PITCH] + pool[at + 2u * PITCH] + pool[at + 3u * PITCH];
-        let row = min(job.tile * ROWS + i / KEYS, params.tokens * GROUP - 1u);
-        weights[i] = masked(logit, job.batch, head_of(job, row), row / GROUP, first + i % KEYS, end);
+    if (key + 2u * GROUPS < end) {
+        result.f2 = v_quad(job, key + 2u * GROUPS, quad);
+    }
+    if (key + 3u * GROUPS < end) {
+        result.f3 = v_quad(job, key + 3u * GROUPS, quad);
+    }
+    return result;
+}
+
+// The dot products of all rows with what one quad of a key adds to them.
+fn plus_quad(dots: vec4<f32>, quad: u32, key: vec4<f32>) -> vec4<f32> {
+    if (quad >= QUADS) {
+        return dots;
+    }
+    return vec4<f32>(
+        dot_onto(dots.x, queries[quad], key),
+        dot_onto(dots.y, queries[QUADS + quad], key),
+        dot_onto(dots.z, queries[2u * QUADS + quad], key),
+        dot_onto(dots.w, queries[3u * QUADS + quad], key),
+    );
+}
+
+fn plus_key(dots: vec4<f32>, quad: u32, key: Four) -> vec4<f32> {
+    var result = plus_quad(dots, quad, key.f0);
+    result = plus_quad(result, quad + LANES, key.f1);
+    result = plus_quad(result, quad + 2u * LANES, key.f2);
+    return plus_quad(result, quad + 3u * LANES, key.f3);
+}
+
+// What the first 64 invocations do between the two halves: from dot products to logits, a key each.
+fn find_logits(job: Job, first: u32, end: u32, local: u32) {
+    if (local < KEYS) {
+        let dots = (pool[local] + pool[PITCH + local]) + (pool[2u * PITCH + local] + pool[3u * PITCH + local]);
+        let row = min(job.tile * ROWS + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.tokens * GROUP - 1u));
+        let head = job.key_head * GROUP + row % GROUP;
+        logits[local] = masked_rows(dots, job.batch, head, row / GROUP, first + local, end);
     }
 }
 
-// From logits to weights, with the new maximum of each row and what it does to earlier sums.
+// And from logits to weights. Each looks for the maxima by itself: waiting would take longer.
 fn find_weights(local: u32) {
-    if (local < ROWS * PARTS) {
-        var highest = FLOOR;
-        for (var i = 0u; i < KEYS / PARTS; i++) {
-            highest = max(highest, weights[local / PARTS * KEYS + i * PARTS + local % PARTS]);
+    if (local < KEYS) {
+        var highest = maximum;
+        for (var key = 0u; key < KEYS; key++) {
+            highest = max(highest, logits[key]);
         }
-        part_maxima[local] = highest;
-    }
-    workgroupBarrier();
-    if (local < ROWS) {
-        var highest = maxima[local];
-        for (var i = 0u; i < PARTS; i++) {
-            highest = max(highest, part_maxima[local * PARTS + i]);
+        weights[local] = weights_of(logits[local], highest);
+        if (local == 0u) {
+            next_maximum = highest;
+            correction = exp(maximum - highest);
         }
-        corrections[local] = exp(maxima[local] - highest);
-        maxima[local] = highest;
     }
-    workgroupBarrier();
-    for (var i = local; i < ROWS * KEYS; i += SIZE) {
-        weights[i] = weight_of(weights[i], maxima[i / KEYS]);
-    }
+}
+
+fn plus_value(rows: Four, weight: vec4<f32>, value: vec4<f32>) -> Four {
+    return Four(
+        fma(vec4<f32>(weight.x), value, rows.f0),
+        fma(vec4<f32>(weight.y), value, rows.f1),
+        fma(vec4<f32>(weight.z), value, rows.f2),
+        fma(vec4<f32>(weight.w), value, rows.f3),
+    );
+}
+
+// Small values have more groups than there are keys; what those groups have is zero.
+fn weight_at(slot: u32) -> vec4<f32> {
+    return weights[min(slot, KEYS - 1u)];
+}
+
+// The rows with four values more, from those at `slot` on.
+fn plus_values(rows: Four, slot: u32, values: Four) -> Four {
+    var result = plus_value(rows, weight_at(slot), values.f0);
+    result = plus_value(result, weight_at(slot + GROUPS), values.f1);
+    result = plus_value(result, weight_at(slot + 2u * GROUPS), values.f2);
+    return plus_value(result, weight_at(slot + 3u * GROUPS), values.f3);
 }
 
 // Where a query lies.
@@ -169,74 +228,109 @@ fn attend(index: u32, local: u32) {
         }
         return;
     }
-    for (var i = local; i < ROWS * QUADS; i += SIZE) {
-        let row = min(job.tile * ROWS + i / QUADS, rows - 1u);
-        queries[i] = params.scale * q_quad(job, row, i % QUADS);
-    }
-    if (local < ROWS) {
-        maxima[local] = FLOOR;
-    }
-    workgroupBarrier();
-
+    let lane = local % LANES;
+    let slot = local / LANES;
     let group = local / VALUE_QUADS;
     let quad = local % VALUE_QUADS;
-    var result = array<vec4<f32>, ROWS>();
-    var sums = array<f32, ROWS>();
+    var result = Four();
+    var sum = vec4<f32>(); // of the weights of four keys, in the first PARTS invocations
     for (var first = share.x; first < share.y; first += KEYS) {
-        // Values are on their way while the logits are found.
-        var values = array<vec4<f32>, TURNS>();
-        for (var turn = 0u; turn < TURNS; turn++) {
-            let slot = turn * GROUPS + group;
-            if (group < GROUPS && slot < KEYS && first + slot < share.y) {
-                values[turn] = v_quad(job, first + slot, quad);
+        let end = min(first + KEYS, share.y);
+        // All of them are on their way while the first are waited for.
+        var keys = Four();
+        if (first + slot < end && lane < QUADS) {
+            keys = fetch_key(job, first + slot, lane);
+        }
+        var values = Four();
+        if (group < GROUPS) {
+            values = fetch_values(job, first + group, end, quad);
+        }
+        if (first == share.x) {
+            stage_queries(job, local);
+            workgroupBarrier();
+        }
+        var dots = plus_key(vec4<f32>(), lane, keys);
+        for (var more = 4u * LANES + lane; more < QUADS; more += 4u * LANES) {
+            if (first + slot < end) {
+                dots = plus_key(dots, more, fetch_key(job, first + slot, more));
             }
         }
-        find_logits(job, first, share.y, local);
+        pool[lane * PITCH + slot] = dots;
+        workgroupBarrier();
+        find_logits(job, first, end, local);
         workgroupBarrier();
         find_weights(local);
         workgroupBarrier();
-        for (var r = 0u; r < ROWS; r++) {
-            result[r] *= corrections[r];
-            sums[r] *= corrections[r];
+        if (local == 0u) {
+            maximum = next_maximum;
         }
-        for (var turn = 0u; turn < TURNS; turn++) {
-            let slot = turn * GROUPS + group;
-            if (group < GROUPS && slot < KEYS) {
-                for (var r = 0u; r < ROWS; r++) {
-                    let weight = weights[r * KEYS + slot];
-                    result[r] += weight * values[turn];
-                    sums[r] += weight;
-                }
+        if (local < PARTS) {
+            let own = (weights[local] + weights[PARTS + local]) + (weights[2u * PARTS + local] + weights[3u * PARTS + local]);
+            sum = fma(sum, correction, own);
+        }
+        result = Four(correction.x * result.f0, correction.y * result.f1, correction.z * result.f2, correction.w * result.f3);
+        if (group < GROUPS) {
+            result = plus_values(result, group, values);
+            for (var more = 4u * GROUPS + group; more < KEYS; more += 4u * GROUPS) {
+                result = plus_values(result, more, fetch_values(job, first + more, end, quad));
             }
         }
     }
+    if (local < PARTS) {
+        sums[local] = sum;
+    }
+    pool[local] = result.f0;
+    pool[SIZE + local] = result.f1;
+    workgroupBarrier();
+    write_rows(job, 0u, local);
+    if (job.tile * ROWS + 2u < rows) {
+        workgroupBarrier();
+        pool[local] = result.f2;
+        pool[SIZE + local] = result.f3;
+        workgroupBarrier();
+        write_rows(job, 2u, local);
+    }
+}
 
-    for (var r = 0u; r < ROWS; r++) {
-        workgroupBarrier();
-        for (var i = 0u; i < 4u; i++) {
-            pool[i * SIZE + local] = result[r][i];
-        }
-        pool[4u * SIZE + local] = sums[r];
-        workgroupBarrier();
-        let row = job.tile * ROWS + r;
-        if (local < VALUE_HEAD && row < rows) {
-            var total = 0.0;
-            var sum = 0.0;
-            for (var i = 0u; i < GROUPS; i++) {
-                total += pool[local % 4u * SIZE + i * VALUE_QUADS + local / 4u];
-                sum += pool[4u * SIZE + i * VALUE_QUADS];
-            }
-            if (params.splits > 1u) {
-                let line = line_of(job, row);
-                output[line * VALUE_HEAD + local] = Out(total);
-                if (local == 0u) {
-                    stats[line] = vec2<f32>(maxima[r], sum);
-                }
-            } else {
-                let start = job.batch * params.output.x + head_of(job, row) * params.output.y + row / GROUP * params.output.z;
-                // A row that sees no key is zero.
-                output[start + local] = Out(select(total / sum, 0.0, sum == 0.0));
-            }
+fn stage_queries(job: Job, local: u32) {
+    for (var i = local; i < ROWS * QUADS; i += SIZE) {
+        let row = min(job.tile * ROWS + i / QUADS, params.tokens * GROUP - 1u);
+        queries[i] = params.scale * q_quad(job, row, i % QUADS);
+    }
+    if (local == 0u) {
+        maximum = vec4<f32>(FLOOR);
+    }
+}
+
+// The two rows that are in shared memory, of which the first is the r-th of the workgroup.
+fn write_rows(job: Job, r: u32, local: u32) {
+    for (var i = local; i < 2u * VALUE_HEAD; i += SIZE) {
+        let row = job.tile * ROWS + r + i / VALUE_HEAD;
+        if (row < params.tokens * GROUP) {
+            write_element(job, row, i / VALUE_HEAD * SIZE, i % VALUE_HEAD);
         }
     }
+}
+
+fn write_element(job: Job, row: u32, place: u32, element: u32) {
+    var total = 0.0;
+    for (var i = 0u; i < GROUPS; i++) {
+        total += pool[place + i * VALUE_QUADS + element / 4u][element % 4u];
+    }
+    var every = vec4<f32>();
+    for (var i = 0u; i < PARTS; i++) {
+        every += sums[i];
+    }
+    let sum = every[row % ROWS];
+    if (params.splits > 1u) {
+        let line = line_of(job, row);
+        output[line * VALUE_HEAD + element] = Out(total);
+        if (element == 0u) {
+            stats[line] = vec2<f32>(maximum[row % ROWS], sum);
+        }
+        return;
+    }
+    let start = job.batch * params.output.x + head_of(job, row) * params.output.y + row / GROUP * params.output.z;
+    // A row that sees no key is zero.
+    output[start + element] = Out(select(total / sum, 0.0, sum == 0.0));
 }

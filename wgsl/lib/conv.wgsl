@@ -19,17 +19,17 @@ struct Params {
     dilation: vec2<i32>,
     phases: vec2<u32>, // (1, 1) unless transposed
     tap_step: vec2<i32>, // from one tap of a phase to its next
-    low: f32,
+    low: f32, // the two numbers of lib/conv_ending.wgsl
     high: f32,
     rows: u32, // of tiles, or blocks of channels
     columns: u32, // of tiles, or runs of outputs
     splits: u32,
     split_k: u32, // how much of the sum a split adds up
+    beside: u32, // elements of what lies beside the output
 }
 
 override TRANSPOSED: bool;
 override HAS_BIAS: bool;
-override HAS_ADDED: bool; // one number for each of the output's
 
 // One axis of a phase: output number j is made of inputs start + j * advance + t * reach.
 struct Axis {

@@ -4,7 +4,7 @@
 // add up different parts of the sum; the slices meet in workgroup memory at the end. While a step is
 // computed from workgroup memory, the next one is already on its way to registers.
 // The kernel has the functions
-//   load_weights(k: u32, quad: u32) -> vec4<f32>   four rows of the tile
+//   load_weights(k: u32, quad: u32) -> mat4x4<f32> four rows of the tile, a column per k
 //   load_columns(k: u32) -> vec4<f32>              the four columns of this invocation
 //   store(row: u32, value: vec4<f32>)              the results of these columns in one row
 // An invocation loads the columns that it will store: quad number column_quad(thread) of the tile.
@@ -19,8 +19,8 @@ const COLUMN_QUADS = TILE_COLUMNS / 4u;
 const SLICE_THREADS = ROW_QUADS * COLUMN_QUADS;
 const SLICES = THREADS / SLICE_THREADS;
 const WEIGHT_QUADS = STEP * ROW_QUADS;
+const WEIGHT_BLOCKS = WEIGHT_QUADS / 4u; // at most one per invocation
 const SLICE_QUADS = STEP * (ROW_QUADS + COLUMN_QUADS);
-const WEIGHT_LOADS = (WEIGHT_QUADS + SLICE_THREADS - 1u) / SLICE_THREADS;
 const COLUMN_LOADS = STEP * COLUMN_QUADS / SLICE_THREADS;
 const TILE_QUADS = TILE_ROWS * COLUMN_QUADS;
 
@@ -34,20 +34,15 @@ fn column_quad(thread: u32) -> u32 {
 // What one invocation loads for a step. No arrays and no loops over them: not every compiler keeps
 // those in registers.
 struct Fetched {
-    weights0: vec4<f32>,
-    weights1: vec4<f32>,
+    weights: mat4x4<f32>,
     columns0: vec4<f32>,
     columns1: vec4<f32>,
 }
 
 fn fetch(member: u32, k: u32) -> Fetched {
     var fetched: Fetched;
-    if (member < WEIGHT_QUADS) {
-        fetched.weights0 = load_weights(k + member / ROW_QUADS, member % ROW_QUADS);
-    }
-    if (WEIGHT_LOADS > 1u) {
-        let at = member + SLICE_THREADS;
-        fetched.weights1 = load_weights(k + at / ROW_QUADS, at % ROW_QUADS);
+    if (member < WEIGHT_BLOCKS) {
+        fetched.weights = load_weights(k + member % (STEP / 4u) * 4u, member / (STEP / 4u));
     }
     fetched.columns0 = load_columns(k + member / COLUMN_QUADS);
     if (COLUMN_LOADS > 1u) {
@@ -57,11 +52,12 @@ fn fetch(member: u32, k: u32) -> Fetched {
 }
 
 fn keep(fetched: Fetched, member: u32, weights_at: u32, columns_at: u32) {
-    if (member < WEIGHT_QUADS) {
-        quads[weights_at + member] = fetched.weights0;
-    }
-    if (WEIGHT_LOADS > 1u) {
-        quads[weights_at + member + SLICE_THREADS] = fetched.weights1;
+    if (member < WEIGHT_BLOCKS) {
+        let at = weights_at + member % (STEP / 4u) * 4u * ROW_QUADS + member / (STEP / 4u);
+        quads[at] = fetched.weights[0];
+        quads[at + ROW_QUADS] = fetched.weights[1];
+        quads[at + 2u * ROW_QUADS] = fetched.weights[2];
+        quads[at + 3u * ROW_QUADS] = fetched.weights[3];
     }
     quads[columns_at + member] = fetched.columns0;
     if (COLUMN_LOADS > 1u) {

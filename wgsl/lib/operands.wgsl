@@ -68,16 +68,31 @@ fn b_lines(batch: u32, line: u32, along: u32) -> Block {
     );
 }
 
-fn a_block(part: Part, row: u32, k: u32) -> Block {
+// As they are in memory.
+fn fetch_a(part: Part, row: u32, k: u32) -> Block {
     if (A_K_FIRST) {
-        return transposed(a_lines(part.batch, row, k));
+        return a_lines(part.batch, row, k);
     }
     return a_lines(part.batch, k, row);
 }
 
-fn b_block(part: Part, column: u32, k: u32) -> Block {
+fn fetch_b(part: Part, column: u32, k: u32) -> Block {
     if (B_K_FIRST) {
-        return transposed(b_lines(part.batch, column, k));
+        return b_lines(part.batch, column, k);
     }
     return b_lines(part.batch, k, column);
+}
+
+fn a_block(lines: Block) -> Block {
+    if (A_K_FIRST) {
+        return transposed(lines);
+    }
+    return lines;
+}
+
+fn b_block(lines: Block, column: u32, k: u32) -> Block {
+    if (B_K_FIRST) {
+        return transposed(lines);
+    }
+    return lines;
 }

@@ -1,9 +1,12 @@
 // A matrix product in tiles: a workgroup keeps K_STEP rows of both operands in shared memory, and
-// each invocation ROW_QUADS x COLUMN_QUADS blocks of 4x4 sums in registers.
+// each invocation ROW_QUADS x COLUMN_QUADS blocks of 4x4 sums in registers. What comes next is read from
+// memory while there is something to multiply.
 //
-// A kernel that uses this file (and lib/product.wgsl) supplies
-//     fn a_block(part: Part, row: u32, k: u32) -> Block      zeros outside of the matrix
-//     fn b_block(part: Part, column: u32, k: u32) -> Block
+// A kernel that uses this file (and lib/product.wgsl) supplies types ARaw and BRaw, and
+//     fn fetch_a(part: Part, row: u32, k: u32) -> ARaw       what is in memory
+//     fn fetch_b(part: Part, column: u32, k: u32) -> BRaw
+//     fn a_block(raw: ARaw) -> Block                         what it means; zeros outside of the matrix
+//     fn b_block(raw: BRaw, column: u32, k: u32) -> Block
 //     A_K_FIRST, B_K_FIRST: bool                             whether neighbours in memory differ in k
 
 const K_STEP = 16u;
@@ -15,11 +18,20 @@ const THREADS_N = ${THREADS_N}u;
 const THREADS = THREADS_M * THREADS_N;
 const A_QUADS = THREADS_M * ROW_QUADS;
 const B_QUADS = THREADS_N * COLUMN_QUADS;
+// Either each invocation brings a block of A and one of B, or one of them.
 const A_BLOCKS = A_QUADS * STEPS;
-const BLOCKS = A_BLOCKS + B_QUADS * STEPS; // at most two per invocation
+const BRINGS_BOTH = A_BLOCKS + B_QUADS * STEPS > THREADS;
+const FIRST_B = select(A_BLOCKS, 0u, BRINGS_BOTH);
 
-var<workgroup> a_tile: array<Quad, A_QUADS * K_STEP>;
-var<workgroup> b_tile: array<Quad, B_QUADS * K_STEP>;
+// Nested, so that the place in a line is the same for every k: browsers check places, each different
+// one at a cost. All of it is the 16 KB that every GPU has.
+var<workgroup> a_tile: array<array<Quad, A_QUADS>, K_STEP>;
+var<workgroup> b_tile: array<array<Quad, B_QUADS>, K_STEP>;
+
+struct Fetched {
+    a: ARaw,
+    b: BRaw,
+}
 
 // Which block of a tile the index-th one is: (quad of rows or columns, step along k). Neighbouring
 // invocations read neighbouring memory.
@@ -27,36 +39,38 @@ fn place_of(index: u32, quads: u32, k_first: bool) -> vec2<u32> {
     return select(vec2<u32>(index % quads, index / quads), vec2<u32>(index / STEPS, index % STEPS), k_first);
 }
 
-// Each step along k has its quads in another order, so that neither blocks that are stored at once
-// nor quads that are read at once meet in a memory bank.
-fn shuffled(quad: u32, step: u32) -> u32 {
-    return quad ^ (step * 2u);
-}
+fn a_place(thread: u32) -> vec2<u32> { return place_of(thread, A_QUADS, A_K_FIRST); }
+fn b_place(thread: u32) -> vec2<u32> { return place_of(thread - FIRST_B, B_QUADS, B_K_FIRST); }
 
-fn fetch_block(part: Part, index: u32, k: u32) -> Block {
-    if (index < A_BLOCKS) {
-        let place = place_of(index, A_QUADS, A_K_FIRST);
-        return a_block(part, part.row + place.x * 4u, k + place.y * 4u);
+fn fetch_tiles(part: Part, thread: u32, k: u32) -> Fetched {
+    var fetched: Fetched;
+    if (BRINGS_BOTH || thread < A_BLOCKS) {
+        let place = a_place(thread);
+        fetched.a = fetch_a(part, part.row + place.x * 4u, k + place.y * 4u);
     }
-    let place = place_of(index - A_BLOCKS, B_QUADS, B_K_FIRST);
-    return b_block(part, part.column + place.x * 4u, k + place.y * 4u);
+    if (BRINGS_BOTH || thread >= A_BLOCKS) {
+        let place = b_place(thread);
+        fetched.b = fetch_b(part, part.column + place.x * 4u, k + place.y * 4u);
+    }
+    return fetched;
 }
 
-fn store_block(index: u32, block: Block) {
-    if (index < A_BLOCKS) {
-        let place = place_of(index, A_QUADS, A_K_FIRST);
-        let at = place.y * 4u * A_QUADS + shuffled(place.x, place.y);
-        a_tile[at] = block.k0;
-        a_tile[at + A_QUADS] = block.k1;
-        a_tile[at + 2u * A_QUADS] = block.k2;
-        a_tile[at + 3u * A_QUADS] = block.k3;
-    } else {
-        let place = place_of(index - A_BLOCKS, B_QUADS, B_K_FIRST);
-        let at = place.y * 4u * B_QUADS + shuffled(place.x, place.y);
-        b_tile[at] = block.k0;
-        b_tile[at + B_QUADS] = block.k1;
-        b_tile[at + 2u * B_QUADS] = block.k2;
-        b_tile[at + 3u * B_QUADS] = block.k3;
+fn store_tiles(part: Part, thread: u32, k: u32, fetched: Fetched) {
+    if (BRINGS_BOTH || thread < A_BLOCKS) {
+        let place = a_place(thread);
+        let block = a_block(fetched.a);
+        a_tile[place.y * 4u][place.x] = block.k0;
+        a_tile[place.y * 4u + 1u][place.x] = block.k1;
+        a_tile[place.y * 4u + 2u][place.x] = block.k2;
+        a_tile[place.y * 4u + 3u][place.x] = block.k3;
+    }
+    if (BRINGS_BOTH || thread >= A_BLOCKS) {
+        let place = b_place(thread);
+        let block = b_block(fetched.b, part.column + place.x * 4u, k + place.y * 4u);
+        b_tile[place.y * 4u][place.x] = block.k0;
+        b_tile[place.y * 4u + 1u][place.x] = block.k1;
+        b_tile[place.y * 4u + 2u][place.x] = block.k2;
+        b_tile[place.y * 4u + 3u][place.x] = block.k3;
     }
 }
 
@@ -77,17 +91,17 @@ fn plus_outer(sums: Block, a: Quad, b: Quad) -> Block {
     return Block(sums.k0 + a.x * b, sums.k1 + a.y * b, sums.k2 + a.z * b, sums.k3 + a.w * b);
 }
 
-// Adds the products of one k, whose quads start at a_at and b_at.
-fn add_products(sums: ptr<function, Sums>, a_at: u32, b_at: u32) {
-    let a0 = a_tile[a_at];
-    let b0 = b_tile[b_at];
+// Adds the products of one k.
+fn add_products(sums: ptr<function, Sums>, row_quad: u32, column_quad: u32, k: u32) {
+    let a0 = a_tile[k][row_quad];
+    let b0 = b_tile[k][column_quad];
     var a1 = Quad();
     var b1 = Quad();
     if (ROW_QUADS == 2u) {
-        a1 = a_tile[a_at + THREADS_M];
+        a1 = a_tile[k][row_quad + THREADS_M];
     }
     if (COLUMN_QUADS == 2u) {
-        b1 = b_tile[b_at + THREADS_N];
+        b1 = b_tile[k][column_quad + THREADS_N];
     }
     (*sums).s00 = plus_outer((*sums).s00, a0, b0);
     if (COLUMN_QUADS == 2u) {
@@ -103,30 +117,10 @@ fn add_products(sums: ptr<function, Sums>, a_at: u32, b_at: u32) {
 
 // Written out, not a loop: constant places cost no arithmetic, which is a fifth of the time here.
 fn add_step(sums: ptr<function, Sums>, row_quad: u32, column_quad: u32, step: u32) {
-    let a_at = step * 4u * A_QUADS + shuffled(row_quad, step);
-    let b_at = step * 4u * B_QUADS + shuffled(column_quad, step);
-    add_products(sums, a_at, b_at);
-    add_products(sums, a_at + A_QUADS, b_at + B_QUADS);
-    add_products(sums, a_at + 2u * A_QUADS, b_at + 2u * B_QUADS);
-    add_products(sums, a_at + 3u * A_QUADS, b_at + 3u * B_QUADS);
-}
-
-// All reads are on their way before the first is waited for.
-fn load_tiles(part: Part, thread: u32, k: u32) {
-    var first: Block;
-    var second: Block;
-    if (thread < BLOCKS) {
-        first = fetch_block(part, thread, k);
-    }
-    if (thread + THREADS < BLOCKS) {
-        second = fetch_block(part, thread + THREADS, k);
-    }
-    if (thread < BLOCKS) {
-        store_block(thread, first);
-    }
-    if (thread + THREADS < BLOCKS) {
-        store_block(thread + THREADS, second);
-    }
+    add_products(sums, row_quad, column_quad, step * 4u);
+    add_products(sums, row_quad, column_quad, step * 4u + 1u);
+    add_products(sums, row_quad, column_quad, step * 4u + 2u);
+    add_products(sums, row_quad, column_quad, step * 4u + 3u);
 }
 
 fn write_block(part: Part, row: u32, column: u32, block: Block) {
@@ -140,9 +134,13 @@ fn multiply_tiles(part: Part, thread: u32) {
     let row_quad = row_quad_of(thread);
     let column_quad = column_quad_of(thread);
     var sums: Sums;
+    var fetched = fetch_tiles(part, thread, part.k_begin);
     for (var k = part.k_begin; k < part.k_end; k += K_STEP) {
-        load_tiles(part, thread, k);
+        store_tiles(part, thread, k, fetched);
         workgroupBarrier();
+        if (k + K_STEP < part.k_end) {
+            fetched = fetch_tiles(part, thread, k + K_STEP);
+        }
         add_step(&sums, row_quad, column_quad, 0u);
         add_step(&sums, row_quad, column_quad, 1u);
         add_step(&sums, row_quad, column_quad, 2u);

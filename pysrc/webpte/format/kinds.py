@@ -34,15 +34,11 @@ _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
 )
 
 
-def kind_of(head: bytes) -> str:
-    """A sentence about what a file with these first bytes is; "" if nobody knows."""
-    what, do = _kind(head[:HEAD])
-    return f"it is {what}: {do}" if what else ""
-
-
-def _kind(head: bytes) -> tuple[str, str]:
+def kind_of(head: bytes) -> tuple[str, str]:
+    """What a file with these first bytes is, and what to do with it; ("", "") if nobody knows."""
+    head = head[:HEAD]
     if not head:
-        return "empty", "download or export it again"
+        return "an empty file", "download or export it again"
     for at, magic, what, do in _MAGIC:
         if head[at : at + len(magic)] == magic:
             return what, do

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from struct import Struct
 
-from webpte.errors import FormatError
+from webpte.errors import FormatError, OtherFileError
 from webpte.format.flat import I32, I64, IDENTIFIER_AT, U32, U64, FlatBuffer, Span, Table
 from webpte.format.kinds import kind_of
 from webpte.format.program import (
@@ -112,8 +112,13 @@ def parse_header(head: bytes, file_size: int) -> ExtendedHeader:
     """The extended header, or for a file without one: all is flatbuffer."""
     identifier = head[IDENTIFIER_AT : IDENTIFIER_AT + 4]
     if len(identifier) < 4 or identifier[:2] != b"ET" or not identifier[2:].isalnum():
-        told = kind_of(head) or f"its identifier is {identifier!r}, not b'ET12'"
-        raise FormatError(f"not an ExecuTorch program: {told}", IDENTIFIER_AT)
+        kind, advice = kind_of(head)
+        if kind:
+            raise OtherFileError(kind, advice, IDENTIFIER_AT)
+        raise FormatError(
+            f"not an ExecuTorch program: its identifier is {identifier!r}, not b'ET12'",
+            IDENTIFIER_AT,
+        )
     if head[HEADER_AT : HEADER_AT + 4] != HEADER_MAGIC:
         return ExtendedHeader(file_size, 0, 0)
     length = _head_field(head, U32, 12)

@@ -8,17 +8,24 @@ have the rules, one function each. What a fused call is, in shapes, references a
 from __future__ import annotations
 
 from webpte.fusion.attention import attention_block
-from webpte.fusion.convolutions import add_after_conv
+from webpte.fusion.convolutions import convolution_block
 from webpte.fusion.core import Rule, apply
+from webpte.fusion.dense import activation_after_product, joined_products
 from webpte.fusion.elementwise import elementwise_chain
+from webpte.fusion.norms import bent_batch_norm
 from webpte.fusion.products import add_after_product, gated_products, norm_before_product
+from webpte.fusion.softmax_attention import softmax_attention
 from webpte.graph import Graph
 
 __all__ = ["RULES", "fuse"]
 
 # Rules of a row look at a graph together; those of the next one at what is left.
 RULES: tuple[tuple[Rule, ...], ...] = (
-    (attention_block, gated_products, add_after_product, norm_before_product, add_after_conv),
+    (
+        *(attention_block, softmax_attention),
+        *(gated_products, add_after_product, norm_before_product, convolution_block),
+        *(activation_after_product, joined_products, bent_batch_norm),
+    ),
     (elementwise_chain,),
 )
 

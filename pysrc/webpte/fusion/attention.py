@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from webpte.fusion.core import Calls, Found
-from webpte.fusion.products import norm_before
+from webpte.fusion.products import are_of_one_kind, taken_before
 from webpte.graph import Call
 from webpte.ops.fused_attention import ATTENTION_BLOCK, ROPES, SDPA
-from webpte.ops.fused_products import PLAIN_LINEARS
 
 
 def attention_block(calls: Calls, call: Call) -> Found | None:
@@ -22,10 +21,12 @@ def attention_block(calls: Calls, call: Call) -> Found | None:
     sources = [calls.origin(i) for i in (*(calls.argument(rope, n) for n in ("xq", "xk")), value)]
     linears = [source for source, _ in sources if source is not None]
     between = [view for _, views in sources for view in views]
-    if len(linears) < 3 or any(linear.name not in PLAIN_LINEARS for linear in linears):
+    if len(linears) < 3 or not are_of_one_kind(linears):
         return None
     if len({calls.argument(linear, "x") for linear in linears}) > 1:
         return None
-    before = norm_before(calls, linears[0], set(linears))
+    before = taken_before(calls, linears)
+    if before is None:
+        return None
     parts = (*before, *linears, *between, rope, call)
     return Found(ATTENTION_BLOCK, parts, (call.args[-1],))

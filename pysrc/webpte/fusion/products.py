@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from webpte.format.vulkan import DoubleValue, IntValue
 from webpte.fusion.core import Calls, Found
 from webpte.graph import Call
+from webpte.ops.dense_rows import LINEAR
 from webpte.ops.fused_products import (
+    CHOOSE_OF,
     GATED_PRODUCT,
     LINEAR_OF,
     NORMED_PRODUCT,
     PLAIN_LINEARS,
     PRODUCT_ADD,
     RMS_NORM,
+    ROUNDED_LINEARS,
 )
 
 ADD, MUL, SIGMOID, SILU = (
@@ -20,7 +25,7 @@ ADD, MUL, SIGMOID, SILU = (
     "aten.sigmoid.default",
     "aten.silu.default",
 )
-PLAIN_PRODUCTS = {"aten.linear.default", "aten.mm.default"}
+PLAIN_PRODUCTS = {"aten.linear.default", "aten.mm.default", "aten.addmm.default"}
 
 
 def add_after_product(calls: Calls, call: Call) -> Found | None:
@@ -32,7 +37,8 @@ def add_after_product(calls: Calls, call: Call) -> Found | None:
         return None
     if addition.args[0] == addition.args[1]:
         return None
-    return Found(PRODUCT_ADD, (call, *views, addition), (addition.args[-1],))
+    before = rounding_before(calls, [call]) if call.name in ROUNDED_LINEARS else ()
+    return Found(PRODUCT_ADD, (*before, call, *views, addition), (addition.args[-1],))
 
 
 def gated_products(calls: Calls, call: Call) -> Found | None:
@@ -46,22 +52,56 @@ def gated_products(calls: Calls, call: Call) -> Found | None:
             continue
         gate, *rest = silu
         pair = (gate, up)
-        if gate is up or any(linear.name not in PLAIN_LINEARS for linear in pair):
+        if gate is up or not are_of_one_kind(pair):
             continue
         if calls.argument(gate, "x") != calls.argument(up, "x"):
             continue
-        before = norm_before(calls, gate, set(pair))
+        before = taken_before(calls, pair)
+        if before is None:
+            continue
         # In this order little is kept at once where they run one by one.
         parts = (*before, gate, *rest, up, *up_views, call)
         return Found(GATED_PRODUCT, parts, (call.args[-1],))
     return None
 
 
+def are_of_one_kind(linears: Sequence[Call]) -> bool:
+    """Whether one kernel may take them: of floats, or quantized, x being rounded or not."""
+    names = {linear.name for linear in linears}
+    kinds = ({LINEAR}, PLAIN_LINEARS - {LINEAR}, ROUNDED_LINEARS)
+    return any(names <= kind for kind in kinds)
+
+
+def taken_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...] | None:
+    """The norm, and what chooses how x is rounded; None if that is not theirs alone."""
+    if linears[0].name not in ROUNDED_LINEARS:
+        return norm_before(calls, linears[0], set(linears))
+    chosen = rounding_before(calls, linears)
+    return (*norm_before(calls, linears[0], {*linears, *chosen}), *chosen) if chosen else None
+
+
+def rounding_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...]:
+    """The call that chooses scales and zeros for the x of these products, and for nobody else."""
+    names = ("x_scale", "x_zero", "x")
+    asked = {tuple(calls.argument(linear, name) for name in names) for linear in linears}
+    if len(asked) > 1:
+        return ()
+    ((scale, zero, x),) = asked
+    choose = calls.writer(scale)
+    if choose is None or choose.name not in CHOOSE_OF or calls.argument(choose, "x") != x:
+        return ()
+    if calls.graph.value_list(choose.args[-1]) != (scale, zero):
+        return ()
+    outs = {scale, zero}.intersection(calls.graph.outputs)
+    alone = all(set(calls.readers(i)) == set(linears) for i in (scale, zero))
+    return (choose,) if alone and not outs else ()
+
+
 def norm_before_product(calls: Calls, call: Call) -> Found | None:
-    """rms_norm whose only reader is a product."""
-    if call.name not in PLAIN_LINEARS:
+    """rms_norm whose only reader is a product, or the choice of how its x is rounded."""
+    if call.name not in PLAIN_LINEARS | ROUNDED_LINEARS:
         return None
-    before = norm_before(calls, call, {call})
+    before = taken_before(calls, [call])
     return Found(NORMED_PRODUCT, (*before, call), (call.args[-1],)) if before else None
 
 

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Protocol
 
 import numpy as np
 
-from webpte.errors import OutOfMemoryError
+from webpte.errors import DeviceError, OutOfMemoryError
 from webpte.graph import Call, Graph
 from webpte.ops import OpDef
 from webpte.ops.records import Grid
-from webpte.ops.target import Target
+from webpte.ops.target import Choices, Target
 from webpte.shapes import Dims
 from webpte.source import Region
 
 # Uniform blocks and live scalars start at multiples of this: WebGPU's largest requirement.
 UNIFORM_ALIGNMENT = 256
+
+HALVES = "shader-f16"  # the feature of shaders that have half floats
+CLOCK = "timestamp-query"  # and of GPUs that time their kernels
 
 Progress = Callable[[str, int, int], None]
 
@@ -43,25 +47,34 @@ class DeviceInfo:
     features: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
     prefers_subgroups: bool = False  # where it has them; for comparison, until it is known to win
+    choices: Choices = ()  # what was measured to be the fastest here, see `Target.choice`
     waiting: str = "plain"
     waiting_ms: dict[str, float] = field(default_factory=dict)
 
     @property
     def has_halves(self) -> bool:
         """Whether shaders have half floats, so that buffers hold them as such."""
-        return "shader-f16" in self.features
+        return HALVES in self.features
 
     @property
     def target(self) -> Target:
         """What kernels are chosen for."""
         most = self.limits.get("maxStorageBuffersPerShaderStage", Target.storage_buffers)
-        return Target(self.software, most, self.subgroup if self.prefers_subgroups else 0)
+        shared = self.limits.get("maxComputeWorkgroupStorageSize", Target.shared_bytes)
+        subgroup = self.subgroup if self.prefers_subgroups else 0
+        return Target(self.software, most, subgroup, shared, self.choices)
 
     @property
     def subgroup(self) -> int:
         """Invocations of the smallest subgroup, if shaders have such; 0 if they do not."""
         size = self.limits.get("subgroupMinSize", 0) if "subgroups" in self.features else 0
         return size if size & (size - 1) == 0 else 0
+
+
+def check_clock(info: DeviceInfo) -> None:
+    """Before kernels are timed."""
+    if CLOCK not in info.features:
+        raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
 
 
 def is_software(*names: str) -> bool:
@@ -88,6 +101,12 @@ class PipelineSpec:
     code: str
     bindings: tuple[str, ...]  # "read", "write" or "uniform", by binding number
     overrides: tuple[tuple[str, float], ...]
+
+    @property
+    def name(self) -> str:
+        """The label, and what tells specs of one label apart."""
+        digest = sha256(f"{self.code}{self.overrides}".encode()).hexdigest()
+        return f"{self.label} {digest[:12]}"
 
 
 @dataclass(frozen=True)

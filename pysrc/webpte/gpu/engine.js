@@ -2,10 +2,11 @@
 //
 // Python plans and hands over whole batches as JSON; objects are known by number on both sides.
 // An execution is one call of `run`. Evaluates to a function that makes an engine: an object with
-// the functions that Python uses. `makeCommands` and `makeTransfer` are what commands.js and transfer.js
-// evaluate to, and `waiter` comes from waiting.js.
+// the functions that Python uses. `makeCommands`, `makeTransfer` and `makeWindow` are what commands.js,
+// transfer.js and windows.js evaluate to, and `waiter` comes from waiting.js. `landed` is Python's: it
+// is told of the end of what was begun with a number, (number, bytes) or (number, undefined, name, message).
 
-((device, makeCommands, makeTransfer, waiter) => {
+((device, makeCommands, makeTransfer, makeWindow, waiter, landed) => {
     const { makeTape, encode, encodeTimed } = makeCommands(device);
     const buffers = new Map();
     const pipelines = new Map();
@@ -62,6 +63,12 @@
         }).then(({ going }) => going);
     }
 
+    function detach(plan) {
+        plan.payload?.close();
+        plan.result?.close();
+        plan.payload = plan.result = null;
+    }
+
     function known(id) {
         if (!plans.has(id)) throw failure("DeviceError", `plan ${id} does not exist, or not any more`);
         return plans.get(id);
@@ -93,7 +100,9 @@
         }
         const module = modules.get(spec.code);
         const layout = layoutOf(spec.bindings);
-        const compute = { module, entryPoint: "main", constants: Object.fromEntries(spec.overrides) };
+        // As numbers: browsers take true and false for overrides too, Dawn's own binding for Node does not.
+        const constants = Object.fromEntries(spec.overrides.map(([name, value]) => [name, Number(value)]));
+        const compute = { module, entryPoint: "main", constants };
         const made = device.createComputePipelineAsync({ label: spec.label, layout: layout.pipeline, compute });
         device.popErrorScope(); // what is in it, the pipeline's own error says better
         try {
@@ -106,15 +115,11 @@
         }
     }
 
-    function writeUploads(plan, payload) {
+    function writeUploads(plan) {
         if (!plan.uploads.length) return;
-        const view = payload.getBuffer("u8");
-        try {
-            for (const [buffer, offset, size] of plan.uploads) {
-                device.queue.writeBuffer(buffer, 0, view.data, offset, size);
-            }
-        } finally {
-            view.release();
+        const bytes = plan.payload.bytes();
+        for (const [buffer, offset, size] of plan.uploads) {
+            device.queue.writeBuffer(buffer, 0, bytes, offset, size);
         }
     }
 
@@ -149,8 +154,8 @@
 
     // Encodes and submits one execution; returns the buffer that will hold its results. What is not
     // proven goes as a whole: all of it happens, or nothing.
-    function submit(plan, payload, copies, read, encodeKernels = encode, whole = true) {
-        writeUploads(plan, payload);
+    function submit(plan, copies, read, encodeKernels = encode, whole = true) {
+        writeUploads(plan);
         const tape = makeTape(whole);
         encodeAll(tape, plan, copies, encodeKernels);
         const staging = read && plan.resultBytes ? stagingOf(plan) : null;
@@ -161,11 +166,11 @@
         return staging;
     }
 
-    async function collect(plan, staging) {
+    // Until the results of a submission can be looked at.
+    async function mapped(plan, staging) {
         if (!staging) {
             await waiter.until(device.queue.onSubmittedWorkDone(), plan);
-            check();
-            return new Uint8Array();
+            return;
         }
         try {
             await waiter.until(staging.mapAsync(GPUMapMode.READ), plan);
@@ -176,11 +181,46 @@
             check();
             throw error;
         }
-        const result = new Uint8Array(staging.getMappedRange()).slice();
+    }
+
+    // The results as bytes of their own; with a window they go there, and it is undefined.
+    function take(plan, staging, window = null) {
+        if (!staging) return new Uint8Array();
+        const seen = new Uint8Array(staging.getMappedRange());
+        const result = window ? undefined : seen.slice();
+        window?.bytes().set(seen);
         staging.unmap();
         if (plan.closed) staging.destroy(); else plan.staging.push(staging);
+        return result;
+    }
+
+    async function collect(plan, staging) {
+        await mapped(plan, staging);
+        const result = take(plan, staging);
         check();
         return result;
+    }
+
+    // Tells Python at once, in the turn in which this is known: a promise would take one more.
+    function land(number, going) {
+        going.then(
+            (bytes) => landed(number, bytes),
+            (error) => landed(number, undefined, error.name, error.message),
+        );
+    }
+
+    // The same for what a plan leaves in its window: there it is safe only until the next comes.
+    async function landInWindow(number, plan, staging) {
+        let bytes;
+        try {
+            await mapped(plan, staging);
+            bytes = take(plan, staging, plan.result);
+            check();
+        } catch (error) {
+            landed(number, undefined, error.name, error.message);
+            return;
+        }
+        landed(number, bytes);
     }
 
     return {
@@ -239,15 +279,15 @@
             for (const id of JSON.parse(ids)) buffers.delete(id);
         },
 
-        read(id, size) {
-            return watched(() => {
+        read(number, id, size) {
+            land(number, watched(() => {
                 const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
                 const staging = device.createBuffer({ size, usage });
                 const encoder = device.createCommandEncoder();
                 encoder.copyBufferToBuffer(buffers.get(id), 0, staging, 0, size);
                 device.queue.submit([encoder.finish()]);
                 return collect(anyRead, staging);
-            });
+            }));
         },
 
         write(id, offset, bytes) {
@@ -280,38 +320,54 @@
             }));
         },
 
+        // Where Python has what a plan uploads, from now on, and where it looks for what comes back.
+        attach(id, payload, result) {
+            const plan = known(id);
+            detach(plan);
+            plan.payload = payload && makeWindow(payload);
+            plan.result = result && makeWindow(result);
+        },
+
         destroyPlan(id) {
             const plan = plans.get(id);
             plan.closed = true;
+            detach(plan);
             for (const buffer of plan.staging) buffer.destroy();
             plans.delete(id);
         },
 
         // A plan's first execution is watched by error scopes; later ones repeat it exactly,
         // unless they copy from buffers that other code can reach.
-        // Without `read` nothing comes back, and there is nothing to wait for.
-        run(id, payload, described, read, reachable) {
+        // Without `read` nothing comes back, and there is nothing to wait for. Returns whether its
+        // end will be told.
+        run(number, id, described, read, reachable) {
             check();
             const plan = known(id);
             const copies = copiesOf(described);
-            const start = (whole) => {
-                const staging = submit(plan, payload, copies, read, encode, whole);
-                return read ? collect(plan, staging) : undefined;
+            const start = (whole) => submit(plan, copies, read, encode, whole);
+            if (plan.proven && !reachable) {
+                const staging = start(false);
+                if (read) landInWindow(number, plan, staging);
+                return read;
+            }
+            const begun = () => {
+                const staging = start(true);
+                return read ? collect(plan, staging) : new Uint8Array();
             };
-            if (plan.proven && !reachable) return start(false);
-            return watched(() => start(true)).then((result) => {
+            land(number, watched(begun).then((bytes) => {
                 plan.proven = true;
-                return result;
-            });
+                return bytes;
+            }));
+            return true;
         },
 
-        // A run in which every dispatch is timed.
-        profile(id, payload, described) {
+        // A run in which every dispatch is timed; gives nanoseconds, and the results as `run` does.
+        profile(id, described) {
             check();
             const plan = known(id);
             return watched(async () => {
                 let times;
-                const staging = submit(plan, payload, copiesOf(described), true, (tape) => {
+                const staging = submit(plan, copiesOf(described), true, (tape) => {
                     times = encodeTimed(tape, plan);
                 });
                 const [bytes, nanoseconds] = await Promise.all([collect(plan, staging), times()]);

@@ -43,28 +43,51 @@
         }
     }
 
-    // `head` is the beginning of the file, which is there already.
-    function rangeFile(url, size, head) {
+    // What tells one version of a file from the next, if its server says.
+    const versionOf = (response) => response.headers.get("ETag") ?? response.headers.get("Last-Modified");
+
+    // `head` is the beginning of the file, which is there already. `heard(offset, bytes)` is told of all
+    // that comes after it; the memory of the bytes is used again.
+    function rangeFile(url, size, head, version, heard) {
         const isThere = (offset, length) => offset + length <= head.byteLength;
-        const rangeOf = (offset, length) => `bytes=${offset}-${offset + length - 1}`;
+        async function ask(offset, length, signal) {
+            const range = `bytes=${offset}-${offset + length - 1}`;
+            const response = await fetch(url, { headers: { Range: range }, signal });
+            if (response.status !== 206) throw new Error(`the server answered ${response.status} to ${range}`);
+            if (version && versionOf(response) && versionOf(response) !== version) {
+                throw new Error("the file was changed on its server while it was read; open it again");
+            }
+            return response;
+        }
         return {
             size,
             async read(offset, length) {
                 if (isThere(offset, length)) return head.slice(offset, offset + length);
-                const range = rangeOf(offset, length);
-                const response = await fetch(url, { headers: { Range: range } });
-                const bytes = await response.arrayBuffer();
-                if (response.status !== 206 || bytes.byteLength !== length) {
-                    throw new Error(`the server answered ${response.status} with ${bytes.byteLength} bytes to ${range}`);
+                const bytes = await (await ask(offset, length)).arrayBuffer();
+                if (bytes.byteLength !== length) {
+                    throw new Error(`${bytes.byteLength} bytes came of the ${length} from byte ${offset} on`);
                 }
+                heard?.(offset, new Uint8Array(bytes));
                 return bytes;
             },
             async open(offset, length, signal) {
                 if (isThere(offset, length)) return sourceOfAll(() => head.slice(offset, offset + length));
-                const range = rangeOf(offset, length);
-                const response = await fetch(url, { headers: { Range: range }, signal });
-                if (response.status !== 206) throw new Error(`the server answered ${response.status} to ${range}`);
-                return sourceOf(response.body, () => response.arrayBuffer(), signal);
+                const response = await ask(offset, length, signal);
+                const source = sourceOf(response.body, () => response.arrayBuffer(), signal);
+                return heard ? overheard(source, offset, heard) : source;
+            },
+        };
+    }
+
+    function overheard(source, offset, heard) {
+        return {
+            async read(view) {
+                const step = await source.read(view);
+                if (step.value) {
+                    heard(offset, step.value);
+                    offset += step.value.byteLength;
+                }
+                return step;
             },
         };
     }
@@ -81,22 +104,31 @@
         };
     }
 
-    return {
-        blobFile,
+    // The beginning of a file, with the size of all of it where the server tells.
+    const HEAD = { Range: "bytes=0-65535" };
 
-        // A file by URL. Where the server answers ranges, only the parts that are read are fetched;
-        // otherwise the whole of it is collected into a Blob, which the browser keeps out of the heap.
+    // What the answer to a request for `HEAD` is the beginning of. `heard` is for servers with ranges;
+    // of others the whole file is collected into a Blob, which the browser keeps out of the heap.
+    async function openAnswer(url, head, progress, heard) {
+        if (head.status === 416) return blobFile(new Blob([])); // the range of an empty file
+        if (!head.ok) throw new Error(`the server answered ${head.status} ${head.statusText}`);
+        const size = Number(/\/(\d+)$/.exec(head.headers.get("Content-Range") ?? "")?.[1] ?? NaN);
+        if (head.status === 206 && Number.isSafeInteger(size)) {
+            return rangeFile(url, size, await head.arrayBuffer(), versionOf(head), heard);
+        }
+        const response = head.status === 206 ? await fetch(url) : head;
+        if (!response.ok) throw new Error(`the server answered ${response.status} ${response.statusText}`);
+        return blobFile(await collect(response, progress));
+    }
+
+    return {
+        HEAD,
+        blobFile,
+        openAnswer,
+
+        // A file by URL. Where the server answers ranges, only the parts that are read are fetched.
         async openUrl(url, progress) {
-            const head = await fetch(url, { headers: { Range: "bytes=0-65535" } });
-            if (head.status === 416) return blobFile(new Blob([])); // the range of an empty file
-            if (!head.ok) throw new Error(`the server answered ${head.status} ${head.statusText}`);
-            const size = Number(/\/(\d+)$/.exec(head.headers.get("Content-Range") ?? "")?.[1] ?? NaN);
-            if (head.status === 206 && Number.isSafeInteger(size)) {
-                return rangeFile(url, size, await head.arrayBuffer());
-            }
-            const response = head.status === 206 ? await fetch(url) : head;
-            if (!response.ok) throw new Error(`the server answered ${response.status} ${response.statusText}`);
-            return blobFile(await collect(response, progress));
+            return openAnswer(url, await fetch(url, { headers: HEAD }), progress);
         },
 
         bytesFile(bytes) {

@@ -44,9 +44,9 @@ async def open_url(module: Any, url: str, progress: Progress | None) -> JsFile:
             f"{url}: {error.message}; is the address right, and does its server allow "
             "this page to read it (CORS)?"
         ) from error
-    return JsFile(file, _file_name(url))
+    return JsFile(file, file_name(url))
 
 
-def _file_name(url: str) -> str:
+def file_name(url: str) -> str:
     path = url.partition("?")[0].rstrip("/")
     return path.rpartition("/")[2] or url

@@ -27,6 +27,7 @@ from webpte.gpu.device import (
     PlanCommands,
     Progress,
     Transfer,
+    check_clock,
     check_sizes,
 )
 from webpte.gpu.native_pipelines import NativeCompiler
@@ -293,8 +294,7 @@ class NativeDevice:
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
     ) -> Awaitable[tuple[bytes, list[float]]]:
-        if "timestamp-query" not in self.info.features:
-            raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
+        check_clock(self.info)
         doing = "timing kernels"
         return self._timed(
             self._start(doing, plan, payload, (copies, kept), True, timed=True), doing

@@ -23,6 +23,7 @@ from webpte.gpu.device import (
     PlanCommands,
     Progress,
     Transfer,
+    check_clock,
 )
 from webpte.gpu.emulation import MAX_KEPT, RecordedBuffer
 from webpte.gpu.recorded_plan import RecordedPlan, copy_all
@@ -314,8 +315,7 @@ class RecordingDevice:
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
     ) -> Awaitable[tuple[bytes, list[float]]]:
-        if "timestamp-query" not in self.info.features:
-            raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
+        check_clock(self.info)
         detail = (plan, payload.tobytes(), tuple(copies), True, tuple(kept), watched)
         data, failure = self._execute("profile", detail)
         return self._timed(data, failure, len(self.plans[plan].dispatches))

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,7 +29,8 @@ from webpte.errors import (
     ShaderError,
     WebpteError,
 )
-from webpte.gpu.constants import by_file
+from webpte.gpu.arrival import Arrival
+from webpte.gpu.constants import by_file, converted
 from webpte.gpu.device import (
     DeviceInfo,
     GpuCopy,
@@ -36,12 +38,17 @@ from webpte.gpu.device import (
     PlanCommands,
     Progress,
     Transfer,
+    check_clock,
     check_sizes,
     is_software,
 )
 from webpte.gpu.files import JsFile
 from webpte.gpu.pipelines import PipelineCache, completed
 from webpte.gpu.unbroken import or_undo
+from webpte.source import BytesSource
+
+# Results up to this size have a place of their own in Python's memory; others are copied twice.
+_WINDOW_BYTES = 4 << 20
 
 _COPY_SRC = 0x0004  # GPUBufferUsage's number for it
 
@@ -61,17 +68,22 @@ _NO_WEBGPU = (
 )
 
 
+def _error(doing: str, name: str, message: str) -> WebpteError:
+    """What JavaScript throws, as ours."""
+    kind = _ERRORS.get(name, DeviceError)
+    message = f"{doing}: {message}"
+    if kind is DeviceLostError:
+        message = f"{message.rstrip('.')}; call program.recover(), or load the program again"
+    return kind(message)
+
+
 @contextmanager
 def _translated(doing: str) -> Iterator[None]:
     """JavaScript's exceptions end here."""
     try:
         yield
     except JsException as error:
-        kind = _ERRORS.get(str(error.name), DeviceError)
-        message = f"{doing}: {error.message}"
-        if kind is DeviceLostError:
-            message = f"{message.rstrip('.')}; call program.recover(), or load the program again"
-        raise kind(message) from error
+        raise _error(doing, str(error.name), str(error.message)) from error
 
 
 @cache
@@ -98,11 +110,41 @@ async def find_adapter() -> tuple[Any, DeviceInfo]:
     return adapter, info
 
 
+class _Landings:
+    """What is under way, by number: the engine tells the end of each, see `landed` in engine.js."""
+
+    def __init__(self) -> None:
+        self._awaited: dict[int, tuple[str, Arrival[bytes], np.ndarray | None]] = {}
+        self._numbers = count(1)
+
+    def expect(self, doing: str, window: np.ndarray | None = None) -> tuple[int, Arrival[bytes]]:
+        """`window` is where the bytes will be, unless they come along."""
+        number, arrival = next(self._numbers), Arrival[bytes]()
+        self._awaited[number] = doing, arrival, window
+        return number, arrival
+
+    def forget(self, number: int) -> None:
+        del self._awaited[number]
+
+    def landed(self, number: int, data: Any, name: str = "", message: str = "") -> None:
+        doing, arrival, window = self._awaited.pop(number)
+        if name:
+            arrival.arrive(None, _error(doing, name, message))
+        elif data is not None:
+            arrival.arrive(bytes(data.to_bytes()))
+        else:
+            assert window is not None
+            arrival.arrive(window.tobytes())
+
+
 class WebGPUDevice:
     """The device of one browser context. `create` it once and share it among programs."""
 
-    def __init__(self, engine: Any, info: DeviceInfo) -> None:
+    def __init__(self, engine: Any, info: DeviceInfo, landings: _Landings) -> None:
         self._engine = engine
+        self._landings = landings
+        self._results: dict[int, np.ndarray | None] = {}  # by plan: where they are to be put
+        self._payloads: dict[int, np.ndarray] = {}  # by plan: what the engine has a window into
         self._pipelines = PipelineCache(self._compile)
         self._has_byte_products = bool(load_script("adapter.js").hasByteProducts())
         self.info = info
@@ -115,10 +157,15 @@ class WebGPUDevice:
         with _translated("asking for the GPU"):
             device = await load_script("adapter.js").open(adapter, json.dumps(_FEATURES))
             waiter = await load_script("waiting.js").open(device, info.software, waiting)
-            parts = (load_script(name) for name in ("commands.js", "transfer.js"))
-            engine = load_script("engine.js")(device, *parts, waiter)
+            scripts = ("commands.js", "transfer.js", "windows.js")
+            parts = (load_script(name) for name in scripts)
+            landings = _Landings()
+            # Never destroyed: what is under way when a device is lost still lands.
+            landed = create_proxy(landings.landed)
+            engine = load_script("engine.js")(device, *parts, waiter, landed)
         chosen = json.loads(waiter.describe())
-        return cls(engine, replace(info, waiting=chosen["way"], waiting_ms=chosen["ms"]))
+        info = replace(info, waiting=chosen["way"], waiting_ms=chosen["ms"])
+        return cls(engine, info, landings)
 
     @property
     def lost(self) -> bool:
@@ -182,17 +229,25 @@ class WebGPUDevice:
             self._engine.write(buffer, offset, data)
 
     def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
-        self.interop_calls += 1
-        return self._collect(self._engine.read(buffer, nbytes), True, "reading a tensor back")
+        self.interop_calls += 2  # this, and what is told
+        number, arrival = self._landings.expect("reading a tensor back")
+        with self._begun(number, "reading a tensor back"):
+            self._engine.read(number, buffer, nbytes)
+        return _awaited(arrival)
 
     async def transfer(
         self, transfers: Sequence[Transfer], progress: Progress | None = None
     ) -> None:
         files = by_file(transfers)
         for source, _ in files:
-            if not isinstance(source, JsFile):
+            if not isinstance(source, JsFile | BytesSource):
                 raise DeviceError(f"{source.name}: constants come from files in the browser")
         for source, ordered in files:
+            if isinstance(source, BytesSource):  # computed when the program was built
+                for t in ordered:
+                    stored = converted(await t.region.view(0, t.region.size), t.convert)
+                    self.write(t.buffer, 0, np.frombuffer(stored, np.uint8))
+                continue
             described = [[t.buffer, t.region.offset, t.region.size, t.convert] for t in ordered]
             total = sum(t.region.size for t in ordered)
             self.interop_calls += 1
@@ -215,11 +270,16 @@ class WebGPUDevice:
         }
         with _translated("preparing the execution"):
             promise = self._engine.createPlan(json.dumps(description))
-            return int(await or_undo(promise, self._engine.destroyPlan))
+            plan = int(await or_undo(promise, self._engine.destroyPlan))
+        size = commands.result_bytes
+        self._results[plan] = np.empty(size, np.uint8) if 0 < size <= _WINDOW_BYTES else None
+        return plan
 
     def destroy_plan(self, plan: int) -> None:
         self.interop_calls += 1
         self._engine.destroyPlan(plan)
+        self._results.pop(plan, None)
+        self._payloads.pop(plan, None)
 
     def run(
         self,
@@ -231,18 +291,35 @@ class WebGPUDevice:
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
     ) -> Awaitable[bytes]:
+        self.interop_calls += 1 + read  # this, and what is told
+        self._attach(plan, payload)
+        number, arrival = self._landings.expect("running", self._results[plan])
+        with self._begun(number, "running"):
+            tells = self._engine.run(number, plan, _described(copies, kept), read, watched)
+        if tells:
+            return _awaited(arrival)
+        self._landings.forget(number)
+        return _nothing()
+
+    @contextmanager
+    def _begun(self, number: int, doing: str) -> Iterator[None]:
+        """What is thrown right away has not begun: nothing will be told about it."""
+        try:
+            with _translated(doing):
+                yield
+        except BaseException:
+            self._landings.forget(number)
+            raise
+
+    def _attach(self, plan: int, payload: np.ndarray) -> None:
+        """Show the engine where a plan's bytes are; the same array is used by call after call."""
+        if self._payloads.get(plan) is payload:
+            return
         self.interop_calls += 1
         with _translated("running"):
-            running = self._engine.run(plan, payload, _described(copies, kept), read, watched)
-            return self._collect(running, read)
-
-    async def _collect(self, promise: Any, read: bool, doing: str = "running") -> bytes:
-        if promise is None:
-            return b""
-        self.interop_calls += 1 + read  # the promise, and the copy of its result
-        with _translated(doing):
-            result = await promise
-            return bytes(result.to_bytes()) if read else b""
+            result = self._results.get(plan)  # a plan that is gone is for the engine to tell
+            self._engine.attach(plan, payload if payload.size else None, result)
+        self._payloads[plan] = payload
 
     def profile(
         self,
@@ -253,11 +330,11 @@ class WebGPUDevice:
         kept: Sequence[GpuCopy] = (),
         watched: bool = False,
     ) -> Awaitable[tuple[bytes, list[float]]]:
-        if "timestamp-query" not in self.info.features:
-            raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
+        check_clock(self.info)
         self.interop_calls += 1
         with _translated("timing kernels"):
-            return self._timed(self._engine.profile(plan, payload, _described(copies, kept)))
+            self._attach(plan, payload)
+            return self._timed(self._engine.profile(plan, _described(copies, kept)))
 
     async def _timed(self, promise: Any) -> tuple[bytes, list[float]]:
         self.interop_calls += 2
@@ -279,6 +356,14 @@ class WebGPUDevice:
     def destroy(self) -> None:
         """Give the GPU back; every program on this device is lost."""
         self._engine.destroy()
+
+
+async def _awaited(arrival: Arrival[bytes]) -> bytes:
+    return await arrival
+
+
+async def _nothing() -> bytes:
+    return b""
 
 
 def _rows(copies: Sequence[GpuCopy]) -> list[list[int]]:

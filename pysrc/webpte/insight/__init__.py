@@ -1,4 +1,4 @@
-"""What `Program.graph`, `compare`, `trace` and `memory` give: see docs/inspecting.md."""
+"""What `Program.graph`, `values`, `compare`, `trace` and `memory` give: see docs/inspecting.md."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from webpte.insight.comparison import (
     KeptValues,
     NamedArray,
     OutputComparison,
+    RunValues,
 )
 from webpte.insight.constants import Histogram, StoredConstant
 from webpte.insight.difference import ArrayFacts, Difference, Tolerance, Window
@@ -23,7 +24,7 @@ from webpte.insight.method_graph import (
     Node,
 )
 from webpte.insight.report import Report, Table
-from webpte.insight.timeline import Row, Span, TimedStep, Trace
+from webpte.insight.timeline import Rates, Row, RowPair, Span, TimedStep, Trace
 from webpte.insight.work import Work
 
 __all__ = [
@@ -45,8 +46,11 @@ __all__ = [
     "NamedArray",
     "Node",
     "OutputComparison",
+    "Rates",
     "Report",
     "Row",
+    "RowPair",
+    "RunValues",
     "Span",
     "StoredConstant",
     "Table",

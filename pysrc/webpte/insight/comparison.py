@@ -80,6 +80,27 @@ class KeptValues:
 
 
 @dataclass(frozen=True)
+class RunValues(Report):
+    """What some calls of a run were given and gave, as `Program.values` has it, by node."""
+
+    program: str
+    method: str
+    device: str
+    calls: Mapping[int, KeptValues]
+
+    def table(self) -> Table:
+        rows = [
+            (node, role, each.key, each.facts.dtype, each.facts.shape, *_range(each.facts))
+            for node, kept in self.calls.items()
+            for role, arrays in (("in", kept.inputs), ("out", kept.outputs))
+            for each in arrays
+        ]
+        headings = ("id", "role", "value", "dtype", "shape", "low", "high", "mean", "NaN", "inf")
+        title = f"{self.program}, {self.method} on {self.device}: {len(self.calls)} calls"
+        return Table(title, headings, rows)
+
+
+@dataclass(frozen=True)
 class OutputComparison:
     """An output of the method against the one that was expected."""
 
@@ -148,3 +169,7 @@ def _short(values: list[Any]) -> str:
 def _numbers(difference: Difference | None) -> tuple[int, float, float]:
     assert difference is not None
     return difference.wrong, difference.max_abs, difference.max_rel
+
+
+def _range(facts: ArrayFacts) -> tuple[float, float, float, int, int]:
+    return facts.low, facts.high, facts.mean, facts.nans, facts.infinities

@@ -52,8 +52,20 @@ class TimedStep:
 
 
 @dataclass(frozen=True)
+class Rates:
+    """What a device can do at best, in a second: bytes that a copy reads and writes, and FLOPs of
+    a product of matrices. `webpte.kernel_bench.rates_of(device)` measures them.
+    """
+
+    gigabytes_per_second: float | None
+    gigaflops: float | None
+
+
+@dataclass(frozen=True)
 class Row:
-    """Steps that belong together. `share` is of the time of all steps."""
+    """Steps that belong together. `share` is of the time of all steps; `nbytes` is 0 where all
+    work stands at other dispatches of the same calls.
+    """
 
     name: str
     count: int
@@ -64,12 +76,35 @@ class Row:
 
     @property
     def gigabytes_per_second(self) -> float | None:
-        return self.nbytes / self.microseconds / 1e3 if self.microseconds else None
+        return self.nbytes / self.microseconds / 1e3 if self.microseconds and self.nbytes else None
 
     @property
     def gigaflops(self) -> float | None:
         """In a second."""
         return self.flops / self.microseconds / 1e3 if self.microseconds and self.flops else None
+
+    def part_of(self, best: Rates) -> float | None:
+        """How near it comes to what the device can do, of 1: to the limit that is nearer."""
+        pairs = (
+            (self.gigabytes_per_second, best.gigabytes_per_second),
+            (self.gigaflops, best.gigaflops),
+        )
+        return max((own / limit for own, limit in pairs if own and limit), default=None)
+
+
+@dataclass(frozen=True)
+class RowPair:
+    """The same row of two traces; None where one has no such row."""
+
+    name: str
+    before: Row | None
+    after: Row | None
+
+    @property
+    def difference(self) -> float | None:
+        """Microseconds that were added; what a trace has not took none."""
+        times = [0.0 if row is None else row.microseconds for row in (self.before, self.after)]
+        return None if times[0] is None or times[1] is None else times[1] - times[0]
 
 
 _KEYS: dict[str, Callable[[TimedStep], str]] = {
@@ -102,6 +137,13 @@ class Trace(Report):
         total = sum(step.microseconds or 0.0 for step in self.steps)
         rows = [_row(name, steps, total) for name, steps in groups.items()]
         return sorted(rows, key=lambda row: -(row.microseconds or 0.0))
+
+    def against(self, before: Trace, what: str) -> list[RowPair]:
+        """This trace and an earlier one, row by row; what changed most comes first."""
+        old = {row.name: row for row in before.by(what)}
+        new = {row.name: row for row in self.by(what)}
+        pairs = [RowPair(name, old.get(name), new.get(name)) for name in {**new, **old}]
+        return sorted(pairs, key=lambda pair: -abs(pair.difference or 0.0))
 
     def time_of(self, kind: str) -> float:
         """Microseconds of all spans of a kind."""
@@ -148,7 +190,7 @@ class Trace(Report):
                 row.count,
                 row.microseconds,
                 None if row.share is None else 100 * row.share,
-                row.nbytes,
+                row.nbytes or None,
                 row.gigabytes_per_second,
                 row.gigaflops,
             )

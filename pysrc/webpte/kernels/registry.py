@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from webpte.dtypes import INT32_MAX, DType
-from webpte.errors import ExecutionError, WebpteError
+from webpte.errors import ExecutionError, WebpteError, retold
 from webpte.kernels.eager import run_op
 from webpte.ops import lookup
 from webpte.shapes import Dims
@@ -108,6 +108,8 @@ def _named(name: str, run: Run) -> Run:
         try:
             with np.errstate(all="ignore"):
                 return run(values, outs)
+        except ExecutionError as error:
+            raise retold(error, f"{name}: {error}") from error
         except (WebpteError, ArithmeticError, IndexError, TypeError, ValueError) as error:
             raise ExecutionError(f"{name}: {error}") from error
 

@@ -1,15 +1,17 @@
 """From one attention, whichever op it is of, to dispatches.
 
 Few queries take `attention_split`: the keys are split over workgroups, and keys and values that
-are not in the cache yet are kept on the way. Many take the tiles of `attention`. Both read the
-position from its uniform, so grids and splits follow from the size of the cache, never from what
-is live. Where keys were split, `attention_merge` adds up. A software adapter gets plain loops:
-`attention_logits` writes all logits of some rows, `attention_values` weighs the values with them.
+are not in the cache yet are kept on the way. Many take the tiles of `attention`, or, with heads so
+small that their queries stay in shared memory, of `attention_blocks`. All read the position from
+its uniform, so grids and splits follow from the size of the cache, never from what is live. Where
+keys were split, `attention_merge` adds up. A software adapter gets plain loops: `attention_logits`
+writes all logits of some rows, `attention_values` weighs the values with them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from webpte.errors import UnsupportedError
 from webpte.ops.args import TensorArg
@@ -23,7 +25,8 @@ from webpte.ops.records import (
     fold_grid,
     pack,
 )
-from webpte.ops.target import Target
+from webpte.ops.rows import power_of_two
+from webpte.ops.target import GPU, Target
 from webpte.shapes import Dims
 
 Strides = tuple[int, int, int]  # of a batch, a head, a token; elements are neighbours
@@ -32,15 +35,29 @@ Overrides = tuple[tuple[str, float], ...]
 
 # Of the shaders.
 TILE_ROWS, LANES, STAGE, TILE_KEYS, MAX_COLUMNS = 64, 8, 480, 32, 8
-SPLIT_SIZE, SPLIT_KEYS, SPLIT_ROWS, MAX_SPLIT_HEAD, MAX_SPLITS = 256, 64, 8, 256, 64
+SPLIT_ROWS, MAX_SPLIT_HEAD, MAX_SPLITS = 4, 256, 64
+MERGE_SIZE = 256
+BLOCK_HEAD, BLOCK_BYTES = 64, 32768
 NO_MASK, ADDED, BOOLEAN = range(3)
 # Constants that one of the simple kernels has no use for.
 LOGITS_ONLY, VALUES_ONLY = ("HEAD", "MASK"), ("VALUE_HEAD",)
 
+LEAST_KEYS = 64  # that are worth a workgroup
 FEW_ROWS = 32  # rows of a key head for which splitting the keys beats tiles
-KEYS_PER_SPLIT = {"attention_split": 64, "attention_rope": 64, "attention": 128}
+KEYS_PER_SPLIT = {
+    "attention_split": 64,
+    "attention_rope": 64,
+    "attention": 128,
+    "attention_blocks": 128,
+}
 # Enough to fill a large GPU; more only add work for the merge.
-WORKGROUPS = {"attention_split": 512, "attention_rope": 512, "attention": 256}
+WORKGROUPS = {
+    "attention_split": 512,
+    "attention_rope": 512,
+    "attention": 256,
+    "attention_blocks": 256,
+}
+MOST_CANDIDATES = 4  # numbers of splits near the default
 LOGIT_BYTES = 1 << 24  # of the logits that a software adapter holds at once
 ITEM_BYTES = {"f32": 4, "f16": 2}
 UPDATE_UNITS = ((16, "vec4<u32>"), (4, "u32"), (2, "f16"))  # bytes, and what moves them
@@ -81,6 +98,7 @@ class Attention:
     fresh: tuple[Heads, Heads] | None = None
     stored: str = "f32"  # how all of them lie in memory: f32 or f16
     turning: tuple[int, int, int, int, int] = (0,) * 5  # what attention_rope.wgsl has in its params
+    target: Target = GPU
 
     @property
     def mask_id(self) -> int | None:
@@ -106,13 +124,16 @@ class Attention:
 
 
 def lower_attention(call: Attention, target: Target) -> list[Dispatch]:
+    call = replace(call, target=target)
     if target.software:
         return keep_fresh(call) + lower_simple(call)
     if keeps_fresh(call):
         return lower_split(call, call.fresh)
     small = max(call.q.sizes[3], call.v.sizes[3]) <= MAX_SPLIT_HEAD
     if call.rows > FEW_ROWS or not small:
-        return keep_fresh(call) + lower_tiles(call)
+        return keep_fresh(call) + (
+            lower_blocks(call) if fits_blocks(call, target) else lower_tiles(call)
+        )
     return keep_fresh(call) + lower_split(call, None)
 
 
@@ -144,19 +165,37 @@ def lower_update(fresh: Heads, cache: Heads, itemsize: int, position: Position) 
     )
 
 
+def fits_blocks(call: Attention, target: Target) -> bool:
+    """Whether `attention_blocks` takes it: small heads of whole quads, all in shared memory."""
+    sizes = call.q.sizes[3], call.v.sizes[3]
+    whole = all(0 < size <= BLOCK_HEAD and size % 4 == 0 for size in sizes)
+    return whole and target.shared_bytes >= BLOCK_BYTES
+
+
+def lower_blocks(call: Attention) -> list[Dispatch]:
+    return finish(
+        call,
+        "attention_blocks",
+        bindings=(call.q.id, call.k.id, call.v.id),
+        tiles=ceil_div(call.rows, TILE_ROWS),
+    )
+
+
 def lower_tiles(call: Attention) -> list[Dispatch]:
     quads = ceil_div(call.v.sizes[3], 4)
     columns = min(ceil_div(quads, LANES), MAX_COLUMNS)
     values = TILE_KEYS
     while values * columns * LANES > STAGE:
         values //= 2
+    slices = ceil_div(quads, columns * LANES)
     return finish(
         call,
         "attention",
         bindings=(call.q.id, call.k.id, call.v.id),
         tiles=ceil_div(call.rows, TILE_ROWS),
-        slices=ceil_div(quads, columns * LANES),
         types=(("COLUMNS", str(columns)), ("VALUES", str(values))),
+        constants=(("SLICES", slices),),
+        slices=slices,
     )
 
 
@@ -175,9 +214,6 @@ def lower_split(
     bindings: tuple[Binding, ...] | None = None,
 ) -> list[Dispatch]:
     """`bindings` are those before the caches, by default of queries, fresh keys and values."""
-    # Powers of two, so that few kernels serve all short prompts; surplus rows idle.
-    rows = min(SPLIT_ROWS, 1 << (call.rows - 1).bit_length())
-    groups = SPLIT_SIZE // ceil_div(call.v.sizes[3], 4)
     keep_key, keep_value = ("k[start / 4u + quad] = value;", "v[start / 4u + quad] = value;")
     if bindings is None:
         fresh_ids = (None, None) if fresh is None else (fresh[0].id, fresh[1].id)
@@ -186,14 +222,14 @@ def lower_split(
         call,
         kernel,
         bindings=(*bindings, call.k.id, call.v.id),
-        tiles=ceil_div(call.rows, rows),
+        tiles=ceil_div(call.rows, SPLIT_ROWS),
         types=(
             ("CACHE", "read" if fresh is None else "read_write"),
             ("KEEP_KEY", "" if fresh is None else keep_key),
             ("KEEP_VALUE", "" if fresh is None else keep_value),
-            ("ROWS", str(rows)),
-            ("TURNS", str(ceil_div(SPLIT_KEYS, groups))),
+            ("LEAST", str(LEAST_KEYS)),
         ),
+        constants=(("FRESH", int(fresh is not None)),),
         fresh=None if fresh is None else fresh[0],
     )
 
@@ -204,20 +240,19 @@ def finish(
     *,
     bindings: tuple[Binding, ...],
     tiles: int,
-    types: tuple[tuple[str, str], ...],
-    slices: int | None = None,
+    types: tuple[tuple[str, str], ...] = (),
+    constants: Overrides = (),
+    slices: int = 1,
     fresh: Heads | None = None,
 ) -> list[Dispatch]:
-    """What both kernels have in common: the split, the mask, the params, and the merge."""
+    """What the kernels have in common: the split, the mask, the params, and the merge."""
     batch, heads, tokens, value_size = call.out.sizes
-    jobs = batch * call.key_heads * tiles * (slices or 1)
-    most = min(MAX_SPLITS, ceil_div(call.k.sizes[2], KEYS_PER_SPLIT[kernel]))
-    splits = max(1, min(most, ceil_div(WORKGROUPS[kernel], jobs)))
+    jobs = batch * call.key_heads * tiles * slices
+    splits = choose_splits(call, kernel, jobs)
     lines = batch * tokens * heads * splits
     stats = scratch("attention_stats", lines * 8)
     values: Binding = call.out.id if splits == 1 else scratch("attention", lines * value_size * 4)
     params = pack_params(call, jobs * splits, tiles, splits, fresh)
-    last = ("FRESH", int(fresh is not None)) if slices is None else ("SLICES", slices)
     attention = Dispatch(
         kernel=kernel,
         bindings=(*bindings, call.mask_id, values, stats, call.position),
@@ -229,7 +264,7 @@ def finish(
             ("MASK_TYPE", call.mask_type),
             ("OUT", call.stored if splits == 1 else "f32"),
         ),
-        overrides=(*overrides(call), last),
+        overrides=(*overrides(call), *constants),
     )
     if splits == 1:
         return [attention]
@@ -238,10 +273,28 @@ def finish(
         bindings=(values, stats, call.out.id),
         params=pack("8I", lines // splits, tokens, heads, splits, *call.out.strides, 0),
         grid=fold_grid(lines // splits),
-        types=(("FLOAT", call.stored),),
+        types=(
+            ("FLOAT", call.stored),
+            ("SPLITS", str(splits)),
+            ("TURNS", str(ceil_div(splits, max(1, MERGE_SIZE // value_size)))),
+        ),
         overrides=(("VALUE_HEAD", value_size),),
     )
     return [attention, merge]
+
+
+def choose_splits(call: Attention, kernel: str, jobs: int) -> int:
+    """Among how many workgroups keys are split: what was measured here, or else on another GPU."""
+    most = min(MAX_SPLITS, ceil_div(call.k.sizes[2], KEYS_PER_SPLIT[kernel]))
+    default = max(1, min(most, ceil_div(WORKGROUPS[kernel], jobs)))
+    if not call.target.asks:
+        return default
+    others = [1 << i for i in range(most.bit_length())]
+    near = sorted(others, key=lambda n: abs(math.log2(n / default)))[:MOST_CANDIDATES]
+    candidates = {f"{n} splits": n for n in (default, *near)}
+    sizes = f"{call.q.sizes[3]}+{call.v.sizes[3]} {call.stored}"
+    shape_class = f"{kernel} jobs{power_of_two(jobs)} keys{call.k.sizes[2]} size{sizes}"
+    return call.target.choice("attention", shape_class, f"{default} splits", candidates)
 
 
 def pack_params(

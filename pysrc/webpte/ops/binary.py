@@ -14,7 +14,7 @@ import numpy as np
 
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
-from webpte.ops.elementwise import common_type, pack_axes, quad_count, quad_grid
+from webpte.ops.elementwise import COMPARING, common_type, pack_axes, quad_count, quad_grid
 from webpte.ops.records import Dispatch, pack
 from webpte.ops.registry import register
 from webpte.shapes import Dims, broadcast, broadcast_strides
@@ -117,14 +117,7 @@ BINARY = (
             computed="inputs",
             result="bool",
         )
-        for name, operator, function in (
-            ("eq", "==", np.equal),
-            ("ne", "!=", np.not_equal),
-            ("lt", "<", np.less),
-            ("le", "<=", np.less_equal),
-            ("gt", ">", np.greater),
-            ("ge", ">=", np.greater_equal),
-        )
+        for name, operator, function in COMPARING
     ),
 )
 

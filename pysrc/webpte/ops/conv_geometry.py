@@ -60,14 +60,18 @@ class Convolution:
         return math.prod(map(ceil_div, self.kernel, steps))
 
     @property
-    def is_pointwise(self) -> bool:
-        """Whether it is a product of two plain matrices whose rows are whole quads."""
+    def has_one_tap(self) -> bool:
+        """Whether it is a product of two plain matrices."""
         return (
             self.kernel == self.stride == (1, 1)
             and self.padding == (0, 0)
             and self.in_size == self.out_size
-            and math.prod(self.in_size) % 4 == 0
         )
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether it is one, and rows of the second are whole quads."""
+        return self.has_one_tap and math.prod(self.in_size) % 4 == 0
 
 
 def spatial(args: Args, name: str, rank: int) -> Pair:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from webpte.dtypes import INT32_MAX, INT32_MIN, DType
 from webpte.errors import UnsupportedError
 from webpte.ops.args import Args, TensorArg
@@ -11,8 +13,17 @@ from webpte.shapes import Dims, collapse
 QUAD = 4  # elements per invocation: WORKGROUP_SIZE invocations share a workgroup
 WORKGROUP_SIZE = 64  # of wgsl/lib/grid.wgsl
 MAX_AXES = 12  # of wgsl/lib/axes.wgsl
+COMPARING = (  # of two tensors, and of one with a number
+    ("eq", "==", np.equal),
+    ("ne", "!=", np.not_equal),
+    ("lt", "<", np.less),
+    ("le", "<=", np.less_equal),
+    ("gt", ">", np.greater),
+    ("ge", ">=", np.greater_equal),
+)
 
 __all__ = [
+    "COMPARING",
     "INT32_MAX",
     "INT32_MIN",
     "MAX_AXES",

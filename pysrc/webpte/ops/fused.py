@@ -12,8 +12,8 @@ another device), `lower_parts` is what the parts come to, with scratch memory be
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -98,16 +98,29 @@ def run_parts(args: Args) -> list[Array]:
     return [arrays[out.id] for out in args.outs]
 
 
+@dataclass(frozen=True)
+class Step:
+    """Parts that run one after the other, or at once where `lower` has a kernel for them all."""
+
+    parts: tuple[Part, ...]
+    lower: Callable[[Sequence[Part]], list[Dispatch] | None] | None = None
+
+
+def single_steps(parts: Iterable[Part]) -> list[Step]:
+    return [Step((part,)) for part in parts]
+
+
 class Between:
     """Where the values between the parts are: views are their sources, others scratch memory."""
 
-    def __init__(self, args: Args) -> None:
+    def __init__(self, args: Args, steps: Sequence[Step] | None = None) -> None:
+        steps = single_steps(parts_of(args)) if steps is None else steps
         self._kept = {out.id for out in args.outs}
         self._roots: dict[int, int] = {}
-        self._last: dict[int, int] = {}  # root to the last part that reads it
+        self._last: dict[int, int] = {}  # root to the last step that reads it
         self._slot_of: dict[int, int] = {}
         self._places: dict[int, Scratch] = {}
-        for index, (op, part) in enumerate(parts_of(args)):
+        for index, (op, part) in [(i, part) for i, step in enumerate(steps) for part in step.parts]:
             for value_id in part.tensor_ids:
                 self._last[self.root(value_id)] = index
             if is_view(op, part) and part.out.id not in self._kept:
@@ -121,8 +134,8 @@ class Between:
         return value_id in self._roots
 
     def add(self, out: TensorArg, index: int) -> None:
-        """Memory for what the part at `index` gives; that of values read no more is free."""
-        if out.id in self._kept:
+        """Memory for what the step at `index` gives; that of values read no more is free."""
+        if out.id in self._kept or out.id in self._roots:
             return
         taken = {slot for i, slot in self._slot_of.items() if self._last.get(i, -1) >= index}
         slot = next(i for i in range(len(taken) + 1) if i not in taken)
@@ -138,16 +151,46 @@ class Between:
         return self._places.get(root, root)
 
 
-def lower_parts(args: Args) -> list[Dispatch]:
-    """What the parts come to, one after the other."""
-    between, dispatches = Between(args), list[Dispatch]()
-    for index, (op, part) in enumerate(parts_of(args)):
-        if any(between.is_alias(out.id) for out in part.outs):
-            continue
-        for out in part.outs:
-            between.add(out, index)
+def lower_parts(args: Args, steps: Sequence[Step] | None = None) -> list[Dispatch]:
+    """What the parts come to, one after the other; some of them at once, if `steps` say so."""
+    steps = single_steps(parts_of(args)) if steps is None else steps
+    between, dispatches = Between(args, steps), list[Dispatch]()
+    for index, step in enumerate(steps):
+        outs = {out.id: out for _, part in step.parts for out in part.outs}
+        found = step.lower(step.parts) if step.lower else None
+        if found is None:
+            found = [
+                dispatch
+                for op, part in step.parts
+                if not any(between.is_alias(out.id) for out in part.outs)
+                for dispatch in op.lower(part)
+            ]
+        for bound in dict.fromkeys(b for dispatch in found for b in dispatch.bindings):
+            if isinstance(bound, int) and bound in outs:
+                between.add(outs[bound], index)
         dispatches += [
             replace(dispatch, bindings=tuple(map(between.place, dispatch.bindings)))
-            for dispatch in op.lower(part)
+            for dispatch in found
         ]
     return dispatches
+
+
+def grouped(
+    parts: Sequence[Part],
+    names: Collection[str],
+    lower: Callable[[Sequence[Part]], list[Dispatch] | None],
+) -> list[Step]:
+    """Steps of which one has all parts of these names, unless others must run between them."""
+    inside = [part for part in parts if part[0].name in names]
+    given = {out.id for _, part in inside for out in part.outs}
+    before, after, later = list[Part](), list[Part](), set[int]()
+    for op, part in parts:
+        if op.name in names:
+            if not later.isdisjoint(part.tensor_ids):
+                return single_steps(parts)
+        elif (given | later).isdisjoint(part.tensor_ids):
+            before.append((op, part))
+        else:
+            after.append((op, part))
+            later |= {out.id for out in part.outs}
+    return [*single_steps(before), Step(tuple(inside), lower), *single_steps(after)]

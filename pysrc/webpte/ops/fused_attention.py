@@ -9,14 +9,17 @@ run one after the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from webpte.ops.args import Args
 from webpte.ops.attention import stored_as
 from webpte.ops.attention_calls import read_cached
 from webpte.ops.attention_kernels import Attention, keeps_fresh, lower_split, scratch
-from webpte.ops.fused import Part, lower_parts, parts_of, register_fusion
-from webpte.ops.fused_products import linears_of, lower_joined, norm_of
+from webpte.ops.dense_rows import LINEAR, lower_several
+from webpte.ops.fused import Part, grouped, lower_parts, parts_of, register_fusion
+from webpte.ops.fused_dense import joined_dispatches
+from webpte.ops.fused_products import ALL_LINEARS, intake_of, linears_of, lower_joined
 from webpte.ops.records import Dispatch, Scratch
 from webpte.ops.rope import angles_of, operands, start_of
 
@@ -31,22 +34,30 @@ STORAGE_BUFFERS = 9
 def lower_attention_block(args: Args) -> list[Dispatch]:
     parts = list(parts_of(args))
     _, attention = parts[-1]
+    steps = grouped(parts, {LINEAR}, joined_dispatches) if parts_are_dense(parts) else None
     if args.target.software or args.target.storage_buffers < STORAGE_BUFFERS:
-        return lower_parts(args)
+        return lower_parts(args, steps)
     names = ("query", "k_cache", "v_cache", "key", "value")
     call = stored_as(attention, read_cached(attention, fresh=True), *names)
     rope = next(part for part in parts if part[0].name in ROPES)
     if attention.out.numel == 0 or not keeps_fresh(call) or not turns_quads(rope):
-        return lower_parts(args)
-    linears = linears_of(parts)
+        return lower_parts(args, steps)
+    linears = [part for op, part in parts if op.name in ALL_LINEARS]
     rows = call.q.sizes[0] * call.q.sizes[2]
-    columns = [part.out.dims[-1] for _, part in linears]
+    columns = [part.out.dims[-1] for part in linears]
     fresh = scratch("attention_fresh", rows * sum(columns) * 4)
-    products = lower_joined(linears, norm_of(parts), fresh)
+    if parts_are_dense(parts):
+        products = lower_several(linears, intake_of(parts), fresh, "f32")
+    else:
+        products = lower_joined(linears_of(parts), intake_of(parts), fresh)
     if products is None:
-        return lower_parts(args)
+        return lower_parts(args, steps)
     places = rows * columns[0], rows * (columns[0] + columns[1])
     return products + turned_attention(call, rope, fresh, places)
+
+
+def parts_are_dense(parts: Sequence[Part]) -> bool:
+    return any(op.name == LINEAR for op, _ in parts)
 
 
 def turns_quads(rope: Part) -> bool:
@@ -63,14 +74,15 @@ def turned_attention(
     op, args = rope
     half = ROPES[op.name]
     _, _, cosines, sines = operands(args)
-    call = replace(call, turning=(*angles_of(args, half), *places))
+    turning = (*angles_of(args, half), *places)
+    call = replace(call, turning=turning, target=args.target)
     first, *rest = lower_split(call, call.fresh, "attention_rope", (fresh, cosines.id, sines.id))
-    turning = replace(
+    turned = replace(
         first,
         bindings=(*first.bindings, start_of(args, half)),
         overrides=(*first.overrides, ("HALF", int(half))),
     )
-    return [turning, *rest]
+    return [turned, *rest]
 
 
 register_fusion(ATTENTION_BLOCK, lower_attention_block)

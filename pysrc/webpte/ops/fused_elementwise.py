@@ -8,6 +8,8 @@ inputs than the kernel has are left to the ops' own kernels.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from webpte.ops import binary, unary
 from webpte.ops.args import Args
 from webpte.ops.elementwise import quad_count, quad_grid
@@ -21,10 +23,13 @@ MAX_STEPS, MAX_INPUTS = 16, 4  # of wgsl/fused_elementwise.wgsl
 STEP = "fn step_{}(x: Vec, y: Vec, a: f32, b: f32, c: f32, alpha: f32) -> Vec {{ return {}; }}"
 
 
+def names_of(op: str) -> tuple[str, ...]:
+    return ("self", "other") if op in binary.FLOAT_BINARY else ("self",)
+
+
 def operands_of(part: Part) -> list[int]:
     op, args = part
-    names = ("self", "other") if op.name in binary.FLOAT_BINARY else ("self",)
-    return [args.tensor(name).id for name in names]
+    return [args.tensor(name).id for name in names_of(op.name)]
 
 
 def formula_of(part: Part) -> tuple[str, tuple[float, ...]]:
@@ -35,13 +40,22 @@ def formula_of(part: Part) -> tuple[str, tuple[float, ...]]:
 
 
 def lower_elementwise(args: Args) -> list[Dispatch]:
-    parts, (out,) = list(parts_of(args)), args.outs
+    found = chain_dispatches(list(parts_of(args)))
+    return lower_parts(args) if found is None else found
+
+
+def chain_dispatches(parts: Sequence[Part]) -> list[Dispatch] | None:
+    """One kernel, if it takes these parts, of which the last gives what others need."""
+    out, given = parts[-1][1].out, {part.out.id for _, part in parts}
     if out.numel == 0:
         return []
-    inputs = [tensor for tensor in args.tensors("inputs") if tensor is not None]
+    read = [part.tensor(name) for op, part in parts for name in names_of(op.name)]
+    inputs = list({tensor.id: tensor for tensor in read if tensor.id not in given}.values())
     sizes = {tensor.numel for tensor in inputs} | {part.out.numel for _, part in parts}
-    if not sizes <= {1, out.numel} or len(inputs) > MAX_INPUTS or len(parts) > MAX_STEPS:
-        return lower_parts(args)
+    types = {tensor.dtype for tensor in (*inputs, *(part.out for _, part in parts))}
+    fits = sizes <= {1, out.numel} and len(types) == 1 and out.dtype.is_float
+    if not fits or len(inputs) > MAX_INPUTS or len(parts) > MAX_STEPS:
+        return None
     named = {tensor.id: f"input_{i}" for i, tensor in enumerate(inputs)}
     steps, body, scalars = list[str](), list[str](), list[float]()
     for i, part in enumerate(parts):

@@ -10,32 +10,46 @@ the sizes, all run one after the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from webpte.ops.args import Args, TensorArg
+from webpte.ops.choose_qparams import CHOOSE, MAPPINGS
+from webpte.ops.dense_rows import LINEAR, lower_several
 from webpte.ops.elementwise import float_type
-from webpte.ops.fused import Between, Part, lower_parts, parts_of, register_fusion
+from webpte.ops.fused import (
+    Part,
+    Step,
+    grouped,
+    lower_parts,
+    parts_of,
+    register_fusion,
+    single_steps,
+)
+from webpte.ops.fused_elementwise import NAMES, chain_dispatches
+from webpte.ops.intake import NORMED_THREADS, Intake, eps_of, gain_of, row_overrides
 from webpte.ops.linear_q4 import (
     LINEARS,
-    NORMED_THREADS,
     Linear,
-    Norm,
     lower_linear,
+    normed_kernel,
     product_of,
-    row_overrides,
     weights_of,
 )
-from webpte.ops.matmul import MATMUL, lower_matmul
+from webpte.ops.matmul import MATMUL, ended_product, lower_matmul
+from webpte.ops.one_row import choose_cut, is_one_row, row_dispatch
 from webpte.ops.packed_weights import Quantized
 from webpte.ops.products import (
     Kernel,
     Product,
     Slicing,
+    Types,
     choose_slicing,
     is_sliced,
     slice_dispatches,
 )
 from webpte.ops.records import Binding, Dispatch, ceil_div, pack
+from webpte.ops.spread import adding
 from webpte.ops.target import Target
 
 PRODUCT_ADD = "webpte.product_add"
@@ -43,47 +57,101 @@ NORMED_PRODUCT = "webpte.normed_product"
 GATED_PRODUCT = "webpte.gated_product"
 
 LINEAR_OF = {op.name: op for op in LINEARS}
-# Those whose x is what it is: rounding it to int8 takes a look at all of it before.
-PLAIN_LINEARS = frozenset(op.name for op in LINEARS if not op.quantized)
+# Those whose x is rounded to int8, for which scales and zeros are chosen before, and the others.
+ROUNDED_LINEARS = frozenset(op.name for op in LINEARS if op.quantized)
+ALL_LINEARS = frozenset({LINEAR, *LINEAR_OF})
+CHOOSE_OF = {op.name: op for op in CHOOSE}
+PLAIN_LINEARS = frozenset({LINEAR, *(op.name for op in LINEARS if not op.quantized)})
 MATMUL_OF = {op.name: op for op in MATMUL}
 RMS_NORM = "et_vk.rms_norm.default"
 
 
 def lower_product_add(args: Args) -> list[Dispatch]:
-    parts, between = list(parts_of(args)), Between(args)
-    (op, product), (_, addition), (out,) = parts[0], parts[-1], args.outs
-    operands = addition.tensor("self"), addition.tensor("other")
-    added = next(t for t in operands if between.root(t.id) != product.out.id)
+    parts = list(parts_of(args))
+    before, rest = parts[: -len(sum_of(parts))], sum_of(parts)
+    if not before:
+        return sum_dispatches(rest) or lower_parts(args)
+    intake, (op, product) = intake_of(before), rest[0]
+    small = is_small(product_of(LINEAR_OF[op.name], product), intake, product.tensor("x"))
+    if intake is not None and small and not args.target.software:
+        found = sum_dispatches(rest, intake)
+        if found is not None:
+            return found
+    return lower_parts(args, [*single_steps(before), Step(tuple(rest), sum_dispatches)])
+
+
+def sum_of(parts: list[Part]) -> list[Part]:
+    """The product, the views after it and the sum."""
+    index = next(i for i, (op, _) in enumerate(parts) if op.name in {*LINEAR_OF, *MATMUL_OF})
+    return parts[index:]
+
+
+def sum_dispatches(parts: Sequence[Part], intake: Intake | None = None) -> list[Dispatch] | None:
+    """A product whose addend is what is added to it, if the kernels take that."""
+    (op, product), (_, addition), views = parts[0], parts[-1], parts[1:-1]
+    own, out = {product.out.id, *(view.out.id for _, view in views)}, addition.out
+    added = next(t for t in (addition.tensor("self"), addition.tensor("other")) if t.id not in own)
     # A sum that is larger than both was broadcast.
     if added.dtype != out.dtype or added.numel != out.numel:
-        return lower_parts(args)
+        return None
     if op.name in LINEAR_OF:
         linear = LINEAR_OF[op.name]
         if product_of(linear, product).can_add(added):
-            return lower_linear(linear, product, added, out=out)
-    else:
-        matmul = MATMUL_OF[op.name]
-        if matmul.operands(product).product.can_add(added):
-            return lower_matmul(matmul, product, added, out=out)
-    return lower_parts(args)
+            return lower_linear(linear, product, added, intake, out)
+        return None
+    matmul = MATMUL_OF[op.name]
+    if (found := ended_product(matmul, product, adding(added), out)) is not None:
+        return found
+    if matmul.operands(product).product.can_add(added):
+        return lower_matmul(matmul, product, added, out=out)
+    return None
 
 
 # Products of few rows
 
 
-def norm_of(parts: list[Part]) -> Norm | None:
-    """The norm that comes first, if one does."""
+def intake_of(parts: Sequence[Part]) -> Intake | None:
+    """The norm that comes first, if one does, and the rounding after it.
+
+    None if there is neither; and where the rounding is none that kernels know, a contradiction: no
+    product is along it, so that none is small.
+    """
     op, first = parts[0]
-    if op.name != RMS_NORM:
+    intake = None
+    if op.name == RMS_NORM:
+        x, gain = first.tensor("input"), first.tensor("weight")
+        intake = Intake(x, gain, first.number("eps"))
+    chosen = next((part for op, part in parts if op.name in CHOOSE_OF), None)
+    if chosen is None:
+        return intake
+    choice = CHOOSE_OF[chosen.call.name].choice(chosen)
+    x = chosen.tensor("x")
+    rows = choice.block == (*(1 for _ in x.dims[:-1]), x.dims[-1])
+    known = (choice.mapping, choice.low, choice.high) == (MAPPINGS["ASYMMETRIC"], -128, 127)
+    if not rows or not known:
+        return Intake(replace(x, dims=(*x.dims[:-1], 0)))
+    return replace(intake or Intake(x), least=choice.epsilon)
+
+
+def lower_dense_rows(
+    args: Args, parts: list[Part], norm: Intake | None, gated: bool = False
+) -> list[Dispatch] | None:
+    """One or two products of floats; None if there are others, or no kernel takes them."""
+    linears, (out,) = [part for op, part in parts if op.name == LINEAR], args.outs
+    if not linears or out.dtype != linears[0].out.dtype:
         return None
-    return Norm(first.tensor("input"), first.tensor("weight"), first.number("eps"))
+    return lower_several(linears, norm, out.id, out.dtype.wgsl, gated)
+
+
+def rounds(norm: Intake | None) -> bool:
+    return norm is not None and norm.least is not None
 
 
 def linears_of(parts: list[Part]) -> list[tuple[Linear, Args]]:
     return [(LINEAR_OF[op.name], part) for op, part in parts if op.name in LINEAR_OF]
 
 
-def is_small(product: Product, norm: Norm | None, x: TensorArg) -> bool:
+def is_small(product: Product, norm: Intake | None, x: TensorArg) -> bool:
     """Whether a kernel for few rows takes it, and the norm is over the product's k."""
     along = norm is None or norm.x.dims[-1] == product.k
     return product.m > 0 and is_sliced(product) and along and x.dims[-1] == product.k
@@ -91,7 +159,9 @@ def is_small(product: Product, norm: Norm | None, x: TensorArg) -> bool:
 
 def lower_normed_product(args: Args) -> list[Dispatch]:
     parts = list(parts_of(args))
-    norm, (out,) = norm_of(parts), args.outs
+    norm, (out,) = intake_of(parts), args.outs
+    if any(op.name == LINEAR for op, _ in parts):
+        return lower_dense_rows(args, parts, norm) or lower_parts(args)
     ((op, product),) = linears_of(parts)
     fits = is_small(product_of(op, product), norm, product.tensor("x"))
     if args.target.software or not fits:
@@ -102,8 +172,8 @@ def lower_normed_product(args: Args) -> list[Dispatch]:
 def are_alike(weights: list[Quantized]) -> bool:
     """Whether one kernel takes these weights at once: alike in all but their rows."""
     packings = {(w.format, w.inner, w.row_bytes, w.group) for w in weights}
-    whole = all(w.wide and w.rows % 4 == 0 and w.scale_stride % 4 == 0 for w in weights)
-    return len(packings) == 1 and whole and weights[0].inner % 4 == 0
+    whole = all(w.in_quads for w in weights) and weights[0].inner % 4 == 0
+    return len(packings) == 1 and whole
 
 
 def several_slicing(weights: Quantized, target: Target) -> Slicing:
@@ -113,21 +183,26 @@ def several_slicing(weights: Quantized, target: Target) -> Slicing:
 
 
 def several_kernel(
-    name: str, x: TensorArg, weights: list[Quantized], norm: Norm | None, slicing: Slicing
+    name: str, x: TensorArg, weights: list[Quantized], norm: Intake | None, slicing: Slicing
 ) -> Kernel:
     """A kernel that reads x once for several weights."""
-    pairs = [id for w in weights for id in (w.tensor.id, w.scales.id)]
-    return Kernel(
-        name=name,
-        operands=(norm.x.id if norm else x.id, norm.gain.id if norm else None, *pairs),
-        types=slicing.folding,
-        overrides=(("FORMAT", weights[0].format), *row_overrides(norm, slicing)),
-    )
+    overrides = row_overrides(norm, slicing)
+    return normed_kernel(name, x, weights, norm, slicing.folding, overrides)
+
+
+def row_kernel(
+    name: str, x: TensorArg, weights: list[Quantized], norm: Intake | None, types: Types
+) -> Kernel:
+    """Likewise, for one row."""
+    return normed_kernel(name, x, weights, norm, types, (("NORMED", gain_of(norm) is not None),))
 
 
 def lower_gated_product(args: Args) -> list[Dispatch]:
     parts = list(parts_of(args))
-    norm, (out,), linears = norm_of(parts), args.outs, linears_of(parts)
+    norm, (out,), linears = intake_of(parts), args.outs, linears_of(parts)
+    if not linears:
+        dense = lower_dense_rows(args, parts, norm, gated=True)
+        return dense or lower_parts(args, grouped(parts, NAMES, chain_dispatches))
     (gate, first), (up, second) = linears
     product, x = product_of(gate, first), first.tensor("x")
     weights = [weights_of(op, part) for op, part in linears]
@@ -135,19 +210,23 @@ def lower_gated_product(args: Args) -> list[Dispatch]:
     strides = weights[0].scale_stride == weights[1].scale_stride
     fits = same and strides and are_alike(weights) and is_small(product, norm, x)
     if args.target.software or not fits:
-        return lower_parts(args)
+        return lower_parts(args, grouped(parts, NAMES, chain_dispatches))
     gain = norm.gain if norm else None
     stored = float_type(args, x, *(w.scales for w in weights), gain, out)
+    product, params = replace(product, stored=stored), weights[0].params + eps_of(norm)
+    if is_one_row(product, weights, args.target) and not rounds(norm):
+        cut = choose_cut(weights[0], 2, args.target)
+        kernel = row_kernel("linear_q4_row_gated", x, weights, norm, cut.types(weights[0], 2))
+        return [row_dispatch(replace(kernel, params=params), product, (out.id,), cut)]
     slicing = several_slicing(weights[0], args.target)
     kernel = several_kernel("linear_q4_gated", x, weights, norm, slicing)
-    kernel = replace(kernel, params=weights[0].params + pack("f", norm.eps if norm else 0))
-    dispatches = slice_dispatches(kernel, replace(product, stored=stored), out.id, slicing)
+    dispatches = slice_dispatches(replace(kernel, params=params), product, out.id, slicing)
     # There is no addend.
     return [replace(d, bindings=(*d.bindings[:-2], d.bindings[-1])) for d in dispatches]
 
 
 def lower_joined(
-    linears: list[tuple[Linear, Args]], norm: Norm | None, out: Binding
+    linears: list[tuple[Linear, Args]], norm: Intake | None, out: Binding
 ) -> list[Dispatch] | None:
     """Three products of one x, one after the other in one place, as f32; None if no kernel can."""
     products = [product_of(op, part) for op, part in linears]
@@ -157,17 +236,24 @@ def lower_joined(
     if not plain or not are_alike(weights) or not is_small(products[0], norm, x):
         return None
     stored = float_type(part, x, *(w.scales for w in weights), norm.gain if norm else None)
-    slicing = several_slicing(weights[0], part.target)
+    slicing, cut = several_slicing(weights[0], part.target), None
+    whole = all(is_one_row(product, weights, part.target) for product in products)
+    if whole and not rounds(norm):
+        cut = choose_cut(weights[0], 1, part.target)
+    columns = cut.columns if cut else 4 * slicing.lanes
     shapes, begin, place = list[int](), 0, 0
     for product, weight in zip(products, weights, strict=True):
         shapes += [product.n, begin, weight.scale_stride, place]
-        begin += ceil_div(product.n, 4 * slicing.lanes)
+        begin += ceil_div(product.n, columns)
         place += product.m * product.n
-    kernel = several_kernel("linear_q4_joined", x, weights, norm, slicing)
-    eps = norm.eps if norm else 0
-    params = weights[0].params + pack("12If", *shapes, eps)
-    joined = replace(products[0], n=begin * 4 * slicing.lanes, stored=stored)
-    (dispatch,) = slice_dispatches(replace(kernel, params=params), joined, -1, slicing)
+    params = weights[0].params + pack("12I", *shapes) + eps_of(norm)
+    joined = replace(products[0], n=begin * columns, stored=stored)
+    if cut is not None:
+        kernel = row_kernel("linear_q4_row_joined", x, weights, norm, cut.types(weights[0], 1))
+        dispatch = row_dispatch(replace(kernel, params=params), joined, (out,), cut)
+    else:
+        kernel = several_kernel("linear_q4_joined", x, weights, norm, slicing)
+        (dispatch,) = slice_dispatches(replace(kernel, params=params), joined, -1, slicing)
     types = tuple(("OUT", "f32") if name == "OUT" else (name, t) for name, t in dispatch.types)
     return [replace(dispatch, bindings=(*kernel.operands, out), types=types)]
 

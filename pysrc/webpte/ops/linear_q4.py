@@ -13,6 +13,7 @@ its width up to a multiple of 4 bytes, the scales' and the bias's to a multiple 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +21,8 @@ import numpy as np
 from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import float_type
+from webpte.ops.intake import NORMED_THREADS, Intake, eps_of, gain_of, row_overrides
+from webpte.ops.one_row import MANY_ROWS, choose_cut, is_one_row, row_dispatch
 from webpte.ops.packed_weights import (
     BYTES,
     HIGH_FIRST,
@@ -37,6 +40,7 @@ from webpte.ops.products import (
     Overrides,
     Product,
     Slicing,
+    Types,
     block_dispatches,
     choose_slicing,
     is_sliced,
@@ -95,11 +99,6 @@ LINEARS = (
 BACKWARD = "d_out: tensor, weight: tensor, scales: tensor, group_size: int -> tensor"
 REQUANT = "latent: tensor, scales: tensor, group_size: int -> tensor"
 
-# Of a workgroup that normalizes: sums and squares of 4 rows fit into the 16 KB that all GPUs have.
-NORMED_THREADS = 128
-# Where the rows of W are so many that they alone keep a GPU busy.
-MANY_ROWS = 32768
-
 
 def weights_of(op: Linear, args: Args) -> Quantized:
     """The weights of a call, after a look at every shape."""
@@ -140,15 +139,6 @@ def row_params(op: Linear, args: Args, rows: int) -> tuple[TensorArg, TensorArg]
     return scale, zero
 
 
-@dataclass(frozen=True)
-class Norm:
-    """Root mean square normalization of x, on its way into a product of few rows."""
-
-    x: TensorArg
-    gain: TensorArg
-    eps: float
-
-
 def product_of(op: Linear, args: Args) -> Product:
     """The sizes, and the bias."""
     weights, x = weights_of(op, args), args.tensor("x")
@@ -160,13 +150,14 @@ def lower_linear(
     op: Linear,
     args: Args,
     added: TensorArg | None = None,
-    norm: Norm | None = None,
+    norm: Intake | None = None,
     out: TensorArg | None = None,
 ) -> list[Dispatch]:
     """With something `added` to it, of few rows that are yet to be normalized, to another place."""
     weights, x, out = weights_of(op, args), args.tensor("x"), out or args.out
     product = product_of(op, args).plus(added)
-    rows = row_params(op, args, product.m)
+    rounds = norm is not None and norm.least is not None
+    rows = None if rounds else row_params(op, args, product.m)
     others = (rows[0] if rows else None, norm.gain if norm else None, out)
     stored = float_type(args, x, weights.scales, product.addend, *others)
     product = replace(product, stored=stored)
@@ -174,7 +165,9 @@ def lower_linear(
     if args.target.software:
         return block_dispatches(simple(kernel), product, out.id)
     if not is_sliced(product):
-        return tile_dispatches(kernel, product, out.id)
+        return tile_dispatches(kernel, product, out.id, args.target)
+    if rows is None and not rounds and is_one_row(product, [weights], args.target):
+        return [lower_row(x, weights, product, norm, out.id, args.target)]
     slicing = slicing_of(weights, product, args.target)
     if norm is not None and slicing.threads > NORMED_THREADS:
         slicing = choose_slicing(weights.steps, NORMED_THREADS, NORMED_THREADS)
@@ -182,22 +175,50 @@ def lower_linear(
     return slice_dispatches(sliced, product, out.id, slicing)
 
 
+def lower_row(
+    x: TensorArg,
+    weights: Quantized,
+    product: Product,
+    norm: Intake | None,
+    out: int,
+    target: Target,
+) -> Dispatch:
+    cut = choose_cut(weights, 1, target)
+    normed = (("NORMED", gain_of(norm) is not None),)
+    kernel = normed_kernel("linear_q4_row", x, [weights], norm, cut.types(weights, 1), normed)
+    kernel = replace(kernel, params=weights.params + eps_of(norm))
+    return row_dispatch(kernel, product, (product.addend_id, out), cut)
+
+
+def normed_kernel(
+    name: str,
+    x: TensorArg,
+    weights: Sequence[Quantized],
+    norm: Intake | None,
+    types: Types,
+    overrides: Overrides,
+) -> Kernel:
+    """A kernel that reads x once, through the norm if there is one, for all these weights."""
+    pairs = [id for w in weights for id in (w.tensor.id, w.scales.id)]
+    return Kernel(
+        name=name,
+        operands=(norm.x.id if norm else x.id, gain_of(norm), *pairs),
+        types=types,
+        overrides=(*weights[0].unit_overrides, *overrides),
+    )
+
+
 def sliced_kernel(
-    kernel: Kernel, weights: Quantized, norm: Norm | None, slicing: Slicing
+    kernel: Kernel, weights: Quantized, norm: Intake | None, slicing: Slicing
 ) -> Kernel:
     return replace(
         kernel,
         name="linear_q4_vector",
-        operands=(*kernel.operands, norm.gain.id if norm else None),
+        operands=(*kernel.operands, gain_of(norm)),
         types=(*kernel.types, *slicing.folding),
         overrides=(*kernel.overrides, *row_overrides(norm, slicing), ("WIDE", weights.wide)),
-        params=kernel.params + pack("f", norm.eps if norm else 0),
+        params=kernel.params + eps_of(norm),
     )
-
-
-def row_overrides(norm: Norm | None, slicing: Slicing) -> Overrides:
-    """Of wgsl/lib/few_rows.wgsl."""
-    return (("NORMED", norm is not None), ("ONE_SUBGROUP", slicing.one_subgroup))
 
 
 def slicing_of(weights: Quantized, product: Product, target: Target) -> Slicing:
@@ -252,8 +273,9 @@ def run_linear(op: Linear, args: Args) -> Array:
 
 
 def simple(kernel: Kernel) -> Kernel:
-    """The same for a software adapter: alike, however the rows of x and W are aligned."""
-    kept = [pair for pair in kernel.overrides if not pair[0].endswith("_ALIGNED")]
+    """The same for a software adapter: alike, however x and W are aligned and grouped."""
+    dropped = ("GROUP_SIZE", "SCALES_ALIGNED", "WEIGHTS_ALIGNED", "X_ALIGNED")
+    kept = [pair for pair in kernel.overrides if pair[0] not in dropped]
     return replace(kernel, name="linear_q4_simple", overrides=tuple(kept))
 
 
@@ -281,7 +303,7 @@ def lower_backward(args: Args) -> list[Dispatch]:
     product = Product(numel(d_out.dims[:-1]), weights.inner, weights.rows, stored=stored)
     if args.target.software:
         return block_dispatches(simple(backward), product, args.out.id)
-    return tile_dispatches(backward, product, args.out.id)
+    return tile_dispatches(backward, product, args.out.id, args.target)
 
 
 def run_backward(args: Args) -> Array:

@@ -20,6 +20,7 @@ from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import float_type
 from webpte.ops.products import (
+    MAX_SLICED_ROWS,
     Kernel,
     Product,
     block_dispatches,
@@ -30,6 +31,7 @@ from webpte.ops.products import (
 )
 from webpte.ops.records import Dispatch, ceil_div, pack
 from webpte.ops.registry import register
+from webpte.ops.spread import Ending, Spread, adding, is_spread
 from webpte.shapes import Dims, broadcast, broadcast_strides, numel
 
 Array = np.ndarray
@@ -211,19 +213,77 @@ def as_row(operands: Operands) -> Operands:
     )
 
 
+def spread_of(op: Matmul, args: Args, ending: Ending) -> Spread | None:
+    """The product as one dispatch with its ending, if it is of a size for that."""
+    operands = op.operands(args)
+    product = typed(args, operands.product, stored_type(args, operands))
+    few = product.m <= MAX_SLICED_ROWS or product.n == 1
+    if args.target.software or few or not operands.a_k_first or not is_spread(product):
+        return None
+    return Spread(
+        product,
+        operands.a.id,
+        operands.b.id,
+        product.m * product.k,
+        product.n * product.k,
+        operands.b_k_first,
+        ending,
+        args.target,
+    )
+
+
 def lower_matmul(
     op: Matmul, args: Args, added: TensorArg | None = None, out: TensorArg | None = None
 ) -> list[Dispatch]:
     """With something `added` to it, and to another place, where that is asked for."""
     out, operands = out or args.out, op.operands(args)
+    spread = spread_of(op, args, adding(added))
+    if spread is not None:
+        return [spread.dispatch(out.id)]
     operands = as_row(replace(operands, product=operands.product.plus(added)))
     product = typed(args, operands.product, stored_type(args, operands))
     if args.target.software:
         return block_dispatches(simple_kernel(operands), product, out.id)
+    sliced = is_sliced(product) and operands.a_k_first
+    kernel = vector_kernel(operands, product, sliced)
+    if sliced:
+        return few_rows(kernel, product, operands.b_k_first, adding(None), out.id)
+    return tile_dispatches(kernel, product, out.id, args.target)
+
+
+def few_rows(
+    kernel: Kernel, product: Product, b_k_first: bool, ending: Ending, out: int
+) -> list[Dispatch]:
+    """A product that is read as fast as B can be, with its ending."""
+    slicing = choose_slicing(ceil_div(product.k, 4), THREADS[b_k_first], MOST_SLICES)
+    kernel = replace(
+        kernel,
+        types=(*kernel.types, ("FORMULA", ending.formula)),
+        overrides=(*kernel.overrides, ("BESIDE", ending.beside is not None)),
+        params=kernel.params + pack("3f", *[*ending.scalars, 0.0, 0.0, 0.0][:3]),
+    )
+    found = slice_dispatches(kernel, product, out, slicing)
+    beside = None if ending.beside is None else ending.beside.id
+    return [replace(d, bindings=(*d.bindings[:-1], beside, d.bindings[-1])) for d in found]
+
+
+def ended_product(op: Matmul, args: Args, ending: Ending, out: TensorArg) -> list[Dispatch] | None:
+    """The product with its ending in one dispatch, if a kernel has it at this size."""
+    spread = spread_of(op, args, ending)
+    if spread is not None:
+        return [spread.dispatch(out.id)]
+    operands = op.operands(args)
+    product = typed(args, operands.product, stored_type(args, operands))
+    fits = is_sliced(product) and operands.a_k_first and product.stored != "i32" and product.n > 1
+    if args.target.software or not fits:
+        return None
+    return few_rows(vector_kernel(operands, product), product, operands.b_k_first, ending, out.id)
+
+
+def vector_kernel(operands: Operands, product: Product, sliced: bool = True) -> Kernel:
     a_line = product.k if operands.a_k_first else product.m
     b_line = product.k if operands.b_k_first else product.n
-    sliced = is_sliced(product) and operands.a_k_first
-    kernel = Kernel(
+    return Kernel(
         name="matmul_vector" if sliced else "matmul",
         operands=(operands.a.id, operands.b.id),
         overrides=(
@@ -233,10 +293,6 @@ def lower_matmul(
             ("B_K_FIRST", operands.b_k_first),
         ),
     )
-    if sliced:
-        slicing = choose_slicing(ceil_div(product.k, 4), THREADS[operands.b_k_first], MOST_SLICES)
-        return slice_dispatches(kernel, product, out.id, slicing)
-    return tile_dispatches(kernel, product, out.id)
 
 
 def simple_kernel(operands: Operands) -> Kernel:

@@ -174,8 +174,14 @@ def batch_norm_shape(args: Args) -> tuple[Dims, ...]:
     return (source.dims, *(out.maximum for out in rest))
 
 
-def lower_batch_norm(args: Args) -> list[Dispatch]:
-    source, out = args.tensor("input"), args.outs[0]
+def lower_batch_norm(
+    args: Args,
+    given: TensorArg | None = None,
+    formula: str = "x",
+    scalars: tuple[float, ...] = (),
+) -> list[Dispatch]:
+    """Of an element-wise formula of what is `given`, if that is not the input."""
+    source, out = given or args.tensor("input"), args.outs[0]
     if out.numel == 0:
         return []
     weight, bias = args.optional_tensor("weight"), args.optional_tensor("bias")
@@ -188,9 +194,16 @@ def lower_batch_norm(args: Args) -> list[Dispatch]:
                 *(source.id, optional_id(weight), optional_id(bias)),
                 *(mean.id, var.id, out.id),
             ),
-            params=pack("3If", quads, source.dims[1], numel(source.dims[2:]), args.number("eps")),
+            params=pack(
+                "3I4f",
+                *(quads, source.dims[1], numel(source.dims[2:]), args.number("eps")),
+                *[*scalars, 0.0, 0.0, 0.0][:3],
+            ),
             grid=quad_grid(quads),
-            types=(("FLOAT", float_type(args, source, weight, bias, mean, var, out)),),
+            types=(
+                ("FLOAT", float_type(args, source, weight, bias, mean, var, out)),
+                ("FORMULA", formula),
+            ),
             overrides=affine_overrides(weight, bias),
         )
     ]

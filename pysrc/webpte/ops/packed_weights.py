@@ -53,6 +53,12 @@ class Quantized:
         return self.row_bytes % 16 == 0 and self.group % per_unit == 0
 
     @property
+    def in_quads(self) -> bool:
+        """Whether it is wide, and rows and scales come in whole fours: what kernels of few rows
+        read that take several weights at once, or one row."""
+        return self.wide and self.rows % 4 == 0 and self.scale_stride % 4 == 0
+
+    @property
     def steps(self) -> int:
         """Of the kernel for few rows of x, along one row of W."""
         return self.row_bytes // 16 if self.wide else ceil_div(self.inner, 4)
@@ -62,9 +68,14 @@ class Quantized:
         return pack("4I", self.inner, self.row_bytes, self.group, self.scale_stride)
 
     @property
+    def unit_overrides(self) -> tuple[tuple[str, float], ...]:
+        """Of kernels that take wide weights alone."""
+        return (("FORMAT", self.format), ("GROUP_SIZE", self.group))
+
+    @property
     def overrides(self) -> tuple[tuple[str, float], ...]:
         return (
-            ("FORMAT", self.format),
+            *self.unit_overrides,
             ("SCALES_ALIGNED", self.scale_stride % 4 == 0),
             ("WEIGHTS_ALIGNED", self.aligned),
         )

@@ -16,6 +16,7 @@ from functools import lru_cache
 from webpte.ops.args import TensorArg
 from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
 from webpte.ops.rows import power_of_two
+from webpte.ops.target import GPU, Target
 
 K_STEP = 16  # of wgsl/lib/tiles.wgsl
 SUM_WORKGROUP = 64  # of wgsl/lib/grid.wgsl
@@ -140,10 +141,10 @@ class Tiling:
 
 
 # Larger tiles read less per multiplication, smaller ones are more: a GPU has many cores to fill.
-TILINGS = (Tiling(16, 16, 2, 2, 34.0), Tiling(8, 8, 2, 2, 30.0), Tiling(8, 8, 1, 1, 20.0))
+TILINGS = (Tiling(16, 16, 2, 2, 39.0), Tiling(8, 8, 2, 2, 38.0), Tiling(8, 8, 1, 1, 22.0))
 
 # What `cost` reckons with, measured on a GPU of 132 cores; for others, the order matters.
-CORES, BUSY_THREADS = 132, 65536
+CORES, BUSY_THREADS = 132, 40000
 BYTES_PER_MICROSECOND, DISPATCH_MICROSECONDS = 3e6, 3.0
 MIN_K_PART, MAX_K_PARTS = 128, 64
 
@@ -174,21 +175,45 @@ def part_length(k: int, parts: int) -> int:
     return max(K_STEP, K_STEP * ceil_div(ceil_div(k, parts), K_STEP))
 
 
-def tile_dispatches(kernel: Kernel, product: Product, out: int) -> list[Dispatch]:
+MOST_CANDIDATES = 6
+
+
+def tuned_tiling(name: str, product: Product, target: Target) -> tuple[Tiling, int]:
+    """What was measured on this adapter, or else what `cost` says is the fastest."""
+    default = choose_tiling(product)
+    if not target.asks:
+        return default
+    most = max(1, min(MAX_K_PARTS, product.k // MIN_K_PART))
+    cuts = [(tiling, 1 << i) for tiling in TILINGS for i in range(most.bit_length())]
+    cuts.sort(key=lambda cut: cost(product, *cut))
+    candidates = {_label(cut): cut for cut in (default, *cuts[:MOST_CANDIDATES])}
+    rows = f"m{power_of_two(product.m)} n{product.n} k{product.k}"
+    shape_class = f"{rows} x{product.batches} {product.stored}"
+    return target.choice(f"{name} tiles", shape_class, _label(default), candidates)
+
+
+def _label(cut: tuple[Tiling, int]) -> str:
+    tiling, k_parts = cut
+    return f"{tiling.rows}x{tiling.columns}/{tiling.threads} k/{k_parts}"
+
+
+def tile_dispatches(
+    kernel: Kernel, product: Product, out: int, target: Target = GPU
+) -> list[Dispatch]:
     """The product in tiles, and where it was cut along k, the sum of the parts."""
     if product.empty:
         return []
-    tiling, wanted = choose_tiling(product.plain)
+    tiling, wanted = tuned_tiling(kernel.name, product.plain, target)
     k_part = part_length(product.k, wanted)
     k_parts = max(1, ceil_div(product.k, k_part))
     m_parts, n_parts = ceil_div(product.m, tiling.rows), ceil_div(product.n, tiling.columns)
     first = product.plain if k_parts > 1 else product
-    target = parts_memory(product, k_parts) if k_parts > 1 else out
+    written_to = parts_memory(product, k_parts) if k_parts > 1 else out
     written = product.type if k_parts > 1 else product.stored
     dispatches = [
         Dispatch(
             kernel=kernel.name,
-            bindings=(*kernel.operands, first.addend_id, target),
+            bindings=(*kernel.operands, first.addend_id, written_to),
             params=first.params(m_parts, n_parts, k_parts, k_part) + kernel.params,
             grid=fold_grid(m_parts * n_parts * k_parts * product.batches),
             types=(*kernel.types, *tiling.types, *product.types(written)),
@@ -196,7 +221,7 @@ def tile_dispatches(kernel: Kernel, product: Product, out: int) -> list[Dispatch
         )
     ]
     if k_parts > 1:
-        dispatches.append(sum_dispatch(product, k_parts, target, out))
+        dispatches.append(sum_dispatch(product, k_parts, written_to, out))
     return dispatches
 
 

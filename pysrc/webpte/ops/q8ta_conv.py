@@ -192,7 +192,7 @@ def lower_direct(args: Args, call: Int8Convolution) -> Dispatch:
     return Dispatch(
         kernel="q8ta_conv_direct",
         bindings=(args.tensor("x").id, *weights(args), args.out.id, call.uniform),
-        params=pack_params(conv, (0, 0), 1, 1),
+        params=pack_params(conv, None, 1, 1),
         grid=quad_grid(words),
         types=(stored_type(args), *types_of(**dict(zip(names, sizes, strict=True)))),
         overrides=(("TRANSPOSED", conv.transposed),),
@@ -238,7 +238,7 @@ def lower_product(args: Args, call: Int8Convolution, source: Binding, target: Bi
     return Dispatch(
         kernel="q8ta_conv",
         bindings=(source, *weights(args), target, call.uniform),
-        params=pack_params(conv, (0, 0), rows, columns),
+        params=pack_params(conv, None, rows, columns),
         grid=fold_grid(rows * columns * copies),
         types=(stored_type(args), *tile.types),
         overrides=(

@@ -2,20 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
+
+Choices = tuple[tuple[str, str], ...]  # the key of a question, and the label that was chosen
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which of several cuts of a kernel is the fastest for a class of shapes, on one adapter."""
+
+    key: str
+    default: str
+    labels: tuple[str, ...]
+
+    @property
+    def kernel(self) -> str:
+        """How the names of the kernels begin that it is about."""
+        return self.key.split()[0]
 
 
 @dataclass(frozen=True)
 class Target:
     """`software`: a CPU in disguise, where large kernels take minutes to compile.
 
-    `storage_buffers`: how many a kernel may bind; 8 is what every GPU has. `subgroup`: so many
-    invocations always fit into one subgroup; 0 if kernels are to do without subgroups.
+    `storage_buffers`: how many a kernel may bind; 8 is what every GPU has. `shared_bytes`: of a
+    workgroup's memory; 16 KB is what every GPU has. `subgroup`: so many
+    invocations always fit into one subgroup; 0 if kernels are to do without subgroups. `choices`
+    are what was measured to be the fastest, and `asked` takes the questions, if they are wanted.
     """
 
     software: bool = False
     storage_buffers: int = 8
     subgroup: int = 0
+    shared_bytes: int = 16384
+    choices: Choices = ()
+    asked: list[Question] | None = field(default=None, compare=False)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it makes a difference which candidates there are."""
+        return self.asked is not None or bool(self.choices)
+
+    def choice(self, name: str, shape_class: str, default: str, candidates: Mapping[str, T]) -> T:
+        """The candidate that was measured to be the fastest for such shapes, or the default.
+
+        Candidates are the same kernel at other cuts: any of them gives the same result, up to the
+        order of sums. One that was chosen once and is none any more is as good as none chosen.
+        """
+        key = f"{name} {shape_class}"
+        if self.asked is not None:
+            self.asked.append(Question(key, default, tuple(candidates)))
+        chosen = dict(self.choices).get(key, default)
+        return candidates[chosen if chosen in candidates else default]
 
 
 GPU = Target()

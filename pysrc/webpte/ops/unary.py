@@ -18,6 +18,7 @@ from webpte.dtypes import DType
 from webpte.errors import UnsupportedError
 from webpte.ops.args import Args
 from webpte.ops.elementwise import (
+    COMPARING,
     INT32_MAX,
     INT32_MIN,
     clamp_int32,
@@ -224,14 +225,7 @@ UNARY = (
             scalars=one("other"),
             result="bool",
         )
-        for name, operator, function in (
-            ("eq", "==", np.equal),
-            ("ne", "!=", np.not_equal),
-            ("lt", "<", np.less),
-            ("le", "<=", np.less_equal),
-            ("gt", ">", np.greater),
-            ("ge", ">=", np.greater_equal),
-        )
+        for name, operator, function in COMPARING
     ),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webpte.gpu.device import Device, DeviceInfo, Progress
 from webpte.graph import Graph
@@ -16,10 +16,12 @@ from webpte.runtime.fold import fold
 from webpte.runtime.headed import Headed
 from webpte.runtime.heads import HeadKind
 from webpte.runtime.info import Placement
+from webpte.runtime.kept_choices import kept_choices
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.lifted import lift
 from webpte.runtime.method import Delegate, Method
 from webpte.runtime.numpy_delegate import NumpyDelegate
+from webpte.runtime.options import AS_SUITS, Options
 from webpte.runtime.state import State, read_states, share_cells
 from webpte.runtime.stitch import stitch
 from webpte.shaders import ShaderLibrary
@@ -41,13 +43,15 @@ class Build:
     `device` is "numpy", or what the kernels run on.
     """
 
-    def __init__(self, device: str | Device, strict: bool, fuse: bool = True) -> None:
+    def __init__(self, device: str | Device, strict: bool, options: Options = AS_SUITS) -> None:
         self.device = device
+        self.options = options
+        self.info = DeviceInfo("numpy")  # what it takes the device for
         self.lifetime = Lifetime()
+        self.tuning = asyncio.Lock()  # two at once would time each other's kernels
         self.methods: dict[str, Method] = {}
         self.stages: dict[str, Stages] = {}
         self._strict = strict
-        self._fuse = fuse
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
         self.headed: dict[tuple[GpuDelegate, HeadKind], Headed] = {}
@@ -59,10 +63,10 @@ class Build:
         device: str | Device,
         strict: bool,
         progress: Progress | None,
-        fuse: bool = True,
+        options: Options = AS_SUITS,
     ) -> Build:
         """Everything on the device; gives back what is there if any of it fails."""
-        build = cls(device, strict, fuse)
+        build = cls(device, strict, options)
         try:
             await build._make_methods(contents, progress)
         except BaseException:
@@ -75,10 +79,12 @@ class Build:
         states = await read_states(contents)
         together = asyncio.Lock() if share_cells(states.values()) else None
         device = None if isinstance(self.device, str) else self.device
+        if device is not None:
+            self.info = await _seen_with(self.options, device.info)
         for name, of_file in contents.methods.items():
             stages = Stages(of_file, of_file, of_file, states[name])
             if device is not None:
-                stages = _on_gpu(of_file, states[name], device.info)
+                stages = _on_gpu(of_file, states[name], self.info)
             self.stages[name] = stages
             method, state = stages.planned, stages.state
             delegates = [
@@ -101,7 +107,8 @@ class Build:
             self._strict,
             constants,
             self.lifetime,
-            fused=self._fuse,
+            fused=self.options.fuse,
+            info=self.info,
         )
 
     def with_head(self, body: GpuDelegate, kind: HeadKind) -> Headed:
@@ -164,6 +171,12 @@ def _on_gpu(method: MethodContents, state: State, device: DeviceInfo) -> Stages:
     """The method with as little to do on the host, and as few graphs, as can be."""
     folded, state = fold(method, state)
     return Stages(method, folded, stitch(lift(folded, state, device), state, device), state)
+
+
+async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:
+    """What programs with these options take a device for."""
+    choices = await kept_choices(info) if options.tuned else ()
+    return replace(options.applied_to(info), choices=choices)
 
 
 def _graphs(contents: MethodContents) -> list[Graph]:

@@ -47,18 +47,28 @@ def made_of(
         nan,
         infinity,
         tuple(outputs),
-        {nodes[key].id: _kept(nodes[key], *arrays) for key, arrays in notes.kept.items()},
+        kept_of(graph, notes),
     )
 
 
-def calls_of(graph: MethodGraph, nodes: Iterable[int]) -> set[tuple[int, int]]:
-    """The calls that nodes stand for: the instruction of the method, and the index inside of it."""
+def kept_of(graph: MethodGraph, notes: Notes) -> dict[int, KeptValues]:
+    """The arrays that were kept, by node."""
+    nodes = {(node.place, node.call): node for node in graph.nodes}
+    return {nodes[key].id: _kept(nodes[key], *arrays) for key, arrays in notes.kept.items()}
+
+
+def calls_of(graph: MethodGraph, nodes: Iterable[int], argument: str) -> set[tuple[int, int]]:
+    """The calls that nodes stand for: the instruction of the method, and the index inside of it.
+
+    `argument` is how they were given, for errors.
+    """
     found = set()
     for number in nodes:
         node = graph.nodes[number] if 0 <= number < len(graph.nodes) else None
         if node is None or node.call is None:
             raise InputError(
-                f"keep={number}: no call inside of a delegate; `graph.nodes` has the ids of those"
+                f"{argument}={number}: no call inside of a delegate; `graph.nodes` has the ids of "
+                "those"
             )
         found.add((node.place, node.call))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from webpte.checks import (
@@ -16,14 +17,16 @@ from webpte.checks import (
 )
 from webpte.dataflow import Dataflow
 from webpte.fusion import fuse
-from webpte.gpu.device import Device, Progress, Transfer
+from webpte.gpu.device import Device, DeviceInfo, Progress, Transfer
 from webpte.graph import Graph, Tensor
 from webpte.live import LiveState
 from webpte.ops import definition_of
+from webpte.ops.target import Choices, Question
 from webpte.passes import merge_duplicate_calls, separate_buffer_writes, store_halves
 from webpte.plan import Planner
 from webpte.runtime.constants import ConstantStore, conversion, shareable
 from webpte.runtime.device_plan import DevicePlan, PlanFactory
+from webpte.runtime.graph_constants import fold_constants
 from webpte.runtime.guard import StateGuard
 from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.memory import DelegateMemory
@@ -51,9 +54,11 @@ class GpuDelegate:
         strict: bool,
         borrowed: Mapping[int, int] | None = None,
         fused: bool = True,
+        info: DeviceInfo | None = None,
     ) -> None:
         check_arity(graph)
-        if device.info.has_halves:
+        self.info = info or device.info
+        if self.info.has_halves:
             graph = store_halves(graph)
         self._transfers = constant_transfers(graph)
         graph = merge_duplicate_calls(separate_buffer_writes(graph))
@@ -66,7 +71,7 @@ class GpuDelegate:
         self.device = device
         self.lifetime = lifetime
         self._live = LiveState(graph)
-        self._planner = Planner(graph, self._live, ops, storage, device.info.target)
+        self._planner = Planner(graph, self._live, ops, storage, self.info.target)
         self._symints = graph.used_symints()
         sources = symint_sources(graph, ops)
         self._on_host = {source.input for source in sources}
@@ -90,6 +95,7 @@ class GpuDelegate:
             lifetime,
         )
         self.lock = asyncio.Lock()
+        self._all_read = [Fate.READ] * len(graph.outputs)
         self.transfers = 0
 
     @classmethod
@@ -104,16 +110,20 @@ class GpuDelegate:
         lifetime: Lifetime | None = None,
         borrowed: Mapping[int, int] | None = None,
         fused: bool = True,
+        info: DeviceInfo | None = None,
     ) -> GpuDelegate:
         """Allocate, compile and move constants; gives everything back if any of it fails.
 
         Delegates with one store of `constants` share those that they have in common. What is on
         the device stays for the `lifetime`, by default one that `close` ends. `borrowed` are inputs
-        that are in memory of others. Without `fused` every call stays by itself.
+        that are in memory of others. Without `fused` every call stays by itself. `info` is what to
+        take the device for, if not for what it is.
         """
         lifetime = lifetime or Lifetime()
         store = constants or ConstantStore()
-        delegate = cls(graph, device, library, store, lifetime, strict, borrowed, fused)
+        if fused:
+            graph = await fold_constants(graph)
+        delegate = cls(graph, device, library, store, lifetime, strict, borrowed, fused, info)
         try:
             await delegate._build(progress)
         except BaseException:
@@ -151,6 +161,15 @@ class GpuDelegate:
         await self.device.transfer(transfers, progress)
         self.transfers = len(moved)
 
+    async def choose(self, choices: Choices) -> dict[int, tuple[Question, ...]]:
+        """Cut kernels so from now on; what each call asks, at the shapes of the last run."""
+        with self.lifetime.lease():
+            async with self.lock:
+                asked = self._planner.retarget(replace(self.info.target, choices=choices))
+                self.preparer.plans.clear()
+                self.info = replace(self.info, choices=choices)
+        return asked
+
     # Execution
 
     @property
@@ -172,7 +191,7 @@ class GpuDelegate:
 
     async def execute(self, inputs: Sequence[Input]) -> list[Any]:
         """Run once: an array per tensor, an int per SymInt. After an error all is as before."""
-        return await self.execute_mixed(inputs, [Fate.READ] * len(self.graph.outputs))
+        return await self.execute_mixed(inputs, self._all_read)
 
     async def execute_mixed(
         self,
@@ -191,18 +210,23 @@ class GpuDelegate:
         replayer = self.replayer
         with self.lifetime.lease():
             async with self.lock:  # calls run in the order in which they came
-                given = await self.readable(inputs)
                 self.guard.settle()
-                call = await replayer.prepare(given, fates, timings)
-                if not guarded and (rehearsal or self.may_spoil_state(call)):
-                    return await self._execute_guarded(call, rehearsal)
-                submitted = await replayer.submit(call)
+                usual = fates is self._all_read and timings is None and not rehearsal
+                submitted = replayer.again(inputs) if usual else None
+                if submitted is None:
+                    given = await self.readable(inputs)
+                    self.guard.settle()
+                    call = await replayer.prepare(given, fates, timings)
+                    if not guarded and (rehearsal or self.may_spoil_state(call)):
+                        return await self._execute_guarded(call, rehearsal)
+                    submitted = await replayer.submit(call)
             return await replayer.results(submitted)
 
     def may_spoil_state(self, call: Prepared) -> bool:
         """Whether a call can fail after some of its kernels have written state."""
-        unseen = not self.preparer.are_checked(call.plan, call.inputs)
-        return self.has_state and (call.is_split or unseen)
+        if not self.has_state:
+            return False
+        return call.is_split or not self.preparer.are_checked(call.plan, call.inputs)
 
     async def _execute_guarded(self, call: Prepared, rehearsal: bool) -> list[Any]:
         """No other call may come between what a call writes and its being put back."""

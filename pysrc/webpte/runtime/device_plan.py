@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from webpte.ops.records import Dispatch, Faults, SymIntBound, SymIntUniform
 from webpte.plan import Planner, PlannerState, Step
 from webpte.runtime.gpu_tensor import DeviceTensor
 from webpte.runtime.memory import FAULT_BYTES, DelegateMemory, PlanMemory
+from webpte.runtime.reporting import call_progress
 from webpte.shaders import Shader, ShaderLibrary
 from webpte.shapes import Dims, numel
 from webpte.storage import aligned
@@ -140,6 +142,11 @@ class DevicePlan:
     # What was made of this plan and of others, and has to go before it does; by whatever tells.
     made_of_it: dict[object, Callable[[], None]] = field(default_factory=dict, compare=False)
 
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether it is one replay that cannot fail for what is in tensors."""
+        return len(self.segments) == 1 and not self.segments[0].faults
+
     @property
     def labels(self) -> list[str]:
         return [label for segment in self.segments for label in segment.labels]
@@ -221,7 +228,11 @@ class PlanFactory:
     async def compile(
         self, records: Sequence[Dispatch], progress: Progress | None = None
     ) -> list[tuple[int, PipelineSpec]]:
-        """A pipeline for each record; equal ones are compiled once."""
+        """A pipeline for each record; equal ones are compiled once.
+
+        Without `progress` the call that this is for is told, if it wants to be.
+        """
+        progress = progress or call_progress()
         specs = []
         for record in records:
             shader = self._library.assemble(record.kernel, record.types)

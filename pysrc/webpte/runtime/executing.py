@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
-from webpte.errors import ClosedError, ExecutionError, InputError
+from webpte.errors import (
+    ClosedError,
+    ExecutionError,
+    GraphError,
+    InputError,
+    WebpteError,
+    retold,
+)
+
+
+def executing(method: str) -> AbstractContextManager[None]:
+    """What goes wrong inside names the method."""
+    return naming(lambda message: f"method {method!r}: {message}")
 
 
 @contextmanager
-def executing(method: str) -> Iterator[None]:
-    """What goes wrong inside becomes an ExecutionError; a wrong input is one already."""
+def naming(place: Callable[[str], str]) -> Iterator[None]:
+    """What goes wrong inside says where, as `place` makes of its message.
+
+    Wrong inputs and closed programs say enough.
+    """
     try:
         yield
     except (InputError, ClosedError):
         raise
     except Exception as error:
-        raise ExecutionError(f"method {method!r}: {error}") from error
+        raise _in_call(error, place(str(error))) from error
+
+
+def _in_call(error: Exception, message: str) -> WebpteError:
+    """What the caller is to catch: a lost device is a DeviceLostError, in a call as anywhere.
+
+    What is none of ours becomes an ExecutionError, and so does a GraphError: the file was fine
+    when it was loaded, so it is this call that does not go together.
+    """
+    if isinstance(error, WebpteError) and not isinstance(error, GraphError):
+        return retold(error, message)
+    return ExecutionError(message)

@@ -18,6 +18,7 @@ from webpte.dtypes import DTYPES, NATIVE_HALF, DType, convert_exactly
 from webpte.errors import ClosedError, DeviceLostError, InputError
 from webpte.gpu.device import Device
 from webpte.runtime.devices import made_device
+from webpte.runtime.display import tensor_table
 from webpte.runtime.submissions import count_submission
 from webpte.shapes import Dims, numel
 from webpte.storage import aligned
@@ -46,6 +47,8 @@ class DeviceTensor:
     def decode(self, data: bytes, offset: int = 0) -> np.ndarray:
         """Bytes of the buffer as an array of their own."""
         flat = np.frombuffer(data, self.stored.numpy, numel(self.shape), offset)
+        if self.stored is self.dtype:
+            return flat.reshape(self.shape).copy()
         with np.errstate(over="ignore"):  # what no half float holds is infinite
             return flat.reshape(self.shape).astype(self.dtype.numpy)
 
@@ -181,6 +184,10 @@ class GpuTensor:
 
     def __repr__(self) -> str:
         return f"GpuTensor({self.dtype} {list(self.shape)})"
+
+    def _repr_html_(self) -> str:
+        place = "destroyed" if self.destroyed else self.device.info.kind
+        return tensor_table(str(self.dtype), self.shape, self.nbytes, place).html()
 
 
 async def allocate(device: Device, tensors: Sequence[tuple[DType, DType, Dims]]) -> list[GpuTensor]:

@@ -86,7 +86,12 @@ class Headed:
                 borrowed[history.id] = (await memory.take_scratch(key)).buffer
                 taken.append(key)
             return await GpuDelegate.create(
-                graph, self.body.device, self._library, lifetime=self._lifetime, borrowed=borrowed
+                graph,
+                self.body.device,
+                self._library,
+                lifetime=self._lifetime,
+                borrowed=borrowed,
+                info=self.body.info,
             )
         except BaseException:
             for key in taken:

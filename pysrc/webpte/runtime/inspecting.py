@@ -1,28 +1,31 @@
-"""Looking inside of a program: `graph`, `compare`, `trace` and `memory`; see docs/inspecting.md."""
+"""Looking inside of a program: graph, values, compare, trace, memory; see docs/inspecting.md."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from webpte.errors import DeviceError, InputError
 from webpte.format.program import DelegateCall
-from webpte.gpu.device import Progress
-from webpte.insight import Comparison, MemoryReport, MethodGraph, Tolerance, Trace
+from webpte.gpu.device import CLOCK, Progress, check_clock
+from webpte.insight import Comparison, MemoryReport, MethodGraph, RunValues, Tolerance, Trace
 from webpte.insight.difference import ATOL, RTOL
 from webpte.runtime.build import Build
-from webpte.runtime.compare import calls_of, compare_outputs, expected_outputs
+from webpte.runtime.compare import calls_of, compare_outputs, expected_outputs, kept_of
 from webpte.runtime.compare import made_of as made_comparison
 from webpte.runtime.comparing import Notes
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.describe import Inside, describe
+from webpte.runtime.kept_choices import keep_choices
 from webpte.runtime.memory_view import made_of as made_memory
 from webpte.runtime.numpy_delegate import NumpyDelegate
+from webpte.runtime.options import Options
 from webpte.runtime.probe import Probe, Rehearsal
 from webpte.runtime.timings import Timings
 from webpte.runtime.tracing import made_of as made_trace
+from webpte.runtime.tuning import Tuner, Tuning
 
 if TYPE_CHECKING:
     from webpte.runtime.method import Delegate, Method
@@ -39,8 +42,19 @@ class Inspected:
     def _known(self, name: str) -> Method:
         raise NotImplementedError
 
-    def _tallied(self) -> AbstractContextManager[None]:
+    def _tallied(self) -> AbstractContextManager[object]:
         raise NotImplementedError
+
+    @property
+    def options(self) -> Options:
+        """What it was loaded with."""
+        return self._build.options
+
+    @property
+    def kernels(self) -> frozenset[str]:
+        """The kernels that it has compiled so far, each with a digest of its text and constants."""
+        factories = [delegate.factory for delegate in self._build.gpu_delegates]
+        return frozenset(spec.name for factory in factories for spec in factory.pipelines)
 
     def graph(self, method: str = "forward", stage: str = "planned") -> MethodGraph:
         """What a method consists of: calls, values between them, repeated blocks.
@@ -52,6 +66,29 @@ class Inspected:
         if stage not in STAGES:
             raise InputError(f"stage={stage!r}: there are {' and '.join(map(repr, STAGES))}")
         return _graph(self.name, self._build, method, stage)
+
+    async def values(
+        self,
+        method: str = "forward",
+        *inputs: Any,
+        nodes: Collection[int],
+        progress: Progress | None = None,
+    ) -> RunValues:
+        """Run a method once and keep what went into some of its calls and came out.
+
+        The device computes; NumPy only does what no kernel does. State (caches, mutable buffers)
+        is afterwards as it was before. Without inputs, those of the last `run` are taken.
+
+        nodes     ids of nodes of `graph(method)`, of calls inside of delegates
+        progress  called as progress("values", done, total) after each call
+        """
+        build, found = self._build, self._known(method)
+        graph = _graph(self.name, build, method)
+        tell = _telling("values", len(graph.nodes), progress)
+        notes = Notes(Tolerance(), False, calls_of(graph, nodes, "nodes"), tell, judged=False)
+        with build.lifetime.lease(), self._tallied():
+            await found.rehearse(inputs, Rehearsal(probe=Probe(notes)))
+        return RunValues(graph.program, method, _device_name(build), kept_of(graph, notes))
 
     async def compare(
         self,
@@ -83,13 +120,8 @@ class Inspected:
         wanted = None if expected is None else expected_outputs(info, expected)
         tolerance = Tolerance(rtol, atol)
         graph = _graph(self.name, build, method)
-        total = len(graph.nodes)
-
-        def tell(done: int) -> None:
-            if progress is not None:
-                progress("compare", done, max(done, total))
-
-        notes = Notes(tolerance, drift, calls_of(graph, keep), tell)
+        tell = _telling("compare", len(graph.nodes), progress)
+        notes = Notes(tolerance, drift, calls_of(graph, keep, "keep"), tell)
         with build.lifetime.lease(), self._tallied():
             outputs = await found.rehearse(inputs, Rehearsal(probe=Probe(notes)))
         named = compare_outputs(info, outputs, wanted, tolerance) if wanted is not None else []
@@ -111,6 +143,48 @@ class Inspected:
         graph = _graph(self.name, build, method)
         return made_trace(graph, timings, _device_name(build), started, ended)
 
+    @property
+    def can_tune(self) -> bool:
+        """Whether its kernels can be timed: it runs on a GPU, and that has a clock."""
+        return not isinstance(self._build.device, str) and _has_clock(self._build)
+
+    def remembers(self, method: str) -> bool:
+        """Whether the inputs of a method's last run are still there."""
+        try:
+            self._known(method).earlier_inputs()
+        except InputError:
+            return False
+        return True
+
+    async def tune(
+        self,
+        method: str = "forward",
+        *inputs: Any,
+        progress: Progress | None = None,
+        rest: float = 0.0,
+    ) -> Tuning:
+        """Time every cut that kernels of a method can have here, and keep the fastest of each.
+
+        From now on this program uses them, and so does every program that is loaded later on this
+        adapter, for products of the same sizes; `Options(tuned=False)` does without. Results do
+        not change beyond the order of sums. State is afterwards as it was before. Without inputs,
+        those of the last `run` are taken. See docs/tuning.md.
+
+        progress  called as progress("tune", done, total)
+        rest      seconds that are left to other calls after each candidate: for a background task
+        """
+        build, found = self._build, self._known(method)
+        if isinstance(build.device, str):
+            raise DeviceError(f"{self.name} runs on NumPy, which has no kernels to tune")
+        check_clock(build.device.info)
+        with build.lifetime.lease(), self._tallied():
+            async with build.tuning:
+                instructions = build.stages[method].planned.plan.instructions
+                delegates = _on_gpu(build.delegates_of(method))
+                tuning = await Tuner(found, instructions, delegates, progress, rest).tune(inputs)
+                await keep_choices(build.device.info, tuning.choices)
+        return tuning
+
     def memory(self, method: str = "forward") -> MemoryReport:
         """What a method has in GPU memory: buffers, the tensors that take turns in them, the peak.
 
@@ -127,15 +201,21 @@ class Inspected:
         return made_memory(graph, info.kind, info.limits, gpu.pop(method), calls, gpu)
 
 
+def _telling(stage: str, total: int, progress: Progress | None) -> Callable[[int], None]:
+    def tell(done: int) -> None:
+        if progress is not None:
+            progress(stage, done, max(done, total))
+
+    return tell
+
+
 def _on_gpu(delegates: Iterable[Delegate]) -> list[GpuDelegate]:
     return [delegate for delegate in delegates if isinstance(delegate, GpuDelegate)]
 
 
 def _has_clock(build: Build) -> bool:
     """NumPy needs none: all is timed on the host."""
-    if isinstance(build.device, str):
-        return True
-    return "timestamp-query" in build.device.info.features
+    return isinstance(build.device, str) or CLOCK in build.device.info.features
 
 
 def _graph(program: str, build: Build, method: str, stage: str = "planned") -> MethodGraph:

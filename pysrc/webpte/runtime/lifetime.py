@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from webpte.errors import ClosedError
 
@@ -33,16 +33,17 @@ class Lifetime:
         if self._ended is not None:
             raise ClosedError(self._ended)
 
-    @contextmanager
-    def lease(self) -> Iterator[None]:
+    def lease(self) -> AbstractContextManager[None]:
         """For as long as a call may use what is behind this."""
+        return _Lease(self)
+
+    def begin_lease(self) -> None:
         self.check()
         self._leases += 1
-        try:
-            yield
-        finally:
-            self._leases -= 1
-            self._settle()
+
+    def end_lease(self) -> None:
+        self._leases -= 1
+        self._settle()
 
     def end(self, why: str) -> None:
         """`why` is what calls are told from now on; ending twice does nothing."""
@@ -55,3 +56,18 @@ class Lifetime:
             held, self._held = self._held, []
             for give_back in held:
                 give_back()
+
+
+class _Lease(AbstractContextManager[None]):
+    """A class, not a generator: every call takes two, and this costs a third."""
+
+    __slots__ = ("_lifetime",)
+
+    def __init__(self, lifetime: Lifetime) -> None:
+        self._lifetime = lifetime
+
+    def __enter__(self) -> None:
+        self._lifetime.begin_lease()
+
+    def __exit__(self, *_: object) -> None:
+        self._lifetime.end_lease()

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
+    AbstractContextManager,
     asynccontextmanager,
-    contextmanager,
     nullcontext,
 )
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from webpte.dtypes import DTYPES
-from webpte.errors import ClosedError, ExecutionError, InputError
+from webpte.dtypes import DTYPES, as_declared
+from webpte.errors import ExecutionError, InputError
 from webpte.format.program import (
     DelegateCall,
     ExecutionPlan,
@@ -37,6 +37,7 @@ from webpte.gpu.device import Device
 from webpte.kernels import lookup_kernel
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.delegate import GpuDelegate
+from webpte.runtime.executing import naming
 from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor, upload
 from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.inputs import check_inputs
@@ -124,6 +125,9 @@ class Method:
         tensors = all(isinstance(output, TensorInfo) for output in self.info.outputs)
         on_gpu = isinstance(self.only_delegate, GpuDelegate)
         self._is_direct = on_gpu and alone and plain and tensors
+        self._dtypes = [
+            DTYPES[o.dtype].numpy for o in self.info.outputs if isinstance(o, TensorInfo)
+        ]
 
     def _find_only_call(self) -> DelegateCall | None:
         calls = [i for i in self._instructions if not isinstance(i, FreeCall)]
@@ -151,23 +155,22 @@ class Method:
         """What `_run` does for a method that is one delegate, without a look at each value."""
         assert self._only_call is not None
         assert self.only_delegate is not None
-        with self._naming(self._only_call):
+        try:
             results = await self.only_delegate.execute(given)
-        with np.errstate(all="ignore"):
-            return tuple(
-                result.astype(DTYPES[info.dtype].numpy, copy=False)
-                for info, result in zip(self.info.outputs, results, strict=True)
-                if isinstance(info, TensorInfo)
-            )
+        except Exception:
+            with self._naming(self._only_call):
+                raise
+        return tuple(map(as_declared, results, self._dtypes))
 
     async def rehearse(self, inputs: Sequence[Any], rehearsal: Rehearsal) -> tuple[Any, ...]:
         """Run once, and leave all as it was; without inputs, on those of the last call."""
         if not inputs and self.info.inputs:
-            inputs = self._earlier_inputs()
+            inputs = self.earlier_inputs()
         given = check_inputs(self.info, inputs, self._device)
         return await self._run(given, False, rehearsal)
 
-    def _earlier_inputs(self) -> list[Any]:
+    def earlier_inputs(self) -> list[Any]:
+        """Of the last call."""
         if self._last_inputs is None:
             raise InputError(
                 f"method {self.info.name!r} has not run yet; give its inputs, as to `run`"
@@ -250,18 +253,14 @@ class Method:
             f"method {self.info.name!r}: {MAX_INSTRUCTIONS} instructions without an end"
         )
 
-    @contextmanager
-    def _naming(self, instruction: Instruction) -> Iterator[None]:
+    def _naming(self, instruction: Instruction) -> AbstractContextManager[None]:
         """What goes wrong in here says which step it was."""
-        try:
-            yield
-        except (InputError, ClosedError):
-            raise
-        except Exception as error:
-            message = str(error)
+
+        def place(message: str) -> str:
             step = self._failed_step(instruction, message)
-            message = message.removeprefix(f"{step}: ")
-            raise ExecutionError(f"method {self.info.name!r}, {step}: {message}") from error
+            return f"method {self.info.name!r}, {step}: {message.removeprefix(f'{step}: ')}"
+
+        return naming(place)
 
     def _failed_step(self, instruction: Instruction, message: str) -> str:
         """Kernels say their name, and so do the ops of delegates that have become one."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from webpte.errors import ExecutionError
 from webpte.graph import Call, Graph
 from webpte.live import LiveState
 from webpte.passes import separate_buffer_writes
+
+_TURN_SECONDS = 0.05  # that a call keeps everybody else waiting, unless an op takes longer
 
 Watch = Callable[[Graph, Call, LiveState, dict[int, np.ndarray]], Callable[[], None]]
 
@@ -68,12 +72,17 @@ class NumpyDelegate:
         arrays = self._constants | {i: self._constants[i].copy() for i in self._state}
         self._set_inputs(inputs, live, arrays)
         room = reference.MEMORY_LIMIT - sum(array.nbytes for array in arrays.values())
+        rested = perf_counter()
         for index, op in sorted(self._ops.items()):
             call = self.graph.calls[index]
             done = None if watch is None else watch(self.graph, call, live, arrays)
             room -= reference.run_reference(op, call, self.graph, live, arrays, room)
             if done is not None:
                 done()
+            # Others have a turn, such as who wants to cancel this. Never between state and state.
+            if not self._state and watch is None and perf_counter() - rested > _TURN_SECONDS:
+                await asyncio.sleep(0)
+                rested = perf_counter()
         outputs = [
             live.symint(i) if self.graph.is_symint(i) else arrays[i].copy()
             for i in self.graph.outputs

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from webpte.errors import SourceError
 from webpte.gpu.device import Progress
+from webpte.gpu.unbroken import left_alone
 from webpte.source import ByteSource, BytesSource, FileSource
 
 IN_BROWSER = sys.platform == "emscripten"
 
 
 async def open_source(
-    source: Any, *, name: str | None = None, progress: Progress | None = None
+    source: Any, *, name: str | None = None, progress: Progress | None = None, keep: bool = False
 ) -> ByteSource:
-    """In the browser all become JavaScript objects: constants go from there to the GPU."""
+    """In the browser all become JavaScript objects: constants go from there to the GPU.
+
+    With `keep` a URL comes from the library where that has it, and can be kept there.
+    """
+    if IN_BROWSER and (opened := _opened(source, name)) is not None:
+        return opened
     if isinstance(source, Path):
         if not IN_BROWSER:
             return FileSource(source)
@@ -29,6 +37,10 @@ async def open_source(
         from webpte.gpu.files import open_url
         from webpte.gpu.webgpu import load_script
 
+        if keep:
+            from webpte.gpu.kept_files import open_kept
+
+            return await open_kept(source, progress)
         return await open_url(load_script("files.js"), source, progress)
     if IN_BROWSER and hasattr(source, "arrayBuffer") and hasattr(source, "slice"):
         from webpte.gpu.files import JsFile
@@ -40,6 +52,37 @@ async def open_source(
         f"cannot open a {type(source).__name__}: give bytes, a path, "
         "or in the browser a URL or a Blob"
     )
+
+
+@contextmanager
+def keeping(wanted: bool) -> Iterator[list[Any]]:
+    """Files of the library that are put into the list are kept, which nobody waits for.
+
+    If something goes wrong in here, such as that another file cannot be opened, none of them is.
+    """
+    files: list[Any] = []
+    try:
+        yield files
+    except BaseException:
+        for file in _of_library(files, wanted):
+            file.leave()
+        raise
+    for file in _of_library(files, wanted):
+        left_alone(file.keep())
+
+
+def _of_library(files: Sequence[Any], wanted: bool) -> list[Any]:
+    return [file for file in files if wanted and hasattr(file, "keep")]
+
+
+def _opened(source: Any, name: str | None) -> ByteSource | None:
+    """A file of the library that is open already; it is called by `name` from now on."""
+    from webpte.gpu.files import JsFile
+
+    if not isinstance(source, JsFile):
+        return None
+    source.name = name or source.name
+    return source
 
 
 def open_bytes(data: bytes | bytearray | memoryview, name: str) -> ByteSource:

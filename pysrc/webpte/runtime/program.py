@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from time import perf_counter
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 from weakref import WeakSet
@@ -21,23 +21,28 @@ from webpte.errors import (
     InputError,
     UnsupportedOpError,
 )
-from webpte.gpu.device import Device, DeviceInfo, Progress
+from webpte.gpu.device import Device, DeviceInfo, Progress, check_clock
 from webpte.gpu.unbroken import left_alone
 from webpte.runtime.build import Build
+from webpte.runtime.clock import Clock
 from webpte.runtime.contents import BACKEND, Contents, read_contents
 from webpte.runtime.decoder import Decoder
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.devices import NAMES, SHARED, shared_device
+from webpte.runtime.display import program_table
 from webpte.runtime.executing import executing
 from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.heads import ARGMAX
 from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.inspecting import Inspected
 from webpte.runtime.method import Method
-from webpte.runtime.open import open_source
+from webpte.runtime.open import keeping, open_source
+from webpte.runtime.options import Options
 from webpte.runtime.probe import Rehearsal
-from webpte.runtime.submissions import tallying
+from webpte.runtime.reporting import reporting
+from webpte.runtime.submissions import Tally, tallying
 from webpte.runtime.timings import Timings
+from webpte.runtime.tune import Loaded
 
 OUTPUTS = ("numpy", "gpu")
 
@@ -51,38 +56,46 @@ async def load(
     name: str | None = None,
     progress: Progress | None = None,
     fuse: bool = True,
+    options: Options | None = None,
+    keep: bool = False,
 ) -> Program:
     """Open a `.pte` and make it ready to run.
 
-    source    bytes, a path, or in the browser also a URL (str) or a Blob
+    source    bytes, a path, or in the browser also a URL (str), a Blob or a file of `library.open`
     device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/native.md),
               "numpy" (the references, anywhere), or a Device to share
     data      the `.ptd` files that belong to the program, each given like `source`
     strict    refuse to run on the host what has no kernel, instead of doing it and reporting it
     progress  called as progress(stage, done, total); stages: fetch, read, compile, constants
     fuse      let one kernel do the work of several calls where it can; False is for comparison
+    options   this and other ways that a program can take, see `webpte.Options`
+    keep      in the browser: take a URL from `webpte.library` if that has the newest, else keep it
+              there, while and after it is loaded; where there is no room, it is loaded all the same
     """
     if isinstance(device, str) and device not in NAMES:
         known = ", ".join(map(repr, NAMES))
         raise DeviceError(f"no device is called {device!r}; there are {known}")
-    clock = _Clock()
+    clock = Clock()
     shared = device if isinstance(device, str) and device in SHARED else None
     # A GPU takes a while to open; its errors matter only once there is something to run.
     opening = None if shared is None else left_alone(shared_device(shared))
-    opened = await open_source(source, name=name, progress=progress)
-    files = [await open_source(file, progress=progress) for file in data]
-    clock.lap("fetch")
-    contents = await read_contents(opened, files)
-    if progress is not None:
-        progress("read", 1, 1)
-    clock.lap("read")
-    check_supported(contents)
-    if opening is not None:
-        device = await opening
-        clock.lap("device")
-    build = await Build.create(contents, device, strict, progress, fuse)
-    clock.lap("build")
-    return Program(contents, build, clock, strict, shared, fuse)
+    with keeping(keep) as files:
+        files.append(await open_source(source, name=name, progress=progress, keep=keep))
+        for file in data:
+            files.append(await open_source(file, progress=progress, keep=keep))
+        clock.lap("fetch")
+        contents = await read_contents(files[0], files[1:])
+        if progress is not None:
+            progress("read", 1, 1)
+        clock.lap("read")
+        check_supported(contents)
+        if opening is not None:
+            device = await opening
+            clock.lap("device")
+        chosen = replace(options or Options(), **({} if fuse else {"fuse": False}))
+        build = await Build.create(contents, device, strict, progress, chosen)
+        clock.lap("build")
+    return Program(contents, build, clock, strict, shared)
 
 
 async def inspect(
@@ -117,19 +130,6 @@ def _foreign_message(method: str, backend: str) -> str:
     )
 
 
-class _Clock:
-    """Milliseconds per stage."""
-
-    def __init__(self) -> None:
-        self._last = perf_counter()
-        self.laps: dict[str, float] = {}
-
-    def lap(self, stage: str) -> None:
-        now = perf_counter()
-        self.laps[stage] = (now - self._last) * 1000
-        self._last = now
-
-
 class Program(Inspected):
     """A loaded program. Close it, or use `async with`, to free its GPU memory.
 
@@ -141,17 +141,15 @@ class Program(Inspected):
         self,
         contents: Contents,
         build: Build,
-        clock: _Clock,
+        clock: Clock,
         strict: bool = False,
         shared: str | None = None,
-        fuse: bool = True,
     ) -> None:
         """`shared` is the name of the device, unless it is one that the caller gave."""
         self._contents = contents
         self._build = build
         self._clock = clock
         self._strict = strict
-        self._fuse = fuse
         self._shared = shared
         self._recovery = asyncio.Lock()
         self._tensors: WeakSet[GpuTensor] = WeakSet()  # outputs that callers still hold
@@ -160,11 +158,15 @@ class Program(Inspected):
         self._calls: Counter[str] = Counter()
         self._submissions = 0
         self.name = contents.source.name
+        Loaded.programs.add(self)
 
     @property
     def methods(self) -> dict[str, MethodInfo]:
         """Every method with its inputs, outputs, operators and constants."""
         return {name: contents.info for name, contents in self._contents.methods.items()}
+
+    def _repr_html_(self) -> str:
+        return program_table(self.name, self.methods).html()
 
     @property
     def generation(self) -> int:
@@ -175,19 +177,22 @@ class Program(Inspected):
         """Run the method `forward`; always returns a tuple, one item per output."""
         return await self.run("forward", *inputs, output=output)
 
-    async def run(self, method: str, *inputs: Any, output: str = "numpy") -> tuple[Any, ...]:
-        """Run a method by name.
+    async def run(
+        self, method: str, *inputs: Any, output: str = "numpy", progress: Progress | None = None
+    ) -> tuple[Any, ...]:
+        """Run a method by name. A call that is cancelled has had all of its effect, or none.
 
-        inputs  NumPy arrays, `GpuTensor`s, JavaScript `GPUBuffer`s (where the input has a fixed
-                shape), and scalars where the method takes them
-        output  "numpy": tensors come back as arrays; "gpu": they stay there as `GpuTensor`s
+        inputs    NumPy arrays, `GpuTensor`s, JavaScript `GPUBuffer`s (where the input has a fixed
+                  shape), and scalars where the method takes them
+        output    "numpy": tensors come back as arrays; "gpu": they stay there as `GpuTensor`s
+        progress  called as progress("compile", done, total) while new shapes need new kernels
         """
         build, found = self._build, self._method(method)
         if output not in OUTPUTS:
             raise InputError(f"output={output!r}: there are {' and '.join(map(repr, OUTPUTS))}")
         if output == "gpu" and isinstance(build.device, str):
             raise DeviceError(f"output='gpu': {self.name} runs on NumPy, where there is no GPU")
-        with build.lifetime.lease(), self._tallied():
+        with build.lifetime.lease(), self._tallied(), reporting(progress):
             outputs = await found.run(inputs, on_gpu=output == "gpu")
         tensors = [value for value in outputs if isinstance(value, GpuTensor)]
         if self._closed and tensors:
@@ -237,13 +242,11 @@ class Program(Inspected):
         with build.lifetime.lease(), self._tallied():
             yield build, found
 
-    @contextmanager
-    def _tallied(self) -> Iterator[None]:
-        with tallying() as tally:
-            try:
-                yield
-            finally:
-                self._submissions = tally.count
+    def _tallied(self) -> Tally:
+        return tallying(self._note_submissions)
+
+    def _note_submissions(self, count: int) -> None:
+        self._submissions = count
 
     def _method(self, name: str) -> Method:
         """For a call that may change state."""
@@ -281,8 +284,7 @@ class Program(Inspected):
         build, found = self._build, self._known(method)
         if isinstance(build.device, str):
             raise DeviceError(f"{self.name} runs on NumPy, which has no kernels to time")
-        if "timestamp-query" not in build.device.info.features:
-            raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
+        check_clock(build.device.info)
         with build.lifetime.lease(), self._tallied():
             timings = Timings()
             await found.rehearse(inputs, Rehearsal(timings))
@@ -342,10 +344,11 @@ class Program(Inspected):
         progress  as in `load`; stages: compile, constants
         """
         async with self._recovery:
-            clock = _Clock()
+            clock = Clock()
             target = await self._recovery_device(device)
             clock.lap("device")
-            build = await Build.create(self._contents, target, self._strict, progress, self._fuse)
+            options = self._build.options
+            build = await Build.create(self._contents, target, self._strict, progress, options)
             clock.lap("build")
             if self._closed:
                 build.end(f"{self.name} was closed")
@@ -376,6 +379,7 @@ class Program(Inspected):
         While calls are under way, what they use is freed when they end.
         """
         self._closed = True
+        Loaded.programs.discard(self)
         self._build.end(f"{self.name} was closed while this call was being prepared")
         for tensor in list(self._tensors):
             tensor.destroy()

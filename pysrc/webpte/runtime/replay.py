@@ -112,6 +112,31 @@ class Replayer:
                 first.fill(value_id, np.asarray(value), f"input {index}")
         first.fill_symints([self._live.symint(value_id) for value_id in self._symints])
 
+    def again(self, inputs: Sequence[Input]) -> Submitted | None:
+        """Prepare and submit a call in one go, if it is the one before with other arrays.
+
+        If not, None: then nothing has happened. All of its outputs come back.
+        """
+        started = perf_counter()
+        plan = self._preparer.again(inputs)
+        if plan is None:
+            return None
+        self._lifetime.check()
+        (segment,) = plan.segments
+        for index, (value_id, value) in enumerate(zip(self._graph.inputs, inputs, strict=True)):
+            if value_id in segment.payload:
+                assert isinstance(value, np.ndarray)
+                segment.payload.fill(value_id, value, f"input {index}")
+        prepared = perf_counter()
+        running = self._device.run(segment.handle, segment.payload.data)
+        count_submission()
+        self.executions += 1
+        submitted = perf_counter()
+        self.last_ms["prepare"] = (prepared - started) * 1000
+        self.last_ms["submit"] = (submitted - prepared) * 1000
+        returns = Returns(segment.outputs, [Fate.READ] * len(segment.outputs), ())
+        return Submitted(segment, returns, running, {}, None)
+
     async def submit(self, call: Prepared) -> Submitted:
         """Everything is in the queue when this returns; only the results are still to come."""
         started = perf_counter()

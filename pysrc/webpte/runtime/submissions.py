@@ -8,17 +8,28 @@ may go to a browser's queue in pieces, one right after the other (see gpu/comman
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
 
 
-@dataclass
-class Tally:
-    """The submissions of one call so far."""
+class Tally(AbstractContextManager["Tally"]):
+    """The submissions of one call so far; `told` hears how many there were when it has ended."""
 
-    count: int = 0
+    def __init__(self, told: Callable[[int], None] | None = None) -> None:
+        self.count = 0
+        self._told = told
+        self._token: Token[Tally | None] | None = None
+
+    def __enter__(self) -> Tally:
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        _current.reset(self._token)
+        if self._told is not None:
+            self._told(self.count)
 
 
 _current: ContextVar[Tally | None] = ContextVar("submissions of the current call", default=None)
@@ -31,12 +42,6 @@ def count_submission() -> None:
         tally.count += 1
 
 
-@contextmanager
-def tallying() -> Iterator[Tally]:
-    """Count what is submitted in here, also by tasks that start in here."""
-    tally = Tally()
-    token = _current.set(tally)
-    try:
-        yield tally
-    finally:
-        _current.reset(token)
+def tallying(told: Callable[[int], None] | None = None) -> Tally:
+    """Count what is submitted inside of the `with` block, also by tasks that start in there."""
+    return Tally(told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -64,12 +64,13 @@ class Returns:
     def results(self, data: bytes) -> list[Result]:
         """The outputs, given the bytes that came back."""
         kept = iter(self.kept)
-        of_fate: dict[Fate, Callable[[Output], Result]] = {
-            Fate.READ: lambda output: output.unpack(data),
-            Fate.LEND: lambda output: output.tensor,
-            Fate.KEEP: lambda _: next(kept),
-        }
-        return [of_fate[fate](o) for o, fate in zip(self.outputs, self.fates, strict=True)]
+        found: list[Result] = []
+        for output, fate in zip(self.outputs, self.fates, strict=True):
+            if fate is Fate.READ:
+                found.append(output.unpack(data))
+            else:
+                found.append(output.tensor if fate is Fate.LEND else next(kept))
+        return found
 
     def drop(self) -> None:
         """The execution failed: nothing is kept."""

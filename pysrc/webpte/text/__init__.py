@@ -12,6 +12,7 @@ more.
 from __future__ import annotations
 
 from webpte.text.load import load_tokenizer
+from webpte.text.sentences import Ranked, SentenceEncoder, encodes_sentences
 from webpte.text.stream import TextStream
 from webpte.text.template import ChatTemplate, Message
 from webpte.text.tiktoken_file import LLAMA3_PATTERN, LLAMA3_SPECIAL
@@ -22,8 +23,11 @@ __all__ = [
     "LLAMA3_SPECIAL",
     "ChatTemplate",
     "Message",
+    "Ranked",
+    "SentenceEncoder",
     "TextStream",
     "Tokenizer",
     "check_fits",
+    "encodes_sentences",
     "load_tokenizer",
 ]

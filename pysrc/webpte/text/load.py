@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from webpte.errors import SourceError, TextError
-from webpte.runtime.open import open_source
+from webpte.runtime.open import keeping, open_source
 from webpte.text.template import ChatTemplate
 from webpte.text.tiktoken_file import load_tiktoken
 from webpte.text.tokenizer import Tokenizer
@@ -89,15 +89,19 @@ def _template_of(settings: Mapping[str, Any]) -> str | None:
     return template if isinstance(template, str) else None
 
 
-async def _read(source: Any) -> tuple[bytes, str]:
+async def _read(source: Any, keep: bool = False) -> tuple[bytes, str]:
     if isinstance(source, Mapping):
         return json.dumps(source).encode(), "tokenizer.json"
-    opened = await open_source(source)
-    return await opened.read(0, opened.size), opened.name
+    with keeping(keep) as files:
+        opened = await open_source(source, keep=keep)
+        files.append(opened)
+        return await opened.read(0, opened.size), opened.name
 
 
 async def _read_beside(source: Any, name: str) -> str | None:
     """The text of a file in the same folder; None if there is none."""
+    kept = getattr(source, "address", "")  # of a file of the library, which keeps this one, too
+    source = kept or source
     if isinstance(source, Path):
         beside: Any = source.with_name(name)
     elif isinstance(source, str):
@@ -106,7 +110,7 @@ async def _read_beside(source: Any, name: str) -> str | None:
     else:
         return None
     try:
-        data, _ = await _read(beside)
+        data, _ = await _read(beside, keep=bool(kept))
     except SourceError:
         return None
     return _text(data, name)

@@ -1,0 +1,12 @@
+// Evaluates to a function of a function that promises: the same, but what it is rejected with is an Error.
+//
+// Python waits for ever for a promise that a browser rejects with an error of a class of its own
+// (QuotaExceededError, GPUPipelineError): Pyodide knows Error and DOMException, and loses others.
+
+((work) => async (...given) => {
+    try {
+        return await work(...given);
+    } catch (error) {
+        throw Object.assign(new Error(error?.message ?? String(error)), { name: error?.name ?? "Error" });
+    }
+})

@@ -1,0 +1,39 @@
+"""Which of the optional ways a program takes on a device: for comparison, and to find a fault.
+
+What a program computes is the same on every way, up to the order of sums and the width of floats.
+docs/adapters.md says how far they may differ, and `serve.py verify SUITE --options` compares them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from webpte.gpu.device import HALVES, DeviceInfo
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `load` takes as `options`. None: as suits the adapter.
+
+    fuse       let one kernel do the work of several calls where it can
+    halves     store and compute half floats as such where shaders have them, not as float32
+    subgroups  sums by subgroups, where shaders have them; None: where that is known to be faster
+    plain      the plain kernels that a CPU in disguise gets, which compile quickly
+    tuned      kernels cut as `Program.tune` has measured to be the fastest on this adapter
+    """
+
+    fuse: bool = True
+    halves: bool = True
+    subgroups: bool | None = None
+    plain: bool | None = None
+    tuned: bool = True
+
+    def applied_to(self, info: DeviceInfo) -> DeviceInfo:
+        """The device as programs with these options see it."""
+        features = tuple(name for name in info.features if self.halves or name != HALVES)
+        subgroups = info.prefers_subgroups if self.subgroups is None else self.subgroups
+        plain = info.software if self.plain is None else self.plain
+        return replace(info, features=features, prefers_subgroups=subgroups, software=plain)
+
+
+AS_SUITS = Options()

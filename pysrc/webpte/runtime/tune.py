@@ -1,0 +1,43 @@
+"""`webpte.tune`: the programs that are loaded, all at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakSet
+
+from webpte.errors import InputError
+from webpte.gpu.device import Progress
+from webpte.runtime.tuning import Measured, Tuning
+
+if TYPE_CHECKING:
+    from webpte.runtime.program import Program
+
+
+class Loaded:
+    """The programs that something still holds."""
+
+    programs: ClassVar[WeakSet[Program]] = WeakSet()
+
+
+async def tune(*programs: Program, progress: Progress | None = None, rest: float = 0.0) -> Tuning:
+    """Time every cut that kernels can have here, and keep the fastest: see `Program.tune`.
+
+    Each method is tuned with the inputs of its last run; one that has not run is left out. In the
+    background: `asyncio.create_task(webpte.tune(rest=0.5))`, calls come in between.
+
+    programs  by default all that are loaded on a GPU with a clock
+    progress  called as progress("tune", done, total), for each method anew
+    rest      seconds that are left to other calls after each candidate
+    """
+    chosen = programs or tuple(each for each in Loaded.programs if each.can_tune)
+    found = [(each, name) for each in chosen for name in each.methods if each.remembers(name)]
+    if not found:
+        raise InputError(
+            "nothing to tune: load a program on a GPU that offers timestamps, and run it first"
+        )
+    rows, refused = dict[str, Measured](), list[str]()
+    for program, name in found:
+        tuning = await program.tune(name, progress=progress, rest=rest)
+        rows |= {row.key: row for row in tuning.rows}
+        refused += tuning.refused
+    return Tuning(tuple(rows.values()), tuple(refused))

@@ -1,0 +1,179 @@
+"""Which cut of each kernel is the fastest here: asked of the lowerings, timed by the GPU's clock.
+
+A lowering that can cut its kernel in several ways asks `Target.choice`. Tuning runs a method once
+per candidate, all questions at once: each has the time of the calls that ask it. So it takes as
+many runs as the longest list of candidates, however many layers a model has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from webpte.format.program import DelegateCall, Instruction
+from webpte.gpu.device import Progress
+from webpte.ops.target import Choices, Question
+from webpte.runtime.delegate import GpuDelegate
+from webpte.runtime.probe import Rehearsal
+from webpte.runtime.timings import Timings
+
+if TYPE_CHECKING:
+    from webpte.runtime.method import Method
+
+RUNS = 5  # of each candidate, after one that compiles and warms up
+GAIN = 0.97  # another than the default is chosen if it takes at most so much of its time
+RTOL = 1e-3  # of the largest element: what an order of sums may change
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One question: microseconds of a method's calls that ask it, by candidate."""
+
+    key: str
+    default: str
+    chosen: str
+    microseconds: Mapping[str, float]
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast as the default."""
+        return self.microseconds[self.default] / self.microseconds[self.chosen]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What `Program.tune` found; printed, a table. `refused` candidates gave other results."""
+
+    rows: tuple[Measured, ...]
+    refused: tuple[str, ...] = ()
+
+    @property
+    def choices(self) -> Choices:
+        """As `Target` takes them."""
+        return tuple((row.key, row.chosen) for row in self.rows)
+
+    def __str__(self) -> str:
+        lines = [
+            "question | default | chosen | times as fast | microseconds",
+            "---|---|---|---|---",
+        ]
+        for row in self.rows:
+            times = ", ".join(f"{label}: {us:.1f}" for label, us in row.microseconds.items())
+            lines.append(f"{row.key} | {row.default} | {row.chosen} | {row.gain:.2f} | {times}")
+        return "\n".join([*lines, *(f"refused: {each}" for each in self.refused)])
+
+
+class Tuner:
+    """Tunes one method. Other calls may come between its runs, and are right at any time."""
+
+    def __init__(
+        self,
+        method: Method,
+        instructions: Sequence[Instruction],
+        delegates: Sequence[GpuDelegate],
+        progress: Progress | None = None,
+        rest: float = 0.0,
+    ) -> None:
+        """`rest`: seconds that are left to others after each candidate."""
+        self._method = method
+        self._rest = rest
+        self._instructions = instructions
+        self._delegates = delegates
+        self._progress = progress
+        self._asked: dict[tuple[int, int], tuple[Question, ...]] = {}  # by delegate and call
+
+    async def tune(self, inputs: Sequence[Any]) -> Tuning:
+        """If anything fails, kernels are cut as before."""
+        before = [delegate.info.choices for delegate in self._delegates]
+        try:
+            tuning = await self._measure(inputs, before)
+        except BaseException:
+            await self._choose(before)
+            raise
+        await self._choose([merged(old, tuning.choices) for old in before])
+        return tuning
+
+    async def _choose(self, choices: Iterable[Choices]) -> None:
+        for number, (delegate, each) in enumerate(zip(self._delegates, choices, strict=True)):
+            for call, questions in (await delegate.choose(each)).items():
+                self._asked[number, call] = questions
+
+    async def _measure(self, inputs: Sequence[Any], before: Sequence[Choices]) -> Tuning:
+        expected = await self._method.rehearse(inputs, Rehearsal())
+        await self._choose(before)  # at the shapes of that run, which says what is asked
+        questions = {q.key: q for asked in self._asked.values() for q in asked}
+        rounds = max((len(q.labels) for q in questions.values()), default=0)
+        times: dict[str, dict[str, float]] = {key: {} for key in questions}
+        refused = []
+        for number in range(rounds):
+            labels = {k: q.labels[number] for k, q in questions.items() if number < len(q.labels)}
+            await self._choose([tuple(labels.items())] * len(self._delegates))
+            found = await self._timed(inputs, expected)
+            for key, label in labels.items():
+                if found is None:
+                    refused.append(f"{key}: {label}")
+                elif key in found:  # it is not where a call of other shapes came between
+                    times[key][label] = found[key]
+            if self._progress is not None:
+                self._progress("tune", number + 1, rounds)
+            if self._rest > 0 and number + 1 < rounds:
+                await asyncio.sleep(self._rest)
+        rows = [_measured(q, times[q.key]) for q in questions.values() if q.default in times[q.key]]
+        return Tuning(tuple(rows), tuple(refused))
+
+    async def _timed(
+        self, inputs: Sequence[Any], expected: Sequence[Any]
+    ) -> dict[str, float] | None:
+        """By question, the best of several runs; None if the results are not as expected."""
+        best: dict[str, float] = {}
+        for run in range(1 + RUNS):
+            timings = Timings()
+            outputs = await self._method.rehearse(inputs, Rehearsal(timings))
+            if run == 0:
+                if not all(map(_alike, outputs, expected)):
+                    return None
+                continue
+            for key, spent in self._by_question(timings).items():
+                best[key] = min(spent, best.get(key, spent))
+        return best
+
+    def _by_question(self, timings: Timings) -> dict[str, float]:
+        totals: dict[str, float] = {}
+        for kernel in timings.kernels:
+            instruction = self._instructions[kernel.place]
+            assert isinstance(instruction, DelegateCall)
+            asked = self._asked.get((instruction.delegate_index, kernel.call), ())
+            for question in meant_by(kernel.label, asked):
+                spent = kernel.microseconds or 0.0
+                totals[question.key] = totals.get(question.key, 0.0) + spent
+        return totals
+
+
+def meant_by(label: str, asked: Sequence[Question]) -> Sequence[Question]:
+    """Of a call's questions, those about one of its kernels; all, if it is named by none."""
+    named = [question for question in asked if label.startswith(question.kernel)]
+    longest = max((len(question.kernel) for question in named), default=0)
+    return [q for q in named if len(q.kernel) == longest] or asked
+
+
+def merged(old: Choices, new: Choices) -> Choices:
+    """The newer of both, in an order that does not depend on when they came."""
+    return tuple(sorted({**dict(old), **dict(new)}.items()))
+
+
+def _measured(question: Question, times: Mapping[str, float]) -> Measured:
+    fastest = min(times, key=lambda label: times[label])
+    clearly = times[fastest] < GAIN * times[question.default]
+    return Measured(question.key, question.default, fastest if clearly else question.default, times)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Up to the order of sums."""
+    first, second = np.asarray(one, np.float64), np.asarray(other, np.float64)
+    finite = np.abs(second[np.isfinite(second)])
+    largest = float(finite.max()) if finite.size else 0.0
+    return bool(np.allclose(first, second, rtol=0, atol=RTOL * largest, equal_nan=True))

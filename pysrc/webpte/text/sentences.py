@@ -1,0 +1,109 @@
+"""Sentences as vectors, which are near where meanings are: for encoders such as MiniLM.
+
+    encoder = webpte.text.SentenceEncoder(program, tokenizer)
+    for found in await encoder.rank("How do I get my money back?", sentences):
+        print(found.score, found.text)
+
+A program of this kind has one input, tokens (sentences, length) with 0 behind shorter sentences,
+and one output, a vector for each of several sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from webpte.errors import InputError
+from webpte.runtime.info import MethodInfo, TensorInfo
+from webpte.runtime.program import Program
+from webpte.text.tokenizer import Tokenizer
+
+Array = np.ndarray
+Progress = Callable[[int, int], None]  # sentences done, and all
+
+_METHOD = "forward"
+_PAD = 0
+_LEAST_WIDTH = 8  # of a vector that stands for a meaning
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A text, where it was in the list, and how near it is to the query: -1 to 1."""
+
+    score: float
+    text: str
+    at: int
+
+
+def encodes_sentences(methods: Mapping[str, MethodInfo]) -> bool:
+    """Whether a program looks like a sentence encoder."""
+    info = methods.get(_METHOD)
+    if info is None or len(info.inputs) != 1 or len(info.outputs) != 1:
+        return False
+    tokens, vectors = info.inputs[0], info.outputs[0]
+    if not isinstance(tokens, TensorInfo) or not isinstance(vectors, TensorInfo):
+        return False
+    return (
+        (len(tokens.shape), len(vectors.shape)) == (2, 2)
+        and tokens.dtype in ("int32", "int64")
+        and vectors.dtype.startswith("float")
+        and vectors.shape[0] == tokens.shape[0] > 1
+        and vectors.shape[1] >= _LEAST_WIDTH
+    )
+
+
+class SentenceEncoder:
+    """A program that gives each sentence a vector, with its tokenizer: embeds and ranks texts."""
+
+    def __init__(self, program: Program, tokenizer: Tokenizer) -> None:
+        if not encodes_sentences(program.methods):
+            raise InputError(
+                f"{program.name} is no sentence encoder: its method {_METHOD!r} must take tokens "
+                "(sentences, length) and give a vector for each sentence"
+            )
+        tokens = program.methods[_METHOD].inputs[0]
+        assert isinstance(tokens, TensorInfo)
+        self._program = program
+        self._tokenizer = tokenizer
+        self._dtype = np.dtype(tokens.dtype)
+        (self._fewest, self._most), (self._shortest, self._longest) = tokens.bounds
+
+    async def embed(self, texts: Sequence[str], progress: Progress | None = None) -> Array:
+        """(texts, width), each of length 1. Texts that are too long are cut."""
+        tokens = [
+            self._tokenizer.encode_batch([text], self._longest, pad=_PAD)[0] for text in texts
+        ]
+        # Neighbours in length share a batch, so little is computed for padding.
+        order = sorted(range(len(texts)), key=lambda at: tokens[at].shape[1])
+        vectors: dict[int, Array] = {}
+        for start in range(0, len(order), self._most):
+            group = order[start : start + self._most]
+            (found,) = await self._program.run(_METHOD, self._joined([tokens[at] for at in group]))
+            vectors |= dict(zip(group, found[: len(group)].astype(np.float64), strict=True))
+            if progress is not None:
+                progress(len(vectors), len(texts))
+        rows = np.stack([vectors[at] for at in range(len(texts))])
+        norms: Array = np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows / np.maximum(norms, 1e-12)
+
+    def _joined(self, rows: Sequence[Array]) -> Array:
+        """One array of tokens, as large as the program wants it at least."""
+        count = max(len(rows), self._fewest)
+        length = max(self._shortest, *(row.shape[1] for row in rows))
+        joined = np.full((count, length), _PAD, self._dtype)
+        for at, row in enumerate(rows):
+            joined[at, : row.shape[1]] = row[0]
+        return joined
+
+    async def rank(
+        self, query: str, texts: Sequence[str], progress: Progress | None = None
+    ) -> list[Ranked]:
+        """The texts, the nearest to the query first."""
+        if not texts:
+            return []
+        first, *others = await self.embed([query, *texts], progress)
+        pairs = zip(texts, others, strict=True)
+        found = [Ranked(float(first @ row), text, at) for at, (text, row) in enumerate(pairs)]
+        return sorted(found, key=lambda one: -one.score)

@@ -1,0 +1,74 @@
+// A linear layer with quantized weights for one row: see lib/one_row.wgsl.
+
+// use lib/quads.wgsl
+// use lib/product.wgsl
+// use lib/weights.wgsl
+// use lib/wide_units.wgsl
+// use lib/one_row.wgsl
+
+struct Params {
+    product: Product,
+    inner: u32,
+    row_bytes: u32,
+    group: u32,
+    scale_stride: u32,
+    eps: f32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
+@group(0) @binding(1) var<storage, read> gain: array<StoredQuad>;
+@group(0) @binding(2) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> scales: array<StoredQuad>;
+@group(0) @binding(4) var<storage, read> addend: array<Stored>;
+@group(0) @binding(5) var<storage, read_write> output: array<Out>;
+@group(0) @binding(6) var<uniform> params: Params;
+
+fn fetch_units(column: u32, unit: u32) -> Units {
+    let at = column * UNITS + unit;
+    let scale = (unit * values_per_unit() / GROUP_SIZE * params.scale_stride + column) / 4u;
+    return Units(
+        weights[at], weights[at + UNITS], weights[at + 2u * UNITS], weights[at + 3u * UNITS],
+        vec4<f32>(scales[scale]),
+    );
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    let first = (group.x + group.y * groups.x) * COLUMNS;
+    if (first >= params.product.n) {
+        return;
+    }
+    let column = min(first + lane_of(thread) * 4u, params.product.n - 4u);
+    var units = fetch_units(column, unit_of(0u, thread));
+    var run = fetch_x(0u, thread);
+    var sums = Quad();
+    var squares = 0.0;
+    for (var turn = 0u; turn < TURNS; turn++) {
+        if (turn % CHUNK == 0u) {
+            squares += stage_x(turn / CHUNK, thread, run);
+        }
+        let now = units;
+        if (turn + 1u < TURNS) {
+            units = fetch_units(column, unit_of(turn + 1u, thread));
+        }
+        if (turn % CHUNK == 0u) {
+            run = fetch_x(turn / CHUNK + 1u, thread);
+            workgroupBarrier();
+        }
+        sums = plus_units(sums, now, turn, thread);
+        if ((turn + 1u) % CHUNK == 0u && turn + 1u < TURNS) {
+            workgroupBarrier();
+        }
+    }
+    put_sums(0u, thread, sums);
+    fold(thread, squares);
+    let own = first + thread;
+    if (thread < COLUMNS && own < params.product.n) {
+        let added = Number(addend[own * params.product.addend_column]);
+        output[own] = Out(params.product.alpha * sum_of(0u, thread) + params.product.beta * added);
+    }
+}
