@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import webpte
 from webpte.gpu.recording import RecordingDevice
@@ -18,6 +19,7 @@ from webpte_export.report import HostOp
 # The device that counts submissions computes everything with NumPy: large models take too long.
 _MOST_BYTES_TO_COUNT = 64 * 2**20
 
+T = TypeVar("T")
 Reasons = Mapping[str, tuple[str, ...]]  # operator -> why the partitioner left it
 
 
@@ -41,13 +43,24 @@ class Verdict:
     problem: str | None
 
 
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """In a notebook a loop runs already, which must not be waited in: then in another thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
 def judge(suite: Path, entry: dict[str, Any]) -> Verdict:
     """The suite's entry on NumPy, by the rules of `serve.py verify`."""
 
     async def fetch_bytes(path: str) -> bytes:
         return (suite / path).read_bytes()
 
-    result = asyncio.run(run_entry(entry, fetch_bytes, "numpy", locate=lambda path: suite / path))
+    work = run_entry(entry, fetch_bytes, "numpy", locate=lambda path: suite / path)
+    result = wait_for(work)
     outputs = result["outputs"]
     return Verdict(
         passed=result["verdict"] == "passed",
@@ -64,7 +77,7 @@ def _largest(errors: list[float | None]) -> float | None:
 
 def place(suite: Path, entry: dict[str, Any], reasons: Reasons) -> Placed:
     """Where the operators of a program run."""
-    return asyncio.run(_place(suite, entry, reasons))
+    return wait_for(_place(suite, entry, reasons))
 
 
 async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:

@@ -1,0 +1,1 @@
+"""The sample `teach`: a classifier that learns in the page what one draws for it."""
