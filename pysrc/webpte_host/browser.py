@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from webpte_host.vitals import BUSY_FACTOR, BrowserProcesses, Patience, alarm
 CALL_SECONDS = 300.0
 _START_MS = 600_000
 _LOOK_MS = 1_000
+_ADAPTER_MS = 60_000
 _START_CALL = 0  # as harness.js counts
 
 # Told once a second what a call does, in words.
@@ -43,23 +43,14 @@ class PageLostError(Exception):
 @contextmanager
 def open_browser(adapter: str | None = None) -> Iterator[Browser]:
     """Full Chromium, headless, with WebGPU on the CPU unless WEBPTE_ADAPTER says `hardware`."""
-    chosen = adapter or os.environ.get("WEBPTE_ADAPTER", "swiftshader")
-    path = chromium.find()
-    # Playwright switches to its own software renderer for WebGL, which hides the real GPU.
-    ignored = ["--enable-unsafe-swiftshader"] if chosen == "hardware" else []
+    options = chromium.launch_options(adapter)
     with sync_playwright() as playwright:
         try:
-            browser = playwright.chromium.launch(
-                executable_path=path,
-                # Playwright's own full browser; its default would be the headless shell.
-                channel=None if path else "chromium",
-                args=chromium.flags(chosen),
-                ignore_default_args=ignored,
-                timeout=_START_MS,
-            )
+            browser = playwright.chromium.launch(**options, timeout=_START_MS)
         except PlaywrightError as error:
             reason = "\n".join(error.message.splitlines()[:12])
-            raise HostError(f"{path or 'Chromium'} did not start:\n{reason}") from error
+            started = options["executable_path"] or "Chromium"
+            raise HostError(f"{started} did not start:\n{reason}") from error
         try:
             yield browser
         finally:
@@ -113,18 +104,24 @@ class Harness:
 
     def adapter(self) -> dict[str, str] | None:
         """What WebGPU runs on here; None if there is no adapter."""
-        # The first request can be answered too early, before the GPU process is up.
-        found: dict[str, str] | None = self._evaluate("""async () => {
+        # The first request can be answered too early, before the GPU process is up. One for a GPU
+        # that is not there is never answered, while that process is started again and again.
+        found: dict[str, str] | None = self._evaluate(
+            """async (ms) => {
+            const late = new Promise((resolve) => setTimeout(resolve, ms, "late"));
             for (let attempt = 0; attempt < 5; attempt++) {
-                const adapter = await navigator.gpu?.requestAdapter();
+                const adapter = await Promise.race([navigator.gpu?.requestAdapter(), late]);
+                if (adapter === "late") return null;
                 if (adapter) {
-                    const {vendor, architecture, description} = adapter.info;
-                    return {vendor, architecture, description};
+                    const {vendor, architecture, description, device = ""} = adapter.info;
+                    return {vendor, architecture, description: description || device};
                 }
                 await new Promise((resolve) => setTimeout(resolve, 300));
             }
             return null;
-        }""")
+        }""",
+            _ADAPTER_MS,
+        )
         return found
 
     def python(

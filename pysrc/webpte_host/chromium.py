@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from webpte_host import apt
 from webpte_host.errors import HostError
@@ -17,6 +18,7 @@ from webpte_host.process import run_tool
 from webpte_host.progress import Display
 
 ENVIRONMENT_VARIABLE = "WEBPTE_CHROMIUM"
+ADAPTER_VARIABLE = "WEBPTE_ADAPTER"
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _MAC_PATHS = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
@@ -25,6 +27,7 @@ _MAC_PATHS = (
 _START_SECONDS = 300  # only a browser that hangs takes that long, even on a busy machine
 
 ADAPTERS = ("swiftshader", "hardware")
+NO_ADAPTER = "none"  # a browser without WebGPU, whatever the machine has
 
 
 def flags(adapter: str = "swiftshader") -> list[str]:
@@ -35,13 +38,13 @@ def flags(adapter: str = "swiftshader") -> list[str]:
         "--disable-background-networking",
         "--disable-component-update",
         "--disable-sync",
-        "--enable-unsafe-webgpu",
         # Long dispatches are normal here, above all on the CPU.
         "--disable-gpu-watchdog",
+        "--disable-gpu" if adapter == NO_ADAPTER else "--enable-unsafe-webgpu",
     ]
     if adapter == "swiftshader":
         chosen.append("--use-webgpu-adapter=swiftshader")
-    else:
+    if adapter == "hardware":
         chosen.append("--ignore-gpu-blocklist")
         if sys.platform == "linux":
             # Works without an X server: ANGLE on Vulkan, with no surface.
@@ -51,6 +54,30 @@ def flags(adapter: str = "swiftshader") -> list[str]:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         chosen.append("--no-sandbox")
     return chosen
+
+
+def chosen_adapter(adapter: str | None = None) -> str:
+    """What was asked for: here, or for everything by the environment."""
+    return adapter or os.environ.get(ADAPTER_VARIABLE) or "swiftshader"
+
+
+def launch_options(adapter: str | None = None, *more: str) -> dict[str, Any]:
+    """What Playwright's `launch` takes: every browser here is started with this.
+
+    adapter  as `chosen_adapter` has it: on a GPU, all browsers of the tests are
+    more     flags besides those for the adapter
+    """
+    adapter = chosen_adapter(adapter)
+    path = find()
+    # Playwright switches to its own software renderer for WebGL, which hides the real GPU.
+    ignored = ["--enable-unsafe-swiftshader"] if adapter == "hardware" else []
+    return {
+        "executable_path": path,
+        # Playwright's own full browser; its default would be the headless shell.
+        "channel": None if path else "chromium",
+        "args": [*flags(adapter), *more],
+        "ignore_default_args": ignored,
+    }
 
 
 def find() -> str | None:

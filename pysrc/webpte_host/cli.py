@@ -18,7 +18,10 @@ usage: python3 serve.py [--port PORT] [--folder DIR]    serve the page (sets up 
        python3 serve.py export MODEL OUT [options]      export a PyTorch model, check the result
        python3 serve.py bench PROGRAM [options]         time a program, kernel by kernel
        python3 serve.py models [add NAME...]            real models: a list, and how to get them
+       python3 serve.py build OUT [options]             the page as a static site, for any host
+       python3 serve.py docs OUT                        the documentation and API reference as HTML
        python3 serve.py test [pytest arguments]         linters, type checks, unit and browser tests
+       python3 serve.py pictures [NAME...]              take the pictures of the README anew
        python3 serve.py setup                           only set up the browser runtime
 
 Each command explains itself with --help."""
@@ -68,6 +71,18 @@ def _command(arguments: list[str]) -> Callable[[list[str]], int]:
         from webpte_host.models import main as run_models
 
         return run_models
+    if name == "pictures":
+        from webpte_host.pictures import main as take_pictures
+
+        return take_pictures
+    if name == "build":
+        from webpte_host.build import main as run_build
+
+        return run_build
+    if name == "docs":
+        from webpte_host.reference import main as write_docs
+
+        return write_docs
     if name == "setup":
         return _setup
     if name and not name.startswith("-"):

@@ -59,7 +59,8 @@ class Report:
             self.results.append(result)
             if result["verdict"] != "passed":
                 text = " ".join(str(result["error"]).split())
-                self._write(f"FAILED {result['op']}__{result['case']}: {text}\n")
+                way = f" ({result['path']})" if "path" in result else ""
+                self._write(f"FAILED {result['op']}__{result['case']}{way}: {text}\n")
 
     def __enter__(self) -> Report:
         self._ticker.start()

@@ -165,6 +165,14 @@ def ensure_runtime(
     return folder
 
 
+def runtime_version(folder: Path = RUNTIME) -> str:
+    """Another one for other contents; of what has no stamp, another one each time."""
+    try:
+        return hashlib.sha256((folder / _STAMP).read_bytes()).hexdigest()[:12]
+    except OSError:
+        return f"{time.time_ns():x}"
+
+
 def is_current(folder: Path, lock_hash: str) -> bool:
     """Trusts names and sizes: hashing 15 MB on each start would only find a broken disk."""
     try:

@@ -1,14 +1,19 @@
-"""The local web server: mounts, one archive and the page's configuration, read only.
+"""The local web server: mounts, two archives and the page's configuration, read only.
 
     /               web/
     /runtime/       the browser runtime (see runtime.py)
     /webpte.zip     the Python package with its shaders (see bundle.py)
+    /page.zip       the page's modules
     /pyscript.json  what PyScript fetches for the page (see page_config.py)
     /models/        what `serve.py models` installed (see models_store.py)
     /gallery.json   the cards of samples and installed models (see gallery.py)
     /folder/        what `serve.py --folder` names
+    /v-VERSION/     all of this again, by addresses that last (see lasting.py)
+    /runtime/v-VERSION/     so does the runtime by these, whatever changes in the page
 
-Everything is revalidated by ETag: on loopback a 304 costs less than a stale file.
+Everything is revalidated by ETag: on loopback a 304 costs less than a stale file. Not so by an
+address with a version, where nothing ever changes: the browser need not ask for it, and is free to
+use what it has compiled of it.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from webpte_host.bundle import Bundle
+from webpte_host.bundle import Bundle, package_bundle, page_bundle
 from webpte_host.content import (
     COMMON_HEADERS,
     Mount,
@@ -37,10 +42,12 @@ from webpte_host.content import (
 )
 from webpte_host.errors import HostError
 from webpte_host.gallery import gallery
+from webpte_host.lasting import Lasting
 from webpte_host.layout import RUNTIME, WEB
 from webpte_host.page_config import page_config
+from webpte_host.runtime import runtime_version
 
-_ARCHIVE_PATH = "/webpte.zip"
+_PAGE_PATH = "/index.html"
 _CONFIG_PATH = "/pyscript.json"
 _GALLERY_PATH = "/gallery.json"
 _INSTALLED_PATH = "/models/index.json"
@@ -77,18 +84,26 @@ class Handler(BaseHTTPRequestHandler):
         self.send_error(HTTPStatus.METHOD_NOT_ALLOWED)
 
     def _answer(self) -> None:
-        path = url_path(self.path)
-        if path == _ARCHIVE_PATH:
-            archive = self.server.bundle.archive()
+        asked = url_path(self.path)
+        if asked is None:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        path, lasts = self.server.lasting.resolve(_PAGE_PATH if asked == "/" else asked)
+        if path in self.server.bundles:
+            archive = self.server.bundles[path].archive()
             body = BytesIO(archive.data)
-            self._send(body, len(archive.data), f'"{archive.etag}"', None, media_type(path))
+            etag = f'"{archive.etag}"'
+            self._send(body, len(archive.data), etag, None, media_type(path), lasts)
             return
-        if path in (_CONFIG_PATH, _GALLERY_PATH):
-            made = self._made(path)
+        made = self._made(path)
+        if made is not None:
             etag = f'"{hashlib.sha256(made).hexdigest()[:32]}"'
-            self._send(BytesIO(made), len(made), etag, None, media_type(path))
+            self._send(BytesIO(made), len(made), etag, None, media_type(path), lasts)
             return
-        file = find_file(self.server.mounts, path) if path is not None else None
+        self._answer_file(path, lasts or path.startswith(self.server.runtime_path))
+
+    def _answer_file(self, path: str, lasts: bool) -> None:
+        file = find_file(self.server.mounts, path)
         if file is None:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
@@ -100,20 +115,36 @@ class Handler(BaseHTTPRequestHandler):
         with opened:
             status = file.stat()
             etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
-            self._send(opened, status.st_size, etag, status.st_mtime, media_type(file.name))
+            kind = media_type(file.name)
+            self._send(opened, status.st_size, etag, status.st_mtime, kind, lasts)
 
-    def _made(self, path: str) -> bytes:
+    def _made(self, path: str) -> bytes | None:
+        """What is no file, or no file as it is."""
         if path == _CONFIG_PATH:
-            return page_config(self.server.web)
-        return gallery(self.server.web, find_file(self.server.mounts, _INSTALLED_PATH))
+            # Relative to where it is asked for, which may be a folder further down.
+            up = "." if url_path(self.path) == path else ".."
+            return page_config(f"{up}{self.server.runtime_path}")
+        if path == _GALLERY_PATH:
+            return gallery(self.server.web, find_file(self.server.mounts, _INSTALLED_PATH))
+        if path == _PAGE_PATH and (file := find_file(self.server.mounts, path)) is not None:
+            return self.server.lasting.page(file.read_text(encoding="utf-8")).encode()
+        return None
 
     def _send(
-        self, body: BinaryIO, size: int, etag: str, modified: float | None, kind: str
+        self,
+        body: BinaryIO,
+        size: int,
+        etag: str,
+        modified: float | None,
+        kind: str,
+        lasts: bool = False,
     ) -> None:
         if self._is_cached(etag, modified):
             self._head(HTTPStatus.NOT_MODIFIED, {"ETag": etag})
             return
         headers = {"Content-Type": kind, "Accept-Ranges": "bytes", "ETag": etag}
+        if lasts:
+            headers["Cache-Control"] = "max-age=31536000, immutable"
         if modified is not None:
             headers["Last-Modified"] = formatdate(modified, usegmt=True)
         wanted = None
@@ -193,11 +224,19 @@ class _Server(ThreadingHTTPServer):
     allow_reuse_port = False
 
     def __init__(
-        self, address: tuple[str, int], mounts: list[Mount], web: Path, bundle: Bundle
+        self,
+        address: tuple[str, int],
+        mounts: list[Mount],
+        web: Path,
+        bundles: dict[str, Bundle],
+        runtime: str,
     ) -> None:
+        """`bundles` by their paths; `runtime` is the version of what is below /runtime/."""
+        self.runtime_path = f"/runtime/v-{runtime}/"  # never changes
         self.mounts = mounts
+        self.lasting = Lasting(web, list(bundles.values()), runtime)
         self.web = web
-        self.bundle = bundle
+        self.bundles = bundles
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, Handler)
@@ -219,9 +258,12 @@ class Site:
         runtime: Path = RUNTIME,
         bundle: Bundle | None = None,
     ) -> None:
-        every = [Mount("/", web), Mount("/runtime/", runtime), *mounts]
+        version = runtime_version(runtime)
+        runtimes = [Mount(path, runtime) for path in ("/runtime/", f"/runtime/v-{version}/")]
+        bundles = {"/webpte.zip": bundle or package_bundle(), "/page.zip": page_bundle(web)}
+        every = [Mount("/", web), *runtimes, *mounts]
         try:
-            self._server = _Server((host, port), every, web, bundle or Bundle())
+            self._server = _Server((host, port), every, web, bundles, version)
         except (OSError, OverflowError) as error:
             raise HostError(_listen_message(host, port, error)) from error
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)

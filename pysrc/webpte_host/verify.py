@@ -3,7 +3,8 @@
 On device `webgpu` the programs run in headless Chromium, in one page for all of them. A case may
 take as long as it takes: a page is given up only if it crashed or shows no sign of life. That costs
 one case, and the page is replaced. On the devices `native` (the GPU, without a browser) and `numpy`
-the programs run right here.
+the programs run right here. With `--options` every case runs once per optional way, too, and what
+each of them changes is in a table at the end.
 """
 
 from __future__ import annotations
@@ -14,24 +15,27 @@ import contextlib
 import fnmatch
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from webpte_host import chromium, environment
+from webpte_host import chromium, environment, path_table
 from webpte_host.content import Mount
 from webpte_host.errors import HostError
+from webpte_host.hardware import check_hardware
 from webpte_host.report import Report, describe
 from webpte_host.vitals import BUSY_FACTOR
 
 if TYPE_CHECKING:
+    from webpte.paths import Ways
     from webpte_host.browser import Harness
 
 Show = Callable[[str], None]  # is told what a case does
-Runner = Callable[[dict[str, Any], Show], dict[str, Any]]
+Way = dict[str, Any]  # a `webpte.paths.Path`, as JSON has it
 
 _PREFIX = "/suite/"
+NO_COMPARISON = {"difference": None, "other_kernels": None}  # of a case whose page was lost
 
 _NO_ADAPTER = """this Chromium offers no WebGPU adapter.
 It must be a full Chromium or Chrome (not a headless shell) of version 113 or newer. Set
@@ -42,6 +46,8 @@ _IN_PAGE = """
 from urllib.parse import quote
 import js
 from pyodide.http import pyfetch
+from webpte import Options
+from webpte.paths import Ways
 from webpte.suite import run_entry
 
 def locate(path):
@@ -53,9 +59,20 @@ async def fetch_bytes(path):
         raise FileNotFoundError(f"{path} is not in the suite")
     return await reply.bytes()
 
-return await run_entry(
-    entry, fetch_bytes, "webgpu", locate=locate, progress=report_progress, fuse=fuse
-)
+how = {"locate": locate, "progress": report_progress}
+if way is None:
+    return await run_entry(entry, fetch_bytes, "webgpu", options=Options(fuse=fuse), **how)
+global ways
+# What it gives as chosen is kept for the other ways, which come next, maybe in a page that is new.
+if way["label"] == "as chosen" or "ways" not in globals():
+    ways = Ways(fetch_bytes, "webgpu", **how)
+return await ways.run(entry, way)
+"""
+
+_FIND_WAYS = """
+from webpte.paths import described_paths
+
+return await described_paths(asked, "webgpu")
 """
 
 
@@ -66,12 +83,18 @@ def main(arguments: list[str]) -> int:
         with_browser = options.device == "webgpu"
         return environment.rerun_inside(["verify", *arguments], with_browser=with_browser)
     entries = select(check_entries(manifest, options.suite), options.filter)
-    with _runner(options) as run, Report(len(entries)) as report:
-        for entry in entries:
-            report.begin(case_id(entry))
-            report.add(run(entry, report.show))
+    with _runner(options) as runner:
+        ways = runner.ways(options.options) if options.options else []
+        there: list[Way | None] = [way for way in ways if not way["missing"]] or [None]
+        with Report(len(entries) * len(there)) as report:
+            for entry in entries:
+                for way in there:
+                    report.begin(case_id(entry))
+                    report.add(runner.run(entry, report.show, way))
     if options.json is not None:
         _write_json(options.json, report.results)
+    if ways:
+        path_table.show(ways, report.results)
     print(f"{report.passed} passed, {report.failed} failed", flush=True)
     return 1 if report.failed else 0
 
@@ -89,8 +112,19 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         choices=chromium.ADAPTERS,
         help="swiftshader: WebGPU on the CPU, the default; hardware: on this machine's GPU",
     )
-    parser.add_argument(
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument(
         "--no-fuse", action="store_true", help="every operator by itself, for comparison"
+    )
+    ways.add_argument(
+        "--options",
+        type=_names,
+        nargs="?",
+        const=("all",),
+        default=(),
+        metavar="WAYS",
+        help="run every case as chosen and once per way: fuse,f16,subgroups,plain,tuning (each the "
+        "other way than chosen; a+b for both at once) or all, the default; a table compares them",
     )
     parser.add_argument(
         "--timeout",
@@ -101,7 +135,20 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         f"or step that it reaches, or a browser that computes; after {BUSY_FACTOR} times as long "
         "if the browser computes but reaches nothing (%(default)g)",
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.options and options.device == "numpy":
+        parser.error("--options is for GPUs: NumPy has no other way to go")
+    return options
+
+
+def _names(text: str) -> tuple[str, ...]:
+    from webpte.paths import NAMES, unknown_names
+
+    names = tuple(text.split(","))
+    if unknown := unknown_names(names):
+        known = ", ".join((*NAMES, "all"))
+        raise argparse.ArgumentTypeError(f"no way is called {unknown[0]!r}; there are {known}")
+    return names
 
 
 def _seconds(text: str) -> float:
@@ -162,17 +209,24 @@ def select(entries: list[dict[str, Any]], pattern: str | None) -> list[dict[str,
     return chosen
 
 
+class Runner(Protocol):
+    """Runs cases; `way` is one of `ways`, as chosen first, or None."""
+
+    def ways(self, asked: Sequence[str]) -> list[Way]: ...
+
+    def run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]: ...
+
+
 @contextmanager
 def _runner(options: argparse.Namespace) -> Iterator[Runner]:
     if options.device != "webgpu":
         if options.device == "native":
             print(f"adapter: {native_adapter()}", flush=True)
-        fuse = not options.no_fuse
-        yield lambda entry, show: run_here(options.suite, entry, show, options.device, fuse)
+        yield HereRunner(options.suite, options.device, not options.no_fuse)
         return
     given = (options.suite, options.timeout, options.adapter, not options.no_fuse)
     with PageRunner(*given) as runner:
-        yield runner.run
+        yield runner
 
 
 def native_adapter() -> str:
@@ -195,21 +249,55 @@ def run_here(
     fuse: bool = True,
 ) -> dict[str, Any]:
     """In this process."""
+    from webpte import Options
     from webpte.suite import run_entry
-
-    async def fetch_bytes(path: str) -> bytes:
-        return (suite / path).read_bytes()
 
     return asyncio.run(
         run_entry(
             entry,
-            fetch_bytes,
+            _reader(suite),
             device,
             locate=lambda path: suite / path,
             progress=lambda *state: show(describe(*state)),
-            fuse=fuse,
+            options=Options(fuse=fuse),
         )
     )
+
+
+def _reader(suite: Path) -> Callable[[str], Awaitable[bytes]]:
+    async def fetch_bytes(path: str) -> bytes:
+        return (suite / path).read_bytes()
+
+    return fetch_bytes
+
+
+class HereRunner:
+    """In this process."""
+
+    def __init__(self, suite: Path, device: str, fuse: bool) -> None:
+        self._suite = suite
+        self._device = device
+        self._fuse = fuse
+        self._ways: Ways | None = None
+        self._show: Show = lambda _doing: None
+
+    def ways(self, asked: Sequence[str]) -> list[Way]:
+        from webpte.paths import Ways, described_paths
+
+        self._ways = Ways(
+            _reader(self._suite),
+            self._device,
+            locate=lambda path: self._suite / path,
+            progress=lambda *state: self._show(describe(*state)),
+        )
+        return asyncio.run(described_paths(asked, self._device))
+
+    def run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]:
+        if way is None:
+            return run_here(self._suite, entry, show, self._device, self._fuse)
+        assert self._ways is not None
+        self._show = show
+        return asyncio.run(self._ways.run(entry, way))
 
 
 class PageRunner:
@@ -234,10 +322,18 @@ class PageRunner:
         except PageLostError as error:
             self.__exit__()
             raise HostError(f"the browser cannot be used: {error}") from error
-        if adapter is None:
+        try:
+            self._check(adapter)
+        except HostError:
             self.__exit__()
-            raise HostError(_NO_ADAPTER)
+            raise
         return self
+
+    def _check(self, adapter: dict[str, str] | None) -> None:
+        if chromium.chosen_adapter(self._adapter) == "hardware":
+            print(f"adapter: {check_hardware(adapter)}", flush=True)
+        elif adapter is None:
+            raise HostError(_NO_ADAPTER)
 
     def __exit__(self, *_: object) -> None:
         self._browser_stack.close()
@@ -257,7 +353,15 @@ class PageRunner:
         with contextlib.suppress(Exception):
             self._browser_stack.close()
 
-    def run(self, entry: dict[str, Any], show: Show) -> dict[str, Any]:
+    def ways(self, asked: Sequence[str]) -> list[Way]:
+        found: list[Way] = self._open().python(_FIND_WAYS, timeout=self._timeout, asked=list(asked))
+        return found
+
+    def run(self, entry: dict[str, Any], show: Show, way: Way | None = None) -> dict[str, Any]:
+        result = self._run(entry, show, way)
+        return result if way is None else {**NO_COMPARISON, "path": way["label"], **result}
+
+    def _run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]:
         from webpte_host.browser import PageLostError, PagePythonError
 
         started = time.monotonic()
@@ -271,6 +375,7 @@ class PageRunner:
                 entry=entry,
                 prefix=_PREFIX,
                 fuse=self._fuse,
+                way=way,
             )
         except PagePythonError as error:
             return _lost(entry, error.summary, started)

@@ -59,7 +59,7 @@ RECIPE = Recipe(
     licence_from="mediapipe-0.10.14.dist-info/LICENSE",
     wheels=(mediapipe_wheel(_WEIGHTS), photo_wheel("astronaut.png")),
     bytes=450_000,
-    view="run",
+    view="find",
     inputs=(
         Value(
             *("picture", "128×128 pixels, -1 to 1", "NCHW", "RGB"),

@@ -100,7 +100,7 @@ RECIPE = Recipe(
         ),
     ),
     bytes=91_000_000,
-    view="run",
+    view="rank",
     inputs=(Value("tokens", f"of up to {_MAX_SENTENCES} sentences, padded with 0 to one length"),),
     outputs=(Value("vectors", "of unit length: their products are similarities"),),
     build=build,

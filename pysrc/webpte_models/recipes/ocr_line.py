@@ -72,7 +72,7 @@ RECIPE = Recipe(
         photo_wheel("page.png"),
     ),
     bytes=4_500_000,
-    view="run",
+    view="find",
     inputs=(
         Value(
             *("line", "48 pixels high, a multiple of 8 wide, 32 to 1,024", "NCHW", "BGR"),
