@@ -2,17 +2,25 @@
 // Python sends back. A worker cannot do this itself: dropped files are gone once the event is over,
 // and a default can only be prevented while it lasts. Messages are one-way, so neither side waits.
 
-import { fetchGallery, markOpened } from "./gallery.js";
-import { watchPads } from "./pad.js";
+import { addEntry, addView, setAddress, watchHistory } from "./address.js";
+import { countBytes } from "./boot.js";
+import { watchCameras } from "./camera.js";
+import { fetchGallery, galleryCommands, makeLine, markOpened, watchGallery } from "./gallery.js";
+import { paint, watchPads } from "./pad.js";
+import { watchPalette } from "./palette.js";
+import { watchPoints } from "./point.js";
+import { decodeSound, watchRecorders } from "./sound.js";
 import { bringToFront, goTo, setTabs, watchTabs } from "./tabs.js";
 
 const page = document.documentElement;
 const find = (id) => document.getElementById(id);
 let send = (message) => waiting.push(message);
 const waiting = [];
+let commands = []; // of the palette, as Python has told them
 const scripts = {}; // by view, what it was told last
 let patch = null; // there before the first message is
 const gallery = fetchGallery(find("gallery-list"));
+const IN_SIGHT = 400; // pixels of a section that tell what is in it, with the run bar over them
 const MEMORY = "webpte inputs ";
 const remembered = () => {
   try {
@@ -22,7 +30,17 @@ const remembered = () => {
     return {};
   }
 };
+const VISITED = "webpte visited"; // all that the start fetches was fetched once
+const LAST = "webpte session"; // of this tab, for when it is reloaded
+const lastSession = () => {
+  try {
+    return JSON.parse(sessionStorage.getItem(LAST));
+  } catch {
+    return null;
+  }
+};
 const linked = Object.fromEntries(new URLSearchParams(location.search));
+if (linked.model || linked.url) makeLine();
 const patching = import("./patch.js").then((module) => { patch = module.patch; });
 
 // ---- from Python to the page
@@ -44,21 +62,38 @@ const show = {
     for (const [id, value] of Object.entries(fields)) if (find(id)) find(id).value = value;
   },
   text: (lines) => {
-    for (const [id, line] of Object.entries(lines)) find(id).textContent = line;
+    for (const [id, line] of Object.entries(lines)) if (find(id)) find(id).textContent = line;
   },
   hidden: (sections) => {
     for (const [id, hidden] of Object.entries(sections)) find(id).hidden = hidden;
   },
-  state: (state) => { page.dataset.state = state; },
+  state: (state) => {
+    page.dataset.state = state;
+    try {
+      if (state === "ready") localStorage.setItem(VISITED, "yes");
+    } catch { /* not allowed: then every visit is the first */ }
+  },
   mood: (mood) => { find("status").dataset.mood = mood; },
   reveal: (id) => {
     const view = find(id)?.closest(".view[hidden]");
     if (view) goTo(view.id.replace("view-", ""));
     find(id)?.scrollIntoView({ block: "nearest" });
   },
+  // what was waited for, unless its beginning is in sight already, or another view in front
+  sight: (id) => {
+    const box = find(id)?.checkVisibility() && find(id).getBoundingClientRect();
+    if (!box || (box.top >= 0 && box.top + Math.min(box.height, IN_SIGHT) <= innerHeight)) return;
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    find(id).scrollIntoView({ block: "nearest", behavior: calm ? "auto" : "smooth" });
+  },
   copy: ({ text, done }) => navigator.clipboard.writeText(text).then(
     () => show.text({ status: done }),
     () => show.text({ status: "The browser did not allow copying: click into the page first." }),
+  ),
+  // a sound for an input: Python runs in a worker, which cannot decode one
+  hear: ({ number, file, rate, longest }) => decodeSound(file, rate, longest).then(
+    (samples) => send({ act: "heard", number, samples: new Uint8Array(samples.buffer) }),
+    (error) => send({ act: "heard", number, problem: error.message }),
   ),
   tabs: setTabs,
   // what inputs are set to, by program, for the next visit; "" forgets it
@@ -68,13 +103,28 @@ const show = {
       else localStorage.removeItem(MEMORY + key);
     } catch { /* storage that is full, or not allowed: then nothing is remembered */ }
   },
+  last: (session) => {
+    try {
+      sessionStorage.setItem(LAST, JSON.stringify(session));
+    } catch { /* not allowed: then a reload starts anew */ }
+  },
+  // {id: pixels} onto the pads in these elements
+  paint: (pads) => {
+    for (const [id, pixels] of Object.entries(pads)) paint(find(id).querySelector("canvas"), pixels);
+  },
+  commands: (list) => { commands = list; },
+  // the focus, if what had it is gone or hidden
+  rescue: (id) => {
+    const focused = document.activeElement;
+    if (focused === document.body || !focused?.checkVisibility()) find(id)?.focus({ preventScroll: true });
+  },
   opened: (what) => markOpened(find("gallery-list"), what),
-  // "?model=…" of what is open, so that the address can be shared; "" is the plain page
-  address: (query) => history.replaceState(null, "", location.pathname + query + location.hash),
+  entry: addEntry,
+  address: setAddress,
   front: bringToFront,
   styles: (views) => {
     for (const view of views) {
-      document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href: `./page/views/${view}.css` }));
+      document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href: new URL(`./page/views/${view}.css`, import.meta.url).href }));
     }
   },
   // {view: data} for `show(panel, data, act)` of the view's own script, in the order sent
@@ -96,7 +146,10 @@ const show = {
 const connect = (_, worker) => {
   worker.addEventListener("message", async ({ data }) => {
     await patching; // messages stay in order: those that wait go on in the order in which they came
-    for (const [kind, value] of Object.entries(data ?? {})) show[kind]?.(value);
+    if (!Array.isArray(data)) return; // PyScript's own
+    for (const changes of data) {
+      for (const [kind, value] of Object.entries(changes)) show[kind]?.(value);
+    }
   });
   worker.ready.then(
     // PyScript calls itself ready even if main.py raised.
@@ -105,8 +158,12 @@ const connect = (_, worker) => {
   );
   gallery.then((cards) => {
     send = (message) => worker.postMessage(message);
-    send({ act: "hello", base: document.baseURI, narrow: innerWidth < 1000, cards, remembered: remembered() });
-    if (linked.model || linked.url) send({ ...linked, act: "link" });
+    const opens = Boolean(linked.model || linked.url);
+    send({
+      act: "hello", base: document.baseURI, narrow: innerWidth < 1000, cards,
+      remembered: remembered(), last: lastSession(), linked: opens,
+    });
+    if (opens) send({ ...linked, act: "link" });
     waiting.forEach(send);
   });
 };
@@ -120,9 +177,36 @@ const stage = (name) => {
     step.className = `step step-${at < now ? "done" : at === now ? "now" : "next"}`;
   });
 };
+const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
+const began = performance.now();
+let fetched = "";
+const isFirstVisit = () => {
+  try {
+    return !localStorage.getItem(VISITED);
+  } catch {
+    return true;
+  }
+};
+if (isFirstVisit()) {
+  countBytes((done, total) => {
+    const bar = find("boot-bar");
+    if (!bar) return; // Python was quicker
+    Object.assign(bar, { max: total, value: done });
+    fetched = `${megabytes(done)} of ${megabytes(total)} MB are here.`;
+  }).then(() => find("boot-bar")?.removeAttribute("value"), () => {}); // what comes now has no measure
+} else {
+  find("boot-note").textContent = "It is in the browser's cache from an earlier visit.";
+}
+// Seconds, too, for a start that takes many of them.
+const ticking = setInterval(() => {
+  if (!find("boot-time")) return clearInterval(ticking);
+  find("boot-time").textContent = `${fetched} ${Math.round((performance.now() - began) / 1000)} s`;
+}, 250);
 const failed = (reason) => {
+  clearInterval(ticking);
   if (["up", "ready"].includes(page.dataset.state)) return;
   page.dataset.state = "failed";
+  page.toggleAttribute("data-open", false);
   show.mood("bad");
   show.text({ status: "Python did not start", "boot-note": `It did not start: ${reason} Reload to try again.` });
 };
@@ -146,16 +230,53 @@ const act = (element, more) => {
   send({ ...element.dataset, ...more });
 };
 watchPads(act);
-watchTabs((name) => send({ act: "view", name }));
+watchGallery(find("gallery-list"));
+watchPoints(act);
+watchCameras(act);
+watchRecorders(act);
+watchTabs((name) => {
+  addView(name);
+  send({ act: "view", name });
+});
+watchHistory((where) => act({ dataset: { ...where, act: "go" } }));
+
+// A control is pressed where it is, so its view comes to the front; a field is there to be typed in.
+const press = (element) => {
+  const view = element.closest(".view[hidden]");
+  if (view) goTo(view.id.replace("view-", ""));
+  if (element.matches("form")) element.requestSubmit();
+  else if (element.matches("textarea, select, input:not([type=file])")) element.focus();
+  else element.click();
+};
+watchPalette(
+  () => [...commands, ...galleryCommands(find("gallery-list"))],
+  (command) => {
+    if (command.view) goTo(command.view);
+    const control = command.press && document.querySelector(command.press);
+    if (control) press(control);
+    else if (command.send) act({ dataset: command.send });
+  },
+);
 const acting = (event) => event.target.closest?.("[data-act]");
 
 addEventListener("click", (event) => {
   const element = acting(event);
   if (element?.matches("button[type=button]")) act(element);
 });
+// A slider that is dragged tells where it is some times in a second: what it sets may take long to draw.
+const SLIDE_MS = 90;
+const sliding = new WeakMap();
+const slide = (element) => {
+  const tell = () => {
+    sliding.delete(element);
+    act(element, { value: element.value });
+  };
+  if (!sliding.has(element)) sliding.set(element, setTimeout(tell, SLIDE_MS));
+};
 addEventListener("input", (event) => {
   const element = acting(event);
-  if (element?.matches("select, textarea, input:not([type=file])")) act(element, { value: element.value });
+  if (element?.matches("input[type=range]")) slide(element);
+  else if (element?.matches("select, textarea, input:not([type=file])")) act(element, { value: element.value });
 });
 addEventListener("change", (event) => {
   const element = acting(event);
@@ -168,6 +289,11 @@ addEventListener("submit", (event) => {
   act(event.target, { fields: Object.fromEntries(new FormData(event.target)) });
 });
 addEventListener("keydown", (event) => {
+  if (document.querySelector("dialog[open]")) return;
+  if (event.key === "z" && (event.ctrlKey || event.metaKey) && find("undo") && !event.target.matches?.("input, textarea")) {
+    event.preventDefault();
+    find("undo").click();
+  }
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !find("view-run").hidden) {
     event.preventDefault();
     find("run-form")?.requestSubmit(find("run-form").querySelector("[type=submit]"));

@@ -13,6 +13,7 @@ const ICONS = {
 
 const sizeText = (bytes) => {
   if (!(bytes > 0)) return "";
+  if (bytes < 1024) return `${bytes} B`;
   const [unit, by] = bytes < 1024 ** 2 ? ["KiB", 1024] : bytes < 1024 ** 3 ? ["MiB", 1024 ** 2] : ["GiB", 1024 ** 3];
   return `${(bytes / by).toPrecision(bytes / by < 1000 ? 3 : 4)} ${unit}`;
 };
@@ -65,15 +66,35 @@ export const fetchGallery = async (list) => {
   } catch (error) {
     console.error(error);
     return [];
+  } finally {
+    document.documentElement.toggleAttribute("data-gallery", true); // what is below it has its place
   }
 };
 
+// Cards as rows of the palette.
+export const galleryCommands = (list) =>
+  [...list.querySelectorAll("button[data-act]")].map((entry) => ({
+    title: `Open ${entry.ariaLabel}`,
+    kind: "Gallery",
+    send: { ...entry.dataset },
+  }));
+
+// The page gets shorter: what is opened is at its top, wherever the card was.
+export const makeLine = () => {
+  const root = document.documentElement;
+  if (!root.hasAttribute("data-open")) window.scrollTo(0, 0);
+  root.toggleAttribute("data-open", true);
+};
+
+// What moves because a card is chosen moves at once, not when Python has heard of it.
+export const watchGallery = (list) => list.addEventListener("click", (event) => {
+  if (event.target.closest("[data-act=card]")) makeLine();
+});
+
 // Marks the card that is open; with any program open, the gallery is one line.
 export const markOpened = (list, { any, card }) => {
-  const root = document.documentElement;
-  // The page gets shorter: what was opened is at its top, wherever the card was.
-  if (any && !root.hasAttribute("data-open")) window.scrollTo(0, 0);
-  root.toggleAttribute("data-open", any);
+  if (any) makeLine();
+  else document.documentElement.toggleAttribute("data-open", false);
   for (const entry of list.querySelectorAll(".entry")) {
     if (entry.dataset.name === card) entry.setAttribute("aria-current", "true");
     else entry.removeAttribute("aria-current");

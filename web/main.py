@@ -4,23 +4,66 @@ Everything that needs the browser is here; `page.app` decides what happens. The 
 is `events.js`: it sends what people do as messages and shows what comes back.
 """
 
+# ruff: noqa: E402 - compiled modules are put in place before the rest is imported
+
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import js
-import numpy as np
 from polyscript import xworker  # PyScript calls xworker.onmessage, so the name must stay global
 from pyodide.ffi import JsException, JsProxy, create_proxy, to_js
+
+from page import bytecode
+
+
+class Compiled:
+    """Compiled modules, in a cache of the browser; nothing where that is not allowed."""
+
+    def __init__(self) -> None:
+        self._address = str(js.URL.new("/webpte-bytecode", js.location.origin).href)
+        self._restored: dict[str, bytes] = {}
+        self.keeping: asyncio.Future[None] | None = None
+
+    async def restore(self) -> None:
+        sys.dont_write_bytecode = False  # what is compiled from now on is for the next visit
+        with contextlib.suppress(JsException, AttributeError):
+            cache = await js.caches.open("webpte-bytecode")
+            found = await cache.match(self._address)
+            if found:
+                self._restored = bytecode.unpack(bytes((await found.arrayBuffer()).to_bytes()))
+                bytecode.put_in_place(self._restored)
+
+    async def keep(self) -> None:
+        """Once all is imported, and not while somebody waits."""
+        sys.dont_write_bytecode = True
+        await asyncio.sleep(_IDLE_SECONDS)
+        files = bytecode.compiled_modules(list(sys.modules.values()))
+        if files != self._restored:
+            packed = to_js(bytecode.pack(files))
+            await load_script("keep_reply.js")("webpte-bytecode", self._address, packed)
+        self._restored = {}
+
+
+_IDLE_SECONDS = 4
+compiled = Compiled()
+# PyScript runs this file in a coroutine.
+await compiled.restore()  # type: ignore[top-level-await] # noqa: F704, PLE1142
+
+import numpy as np
 
 import webpte
 from page.app import App
 from page.browser import Progress, Source
 from page.npy import Array
 from webpte.errors import NoWebGPUError, SourceError
-from webpte.gpu.webgpu import find_adapter
+from webpte.gpu.webgpu import find_adapter, load_script
+from webpte.library import LOCAL, LibraryFile
 
-_PARTIAL = 206
 _LINK_SECONDS = 60  # how long a download link stays good
 
 
@@ -28,8 +71,36 @@ class WorkerBrowser:
     """The browser as seen from PyScript's worker."""
 
     base = ""  # the page's address: a worker has none that a relative URL could start from
+    library = webpte.library
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._together: list[dict[str, object]] | None = None
+        self._asked = 0
+        self._heard: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+
+    def absolute(self, url: str) -> str:
+        return url if url.startswith(LOCAL) else str(js.URL.new(url, self.base).href)
 
     def show(self, **changes: object) -> None:
+        if self._together is None:
+            self._post([changes])
+        else:
+            self._together.append(changes)
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        if self._together is not None:
+            yield
+            return
+        self._together = []
+        try:
+            yield
+        finally:
+            changes, self._together = self._together, None
+            self._post(changes)
+
+    def _post(self, changes: list[dict[str, object]]) -> None:
         xworker.postMessage(to_js(changes, dict_converter=js.Object.fromEntries))
 
     async def adapter(self) -> webpte.DeviceInfo | str:
@@ -44,35 +115,23 @@ class WorkerBrowser:
         return Source(file.name, int(file.size), file)
 
     async def fetch(self, url: str, progress: Progress) -> Source:
-        """webpte reads an address in parts if its server can; else the file is fetched whole."""
-        try:
-            address: str = js.URL.new(url, self.base).href
-            asked = to_js({"Range": "bytes=0-0"}, dict_converter=js.Object.fromEntries)
-            response = await js.fetch(address, headers=asked)
-            _, _, size = (response.headers.get("Content-Range") or "").rpartition("/")
-            if response.status == _PARTIAL and not size.isdigit():
-                response = await js.fetch(address)  # another origin need not show that header
-        except JsException as error:
-            raise SourceError(
-                f"{url}: {error.message}; is the address right, and does its server allow this "
-                "page to read it (CORS)?"
-            ) from error
-        name = address.partition("?")[0].rpartition("/")[2] or address
-        if response.status == _PARTIAL:
-            return Source(name, int(size), address)
-        if not response.ok:
-            raise SourceError(f"{url}: the server answered {response.status} {response.statusText}")
-        blob = await _collect(response, progress)
-        return Source(name, int(blob.size), blob)
+        file = await self._open(url, progress)
+        return Source(file.name, file.size, file, file=file)
 
     async def fetch_bytes(self, url: str) -> bytes:
+        file = await self._open(url)
+        data = await file.read(0, file.size)
+        keeping = asyncio.ensure_future(_keep(file))
+        self._tasks.add(keeping)
+        keeping.add_done_callback(self._tasks.discard)
+        return data
+
+    async def _open(self, url: str, progress: Progress | None = None) -> LibraryFile:
         try:
-            response = await js.fetch(js.URL.new(url, self.base).href)
+            address = self.absolute(url)
         except JsException as error:
-            raise SourceError(f"{url}: {error.message}") from error
-        if not response.ok:
-            raise SourceError(f"{url}: the server answered {response.status} {response.statusText}")
-        return bytes((await response.arrayBuffer()).to_bytes())
+            raise SourceError(f"{url} is no address: {error.message}") from error
+        return await webpte.library.open(address, progress=progress)
 
     async def read(self, file: JsProxy) -> bytes:
         return bytes((await file.arrayBuffer()).to_bytes())
@@ -93,22 +152,34 @@ class WorkerBrowser:
         pixels = context.getImageData(0, 0, width, height).data.to_bytes()
         return np.frombuffer(pixels, np.uint8).reshape(height, width, 4)[:, :, :3]
 
+    async def hear(self, file: JsProxy, rate: int, longest: int) -> Array:
+        """Only the main thread can decode sounds: it is asked, and its answer waited for."""
+        self._asked += 1
+        number, self._heard[self._asked] = self._asked, asyncio.get_event_loop().create_future()
+        try:
+            self.show(hear={"number": number, "file": file, "rate": rate, "longest": longest})
+            answer = await self._heard[number]
+        finally:
+            del self._heard[number]
+        if "problem" in answer:
+            raise ValueError(f"{file.name}: {answer['problem']}")
+        return np.frombuffer(bytes(answer["samples"]), np.float32)
+
+    def take_heard(self, message: Mapping[str, Any]) -> None:
+        """The answer to a `hear`."""
+        waiting = self._heard.get(int(message["number"]))
+        if waiting is not None and not waiting.done():
+            waiting.set_result(message)
+
     def download_url(self, data: bytes) -> str:
         url: str = js.URL.createObjectURL(js.Blob.new([to_js(data)]))
         asyncio.get_event_loop().call_later(_LINK_SECONDS, js.URL.revokeObjectURL, url)
         return url
 
 
-async def _collect(response: JsProxy, progress: Progress) -> JsProxy:
-    """A download as a Blob: its bytes never enter Python's memory."""
-    total = int(response.headers.get("Content-Length") or 0)
-    parts, done = js.Array.new(), 0
-    reader = response.body.getReader()
-    while not (step := await reader.read()).done:
-        parts.push(step.value)
-        done += step.value.byteLength
-        progress("fetch", done, max(total, done))
-    return js.Blob.new(parts)
+async def _keep(file: LibraryFile) -> None:
+    with contextlib.suppress(SourceError):  # for want of room, say: it was read all the same
+        await file.keep()
 
 
 browser = WorkerBrowser()
@@ -119,8 +190,12 @@ def receive(event: JsProxy) -> None:
     message = event.data.to_py()
     if message.get("act") == "hello":
         browser.base = message["base"]
-    app.receive(message)
+    if message.get("act") == "heard":
+        browser.take_heard(message)
+    else:
+        app.receive(message)
 
 
 xworker.onmessage = create_proxy(receive)
 browser.show(state="up")
+compiled.keeping = asyncio.ensure_future(compiled.keep())

@@ -40,6 +40,17 @@ const pixelsOf = (canvas) => {
   return Uint8Array.from(sums, (sum, at) => Math.round(sum / counts[at]));
 };
 
+// A drawing that was there before, from the pixels of the model.
+export const paint = (canvas, { rows, columns, grey }) => {
+  const ink = canvas.getContext("2d", { willReadFrequently: true });
+  const [width, height] = [canvas.width / columns, canvas.height / rows];
+  ink.clearRect(0, 0, canvas.width, canvas.height);
+  grey.forEach((alpha, at) => {
+    ink.fillStyle = `rgb(255 255 255 / ${alpha / 255})`;
+    if (alpha) ink.fillRect((at % columns) * width, Math.floor(at / columns) * height, width, height);
+  });
+};
+
 // `tell(canvas, more)` sends the canvas's act to Python.
 export const watchPads = (tell) => {
   const padOf = (event) => event.target.closest?.("canvas.pad");

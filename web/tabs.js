@@ -1,7 +1,15 @@
 // The tabs of the views. The page switches at once and Python draws then: it may be busy.
 
 const find = (id) => document.getElementById(id);
+const PEEK = 32; // pixels of the tab beside the chosen one, so that it is seen that there is one
 const all = () => [...find("tabs").children];
+
+// Only the row is moved: scrolling a tab into view would move the page to it, too.
+const showInRow = (tab) => {
+  const [row, box] = [find("tabs").getBoundingClientRect(), tab.getBoundingClientRect()];
+  if (box.left < row.left) find("tabs").scrollLeft -= row.left - box.left + PEEK;
+  else if (box.right > row.right) find("tabs").scrollLeft += box.right - row.right + PEEK;
+};
 
 // Shows the panel of one view, and marks its tab.
 export const bringToFront = (name) => {
@@ -10,6 +18,7 @@ export const bringToFront = (name) => {
     tab.ariaSelected = String(chosen);
     tab.tabIndex = chosen ? 0 : -1; // one stop for the Tab key; arrows go from tab to tab
     find(`view-${tab.dataset.name}`).hidden = !chosen;
+    if (chosen) showInRow(tab);
   }
 };
 
@@ -52,7 +61,7 @@ export const watchTabs = (tell) => {
   const choose = (tab) => {
     goTo(tab.dataset.name);
     tab.focus();
-    tab.scrollIntoView({ block: "nearest", inline: "nearest" });
+    showInRow(tab); // the focus may have moved the row
   };
   find("tabs").addEventListener("click", (event) => {
     const tab = event.target.closest("[role=tab]");

@@ -8,7 +8,7 @@ Nothing here imports the browser, so the whole page can be driven in CPython.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from page.browser import Browser, Message
@@ -16,15 +16,20 @@ from page.file_desk import FileDesk
 from page.gallery_desk import GalleryDesk
 from page.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
 from page.input_desk import InputDesk
+from page.library.desk import LibraryDesk
+from page.library.last import LastSession
 from page.open_desk import OpenDesk
 from page.output_desk import OutputDesk
-from page.placing import is_array_file, is_picture_file
+from page.palette import Command
+from page.palette_desk import PaletteDesk
+from page.placing import is_input_file
 from page.remembered import Memory
 from page.run_desk import RunDesk
+from page.session import Session
 from page.stage import Change, Stage
 from page.view import Panel, View
 from page.view_desk import ViewDesk
-from page.views import find_views
+from page.views import Found, find_views
 from webpte import DeviceInfo
 
 _ADAPTER_SECONDS = 15
@@ -35,16 +40,22 @@ class App:
         """`views` instead of those that are found."""
         self._stage = Stage(browser, engine)
         self._files = FileDesk(self._stage)
-        self._outputs = OutputDesk(self._stage)
+        self._outputs = OutputDesk(self._stage, chosen=self._keep_settings)
         self._inputs = InputDesk(self._stage, changed=self._inputs_changed)
         self._running = RunDesk(self._stage, self._files, self._inputs, self._outputs)
         self._memory = Memory(browser)
-        self._opening = OpenDesk(self._stage, self._draw_session, self._memory.recall)
-        self._views = ViewDesk(self._stage, find_views() if views is None else views)
+        self._last = LastSession(self._stage)
+        self._opening = OpenDesk(self._stage, self._draw_session, self._recall)
+        found = find_views() if views is None else Found(list(views))
+        self._views = ViewDesk(self._stage, found.views, found.problems)
         self._gallery = GalleryDesk(
             self._stage, self._opening, self._views, self._inputs, self._outputs
         )
+        self._library = LibraryDesk(self._stage, self._gallery.open_address)
+        self._closed: Session | None = None  # last, until another one is open
         self._tasks: set[asyncio.Task[None]] = set()
+        self._stage.commands.append(self._commands)
+        self._palette = PaletteDesk(self._stage)
 
     # ---- messages
 
@@ -73,7 +84,7 @@ class App:
         if not view:
             desks = (
                 *(self, self._opening, self._gallery, self._inputs),
-                *(self._running, self._outputs, self._views),
+                *(self._running, self._outputs, self._views, self._library, self._stage.undo),
             )
         for desk in desks:
             if hasattr(desk, name):
@@ -84,14 +95,18 @@ class App:
         stage = self._stage
         stage.narrow = bool(message.get("narrow"))
         self._gallery.take(message.get("cards", ()))
-        self._memory.take(message.get("remembered", {}))
+        stage.remembered = dict(message.get("remembered", {}))
+        self._memory.take(stage.remembered)
+        self._last.take(message.get("last"), linked=bool(message.get("linked")))
         self._views.start()
+        looking = asyncio.ensure_future(self._library.refresh())
+        self._palette.draw()
         asking = asyncio.ensure_future(stage.browser.adapter())
         await asyncio.wait({asking}, timeout=_ADAPTER_SECONDS)
         if not asking.done():
             # Files can be inspected meanwhile; the answer is shown whenever it comes.
             stage.browser.show(html={"gpu": waiting_banner()}, state="ready")
-            stage.tell("Ready")
+            self._tell_ready()
         try:
             found = await asking
             if isinstance(found, DeviceInfo):
@@ -103,8 +118,14 @@ class App:
         finally:
             stage.adapter_known.set()  # whatever the answer: openings wait for it
         stage.browser.show(html={"gpu": banner}, state="ready")
-        stage.tell("Ready")
+        self._tell_ready()
         stage.announce(Change.ADAPTER)
+        await looking
+
+    def _tell_ready(self) -> None:
+        """Unless the page's address has something to tell already: that it opens, or cannot."""
+        if not self._stage.told:
+            self._stage.tell("Ready")
 
     def on_dismiss(self, message: Message) -> None:
         self._opening.forget_failure()
@@ -124,11 +145,11 @@ class App:
         sources = [self._stage.browser.source(file) for file in files]
         extra = tuple(one.data for one in sources if one.name.lower().endswith(".ptd"))
         pairs = list(zip(files, [one.name.lower() for one in sources], strict=True))
-        arrays = [file for file, name in pairs if _is_input(name)]
+        arrays = [file for file, name in pairs if is_input_file(name)]
         programs = [
             one
             for one in sources
-            if not one.name.lower().endswith((".ptd", ".txt")) and not _is_input(one.name)
+            if not one.name.lower().endswith((".ptd", ".txt")) and not is_input_file(one.name)
         ]
         labels = [file for file, name in pairs if name.endswith(".txt")]
         if len(programs) > 1:
@@ -161,34 +182,79 @@ class App:
 
     async def on_method(self, message: Message) -> None:
         session = self._stage.session
-        await self._stage.stop_runs()
+        await self._stage.stop_runs(finish=True)
         if session is None or session is not self._stage.session:
             return
         session.choose(str(message["name"]))
-        self._draw()
-        self._stage.announce(Change.METHOD)
+        with self._stage.browser.together():
+            self._draw()
+            self._stage.announce(Change.METHOD)
 
     async def on_close(self, message: Message) -> None:
         session = self._stage.session
         await self._stage.stop_runs()
         if session is None or session is not self._stage.session:
             return
+        front = self._stage.front
         session.program.close()
-        self._stage.session = None
+        self._stage.session, self._closed = None, session
         self._stage.show(error="")
         self._draw_session()
         self._stage.tell("Closed")
+        self._stage.undo.offer(
+            f"Closed {session.source.name}.", lambda: self._reopen(session, front)
+        )
+
+    async def on_go(self, message: Message) -> None:
+        """Back or forward: to a program by its address, to one without, or to none."""
+        closed, file = self._closed, str(message.get("file") or "")
+        with self._gallery.going():
+            if message.get("model") or message.get("url"):
+                await self._gallery.go(message)
+                return
+            self._opening.cancel()
+            if closed is not None and file == closed.source.name and self._stage.session is None:
+                await self._reopen(closed, str(message.get("view") or ""))
+                return
+            await self.on_close(message)
+            if file:
+                self._stage.tell(f"{file} has no address to open it from: drop it again", "bad")
+
+    async def _reopen(self, closed: Session, front: str) -> None:
+        """What was closed, with its inputs, its results and the view that was in front."""
+        if await self._opening.open(closed.source, device=closed.device, before=closed):
+            self._views.bring_to_front(front)
+
+    def _commands(self) -> Iterator[Command]:
+        session = self._stage.session
+        if session is None:
+            return
+        for info in session.methods.values():
+            if not info.is_constant and info.name != session.method:
+                yield Command(info.name, "method", {"name": info.name}, kind="Choose the method")
+        yield Command(f"Close {session.source.name}", "close", late=True)
+
+    def _recall(self, session: Session) -> None:
+        """A program is as it was left on the last visit."""
+        self._memory.recall(session)
+        self._last.recall(session)
 
     def _inputs_changed(self) -> None:
         self._outputs.draw_age()
+        self._keep_settings()
+        self._stage.announce(Change.INPUTS)
+
+    def _keep_settings(self) -> None:
         if self._stage.session is not None:
             self._memory.keep(self._stage.session)
-        self._stage.announce(Change.INPUTS)
 
     def _draw_session(self) -> None:
         """The session is another one: everything that belongs to it."""
-        self._draw()
-        self._stage.announce(Change.SESSION)
+        if self._stage.session is not None:
+            self._closed = None
+        with self._stage.browser.together():
+            self._draw()
+            self._stage.announce(Change.SESSION)
 
     def _draw(self) -> None:
         """What belongs to the session and its method, but for the views."""
@@ -198,7 +264,3 @@ class App:
         self._running.clear_kernels()
         self._running.draw()
         self._outputs.draw()
-
-
-def _is_input(name: str) -> bool:
-    return is_array_file(name) or is_picture_file(name)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from page.cards import Card
 from page.npy import Array
 from webpte import DeviceInfo
+from webpte.library import Entry, LibraryFile, Usage
 
 Message = Mapping[str, Any]  # what someone did: "act", and what belongs to it
 Progress = Callable[[str, int, int], None]  # stage, done, total
@@ -24,27 +26,57 @@ class Source:
     extra: tuple[Any, ...] = ()  # the .ptd files that belong to it
     address: str = ""  # where it was fetched from, as it was given
     card: Card | None = None  # of the gallery, if it was opened there
+    file: LibraryFile | None = None  # `data`, if the library has it or could
+
+
+class Library(Protocol):
+    """What the browser keeps; see `webpte.library`."""
+
+    async def entries(self) -> list[Entry]: ...
+
+    async def usage(self) -> Usage: ...
+
+    async def add(self, file: Any, name: str, *, progress: Progress | None = None) -> str: ...
+
+    async def delete(self, address: str) -> None: ...
+
+    async def persist(self) -> bool: ...
 
 
 class Browser(Protocol):
     """All that the page wants from the browser."""
 
+    @property
+    def library(self) -> Library: ...
+
+    def absolute(self, url: str) -> str:
+        """An address as the library has it."""
+
     def show(self, **changes: object) -> None:
         """Change the page, by the functions of these names in `events.js`."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """All that is shown meanwhile is seen at once: nothing jumps in between. Not for work that
+        waits: what others show then would wait with it."""
 
     async def adapter(self) -> DeviceInfo | str:
         """The adapter, or why there is none: "missing" or "no adapter"."""
 
     def source(self, file: Any) -> Source: ...
 
-    async def fetch(self, url: str, progress: Progress) -> Source: ...
+    async def fetch(self, url: str, progress: Progress) -> Source:
+        """From the library or its server; whoever gets it keeps or leaves its `file`."""
 
     async def fetch_bytes(self, url: str) -> bytes:
-        """A small file as a whole. Raises SourceError."""
+        """A small file as a whole, which is kept. Raises SourceError."""
 
     async def read(self, file: Any) -> bytes: ...
 
     async def decode(self, data: bytes, largest: int) -> Array:
         """A picture as (height, width, 3) uint8, no side over `largest`. Raises ValueError."""
+
+    async def hear(self, file: Any, rate: int, longest: int) -> Array:
+        """A sound as (samples,) float32: one channel, `rate` samples in each of at most `longest`
+        seconds. `file` is what `source` takes. Raises ValueError."""
 
     def download_url(self, data: bytes) -> str: ...

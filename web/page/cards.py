@@ -22,6 +22,10 @@ class CardError(ValueError):
     """A card that cannot be used, or names files that cannot."""
 
 
+class NoCardError(CardError):
+    """A model that was asked for is not in the gallery."""
+
+
 @dataclass(frozen=True)
 class CardValue:
     """What one input or output means.
@@ -34,6 +38,9 @@ class CardValue:
     labels   the address of the file with a name per line, for the last dim
     names    or the names themselves
     fill     what an input starts with, such as "draw", where there is no example
+    boxes    an output has boxes, whose four numbers are "xyxy", "xywh", "cxcywh" or "yxyx"
+    mask     an output marks pixels of the picture that went in
+    threshold  from which a box or a pixel counts; 0: the usual one
     """
 
     name: str = ""
@@ -46,6 +53,9 @@ class CardValue:
     labels: str = ""
     names: tuple[str, ...] = ()
     fill: str = ""
+    boxes: str = ""
+    mask: bool = False
+    threshold: float = 0.0
 
     @property
     def told(self) -> str:
@@ -125,6 +135,9 @@ def _value(raw: Mapping[str, Any], folder: str) -> CardValue:
         labels="" if inline or not labels else folder + str(labels),
         names=tuple(map(str, labels)) if inline and labels else (),
         fill=str(raw.get("fill") or ""),
+        boxes=str(raw.get("boxes") or ""),
+        mask=bool(raw.get("mask")),
+        threshold=float(raw.get("threshold") or 0),
     )
 
 

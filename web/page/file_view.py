@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from page.figures import bar
 from page.markup import Html, h, render
 from page.units import bytes_text, count_text, ms_text, number_text, plural, shape_text
 from webpte import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
@@ -233,20 +234,12 @@ def _operator_row(name: str, count: int, place: Placed, most: int) -> Html:
     tag, title = _WHERE[where]
     if tag and place.host_ms:
         tag = f"{tag} {ms_text(place.host_ms)}"
-    width = max(1.5, 100 * count / most)
     return h(
         "li",
         h("span", short_op(name), class_="name", title=name),
         h("span", tag, class_=f"tag tag-{where}", title=title) if tag else None,
         h("span", count_text(count), class_="number"),
-        h(
-            "svg",
-            h("rect", width="100%", height="4", rx="2", class_="rail"),
-            h("rect", width=f"{width:.1f}%", height="4", rx="2", class_=f"fill fill-{where}"),
-            width="100%",
-            height="4",
-            aria_hidden="true",
-        ),
+        bar(max(1.5, 100 * count / most), fill=where),
     )
 
 

@@ -1,17 +1,19 @@
 """The gallery: a card opens its program with all that belongs to it, and the address follows.
 
 `gallery.js` draws the cards, for they are there before Python is. What is open can be shared as a
-link: `?model=NAME&view=VIEW` for a card, `?url=ADDRESS&view=VIEW` for any other program.
+link: `?model=NAME&view=VIEW` for a card, `?url=ADDRESS&view=VIEW` for any other program. Each
+program that is opened or closed is an entry of the browser's history; `address.js` adds the views.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from page.browser import Message
-from page.cards import Card, CardError, read_card
+from page.cards import Card, CardError, NoCardError, read_card
 from page.input_desk import InputDesk
 from page.open_desk import OpenDesk
 from page.output_desk import OutputDesk
@@ -19,6 +21,8 @@ from page.placing import is_array_file, is_picture_file
 from page.session import Session
 from page.stage import Change, Stage
 from page.view_desk import HOME, ViewDesk
+
+_FILE = "file"
 
 
 class GalleryDesk:
@@ -36,11 +40,23 @@ class GalleryDesk:
         self._inputs = inputs
         self._outputs = outputs
         self._cards: dict[str, Mapping[str, Any]] = {}
+        self._linked: dict[str, str] = {}  # by the page's address, until something is open
+        self._entry: tuple[str, str] | None = None  # the program of the history's current entry
+        self._going = -1  # the newest opening for which the history has an entry already
         stage.listeners.append(self._follow)
 
     def take(self, cards: Sequence[Mapping[str, Any]]) -> None:
         """The cards as the server sent them; each is read when it is opened."""
         self._cards = {str(card.get("name")): card for card in cards}
+
+    async def open_address(self, address: str) -> None:
+        """What the library has; with all that its card has for it, if there is one."""
+        for name, card in self._cards.items():
+            with contextlib.suppress(CardError):
+                if self._stage.browser.absolute(read_card(card).program) == address:
+                    await self._open_card(name)
+                    return
+        await self._opening.open(address)
 
     async def on_card(self, message: Message) -> None:
         await self._open_card(str(message["name"]))
@@ -48,19 +64,50 @@ class GalleryDesk:
     async def on_link(self, message: Message) -> None:
         """The address that the page was opened with."""
         view = str(message.get("view") or "")
-        if message.get("model"):
-            await self._open_card(str(message["model"]), view)
-        elif message.get("url") and await self._opening.open(str(message["url"])):
-            self._views.bring_to_front(view or HOME)
+        named = {name: str(message.get(name) or "") for name in ("model", "url", "view")}
+        self._linked = {name: value for name, value in named.items() if value}
+        with self.going():
+            if message.get("model"):
+                await self._open_card(str(message["model"]), view)
+            elif message.get("url") and await self._opening.open(str(message["url"])):
+                self._views.bring_to_front(view or HOME)
+
+    async def go(self, message: Message) -> None:
+        """Back or forward, to a program with an address: what is open already only turns."""
+        wanted = next((kind, str(message[kind])) for kind in ("model", "url") if message.get(kind))
+        if wanted == _entry_of(self._stage.session):
+            self._views.bring_to_front(str(message.get("view") or HOME))
+        else:
+            await self.on_link(message)
+
+    @contextlib.contextmanager
+    def going(self) -> Iterator[None]:
+        """The browser has the entry: the address is told when all is as it should be.
+
+        Or when something else is opened meanwhile, which nobody went to.
+        """
+        mine = self._going = self._opening.turn + 1
+        try:
+            yield
+        finally:
+            if self._going == mine:
+                self._going = -1
+            self._follow(Change.ADDRESS)
 
     async def _open_card(self, name: str, view: str = "") -> None:
-        if name not in self._cards:
-            known = ", ".join(self._cards) or "none"
-            raise CardError(
-                f"there is no model {name!r} in this gallery. There are: {known}. Others are "
-                "installed with python3 serve.py models add NAME."
+        try:
+            card = self._card(name)
+        except CardError as error:
+            self._follow(Change.OPENING)  # the page took it for opened already
+            self._stage.show_error(error, f"opening {name}")
+            missing = isinstance(error, NoCardError)
+            self._stage.tell(
+                f"There is no model “{name}” in this gallery"
+                if missing
+                else f"The card of “{name}” cannot be used",
+                "bad",
             )
-        card = read_card(self._cards[name])
+            return
         if not await self._opening.open(card.program, card=card):
             return
         session = self._stage.session
@@ -68,6 +115,15 @@ class GalleryDesk:
         self._views.bring_to_front(view or card.view)
         await self._bring_labels(session, card)
         await self._bring_examples(session, card)
+
+    def _card(self, name: str) -> Card:
+        if name not in self._cards:
+            known = ", ".join(self._cards) or "none"
+            raise NoCardError(
+                f"there is no model {name!r} in this gallery. There are: {known}. Others are "
+                "installed with python3 serve.py models add NAME."
+            )
+        return read_card(self._cards[name])
 
     async def _bring_labels(self, session: Session, card: Card) -> None:
         for index, value in enumerate(card.outputs):
@@ -94,18 +150,42 @@ class GalleryDesk:
     # ---- the address
 
     def _follow(self, change: Change) -> None:
-        if change not in (Change.SESSION, Change.VIEW):
+        if change not in (Change.SESSION, Change.ADDRESS, Change.VIEW, Change.OPENING):
             return
         session = self._stage.session
         card = session.source.card if session is not None else None
-        query: dict[str, str] = {}
-        if card is not None:
-            query = {"model": card.name}
-        elif session is not None and session.source.address:
-            query = {"url": session.source.address}
-        if query:
-            query["view"] = self._stage.front
+        if change is Change.SESSION:
+            self._linked = {}
+        if self._opening.turn > self._going:
+            self._show_address(session, change)
         self._stage.browser.show(
-            address="?" + urlencode(query, safe="/:") if query else "",
-            opened={"any": session is not None, "card": card.name if card is not None else ""},
+            # One line of cards as soon as one is opened: what is below moves once, and at once.
+            opened={
+                "any": session is not None or self._stage.opening,
+                "card": card.name if card is not None else "",
+            },
         )
+
+    def _show_address(self, session: Session | None, change: Change) -> None:
+        entry = _entry_of(session)
+        # The same program may have an address only now.
+        if entry != self._entry and change is not Change.ADDRESS:
+            file = entry[1] if entry is not None and entry[0] == _FILE else ""
+            self._stage.browser.show(entry={"file": file})
+        self._entry = entry
+        query: dict[str, str] = {}
+        if entry is not None and entry[0] != _FILE:
+            query = {entry[0]: entry[1], "view": self._stage.front}
+        elif entry is None:
+            query = self._linked  # what could not be opened, so that a reload tries it again
+        self._stage.browser.show(address="?" + urlencode(query, safe="/:") if query else "")
+
+
+def _entry_of(session: Session | None) -> tuple[str, str] | None:
+    """How the address names the program that is open, or that it is a file which has none."""
+    if session is None:
+        return None
+    source = session.source
+    if source.card is not None:
+        return "model", source.card.name
+    return ("url", source.address) if source.address else (_FILE, source.name)

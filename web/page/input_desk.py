@@ -2,159 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from page.browser import Message
-from page.input_view import ask_view, input_body, input_preview, inputs_card
-from page.inputs import Input, ScalarInput, TensorInput
-from page.npy import Array, NpyError, read_npy, write_npy
-from page.photos import FITS, LARGEST, ORDERS, SCALES
-from page.placing import Arrival, is_picture_file, misfit_text, place, read_arrivals
+from page.input_controls import InputControls
+from page.input_undo import offer_reset, paint_pads
+from page.input_view import ask_view, inputs_card
+from page.inputs import TensorInput
+from page.npy import NpyError
+from page.palette import Command
+from page.photos import LARGEST
+from page.pinning import exported_with, find_culprit, is_about_sizes, suspects
+from page.placing import (
+    PICTURE,
+    SOUND,
+    Arrival,
+    give,
+    is_picture_file,
+    is_sound_file,
+    misfit_text,
+    place,
+    read_arrivals,
+)
+from page.session import Session
+from page.sounds import LONGEST_SECONDS
 from page.stage import Stage
 
 
-class InputDesk:
+class InputDesk(InputControls):
     def __init__(self, stage: Stage, changed: Callable[[], None]) -> None:
-        """`changed` is called whenever an input holds something else."""
-        self._stage = stage
-        self._changed = changed
+        super().__init__(stage, changed)
         self._asked: dict[int, tuple[Arrival, list[TensorInput]]] = {}
         self._next_question = 0
         self._drawn = ""  # the program whose inputs were drawn last
+        stage.commands.append(self._commands)
+
+    def _commands(self) -> Iterator[Command]:
+        if self._states:
+            yield Command("Reset the inputs", "reset-inputs", view="run", late=True)
 
     def draw(self) -> None:
         """All of it, for the session and its method. Questions about other inputs are over."""
         self._asked.clear()
         session = self._stage.session
-        card = inputs_card(session.inputs) if session is not None and session.method else ""
         name = session.source.name if session is not None else ""
-        if name != self._drawn:  # what is on a pad was for another program
+        anew = name != self._drawn
+        if anew:  # what is on a pad was for another program
             self._stage.show(inputs="")
+            self._wording = None
         self._drawn = name
+        card = (
+            inputs_card(session.inputs, self._tokenizer_name)
+            if session is not None and session.method
+            else ""
+        )
         self._stage.show(ask="", inputs=card)
-
-    @property
-    def problem(self) -> Input | None:
-        """The first input that cannot be used as it is."""
-        return next((state for state in self._states if state.error), None)
-
-    @property
-    def _states(self) -> list[Input]:
-        session = self._stage.session
-        return session.inputs if session is not None else []
+        if anew:
+            paint_pads(self._stage.browser, self._states)
 
     def on_reset_inputs(self, message: Message) -> None:
         if self._stage.session is not None:
-            self._stage.session.reset_inputs()
-            self._drawn = ""
-            self.draw()
-            self._changed()
+            offer_reset(self._stage, self._stage.session, self._draw_anew)
 
-    # ---- controls of one input
-
-    def on_save_input(self, message: Message) -> None:
-        state = self._tensor(message)
-        url = self._stage.browser.download_url(write_npy(state.array()))
-        self._stage.browser.show(download={"url": url, "name": f"input{state.index}.npy"})
-
-    def on_fill(self, message: Message) -> None:
-        state = self._tensor(message)
-        wanted = str(message["value"])
-        if wanted in ("file", "picture") and wanted != state.fill:
-            what = "a .npy file" if wanted == "file" else "a picture"
-            state.error = f"Choose {what} with “Load”, or drop one onto this input."
-            self._show_preview(state)
-            return
-        if wanted != state.fill:
-            state.set_fill(wanted)
-        state.error = state.error if wanted == "typed" else ""
-        self._show(state)
-
-    def on_dim(self, message: Message) -> None:
-        state = self._tensor(message)
-        before = state.fill
-        state.set_dim(int(message["dim"]), str(message["value"]))
-        # The whole card only if the fill changed: it would move the cursor in the field.
-        if state.fill != before:
-            self._show(state)
-        else:
-            self._show_preview(state)
-
-    def on_below(self, message: Message) -> None:
-        state = self._tensor(message)
-        state.set_below(str(message["value"]))
-        self._show_preview(state)
-
-    def on_seed(self, message: Message) -> None:
-        state = self._tensor(message)
-        state.set_seed(str(message["value"]))
-        self._show_preview(state)
-
-    def on_typed(self, message: Message) -> None:
-        state = self._tensor(message)
-        before = list(state.dims)
-        state.set_text(str(message["value"]))
-        if state.dims != before:  # which the fields for the sizes show
-            self._show(state)
-        else:
-            self._show_preview(state)
-
-    def on_draw(self, message: Message) -> None:
-        """A drawing: bytes of the pad, from black to white, in as many rows as it was told."""
-        state = self._tensor(message)
-        if state.fill != "draw":
-            return  # another fill was chosen while it was on its way
-        grey = np.frombuffer(bytes(message["pixels"]), np.uint8)
-        state.take_drawing(grey.reshape(int(message["rows"]), int(message["columns"])))
-        self._show_preview(state)
-
-    def on_clear_drawing(self, message: Message) -> None:
-        state = self._tensor(message)
-        state.take_drawing(None)
-        self._show_preview(state)
-
-    def on_picture_setting(self, message: Message) -> None:
-        state = self._tensor(message)
-        name, value = str(message["name"]), str(message["value"])
-        choices = {"fit": FITS, "order": ORDERS, "scale": SCALES}
-        if name in choices:
-            if value in choices[name]:
-                state.set_settings(replace(state.settings, **{name: value}))  # type: ignore[arg-type]
-            self._show(state)
-            return
-        try:
-            numbers = tuple(float(word) for word in value.replace(",", " ").split())
-            channels = state.form.channels if state.form is not None else 1
-            if len(numbers) not in (1, channels) or (name == "std" and 0 in numbers):
-                raise ValueError
-        except ValueError:
-            state.error = f"{name} is one number, or one for each channel, such as 0.5 0.5 0.5" + (
-                ", and none is 0." if name == "std" else "."
-            )
-        else:
-            state.error = ""
-            settings = state.settings
-            state.set_settings(
-                replace(settings, mean=numbers)
-                if name == "mean"
-                else replace(settings, std=numbers)
-            )
-        self._show_preview(state)
-
-    def on_reroll(self, message: Message) -> None:
-        state = self._tensor(message)
-        state.reroll()
-        self._show_preview(state)
-
-    def on_scalar(self, message: Message) -> None:
-        state = self._state(message)
-        if isinstance(state, ScalarInput):
-            state.set_value(str(message["value"]))
-            self._show_preview(state)
+    def _draw_anew(self) -> None:
+        self._drawn = ""
+        self.draw()
+        self._changed()
 
     async def on_npy(self, message: Message) -> None:
         """A file for one input; an archive says itself which array is for which."""
@@ -166,9 +80,9 @@ class InputDesk:
             return
         problem = ""
         try:
-            array = await self._array_of(await self._stage.browser.read(file), name)
+            (arrival,) = await self._arrivals(file, state.sound_settings.rate)
             if state in self._states:
-                _take(state, array, name)
+                give(arrival, state)
         except ValueError as error:  # NpyError is one
             problem = str(error)
         if state not in self._states:
@@ -179,10 +93,20 @@ class InputDesk:
         else:
             self._show(state)
 
-    async def _array_of(self, data: bytes, name: str) -> Array:
+    async def _arrivals(self, file: Any, rate: int) -> list[Arrival]:
+        """What is in a file; of a sound, with so many samples in a second. Raises ValueError."""
+        browser = self._stage.browser
+        name = browser.source(file).name
+        if is_sound_file(name):
+            samples = await browser.hear(file, rate, LONGEST_SECONDS)
+            return [Arrival(name, name.rpartition(".")[0], samples, SOUND, file)]
+        return await self._read(await browser.read(file), name)
+
+    async def _read(self, data: bytes, name: str) -> list[Arrival]:
         if is_picture_file(name):
-            return await self._stage.browser.decode(data, LARGEST)
-        return read_npy(data, name)
+            pixels = await self._stage.browser.decode(data, LARGEST)
+            return [Arrival(name, name.rpartition(".")[0], pixels, PICTURE)]
+        return read_arrivals(data, name)
 
     async def take_example(self, data: bytes, name: str, index: int) -> None:
         """What a card has for an input that nobody has touched. Raises ValueError."""
@@ -192,25 +116,34 @@ class InputDesk:
                 if not state.touched:
                     state.take_array(arrival.array, arrival.name)
         else:
-            array = await self._array_of(data, name)
+            (arrival,) = await self._read(data, name)
             state_ = states[index] if index < len(states) else None
             if states is not self._states or not isinstance(state_, TensorInput) or state_.touched:
                 return
-            _take(state_, array, name)
+            give(arrival, state_)
         self.draw()
         self._changed()
 
-    def _state(self, message: Message) -> Input:
-        index = int(message["input"])
-        if index >= len(self._states):
-            raise ValueError("this input is not on the page any more")
-        return self._states[index]
+    # ---- sizes that cannot change after all
 
-    def _tensor(self, message: Message) -> TensorInput:
-        state = self._state(message)
-        if not isinstance(state, TensorInput):
-            raise TypeError(f"input {state.index} is not a tensor")
-        return state
+    async def explain_failure(
+        self, session: Session, method: str, arrays: Sequence[Any], error: Exception
+    ) -> None:
+        """A run failed. If that is for a size that the file offers in vain, it is pinned."""
+        if not is_about_sizes(error):
+            return
+        states = session.inputs_of(method)
+        found = await find_culprit(session, method, states, arrays)
+        if found is not None:
+            found.state.pin(found.dim, found.told)
+            told = [found.state]
+        else:
+            told = list({one.state.index: one.state for one in suspects(states)}.values())
+            for state in told:
+                state.note = exported_with(state)
+        if session is self._stage.session and session.method == method:
+            for state in told:
+                self._show(state)
 
     # ---- files dropped anywhere
 
@@ -225,13 +158,7 @@ class InputDesk:
         method = session.method
         arrivals: list[Arrival] = []
         for file in files:
-            name = self._stage.browser.source(file).name
-            data = await self._stage.browser.read(file)
-            if is_picture_file(name):
-                pixels = await self._stage.browser.decode(data, LARGEST)
-                arrivals.append(Arrival(name, name.rpartition(".")[0], pixels, is_picture=True))
-            else:
-                arrivals += read_arrivals(data, name)
+            arrivals += await self._arrivals(file, self._rate)
         if self._stage.session is not session or session.method != method:
             self._tell_too_late(names)
             return
@@ -260,10 +187,7 @@ class InputDesk:
         self._show_questions()
 
     def _give(self, arrival: Arrival, state: TensorInput) -> None:
-        if arrival.is_picture:
-            state.take_picture(arrival.array, arrival.name)
-        else:
-            state.take_array(arrival.array, arrival.name)
+        give(arrival, state)
         self._show(state)
         self._stage.tell(f"{state.name} is {arrival.name} now")
 
@@ -280,21 +204,3 @@ class InputDesk:
         self._stage.browser.show(
             html={"ask": ask_view(asked)}, **({"reveal": "ask"} if asked else {})
         )
-
-    def _show(self, state: Input) -> None:
-        state.touched = True
-        self._stage.browser.show(html={f"input-{state.index}": input_body(state)})
-        self._changed()
-
-    def _show_preview(self, state: Input) -> None:
-        state.touched = True
-        self._stage.browser.show(html={f"input-{state.index}-preview": input_preview(state)})
-        self._changed()
-
-
-def _take(state: TensorInput, array: Array, name: str) -> None:
-    """What came out of a file: the pixels of a picture, or the array itself. Raises ValueError."""
-    if is_picture_file(name):
-        state.take_picture(array, name)
-    else:
-        state.take_array(array, name)

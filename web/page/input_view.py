@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from page.inputs import FILLS, Input, ScalarInput, TensorInput
+from page.curves import waveform
+from page.fields import choice, labelled
+from page.fills import CHOSEN, FILLS
+from page.inputs import Input, ScalarInput, TensorInput
 from page.markup import Html, h, render
 from page.npy import Array
 from page.photo_view import pad, picture_controls
 from page.pictures import picture, seen
+from page.sound_view import sound_controls, text_controls
 from page.tensors import first_values, summarise
 from page.units import bytes_text, count_text, number_text, plural, shape_text
 
+_MOST_STEPS = 100_000  # of a slider
 PREVIEWED = 2_000_000  # elements; a preview must not take longer than the run
 
 
-def inputs_card(states: Sequence[Input]) -> Html:
+def inputs_card(states: Sequence[Input], tokenizer: str = "") -> Html:
+    """`tokenizer`: the name of that which makes tokens of texts; "" if none is known."""
     return h(
         "div",
         h(
@@ -34,15 +40,15 @@ def inputs_card(states: Sequence[Input]) -> Html:
             class_="card-head",
         ),
         h("p", "This method takes no inputs.", class_="soft") if not states else None,
-        h("div", [input_card(state) for state in states], class_="inputs"),
+        h("div", [input_card(state, tokenizer) for state in states], class_="inputs"),
         class_="card",
     )
 
 
-def input_card(state: Input) -> Html:
+def input_card(state: Input, tokenizer: str = "") -> Html:
     return h(
         "fieldset",
-        input_body(state),
+        input_body(state, tokenizer),
         class_="input",
         id=f"input-{state.index}",
         data_drop="npy" if isinstance(state, TensorInput) else None,
@@ -50,7 +56,7 @@ def input_card(state: Input) -> Html:
     )
 
 
-def input_body(state: Input) -> Html:
+def input_body(state: Input, tokenizer: str = "") -> Html:
     """The inside of the card, drawn again when a choice brings other controls."""
     if isinstance(state, ScalarInput):
         controls, kind = _scalar_controls(state), state.kind
@@ -63,7 +69,12 @@ def input_body(state: Input) -> Html:
             h("legend", h("span", state.name, class_="name"), h("span", kind, class_="type")),
             _meaning(state),
             controls,
-            _more_controls(state),
+            _pins(state),
+            _more_controls(state, tokenizer),
+            # Where a script shows a camera or a recording: it is left alone when this is drawn.
+            h("div", id=f"input-{state.index}-device", class_="device", data_keep="")
+            if isinstance(state, TensorInput)
+            else None,
             h("div", input_preview(state), id=f"input-{state.index}-preview", aria_live="polite"),
         )
     )
@@ -74,12 +85,23 @@ def _meaning(state: Input) -> Html | None:
     return h("p", told, class_="note meaning") if told else None
 
 
-def _more_controls(state: Input) -> Html | None:
+def _pins(state: Input) -> Html | None:
+    """Sizes that cannot change although the file offers it, as a failed run has shown."""
+    if not isinstance(state, TensorInput) or not state.pinned:
+        return None
+    return h("ul", [h("li", why) for why in state.pinned.values()], class_="notice notice-warn")
+
+
+def _more_controls(state: Input, tokenizer: str) -> Html | None:
     """What some fills need beside the row of controls."""
     if isinstance(state, TensorInput) and state.fill == "typed":
         return _typing(state)
     if isinstance(state, TensorInput) and state.fill in ("picture", "draw"):
         return render((pad(state) if state.fill == "draw" else None, picture_controls(state)))
+    if isinstance(state, TensorInput) and state.fill == "sound":
+        return sound_controls(state)
+    if isinstance(state, TensorInput) and state.fill == "text":
+        return text_controls(state, tokenizer)
     return None
 
 
@@ -96,60 +118,24 @@ def _scalar_controls(state: ScalarInput) -> Html | None:
     else:
         step = "any" if state.kind == "float" else "1"
         field_ = h("input", type="number", step=step, value=state.value, class_="small", **known)
-    return h("div", h("label", h("span", "value", class_="label"), field_), class_="controls")
+    return h("div", labelled("value", field_), class_="controls")
 
 
 def _tensor_controls(state: TensorInput) -> Html:
     index = state.index
-    options = [
-        h("option", FILLS[fill], value=fill, selected=fill == state.fill) for fill in state.fills
-    ]
-    dims = [
-        h(
-            "label",
-            h("span", f"dim {dim} ({low} to {high})", class_="label"),
-            h(
-                "input",
-                type="number",
-                min=low,
-                max=high,
-                step="1",
-                value=state.dims[dim],
-                data_act="dim",
-                data_input=index,
-                data_dim=dim,
-                class_="small",
-            ),
-        )
-        for dim, (low, high) in enumerate(state.bounds)
-        if low != high
-    ]
+    fills = {fill: FILLS[fill] for fill in state.fills}
+    below = h("input", type="number", min="1", step="1", value=state.below, data_act="below",
+              data_input=index, class_="small")  # fmt: skip
+    dims = [_dim_control(state, dim) for dim, (low, high) in enumerate(state.bounds) if low != high]
     return h(
         "div",
-        h(
-            "label",
-            h("span", "fill", class_="label"),
-            h("select", options, data_act="fill", data_input=index),
-        ),
-        h(
-            "label",
-            h("span", "below", class_="label"),
-            h(
-                "input",
-                type="number",
-                min="1",
-                step="1",
-                value=state.below,
-                data_act="below",
-                data_input=index,
-                class_="small",
-            ),
-        )
-        if state.takes_below
-        else None,
+        choice("fill", fills, state.fill, data_act="fill", data_input=index),
+        labelled("below", below) if state.takes_below else None,
         dims,
         _random_controls(state) if state.is_random else None,
         _file_control(state),
+        _device_button(state, "camera", "Camera") if state.form is not None else None,
+        _device_button(state, "record", "Record") if state.sound is not None else None,
         h(
             "button",
             "Save .npy",
@@ -162,21 +148,56 @@ def _tensor_controls(state: TensorInput) -> Html:
     )
 
 
+def dim_id(state: TensorInput, dim: int, slider: bool) -> str:
+    return f"input-{state.index}-dim-{dim}{'-slider' if slider else ''}"
+
+
+def _dim_control(state: TensorInput, dim: int) -> Html:
+    """A number, and a slider for the same, unless there is hardly an end to it."""
+    low, high = state.bounds[dim]
+    known = {"min": low, "max": high, "step": "1", "value": state.dims[dim], "data_act": "dim",
+             "data_input": state.index, "data_dim": dim}  # fmt: skip
+    number = h("input", type="number", id=dim_id(state, dim, False), class_="small", **known)
+    label = h("span", f"dim {dim} ({low} to {high})", class_="label")
+    if high - low > _MOST_STEPS:
+        return h("label", label, number)
+    slider = h("input", type="range", id=dim_id(state, dim, True), data_slider="1",
+               aria_label=f"dim {dim} of {state.name}", **known)  # fmt: skip
+    return h("div", h("label", label, number), slider, class_="sized")
+
+
+def _device_button(state: TensorInput, device: str, text: str) -> Html:
+    """`camera.js` and `sound.js` know such buttons; what they take comes as a file."""
+    longest = ""
+    if device == "record" and state.sound is not None and state.sound.frames is None:
+        longest = f"{state.bounds[state.sound.time][1] / state.sound_settings.rate:.2f}"
+    return h(
+        "button",
+        text,
+        type="button",
+        data_device=device,
+        data_input=state.index,
+        data_longest=longest or None,
+    )
+
+
 def _random_controls(state: TensorInput) -> tuple[Html, Html]:
     known = {"data_input": state.index}
     field_ = h("input", type="number", min="0", step="1", value=state.seed, data_act="seed",
                class_="small", **known)  # fmt: skip
     title = "Draw other random values"
     return (
-        h("label", h("span", "seed", class_="label"), field_),
+        labelled("seed", field_),
         h("button", "New values", type="button", data_act="reroll", title=title, **known),
     )
 
 
 def _file_control(state: TensorInput) -> Html:
-    kinds, what = (".npy,.npz", "Load .npy")
+    kinds, what = ".npy,.npz,.bin", "Load .npy"
     if state.form is not None:
         kinds, what = f"{kinds},image/*", "Load picture or .npy"
+    elif state.sound is not None:
+        kinds, what = f"{kinds},audio/*", "Load sound or .npy"
     chosen = h(
         "input",
         type="file",
@@ -189,20 +210,16 @@ def _file_control(state: TensorInput) -> Html:
 
 
 def _typing(state: TensorInput) -> Html:
-    return h(
-        "label",
-        h("span", "values: one for all, a list, or nested lists", class_="label"),
-        h(
-            "textarea",
-            state.text,
-            rows="3",
-            spellcheck="false",
-            autocomplete="off",
-            data_act="typed",
-            data_input=state.index,
-        ),
-        class_="typing",
+    area = h(
+        "textarea",
+        state.text,
+        rows="3",
+        spellcheck="false",
+        autocomplete="off",
+        data_act="typed",
+        data_input=state.index,
     )
+    return labelled("values: one for all, a list, or nested lists", area, "typing")
 
 
 def input_preview(state: Input) -> Html:
@@ -212,7 +229,7 @@ def input_preview(state: Input) -> Html:
     if isinstance(state, ScalarInput):
         return Html("")
     array = state.array()
-    where = f"from {state.file_name}" if state.fill in ("file", "picture") else ""
+    where = f"from {state.file_name}" if state.fill in CHOSEN else ""
     facts = [shape_text(array.shape), bytes_text(array.nbytes)]
     if 0 < array.size <= PREVIEWED:
         summary = summarise(array)
@@ -222,16 +239,24 @@ def input_preview(state: Input) -> Html:
             facts.append(f"{count_text(summary.nan)} NaN, {count_text(summary.inf)} infinite")
     if where:
         facts.append(where)
-    values = first_values(array)
+    if state.fill == "sound" and state.samples is not None:
+        facts.append(f"{len(state.samples) / state.sound_settings.rate:.2f} s long")
     return h(
         "div",
-        _seen(state, array) or _thumbnail(array),
-        h("code", ", ".join(values) + (", …" if array.size > len(values) else ""), class_="values")
-        if values
-        else None,
+        _seen(state, array) or _heard(state, array) or _thumbnail(array),
+        _values(state, array),
         h("p", " · ".join(facts), class_="note"),
+        h("p", state.note, class_="note") if state.note else None,
         class_="preview",
     )
+
+
+def _values(state: TensorInput, array: Array) -> Html | None:
+    if state.is_blank:
+        return h("p", "Nothing is drawn yet: an answer to this says nothing.")
+    values = first_values(array)
+    more = ", …" if array.size > len(values) else ""
+    return h("code", ", ".join(values) + more, class_="values") if values else None
 
 
 def _seen(state: TensorInput, array: Array) -> Html | None:
@@ -239,6 +264,12 @@ def _seen(state: TensorInput, array: Array) -> Html | None:
         return None
     shown = seen(array, state.form.layout)
     return h("img", src=shown, alt="What the model sees", class_="seen")
+
+
+def _heard(state: TensorInput, array: Array) -> Html | None:
+    if state.fill != "sound" or not array.size:
+        return None
+    return waveform(array.reshape(-1), f"The sound that goes into {state.name}")
 
 
 def _thumbnail(array: Array) -> Html | None:

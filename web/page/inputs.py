@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from page.cards import CardValue
+from page.fills import BYTE_RANGES, CHOSEN, DEFAULT_BELOW, fill_array, fills_for, is_float
 from page.npy import Array, NpyError, check_fits, read_npy
 from page.photos import (
     LARGEST_PAD,
@@ -23,75 +25,10 @@ from page.photos import (
     prepare,
     settings_of,
 )
-from page.typed import TypedError, parse_values
+from page.sounds import SoundForm, SoundSettings, prepare_sound, sound_dims, sound_form_of
+from page.typed import TypedError, parse_bytes, parse_values
+from page.units import count_text
 from webpte import ScalarInfo, TensorInfo
-
-FILLS = {
-    "normal": "random (normal)",
-    "integers": "random integers",
-    "zeros": "zeros",
-    "ones": "ones",
-    "range": "0, 1, 2, …",
-    "ramp": "ramp, -1 to 1",
-    "typed": "typed values",
-    "draw": "a drawing",
-    "picture": "a picture",
-    "file": "from a .npy file",
-}
-_BYTE_RANGES = {"int8": (-128, 128), "uint8": (0, 256), "bool": (0, 2)}
-DEFAULT_BELOW = 10  # small enough to be an index into almost any table
-
-
-def is_float(dtype: str) -> bool:
-    return dtype.startswith(("float", "bfloat"))
-
-
-def fills_for(dtype: str) -> tuple[str, ...]:
-    """The fills that make sense for this element type, the default first."""
-    if is_float(dtype):
-        return ("normal", "zeros", "ones", "range", "ramp", "file")
-    return ("integers", "zeros", "ones", "range", "file")
-
-
-def integer_range(dtype: str, below: int) -> tuple[int, int]:
-    """Random integers are from the first on, and below the second."""
-    return _BYTE_RANGES.get(dtype, (0, max(1, below)))
-
-
-def range_period(dtype: str, count: int) -> int:
-    """Where a range starts over: 0 … 127, 0 … 127 for int8, instead of an overflow."""
-    kind = np.dtype(dtype)
-    highest = 1 if dtype == "bool" else int(np.iinfo(kind).max) if kind.kind in "iu" else count
-    return min(count, highest + 1)
-
-
-def fill_array(
-    fill: str, shape: Sequence[int], dtype: str, *, seed: int = 0, below: int = DEFAULT_BELOW
-) -> Array:
-    """An array by one of the rules. The same seed gives the same array."""
-    kind = np.dtype(dtype)
-    size = tuple(shape)
-    count = prod(size)
-    if fill == "normal":
-        random = np.random.default_rng(seed)
-        # float32 directly: drawing float64 first would take twice the memory of a large input.
-        return random.standard_normal(size, dtype=np.float32).astype(kind, copy=False)
-    if fill == "integers":
-        low, high = integer_range(dtype, below)
-        return np.random.default_rng(seed).integers(low, high, size=size).astype(kind)
-    if fill == "zeros":
-        return np.zeros(size, kind)
-    if fill == "ones":
-        return np.ones(size, kind)
-    if fill == "range":
-        steps = np.arange(count, dtype=np.int64)
-        period = range_period(dtype, count)
-        if period < count:
-            steps %= period
-        return steps.astype(kind).reshape(size)
-    if fill == "ramp":
-        return np.linspace(-1, 1, count, dtype=np.float32).astype(kind).reshape(size)
-    raise ValueError(f"there is no fill named {fill!r}; take one of {', '.join(FILLS)}")
 
 
 @dataclass(eq=False)
@@ -113,6 +50,14 @@ class TensorInput:
     form: Form | None = None  # how it can be a picture
     settings: Settings = field(default_factory=Settings)
     pixels: Array | None = None  # of the picture or the drawing that was taken
+    sound: SoundForm | None = None  # how it can be a sound
+    sound_settings: SoundSettings = field(default_factory=SoundSettings)
+    samples: Array | None = None  # of the sound that was taken,
+    recording: Any = None  # and the file that it is in, to be heard at another rate
+    prompt: str = ""  # a text, and its tokens
+    tokens: list[int] = field(default_factory=list)
+    pinned: dict[int, str] = field(default_factory=dict)  # dims that cannot change after all: why
+    note: str = ""  # what is worth knowing, but no error
     touched: bool = False  # someone has set it: an example leaves it alone
     _array: Array | None = None
     _file: object = None  # stands for what was taken, to tell it from the next one
@@ -134,8 +79,19 @@ class TensorInput:
             if self.form.channels == 1 and max(sides) <= LARGEST_PAD:
                 more.append("draw")
             more.append("picture")
+        if self.sound is not None:
+            more.append("sound")
+        if self.takes_text:
+            more.append("text")
         *rules, file = fills_for(self.dtype)
         return (*rules, *more, file)
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether it may be the tokens of one text: along its last dim, one of all others."""
+        if self.dtype not in ("int64", "int32") or not 1 <= len(self.bounds) <= 2:
+            return False
+        return self.bounds[-1][1] > 1 and all(low <= 1 for low, _ in self.bounds[:-1])
 
     @property
     def is_random(self) -> bool:
@@ -143,7 +99,7 @@ class TensorInput:
 
     @property
     def takes_below(self) -> bool:
-        return self.fill == "integers" and self.dtype not in _BYTE_RANGES
+        return self.fill == "integers" and self.dtype not in BYTE_RANGES
 
     @property
     def held(self) -> object:
@@ -155,6 +111,10 @@ class TensorInput:
             rule = (self.text,)
         elif self.fill in ("picture", "draw"):
             rule = (self._file, self.settings)
+        elif self.fill == "sound":
+            rule = (self._file, self.sound_settings)
+        elif self.fill == "text":
+            rule = tuple(self.tokens)
         return self.fill, tuple(self.dims), rule, self.error
 
     def array(self) -> Array:
@@ -165,19 +125,26 @@ class TensorInput:
     def _made(self) -> Array:
         if self.fill in ("picture", "draw") and self.form is not None and self.pixels is not None:
             return prepare(self.pixels, self.form, self.settings, self.dims, self.dtype)
+        if self.fill == "sound" and self.sound is not None and self.samples is not None:
+            settings = self.sound_settings
+            return prepare_sound(self.samples, self.sound, settings, self.dims, self.dtype)
+        if self.fill == "text":
+            return self._of_tokens()
         if self.fill == "typed":  # what is wrong is told, and was never an array
             return fill_array("zeros", self.dims, self.dtype)
         return fill_array(self.fill, self.dims, self.dtype, seed=self.seed, below=self.below)
 
     def set_fill(self, fill: str) -> None:
-        """A picture or a file is chosen by taking one."""
-        if fill not in self.fills or fill in ("file", "picture"):
+        """A picture, a sound or a file is chosen by taking one."""
+        if fill not in self.fills or fill in CHOSEN:
             raise ValueError(f"{fill!r} is no fill for {self.dtype}")
-        self.fill, self.error, self._array = fill, "", None
+        self.fill, self.error, self.note, self._array = fill, "", "", None
         if fill == "draw":
             self.take_drawing(None)
         elif fill == "typed":
             self.set_text(self.text or "0")
+        elif fill == "text":
+            self.set_prompt(self.prompt, self.tokens)
 
     def set_dim(self, dim: int, text: str) -> None:
         """A typed size. A wrong one is remembered as the error and changes nothing."""
@@ -242,6 +209,39 @@ class TensorInput:
         self.pixels, self._file, self._array = pixels, object(), None
         self.fill, self.file_name, self.error = "picture", name, ""
 
+    def take_sound(self, samples: Array, name: str, recording: Any = None) -> None:
+        """Use a sound, (count,) float32 at the rate of the settings."""
+        if self.sound is None:
+            raise NpyError(f"{name} is a sound, but {self.name} takes none")
+        self.samples, self.recording, self._file = samples, recording, object()
+        self.fill, self.file_name, self.error = "sound", name, ""
+        self.set_sound(self.sound_settings)
+
+    def set_sound(self, settings: SoundSettings) -> None:
+        """Other settings; where the length may change, the sound has its own one."""
+        self.sound_settings, self._array, self.error = settings, None, ""
+        if self.sound is not None and self.samples is not None and self.fill == "sound":
+            self.dims = sound_dims(len(self.samples), self.sound, settings, self.bounds)
+
+    def set_prompt(self, text: str, tokens: Sequence[int]) -> None:
+        """A text. Where the length may change, all of its tokens go in; zeros fill it up else."""
+        self.fill, self.prompt, self.tokens = "text", text, [int(one) for one in tokens]
+        low, high = self.bounds[-1]
+        self.dims = [min(max(1, low), high) for low, high in self.bounds]
+        self.dims[-1] = min(max(len(self.tokens), low, 1), high)
+        self.error, self._array = "", None
+        self.note = f"{count_text(len(self.tokens))} tokens"
+        if len(self.tokens) > high:
+            self.note += f": only the first {count_text(high)} go in, for there is no room for more"
+        elif len(self.tokens) < self.dims[-1]:
+            self.note += f", and zeros up to {count_text(self.dims[-1])}"
+
+    def _of_tokens(self) -> Array:
+        made = np.zeros(tuple(self.dims), self.dtype)
+        kept = self.tokens[: self.dims[-1]]
+        made[..., : len(kept)] = kept
+        return made
+
     def take_drawing(self, grey: Array | None) -> None:
         """(height, width) uint8 of the pad, or None for an empty one."""
         if self.form is None:
@@ -251,12 +251,38 @@ class TensorInput:
         self._file, self._array = object(), None
         self.fill, self.error = "draw", ""
 
+    @property
+    def is_blank(self) -> bool:
+        """A pad on which nothing is drawn: a model answers to that too, and means nothing by it."""
+        return self.fill == "draw" and (self.pixels is None or not self.pixels.any())
+
     def set_settings(self, settings: Settings) -> None:
         self.settings, self._array = settings, None
 
     def take_file(self, data: bytes, name: str) -> None:
         """Use a `.npy`. Raises NpyError, and then nothing has changed."""
         self.take_array(read_npy(data, name), name)
+
+    def take_bytes(self, data: bytes, name: str) -> None:
+        """Use the plain bytes of an array, in this input's element type. Raises NpyError."""
+        self.take_array(self.of_bytes(data, name), name)
+
+    def of_bytes(self, data: bytes, name: str) -> Array:
+        """Raises NpyError if there are too few bytes, or too many."""
+        return parse_bytes(data, self.dtype, self.dims, self.bounds, name)
+
+    def pin(self, dim: int, why: str) -> None:
+        """This dim has the size it was exported with, and no other."""
+        size = self.bounds[dim][1]
+        self.bounds = (*self.bounds[:dim], (size, size), *self.bounds[dim + 1 :])
+        self.pinned[dim] = why
+        if self.dims[dim] != size:
+            self.dims[dim] = size
+            self._array = None
+            if self.fill == "typed":
+                self.set_text(self.text)
+            elif self.fill == "file":
+                self.fill, self.file_name = fills_for(self.dtype)[0], ""
 
     def take_array(self, array: Array, name: str) -> None:
         """Use an array of a file. Raises NpyError, and then nothing has changed."""
@@ -275,11 +301,17 @@ class TensorInput:
             return
         if len(other.dims) != len(self.bounds):
             return
+        for dim, why in other.pinned.items():
+            if other.bounds[dim][1] == self.bounds[dim][1]:
+                self.pin(dim, why)
         sizes = zip(other.dims, self.bounds, strict=True)
         if all(low <= size <= high for size, (low, high) in sizes):
             self.fill, self.dims, self.seed = other.fill, list(other.dims), other.seed
             self.below, self.file_name, self.text = other.below, other.file_name, other.text
             self.settings, self.pixels = other.settings, other.pixels
+            self.sound_settings, self.samples = other.sound_settings, other.samples
+            self.recording, self.prompt, self.tokens = other.recording, other.prompt, other.tokens
+            self.note = other.note
             self._array, self._file, self.touched = other._array, other._file, other.touched
             self.error = other.error if other.fill == "typed" else ""
 
@@ -338,8 +370,11 @@ def inputs_of(
             state = TensorInput(index, info.name, info.dtype, info.bounds, dims=list(info.shape))
             state.form = form_of(info.bounds, value.layout if value is not None else "")
             state.settings = settings_of(value)
+            state.sound = sound_form_of(info.bounds, info.dtype, value.rate if value else 0)
+            if state.sound is not None:
+                state.sound_settings = SoundSettings(rate=state.sound.rate)
             state.meaning = value.told if value is not None else ""
-            if value is not None and value.fill in state.fills[:-1] and value.fill != "picture":
+            if value is not None and value.fill in state.fills and value.fill not in CHOSEN:
                 state.set_fill(value.fill)
             states.append(state)
         else:

@@ -1,32 +1,44 @@
-"""Where the time goes on the GPU: one row per kernel."""
+"""Where the time goes on the GPU: one row per kernel, with the operators that it is for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from page.figures import bar
+from page.file_view import short_op
 from page.markup import Html, h
 from page.units import count_text, ms_text, plural
+from webpte.insight import TimedStep
 
 SHOWN_KERNELS = 12
+SHOWN_OPS = 4  # of one kernel
 
 
 @dataclass(frozen=True)
 class KernelTime:
-    """All dispatches of one kernel in one run."""
+    """All dispatches of one kernel in one run; `ops` are the operators of the file that it does."""
 
     label: str
     count: int
     ms: float
+    ops: tuple[str, ...] = ()
 
 
-def kernel_times(timed: Sequence[tuple[str, float]]) -> list[KernelTime]:
-    """(label, microseconds) per dispatch -> per kernel, slowest first."""
-    found: dict[str, tuple[int, float]] = {}
-    for label, microseconds in timed:
-        count, spent = found.get(label, (0, 0.0))
-        found[label] = (count + 1, spent + microseconds)
-    rows = [KernelTime(label, count, us / 1000) for label, (count, us) in found.items()]
+def kernel_times(steps: Sequence[TimedStep]) -> list[KernelTime]:
+    """Per dispatch -> per kernel, slowest first. What was not timed took no time."""
+    by_kernel: dict[str, list[TimedStep]] = {}
+    for step in steps:
+        by_kernel.setdefault(step.kernel, []).append(step)
+    rows = [
+        KernelTime(
+            label,
+            len(its),
+            sum(step.microseconds or 0.0 for step in its) / 1000,
+            tuple(dict.fromkeys(step.op for step in its)),
+        )
+        for label, its in by_kernel.items()
+    ]
     return sorted(rows, key=lambda row: -row.ms)
 
 
@@ -63,21 +75,24 @@ def kernels_view(rows: Sequence[KernelTime]) -> Html:
     )
 
 
+def _ops_text(ops: Sequence[str]) -> str:
+    named = ", ".join(short_op(op) for op in ops[:SHOWN_OPS])
+    return f"for {named}" + (f" and {len(ops) - SHOWN_OPS} more" if len(ops) > SHOWN_OPS else "")
+
+
 def _row(row: KernelTime, total: float, most: float) -> Html:
     share = f"{100 * row.ms / total:.0f} %" if total else "-"
     width = max(0.5, 100 * row.ms / most) if most else 0.5
     return h(
         "li",
-        h("span", row.label, class_="name"),
+        h(
+            "span",
+            h("span", row.label, class_="name"),
+            h("span", _ops_text(row.ops), class_="note", title=", ".join(row.ops)),
+            class_="kernel",
+        ),
         h("span", f"× {count_text(row.count)}", class_="number soft"),
         h("span", ms_text(row.ms), class_="number"),
         h("span", share, class_="number share"),
-        h(
-            "svg",
-            h("rect", width="100%", height="4", rx="2", class_="rail"),
-            h("rect", width=f"{width:.1f}%", height="4", rx="2", class_="fill-gpu"),
-            width="100%",
-            height="4",
-            aria_hidden="true",
-        ),
+        bar(width),
     )

@@ -1,10 +1,10 @@
-"""`.npy` files in and out, `.npz` archives in, and the check that an array fits an input."""
+"""`.npy` files and `.npz` archives in and out, and the check that an array fits an input."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,15 @@ def write_npy(array: Array) -> bytes:
     """The `.npy` file of an array."""
     stream = io.BytesIO()
     npy_format.write_array(stream, np.asarray(array), allow_pickle=False)
+    return stream.getvalue()
+
+
+def write_npz(arrays: Mapping[str, Array]) -> bytes:
+    """The `.npz` archive of arrays by name."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:  # floats hardly compress
+        for name, array in arrays.items():
+            archive.writestr(f"{name}.npy", write_npy(array))
     return stream.getvalue()
 
 

@@ -6,7 +6,7 @@ openings the newest wins; what an older one still brings is closed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -14,11 +14,13 @@ from typing import Any
 from page.browser import Message, Progress, Source
 from page.cards import Card
 from page.file_view import contents_view, unloaded_view
-from page.output_view import Output
+from page.library.keeping import find_parts
+from page.looks.base import Output
+from page.palette import Command
 from page.run_view import Timing
 from page.session import Session
-from page.stage import Stage
-from page.status_view import causes, opening_card, progress_view
+from page.stage import Change, Stage
+from page.status_view import causes, opening_card, progress_view, unfetched_text
 from page.units import ms_text, number_text, shape_text
 from webpte import MethodInfo, Program, TensorInfo
 from webpte.errors import DeviceLostError, OutOfMemoryError, SourceError, WebpteError
@@ -42,6 +44,18 @@ class OpenDesk:
         # What could not be opened, with its .ptd files and its card.
         self._failed: tuple[Source | str, tuple[Any, ...], Card | None] | None = None
         self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
+        stage.commands.append(self._commands)
+
+    @property
+    def turn(self) -> int:
+        """Of the newest opening: another one when something else was opened, or it was cancelled"""
+        return self._turn
+
+    def _commands(self) -> Iterator[Command]:
+        if self._stage.opening:
+            yield Command("Cancel opening", "cancel-opening")
+        yield Command("Choose files …", press="[data-act=open-file]")
+        yield Command("Open an address …", press="[data-act=open-url] [name=url]")
 
     async def on_open_url(self, message: Message) -> None:
         await self.open(str(message["fields"]["url"]).strip())
@@ -52,9 +66,20 @@ class OpenDesk:
             await self.open(wanted, extra, card=card)
 
     def on_cancel_opening(self, message: Message) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Whatever is being opened; nothing, if nothing is."""
+        if not self._stage.opening:
+            return
         self._turn += 1
         self._stage.show(progress="")
         self._stage.tell("Opening was cancelled")
+        self._announce(opening=False)
+
+    def _announce(self, opening: bool) -> None:
+        self._stage.opening = opening
+        self._stage.announce(Change.OPENING)
 
     async def open_constants(self, extra: tuple[Any, ...]) -> bool:
         """`.ptd` files alone: for the program that could not be opened just now, or the open one"""
@@ -77,8 +102,12 @@ class OpenDesk:
         extra: tuple[Any, ...] | None = None,
         device: str | None = None,
         card: Card | None = None,
+        before: Session | None = None,
     ) -> bool:
-        """Whether it is on the page now. What goes wrong is told here."""
+        """Whether it is on the page now. What goes wrong is told here.
+
+        `before` is what was done with it, unless that is on the page now.
+        """
         self._turn += 1
         turn, stage = self._turn, self._stage
         name = _name_of(wanted, card)
@@ -87,15 +116,17 @@ class OpenDesk:
         self._inspected = None
         stage.show(progress=opening_card(name))
         stage.tell(f"Opening {name}", "busy")
+        self._announce(opening=True)
         try:
             session = await self._load(wanted, extra, device, card, turn)
-            await self._replace(session, turn)
+            await self._replace(session, turn, before)
         except _SupersededError:
             return False
         except Exception as error:
             if turn == self._turn:
                 self._failed = wanted, extra, card
                 self._tell_failure(error, name)
+                self._announce(opening=False)
             return False
         return True
 
@@ -107,13 +138,31 @@ class OpenDesk:
         card: Card | None,
         turn: int,
     ) -> Session:
-        stage, progress = self._stage, self._progress(turn)
+        progress = self._progress(turn)
         if isinstance(wanted, str):
             progress("fetch", 0, 0)
-            fetched = await stage.browser.fetch(wanted, progress)
+            fetched = await self._stage.browser.fetch(wanted, progress)
             name = _name_of(fetched, card)
+            extra = extra or await self._parts_of(wanted)
             wanted = replace(fetched, name=name, address=wanted, card=card)
         source = replace(wanted, extra=extra)
+        try:
+            return await self._load_source(source, device, turn, progress)
+        except BaseException:
+            if source.file is not None:
+                source.file.leave()
+            raise
+
+    async def _parts_of(self, address: str) -> tuple[Any, ...]:
+        """The `.ptd` files that the library has with a program of this machine."""
+        browser = self._stage.browser
+        parts = await find_parts(browser.library, address)
+        return tuple([(await browser.fetch(part, _untold)).data for part in parts])
+
+    async def _load_source(
+        self, source: Source, device: str | None, turn: int, progress: Progress
+    ) -> Session:
+        stage, extra = self._stage, source.extra
         progress("read", 0, 0)
         methods = await stage.engine.inspect(source.data, data=extra)
         self._check(turn)
@@ -138,7 +187,7 @@ class OpenDesk:
             raise
         return session
 
-    async def _replace(self, session: Session, turn: int) -> None:
+    async def _replace(self, session: Session, turn: int, before: Session | None) -> None:
         """From here on nothing can fail: the old session ends, the new one is the page's."""
         stage = self._stage
         await stage.stop_runs()
@@ -147,15 +196,18 @@ class OpenDesk:
             raise _SupersededError
         old = stage.session
         self._recall(session)
+        before = old or before
+        if before is not None:
+            session.continue_from(before)
         if old is not None:
-            session.continue_from(old)
             old.program.close()
-        stage.session, stage.device = session, session.device
+        stage.session, stage.device, stage.opening = session, session.device, False
         self._failed = None
-        stage.show(progress="", error="")
-        self._draw()
-        spent = session.runner.timing.load or 0
-        stage.tell(f"{session.source.name} is loaded, {ms_text(spent)}")
+        stage.undo.forget()
+        with stage.browser.together():
+            stage.show(progress="", error="")
+            self._draw()
+            stage.tell(_loaded_text(session))
 
     def _check(self, turn: int) -> None:
         if turn != self._turn:
@@ -183,6 +235,9 @@ class OpenDesk:
             note,
             unloaded_view(name, self._inspected, self._limits) if self._inspected else None,
         )
+        unfetched = unfetched_text(error, name)
+        if unfetched:
+            stage.tell(unfetched, "bad")
 
     def _progress(self, turn: int) -> Progress:
         """Draws the stages, but not more often than anybody can see."""
@@ -199,6 +254,16 @@ class OpenDesk:
                 self._stage.show(stages=progress_view(amounts))
 
         return progress
+
+
+def _untold(stage: str, done: int, total: int) -> None:
+    """Progress that nobody is told of."""
+
+
+def _loaded_text(session: Session) -> str:
+    file = session.source.file
+    came = f", {file.came}" if file is not None and file.came else ""
+    return f"{session.source.name} is loaded, {ms_text(session.runner.timing.load or 0)}{came}"
 
 
 def _name_of(wanted: Source | str, card: Card | None) -> str:

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from page.browser import Message
 from page.compare import Comparison, compare
+from page.inputs import Input, TensorInput
+from page.looks import picture
+from page.looks.base import Output, Sight
+from page.looks.choose import chosen_look
+from page.looks.sights import sights_of
 from page.markup import Html, h
-from page.npy import NpyError, read_npy, write_npy
-from page.output_view import Output, age_view, comparison_view, outputs_card, unknown_state_view
+from page.npy import NpyError, read_npy, write_npy, write_npz
+from page.output_view import (
+    age_view,
+    comparison_view,
+    look_view,
+    outputs_card,
+    unknown_state_view,
+)
+from page.pictures import png_rgb
+from page.scores import answer_text, rank
 from page.stage import Stage
 from page.tensors import values_text
 from webpte import TensorInfo
 
 
 class OutputDesk:
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, chosen: Callable[[], None] = lambda: None) -> None:
+        """`chosen` is called whenever someone chose another look."""
         self._stage = stage
+        self._chosen = chosen
 
     @property
     def _outputs(self) -> list[Output]:
@@ -30,10 +45,9 @@ class OutputDesk:
         if session is None or session.shown is None:
             self._stage.show(outputs="")
             return
-        card = session.source.card
-        meanings = [value.told for value in card.outputs] if card is not None else []
-        shown = outputs_card(session.shown.outputs, session.labels, meanings)
-        self._stage.show(outputs=shown)
+        sights = sights_of(session)
+        choices = [session.choice(sight.output.index) for sight in sights]
+        self._stage.show(outputs=outputs_card(sights, choices))
         for index, verdict in session.shown.verdicts.items():
             self._show_verdict(index, verdict)
         self.draw_age()
@@ -43,6 +57,21 @@ class OutputDesk:
         session = self._stage.session
         if session is not None and session.shown is not None:
             self._stage.show(outputs_age=age_view(session.age()))
+
+    def answer(self) -> str:
+        """What the first output with named scores says, in a few words; "" if there is none."""
+        session = self._stage.session
+        if session is None or any(map(_is_blank, session.inputs)):
+            return ""
+        sights = sights_of(session)
+        answers = (answer_text(rank(one.array, one.labels)) for one in sights if one.labels)
+        return next(filter(None, answers), "")
+
+    def bring_into_sight(self) -> None:
+        """For someone who waits for them, and has not gone on with other inputs meanwhile."""
+        session = self._stage.session
+        if session is not None and session.shown is not None and not session.age():
+            self._stage.browser.show(sight="outputs")
 
     async def take_labels(self, file: Any) -> None:
         """A text file with a name per line, for the outputs whose last dim has as many."""
@@ -92,9 +121,66 @@ class OutputDesk:
 
     def on_download(self, message: Message) -> None:
         output = self._output(message)
-        name = re.sub(r"[^\w.-]+", "_", output.name).strip("._") or f"output{output.index}"
-        url = self._stage.browser.download_url(write_npy(output.array))
-        self._stage.browser.show(download={"url": url, "name": f"{name}.npy"})
+        self._download(write_npy(output.array), f"{_file_name(output)}.npy")
+
+    def on_download_all(self, message: Message) -> None:
+        named: dict[str, Any] = {}
+        for output in self._outputs:
+            name = _file_name(output)
+            named[f"{name}_{output.index}" if name in named else name] = output.array
+        if named:
+            self._download(write_npz(named), "outputs.npz")
+
+    def on_download_picture(self, message: Message) -> None:
+        sight = self._sight(message)
+        assert self._stage.session is not None
+        settings = self._stage.session.choice(sight.output.index).settings
+        pixels = picture.pixels_of(sight, settings)
+        self._download(png_rgb(pixels), f"{_file_name(sight.output)}.png")
+
+    def _download(self, data: bytes, name: str) -> None:
+        url = self._stage.browser.download_url(data)
+        self._stage.browser.show(download={"url": url, "name": name})
+
+    # ---- looks
+
+    def on_look(self, message: Message) -> None:
+        sight = self._sight(message)
+        assert self._stage.session is not None
+        self._stage.session.choice(sight.output.index).look = str(message["look"])
+        self._show_look(sight)
+
+    def on_look_setting(self, message: Message) -> None:
+        sight = self._sight(message)
+        assert self._stage.session is not None
+        choice = self._stage.session.choice(sight.output.index)
+        choice.settings[str(message["name"])] = str(message["value"])
+        self._show_look(sight)
+
+    def on_look_at(self, message: Message) -> None:
+        """Someone points at a place of a look, from 0 to 1 across and down."""
+        sight = self._sight(message)
+        assert self._stage.session is not None
+        choice = self._stage.session.choice(sight.output.index)
+        look = chosen_look(sight, choice)
+        if look.point is not None:
+            x, y = (min(max(float(message[name]), 0.0), 1.0) for name in ("x", "y"))
+            told = look.point(sight, choice.settings, x, y)
+            self._stage.browser.show(text={f"output-{sight.output.index}-point": told})
+
+    def _show_look(self, sight: Sight) -> None:
+        session = self._stage.session
+        assert session is not None
+        index = sight.output.index
+        shown = look_view(sight, session.choice(index))
+        self._stage.browser.show(html={f"output-{index}-look": shown})
+        self._chosen()
+
+    def _sight(self, message: Message) -> Sight:
+        self._output(message)
+        session = self._stage.session
+        assert session is not None
+        return sights_of(session)[int(message["output"])]
 
     async def on_compare(self, message: Message) -> None:
         output = self._output(message)
@@ -124,3 +210,11 @@ class OutputDesk:
 
     def _show_verdict(self, index: int, verdict: Html) -> None:
         self._stage.browser.show(html={f"output-{index}-compare": verdict})
+
+
+def _is_blank(state: Input) -> bool:
+    return isinstance(state, TensorInput) and state.is_blank
+
+
+def _file_name(output: Output) -> str:
+    return re.sub(r"[^\w.-]+", "_", output.name).strip("._") or f"output{output.index}"

@@ -2,61 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from collections.abc import Sequence
 
 from page.compare import Comparison
-from page.markup import Html, h
+from page.looks.base import Choice, Output, Sight
+from page.looks.choose import chosen_look, looks_for
+from page.markup import Html, h, render
 from page.npy import Array
-from page.pictures import picture
-from page.scores import Score, rank
-from page.tensors import COPY_LIMIT, Grid, grid, histogram, summarise
+from page.tensors import COPY_LIMIT, summarise
 from page.units import bytes_text, count_text, number_text, plural, shape_text
 from webpte import Stats
 
-_CHART = (192, 56)  # viewBox of the histogram
 
-
-@dataclass(frozen=True, eq=False)
-class Output:
-    """One result: an array, or a plain number."""
-
-    index: int
-    name: str
-    value: Any
-
-    @property
-    def array(self) -> Array:
-        return np.asarray(self.value)
-
-    @property
-    def is_tensor(self) -> bool:
-        return isinstance(self.value, np.ndarray)
-
-
-def outputs_card(
-    outputs: Sequence[Output],
-    labels: Mapping[int, Sequence[str]] | None = None,
-    meanings: Sequence[str] = (),
-) -> Html:
-    """`labels`: by output, of its last dim; `meanings`: in order, as a card tells them."""
-    known = labels or {}
-    told = [*meanings, *[""] * len(outputs)]
+def outputs_card(sights: Sequence[Sight], choices: Sequence[Choice]) -> Html:
+    """`choices`: how each is seen, in order."""
+    all_of_them = h(
+        "button",
+        "Download all .npz",
+        type="button",
+        data_act="download-all",
+        title="One archive with every output by its name",
+    )
     return h(
         "div",
         h(
             "div",
-            h("h2", "Outputs"),
-            h("span", plural(len(outputs), "output"), class_="count"),
+            h("h2", "Outputs", h("span", plural(len(sights), "output"), class_="count")),
+            all_of_them if len(sights) > 1 else None,
             class_="card-head",
         ),
         h("div", id="outputs-age", aria_live="polite"),
         h(
             "div",
-            [output_card(one, known.get(one.index, ()), told[one.index]) for one in outputs],
+            [output_card(one, choice) for one, choice in zip(sights, choices, strict=True)],
             class_="outputs",
         ),
         class_="card",
@@ -91,9 +69,10 @@ def unknown_state_view(reason: str) -> Html:
     )
 
 
-def output_card(output: Output, labels: Sequence[str] = (), meaning: str = "") -> Html:
-    array = output.array
+def output_card(sight: Sight, choice: Choice) -> Html:
+    output, array = sight.output, sight.array
     kind = f"{array.dtype.name} · {shape_text(array.shape)}" if output.is_tensor else "number"
+    meaning = sight.told.told
     return h(
         "section",
         h(
@@ -105,12 +84,38 @@ def output_card(output: Output, labels: Sequence[str] = (), meaning: str = "") -
         h("p", meaning, class_="note") if meaning else None,
         _facts(array) if output.is_tensor else h("p", number_text(output.value), class_="big"),
         h("div", id=f"output-{output.index}-compare", aria_live="polite"),
-        h("div", _pictures(array, labels), _values(array), class_="output-body")
+        h("div", look_view(sight, choice), id=f"output-{output.index}-look", class_="look")
         if output.is_tensor
         else None,
         class_="output",
         data_drop="compare",
         data_output=output.index,
+    )
+
+
+def look_view(sight: Sight, choice: Choice) -> Html:
+    """The ways to see an output, and the chosen one."""
+    if not sight.array.size:
+        return h("p", "This output is empty.", class_="soft")
+    chosen = chosen_look(sight, choice)
+    buttons = [
+        h(
+            "button",
+            look.title,
+            type="button",
+            aria_pressed="true" if look is chosen else "false",
+            data_act="look",
+            data_output=sight.output.index,
+            data_look=look.name,
+        )
+        for look in looks_for(sight)
+    ]
+    label = f"How to see {sight.output.name}"
+    return render(
+        (
+            h("div", buttons, class_="tabs looks", role="group", aria_label=label),
+            chosen.draw(sight, choice.settings),
+        )
     )
 
 
@@ -175,130 +180,6 @@ def _facts(array: Array) -> Html:
         ),
         bad,
     )
-
-
-def _pictures(array: Array, labels: Sequence[str]) -> Html | None:
-    shown = [_scores(array, labels), _picture(array), _histogram(array)]
-    if not any(shown):
-        return None
-    return h("div", shown, class_="pictures")
-
-
-def _picture(array: Array) -> Html | None:
-    made = picture(array)
-    if made is None:
-        return None
-    return h(
-        "figure",
-        h(
-            "img",
-            src=made.url,
-            width=made.width,
-            height=made.height,
-            alt=f"{made.kind} of the output, {made.width} by {made.height} pixels",
-            class_=f"picture {'wide' if made.width >= made.height else 'tall'}",
-        ),
-        h("figcaption", f"{made.kind[0].upper()}{made.kind[1:]}: {made.caption}"),
-    )
-
-
-def _scores(array: Array, labels: Sequence[str]) -> Html | None:
-    ranking = rank(array, labels)
-    if ranking is None:
-        return None
-    more = f", and {count_text(ranking.more)} more" if ranking.more else ""
-    return h(
-        "figure",
-        h("ol", [_score(score) for score in ranking.scores], class_="largest"),
-        h("figcaption", ranking.caption + more),
-    )
-
-
-def _score(score: Score) -> Html:
-    share = score.share
-    return h(
-        "li",
-        h("code", score.where or f"[{score.at}]"),
-        h("span", score.label, class_="label-name") if score.label else None,
-        h("span", number_text(score.value) if share is None else f"{100 * share:.1f} %",
-          class_="number", title=number_text(score.value)),
-        h(
-            "svg",
-            h("rect", width="100%", height="4", rx="2", class_="rail"),
-            h("rect", width=f"{100 * share:.1f}%", height="4", rx="2", class_="fill fill-gpu"),
-            width="100%",
-            height="4",
-            aria_hidden="true",
-        )
-        if share is not None
-        else None,
-    )  # fmt: skip
-
-
-def _histogram(array: Array) -> Html | None:
-    spread = histogram(array)
-    if spread is None or array.size < 8:
-        return None
-    width, height = _CHART
-    most = max(spread.counts)
-    step = width / len(spread.counts)
-    bars = [
-        h(
-            "rect",
-            x=f"{index * step:.2f}",
-            # A bin that holds anything stays visible, however tall its neighbour is.
-            y=f"{height - max(1.0, height * count / most):.2f}",
-            width=f"{step - 0.6:.2f}",
-            height=f"{max(1.0, height * count / most):.2f}",
-        )
-        for index, count in enumerate(spread.counts)
-        if count
-    ]
-    return h(
-        "figure",
-        h(
-            "svg",
-            bars,
-            viewBox=f"0 0 {width} {height}",
-            preserveAspectRatio="none",
-            class_="histogram",
-            role="img",
-            aria_label=f"Histogram from {number_text(spread.low)} to {number_text(spread.high)}",
-        ),
-        h(
-            "figcaption",
-            h("span", number_text(spread.low)),
-            h("span", "Distribution"),
-            h("span", number_text(spread.high)),
-            class_="ends",
-        ),
-    )
-
-
-def _values(array: Array) -> Html | None:
-    table = grid(array)
-    if not table.rows:
-        return h("p", "This output is empty.", class_="soft")
-    return h(
-        "div",
-        h(
-            "table",
-            [_value_row(line, table) for line in table.rows],
-            h("tr", [h("td", "⋮") for _ in table.rows[0]]) if table.more_rows else None,
-            class_="grid",
-        ),
-        h("p", f"at {table.where} of the leading dimensions", class_="note")
-        if table.where
-        else None,
-        class_="grid-box",
-        tabindex="0",
-        role="region",
-        aria_label="First values",
-    )
-
-
-def _value_row(line: Sequence[str], table: Grid) -> Html:
-    return h("tr", [h("td", text) for text in line], h("td", "…") if table.more_columns else None)
 
 
 def comparison_view(result: Comparison) -> Html:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from page.fields import choice, labelled
 from page.inputs import TensorInput
 from page.markup import Html, h
 from page.photos import FITS, ORDERS, SCALES
@@ -34,10 +35,13 @@ def pad(state: TensorInput) -> Html:
         data_columns=columns,
     )
     clear = h("button", "Clear", type="button", data_act="clear-drawing", data_input=state.index)
+    # Run itself may be a screen further down, and a pad leaves no room for it over the page.
+    go = h("button", "See what comes out", type="submit", form="run-form")
+    hint = h("p", "Draw here, white on black.", class_="note")
     return h(
         "div",
         h("div", canvas, id=f"input-{state.index}-pad", data_keep=""),
-        h("div", h("p", "Draw here, white on black.", class_="note"), clear, class_="pad-side"),
+        h("div", hint, clear, go, class_="pad-side"),
         class_="drawing",
     )
 
@@ -59,33 +63,21 @@ def picture_controls(state: TensorInput) -> Html:
 def _choice(
     state: TensorInput, name: str, label: str, options: Mapping[str, str], chosen: str
 ) -> Html:
-    return h(
-        "label",
-        h("span", label, class_="label"),
-        h(
-            "select",
-            [h("option", text, value=key, selected=key == chosen)
-             for key, text in options.items()],
-            data_act="picture-setting",
-            data_input=state.index,
-            data_name=name,
-        ),
-    )  # fmt: skip
+    return choice(label, options, chosen, **_acting(state, name))
 
 
 def _numbers(state: TensorInput, name: str, values: tuple[float, ...]) -> Html:
-    return h(
-        "label",
-        h("span", name, class_="label"),
-        h(
-            "input",
-            type="text",
-            inputmode="decimal",
-            autocomplete="off",
-            value=" ".join(number_text(float(value)) for value in values),
-            data_act="picture-setting",
-            data_input=state.index,
-            data_name=name,
-            class_="numbers",
-        ),
+    field = h(
+        "input",
+        type="text",
+        inputmode="decimal",
+        autocomplete="off",
+        value=" ".join(number_text(float(value)) for value in values),
+        **_acting(state, name),
+        class_="numbers",
     )
+    return labelled(name, field)
+
+
+def _acting(state: TensorInput, name: str) -> dict[str, object]:
+    return {"data_act": "picture-setting", "data_input": state.index, "data_name": name}

@@ -86,11 +86,18 @@ def form_of(bounds: Sequence[tuple[int, int]], layout: str = "") -> Form | None:
 def settings_of(value: CardValue | None) -> Settings:
     if value is None:
         return Settings()
-    given = (value.mean, value.std)
     for name, (mean, std) in _MEAN_STD.items():
-        if given in ((mean, std), (mean * 3, std * 3)):
+        if _alike(value.mean, mean, 0.0) and _alike(value.std, std, 1.0):
             return Settings(order=value.order, scale=name)
     return Settings("crop", value.order, "own", value.mean, value.std)
+
+
+def _alike(given: tuple[float, ...], known: tuple[float, ...], default: float) -> bool:
+    """Whether both say the same for every channel; () stands for the default."""
+    one, other = given or (default,), known or (default,)
+    if len(one) != len(other) and 1 not in (len(one), len(other)):
+        return False
+    return bool(np.allclose(one, other, rtol=1e-9, atol=1e-9))  # a range has been rounded
 
 
 def natural_size(pixels: Array, rows: tuple[int, int], columns: tuple[int, int]) -> tuple[int, int]:

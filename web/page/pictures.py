@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,10 +50,13 @@ class Picture:
     png: bytes
     low: float
     high: float
+    bottom: float = 0.0  # of the colours' scale, which is even around zero for both signs
+    top: float = 0.0
+    diverging: bool = False
 
     @property
     def url(self) -> str:
-        return _data_url(self.png)
+        return data_url(self.png)
 
 
 def picture(array: Array) -> Picture | None:
@@ -72,7 +76,7 @@ def picture(array: Array) -> Picture | None:
             return None
         return _tiles(planes)
     if planes.ndim == 2 and min(planes.shape) >= 2:
-        return _heat(planes, "rows down, columns across")
+        return heat_map(planes)
     return None
 
 
@@ -81,25 +85,61 @@ def seen(array: Array, layout: str) -> str:
 
     `layout` has a letter per dim, such as NCHW.
     """
+    return data_url(png_rgb(seen_pixels(array, layout)))
+
+
+def seen_pixels(array: Array, layout: str, side: int = MAX_SIDE) -> Array:
+    """The same as (height, width, 3) uint8, no side over `side`."""
     planes = array[0] if layout.startswith("N") else array
     letters = layout.removeprefix("N")
     pixels = planes[:, :, None] if "C" not in letters else planes
     if "C" in letters:
         pixels = np.transpose(planes, [letters.index(letter) for letter in "HWC"])
-    pixels = _thin(pixels).astype(np.float32)
-    low, high = _limits(pixels)
-    level = np.nan_to_num((pixels - low) * (255 / ((high - low) or 1.0)))
-    level = np.broadcast_to(level, (*level.shape[:2], 3)).round().clip(0, 255).astype(np.uint8)
-    return _data_url(png_rgb(level))
+    return levels(thinned(pixels, side), stretch=True)
 
 
-def _data_url(png: bytes) -> str:
+def levels(pixels: Array, ends: tuple[float, float] | None = None, stretch: bool = False) -> Array:
+    """(height, width, channels) -> (height, width, 3) uint8.
+
+    `ends` are black and white; without them values of 0 to 1 or 0 to 255 are as they are, and
+    others, or with `stretch` all, go from the lowest to the highest.
+    """
+    wide = pixels.astype(np.float32)
+    low, high = _limits(wide)
+    if ends is None:
+        ends = (low, high)
+        if not stretch and low >= 0 and high <= 255:
+            ends = (0.0, 1.0 if high <= 1 and pixels.dtype.kind != "u" else 255.0)
+    with np.errstate(invalid="ignore"):
+        level = (wide - ends[0]) * (255 / ((ends[1] - ends[0]) or 1.0))
+    level = np.nan_to_num(level, nan=0.0, posinf=255.0, neginf=0.0)
+    return np.broadcast_to(level, (*level.shape[:2], 3)).round().clip(0, 255).astype(np.uint8)
+
+
+def data_url(png: bytes) -> str:
     return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
 
 
-def _thin(plane: Array, side: int = MAX_SIDE) -> Array:
-    steps = [max(1, -(-size // side)) for size in plane.shape[:2]]
-    return plane[:: steps[0], :: steps[1]]
+def thinning(shape: Sequence[int], side: int = MAX_SIDE) -> tuple[int, int]:
+    """Of how many (rows, columns) one is shown."""
+    down, across = (max(1, -(-size // side)) for size in shape[:2])
+    return down, across
+
+
+def thinned(plane: Array, side: int = MAX_SIDE) -> Array:
+    down, across = thinning(plane.shape, side)
+    return plane[::down, ::across]
+
+
+def heat_map(plane: Array, side: int = MAX_SIDE) -> Picture:
+    """(rows, columns) in colours."""
+    return _heat(thinned(plane, side), "rows down, columns across")
+
+
+def scale_url(diverging: bool) -> str:
+    """The colours of a heat map, from left to right."""
+    palette = _palette(_DIVERGING if diverging else _SEQUENTIAL)
+    return data_url(png_indexed(np.arange(255, dtype=np.uint8)[None], palette))
 
 
 def _limits(values: Array) -> tuple[float, float]:
@@ -110,7 +150,7 @@ def _limits(values: Array) -> tuple[float, float]:
 
 
 def _image(pixels: Array) -> Picture:  # (height, width, 3)
-    pixels = _thin(pixels).astype(np.float64)
+    pixels = thinned(pixels).astype(np.float64)
     low, high = _limits(pixels)
     if low >= 0 and high <= 1:
         scaled, how = pixels * 255, "red, green and blue, 0 to 1"
@@ -129,7 +169,7 @@ def _tiles(planes: Array) -> Picture:  # (planes, height, width)
     columns = int(np.ceil(np.sqrt(len(shown))))
     rows = -(-len(shown) // columns)
     side = max(8, MAX_SIDE // max(rows, columns))
-    tiles = [_thin(plane, side).astype(np.float64) for plane in shown]
+    tiles = [thinned(plane, side).astype(np.float64) for plane in shown]
     height, width = tiles[0].shape
     sheet = np.full((rows * (height + 1) - 1, columns * (width + 1) - 1), np.nan)
     gap = np.ones(sheet.shape, bool)
@@ -147,8 +187,7 @@ def _tiles(planes: Array) -> Picture:  # (planes, height, width)
 
 
 def _heat(plane: Array, caption: str, gap: Array | None = None) -> Picture:  # (height, width)
-    if gap is None:
-        plane = _thin(plane).astype(np.float64)
+    plane = plane.astype(np.float64)
     low, high = _limits(plane)
     if low < 0 < high:
         reach = max(-low, high)
@@ -167,7 +206,10 @@ def _heat(plane: Array, caption: str, gap: Array | None = None) -> Picture:  # (
         transparent = (254,)
     height, width = index.shape
     png = png_indexed(index, palette, transparent)
-    return Picture("heat map", caption, width, height, png, low, high)
+    ends = (bottom, bottom + span)
+    return Picture(
+        "heat map", caption, width, height, png, low, high, *ends, diverging=stops is _DIVERGING
+    )
 
 
 def _palette(stops: _Stops) -> Array:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from page.inputs import Input, TensorInput
 from page.npy import Array, NpyError, read_npy, read_npz
 from page.units import shape_text
+
+ARRAY, PICTURE, SOUND, BYTES = "array", "picture", "sound", "bytes"
+_PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".avif")
+_SOUNDS = (".wav", ".mp3", ".ogg", ".oga", ".opus", ".flac", ".m4a", ".aac", ".weba", ".webm")
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +24,8 @@ class Arrival:
     name: str
     stem: str
     array: Array
-    is_picture: bool = False  # then the array has its pixels, (height, width, 3)
+    kind: str = ARRAY  # of a picture it has the pixels, (height, width, 3), of a sound the samples
+    file: Any = None  # where a sound came from
 
 
 @dataclass
@@ -30,18 +38,35 @@ class Placement:
 
 
 def is_array_file(name: str) -> bool:
-    return name.lower().endswith((".npy", ".npz"))
+    return name.lower().endswith((".npy", ".npz")) or is_bytes_file(name)
+
+
+def is_bytes_file(name: str) -> bool:
+    """The plain bytes of an array: the input that it is for says what they are."""
+    return name.lower().endswith(".bin")
+
+
+def is_sound_file(name: str) -> bool:
+    return name.lower().endswith(_SOUNDS)
+
+
+def is_input_file(name: str) -> bool:
+    """Whether a file of this name holds something for an input."""
+    return is_array_file(name) or is_picture_file(name) or is_sound_file(name)
 
 
 def is_picture_file(name: str) -> bool:
-    return name.lower().endswith((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".avif"))
+    return name.lower().endswith(_PICTURES)
 
 
 def read_arrivals(data: bytes, name: str) -> list[Arrival]:
     """Raises NpyError."""
     if name.lower().endswith(".npz"):
         return [Arrival(f"{name}: {key}", key, one) for key, one in read_npz(data, name).items()]
-    return [Arrival(name, name.rpartition(".")[0], read_npy(data, name))]
+    stem = name.rpartition(".")[0]
+    if is_bytes_file(name):
+        return [Arrival(name, stem, np.frombuffer(data, np.uint8), BYTES)]
+    return [Arrival(name, stem, read_npy(data, name))]
 
 
 def place(arrivals: Sequence[Arrival], inputs: Sequence[Input]) -> Placement:
@@ -85,10 +110,15 @@ def place(arrivals: Sequence[Arrival], inputs: Sequence[Input]) -> Placement:
 
 
 def _why_not(arrival: Arrival, state: TensorInput) -> str:
-    if arrival.is_picture:
+    if arrival.kind == PICTURE:
         return "" if state.form is not None else "it is not of a shape that a picture could have"
+    if arrival.kind == SOUND:
+        return "" if state.sound is not None else "it is not of a shape that a sound could have"
     try:
-        state.fitted(arrival.array, arrival.name)
+        if arrival.kind == BYTES:
+            state.of_bytes(arrival.array.tobytes(), arrival.name)
+        else:
+            state.fitted(arrival.array, arrival.name)
     except NpyError as error:
         return str(error)
     return ""
@@ -108,3 +138,15 @@ def misfit_text(method: str, arrival: Arrival, reasons: dict[str, str]) -> str:
         return f"{arrival.name} ({kind}): {method} takes no tensors"
     told = "".join(f"\n{name}: {reason}" for name, reason in reasons.items())
     return f"{arrival.name} fits no input of {method} ({kind}):{told}"
+
+
+def give(arrival: Arrival, state: TensorInput) -> None:
+    """Raises NpyError if it does not fit."""
+    if arrival.kind == PICTURE:
+        state.take_picture(arrival.array, arrival.name)
+    elif arrival.kind == SOUND:
+        state.take_sound(arrival.array, arrival.name, arrival.file)
+    elif arrival.kind == BYTES:
+        state.take_bytes(arrival.array.tobytes(), arrival.name)
+    else:
+        state.take_array(arrival.array, arrival.name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -15,12 +16,14 @@ from page.markup import h
 from page.open_desk import REDRAW_SECONDS
 from page.output_desk import OutputDesk
 from page.output_view import stats_strip
-from page.run_view import run_card, timing_strip
+from page.palette import Command
+from page.run_view import further_work, run_card, timing_strip
 from page.session import DEVICE_NAMES, Held, Results, Session
 from page.stage import Change, Stage
 from page.status_view import STAGES
 from page.units import count_text
-from webpte.errors import DeviceError, DeviceLostError
+from page.waiting import Waiting, software_advice
+from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError
 
 _MOST_REPEATS = 10_000
 
@@ -35,6 +38,24 @@ class RunDesk:
         self._outputs = outputs
         self._repeats = 20
         stage.listeners.append(self._follow)
+        stage.commands.append(self._commands)
+
+    def _commands(self) -> Iterator[Command]:
+        session = self._stage.session
+        if session is None or not session.method:
+            return
+        if session.runner.busy:
+            if session.runner.can_stop:
+                yield Command(f"Cancel {session.runner.doing}", "cancel")
+            return
+        yield Command("Run", press="#run-form", keys="Ctrl ⏎")
+        if self._can_check(session):
+            yield Command("Check against NumPy", "check", view="run")
+        if self._can_profile(session):
+            yield Command("Time the kernels", "profile", view="run")
+        for device, name in self._devices.items():
+            if device != session.device:
+                yield Command(f"Run on {name}", "device", {"value": device})
 
     # ---- acts
 
@@ -43,7 +64,7 @@ class RunDesk:
         if session is None or not session.method:
             return
         try:
-            wanted = int(message["fields"].get("repeats", self._repeats))
+            wanted = int(message.get("fields", {}).get("repeats", self._repeats))
         except ValueError:
             wanted = self._repeats
         self._repeats = min(max(wanted, 0), _MOST_REPEATS)
@@ -57,12 +78,13 @@ class RunDesk:
         self._stage.show(error="")
         self._stage.tell("Running", "busy")
         work = self._run(session, session.method, arrays, held)
-        await self._stage.do(session, work, f"running {session.method}")
+        await self._stage.do(session, work, f"running {session.method}", at_once=True)
 
     def on_cancel(self, message: Message) -> None:
         session = self._stage.session
-        if session is not None and session.runner.busy and session.runner.can_stop:
-            session.runner.cancel()
+        if session is None or not session.runner.busy or not session.runner.can_stop:
+            return
+        if not session.runner.cancel():
             self._stage.tell("Stopping after this run", "busy")
 
     async def on_check(self, message: Message) -> None:
@@ -74,7 +96,8 @@ class RunDesk:
             self._stage.tell("NumPy cannot follow the state of this program", "bad")
             return
         self._stage.tell("Computing on NumPy", "busy")
-        await self._stage.do(session, self._check(session, session.shown), "checking against NumPy")
+        work = self._check(session, session.shown)
+        await self._stage.do(session, work, "checking against NumPy", at_once=True)
 
     async def on_profile(self, message: Message) -> None:
         session = self._stage.idle_session()
@@ -103,17 +126,26 @@ class RunDesk:
 
         runner.reset()
         try:
-            values = await runner.first(session.program, method, arrays)
+            with Waiting(self._stage) as waiting:
+                values = await runner.first(session.program, method, arrays, waiting.progress)
             session.finish_run(method, arrays, held, values)
             self._outputs.draw()
+            self._outputs.bring_into_sight()
             await runner.repeat(session.program, method, arrays, self._repeats, tick)
+        except asyncio.CancelledError:
+            session.cancel_run(method)
+            if runner.timing.first is None:
+                self._outputs.draw_age()
+                self._stage.tell("Cancelled: the program is as it was, and can be run again")
+                return
         except Exception as error:
             session.fail_run(method, error)
             self._outputs.draw_age()
+            await self._inputs.explain_failure(session, method, arrays, error)
             raise
         self._files.draw()
         self._stage.announce(Change.RESULTS)
-        self._stage.tell(runner.summary())
+        self._stage.tell(runner.summary(self._outputs.answer()))
 
     async def _check(self, session: Session, results: Results) -> None:
         """The same calls on the NumPy reference, and every output against its last ones."""
@@ -130,6 +162,8 @@ class RunDesk:
         reference = await self._stage.engine.load(source.data, data=source.extra, device="numpy")
         try:
             expected = await follow(reference, results.calls, lambda: runner.stopping, tick)
+        except asyncio.CancelledError:
+            expected = None
         finally:
             reference.close()
         if expected is None:
@@ -147,14 +181,14 @@ class RunDesk:
         program, method = session.program, session.method
         try:
             await program.profile(method)  # once for nothing: the first has one-time costs
-            timed = await program.profile(method)
-        except DeviceLostError:
+            trace = await program.trace(method)
+        except (DeviceLostError, OutOfMemoryError):
             raise
         except DeviceError as error:
             self._stage.show(kernels=h("p", str(error), class_="notice notice-warn"))
             self._stage.tell("The kernels of this method cannot be timed", "bad")
             return
-        self._stage.show(kernels=kernels_view(kernel_times(timed)))
+        self._stage.show(kernels=kernels_view(kernel_times(trace.steps)))
         self._stage.tell("Every kernel is timed")
 
     async def _recover(self, session: Session) -> None:
@@ -178,27 +212,44 @@ class RunDesk:
 
     def draw(self) -> None:
         """Buttons and times; nothing where there is no session."""
-        session, adapter = self._stage.session, self._stage.adapter
+        session = self._stage.session
         self._stage.browser.show(hidden={"run": session is None, "figures": session is None})
         if session is None:
-            self._stage.show(run_controls="", timing="", stats="", kernels="")
+            empty = ("run_controls", "run_advice", "run_more", "timing", "stats", "kernels")
+            self._stage.show(**dict.fromkeys(empty, ""))
             return
-        devices = DEVICE_NAMES if adapter is not None else {"numpy": DEVICE_NAMES["numpy"]}
         controls = run_card(
             running=session.runner.busy,
             can_cancel=session.runner.busy and session.runner.can_stop,
             why_not="" if session.method else "Constant methods only: there is nothing to run.",
             repeats=self._repeats,
-            devices=devices,
+            devices=self._devices,
             device=session.device,
-            can_check=session.shown is not None and session.shown.device != "numpy",
-            can_profile=session.runs[session.method] > 0
-            and session.device == "webgpu"
-            and adapter is not None
-            and "timestamp-query" in adapter.features,
         )
-        self._stage.show(run_controls=controls)
+        more = further_work(
+            running=session.runner.busy,
+            can_check=self._can_check(session),
+            can_profile=self._can_profile(session),
+        )
+        adapter = self._stage.adapter
+        slow = adapter is not None and adapter.software and session.device == "webgpu"
+        advice = software_advice() if slow else ""
+        self._stage.show(run_controls=controls, run_advice=advice, run_more=more)
         self._draw_timing(session)
+
+    @property
+    def _devices(self) -> dict[str, str]:
+        if self._stage.adapter is not None:
+            return DEVICE_NAMES
+        return {"numpy": DEVICE_NAMES["numpy"]}
+
+    def _can_check(self, session: Session) -> bool:
+        return session.shown is not None and session.shown.device != "numpy"
+
+    def _can_profile(self, session: Session) -> bool:
+        adapter = self._stage.adapter
+        timed = adapter is not None and "timestamp-query" in adapter.features
+        return timed and session.device == "webgpu" and session.runs[session.method] > 0
 
     def clear_kernels(self) -> None:
         """Times of another program or method."""

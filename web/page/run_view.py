@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from page.fields import choice
+from page.figures import plot, tile
 from page.markup import Html, h
 from page.units import count_text, ms_text
 
@@ -35,8 +37,6 @@ def run_card(
     repeats: int,
     devices: Mapping[str, str],
     device: str,
-    can_check: bool,
-    can_profile: bool,
 ) -> Html:
     """The buttons. `why_not` says why there is nothing to run."""
     return h(
@@ -72,48 +72,52 @@ def run_card(
                 h("span", "times", class_="label"),
                 class_="inline",
             ),
-            h(
-                "label",
-                h("span", "on", class_="label"),
-                h(
-                    "select",
-                    [
-                        h("option", label, value=key, selected=key == device)
-                        for key, label in devices.items()
-                    ],
-                    data_act="device",
-                    disabled=running,
-                    aria_label="Run on",
-                ),
-                class_="inline",
+            choice(
+                "on",
+                devices,
+                device,
+                "inline",
+                data_act="device",
+                disabled=running,
+                aria_label="Run on",
             )
             if len(devices) > 1
-            else None,
-            h(
-                "button",
-                "Check against NumPy",
-                type="button",
-                data_act="check",
-                disabled=running,
-                title="Make the same calls on the NumPy reference and compare every output",
-            )
-            if can_check
-            else None,
-            h(
-                "button",
-                "Time the kernels",
-                type="button",
-                data_act="profile",
-                disabled=running,
-                title="Run once more with a timestamp around every dispatch",
-            )
-            if can_profile
             else None,
             class_="controls",
         ),
         h("p", why_not, class_="soft") if why_not else None,
         data_act="run",
         id="run-form",
+    )
+
+
+def further_work(*, running: bool, can_check: bool, can_profile: bool) -> Html:
+    """What can be done once it has run. Beside the bar, which stays in sight and so stays small."""
+    if not can_check and not can_profile:
+        return Html("")
+    return h(
+        "div",
+        h(
+            "button",
+            "Check against NumPy",
+            type="button",
+            data_act="check",
+            disabled=running,
+            title="Make the same calls on the NumPy reference and compare every output",
+        )
+        if can_check
+        else None,
+        h(
+            "button",
+            "Time the kernels",
+            type="button",
+            data_act="profile",
+            disabled=running,
+            title="Run once more with a timestamp around every dispatch",
+        )
+        if can_profile
+        else None,
+        class_="controls",
     )
 
 
@@ -152,13 +156,7 @@ def _stages_text(stages: Mapping[str, float]) -> str:
 
 
 def _tile(label: str, value: float | None, note: str) -> Html:
-    return h(
-        "div",
-        h("span", label, class_="label"),
-        h("strong", "-" if value is None else ms_text(value), class_=None if value else "soft"),
-        h("span", note, class_="note"),
-        class_="tile",
-    )
+    return tile(label, "-" if value is None else ms_text(value), note, None if value else "soft")
 
 
 def _spark(times: Sequence[float]) -> Html | None:
@@ -177,12 +175,5 @@ def _spark(times: Sequence[float]) -> Html | None:
         )
         for index, value in enumerate(shown)
     ]
-    return h(
-        "svg",
-        bars,
-        viewBox=f"0 0 {4 * _SPARK_BARS} 36",
-        preserveAspectRatio="none",
-        class_="spark",
-        role="img",
-        aria_label=f"Times of the last {len(shown)} repeats, up to {ms_text(top)}",
-    )
+    label = f"Times of the last {len(shown)} repeats, up to {ms_text(top)}"
+    return plot(bars, (4 * _SPARK_BARS, 36), label, "spark")

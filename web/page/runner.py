@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from time import perf_counter
 from typing import Any
 
+from page.browser import Progress
 from page.run_view import Timing
 from page.units import ms_text
 from webpte import Program
@@ -19,6 +20,7 @@ class Runner:
         self.timing = Timing()
         self.doing = ""
         self.can_stop = False  # before it has ended by itself
+        self._at_once = False
         self.stopping = False
         self._task: asyncio.Task[None] | None = None
 
@@ -31,11 +33,13 @@ class Runner:
         self.timing = Timing(load=self.timing.load, stages=self.timing.stages)
 
     def start(
-        self, work: Coroutine[Any, Any, None], doing: str, can_stop: bool
+        self, work: Coroutine[Any, Any, None], doing: str, can_stop: bool, at_once: bool = False
     ) -> asyncio.Task[None]:
-        """Busy from now on, until `work` has ended. `can_stop`: it heeds `stopping`."""
+        """Busy from now on, until `work` has ended. `can_stop`: it heeds `stopping`; `at_once`: it
+        can be cancelled wherever it is."""
         assert self._task is None, f"{doing} while {self.doing}"
         self.stopping, self.doing, self.can_stop = False, doing, can_stop
+        self._at_once = at_once
         self._task = asyncio.ensure_future(work)
         self._task.add_done_callback(self._end)
         return self._task
@@ -43,19 +47,28 @@ class Runner:
     def _end(self, task: asyncio.Task[None]) -> None:
         self._task = None
 
-    def cancel(self) -> None:
-        """Ends what is under way after the call that runs now."""
+    def cancel(self) -> bool:
+        """Ends what is under way, after the call that runs now if it must; returns whether now."""
         self.stopping = True
+        if self._at_once and self._task is not None:
+            self._task.cancel()
+        return self._at_once
 
-    async def stop(self) -> None:
-        """`cancel`, and wait until it has ended."""
-        self.stopping = True
-        if self._task is not None:
-            await asyncio.wait({self._task})
+    async def stop(self, finish: bool = False) -> None:
+        """`cancel`, and wait until it has ended. With `finish` the call of now has its end."""
+        task = self._task
+        if finish:
+            self.stopping = True
+        else:
+            self.cancel()
+        if task is not None:
+            await asyncio.wait({task})
 
-    async def first(self, program: Program, method: str, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    async def first(
+        self, program: Program, method: str, arrays: Sequence[Any], progress: Progress
+    ) -> tuple[Any, ...]:
         started = perf_counter()
-        values = await program.run(method, *arrays)
+        values = await program.run(method, *arrays, progress=progress)
         self.timing.first = 1000 * (perf_counter() - started)
         return values
 
@@ -79,9 +92,10 @@ class Runner:
             self.timing.repeats.append(1000 * (perf_counter() - started))
             tick()
 
-    def summary(self) -> str:
+    def summary(self, answer: str = "") -> str:
+        """`answer`: what the outputs say, if that is a few words."""
         timing = self.timing
-        told = f"Done: first run {ms_text(timing.first or 0)}"
+        told = f"Done: {answer + ', ' if answer else ''}first run {ms_text(timing.first or 0)}"
         if timing.median is not None:
             told += f", then {ms_text(timing.median)}, median of {len(timing.repeats)}"
         return told + (" (stopped early)" if len(timing.repeats) < timing.wanted else "")

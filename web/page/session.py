@@ -14,12 +14,14 @@ from typing import Any
 from page.browser import Source
 from page.history import Call, History
 from page.inputs import Input, carry_over, inputs_of
+from page.looks.base import Choice, Output
 from page.markup import Html
-from page.output_view import Output
+from page.npy import Array
 from page.run_view import Timing
 from page.runner import Runner
 from webpte import MethodInfo, Program
 from webpte.errors import InputError
+from webpte.insight import Trace
 
 DEVICE_NAMES = {"webgpu": "WebGPU", "numpy": "NumPy (CPU)"}
 Held = tuple[object, ...]  # what the inputs of a method held; equal if they hold the same
@@ -43,6 +45,8 @@ class Results:
     note: str = ""
     timing: Timing = field(default_factory=Timing)
     verdicts: dict[int, Html] = field(default_factory=dict)
+    # what went in as a picture, and its (height, width); None until someone wants to see it
+    backdrop: tuple[Array | None, tuple[int, int]] | None = None
 
 
 @dataclass(eq=False)
@@ -57,8 +61,10 @@ class Session:
     method: str = ""
     runs: Counter[str] = field(default_factory=Counter)  # by method, since it was built
     results: dict[str, Results] = field(default_factory=dict)  # by method, the last ones
+    traces: dict[str, Trace] = field(default_factory=dict)  # by method, the last ones
     history: History = field(default_factory=History)
     labels: dict[int, tuple[str, ...]] = field(default_factory=dict)  # by output, of its last dim
+    looks: dict[str, dict[int, Choice]] = field(default_factory=dict)  # by method and output
     _inputs: dict[str, list[Input]] = field(default_factory=dict)  # by method
 
     def __post_init__(self) -> None:
@@ -81,9 +87,13 @@ class Session:
         """By method, of those that were on the page."""
         return self._inputs
 
-    def reset_inputs(self) -> None:
-        """Of the chosen method, as they are for a program that nobody has touched."""
-        self._inputs.pop(self.method, None)
+    def reset_inputs(self) -> list[Input]:
+        """Of the chosen method, as they are for a program that nobody has touched; what was."""
+        return self._inputs.pop(self.method, [])
+
+    def restore_inputs(self, method: str, inputs: list[Input]) -> None:
+        """As they were before `reset_inputs`."""
+        self._inputs[method] = inputs
 
     def _fresh_inputs(self, method: str) -> list[Input]:
         card = self.source.card
@@ -115,13 +125,17 @@ class Session:
             if method in self.methods and not self.methods[method].is_constant:
                 self._inputs[method] = self._fresh_inputs(method)
                 carry_over(before, self._inputs[method])
-        self.labels = old.labels
+        self.labels, self.looks = old.labels, old.looks
         if old.method in self._inputs:
             self.method = old.method
         if old.source.data is self.source.data and old.source.extra == self.source.extra:
             self.results = old.results
             if self.stateful:
                 self._note("the program was loaded again since, and its state starts over")
+
+    def choice(self, output: int) -> Choice:
+        """How an output of the chosen method is seen."""
+        return self.looks.setdefault(self.method, {}).setdefault(output, Choice())
 
     # ---- runs
 
@@ -151,6 +165,12 @@ class Session:
             self.history.lose("a run failed, and nobody knows what it had changed by then")
         if method in self.results:
             self.results[method].note = "the last run failed"
+
+    def cancel_run(self, method: str) -> None:
+        """Nobody waited for its end: it may have had its effect on state, or not."""
+        self.lose_state("a run was cancelled, and nobody knows whether it had happened by then")
+        if method in self.results:
+            self.results[method].note = "the last run was cancelled"
 
     def lose_state(self, reason: str) -> None:
         """Something else than a run changes the program's state."""

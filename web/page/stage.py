@@ -10,8 +10,10 @@ from typing import Any
 
 from page.browser import Browser
 from page.markup import Html
+from page.palette import Commands
 from page.session import Session
-from page.status_view import causes, error_view
+from page.status_view import error_view
+from page.undo import Undo
 from webpte import DeviceInfo
 from webpte.errors import DeviceLostError
 
@@ -21,11 +23,14 @@ class Change(Enum):
 
     ADAPTER = auto()  # the browser has told which there is
     SESSION = auto()  # another program is open, or the same on another device, or none
+    ADDRESS = auto()  # the same program has an address now: it is kept
     METHOD = auto()  # another method of the same program is chosen
     INPUTS = auto()  # an input holds something else: comes with every key that is typed
     RESULTS = auto()  # there are new results, or none of what is set now
     VIEW = auto()  # another view is in front
     BUSY = auto()  # work on the program has begun or ended
+    OPENING = auto()  # a program is being opened, or that has ended
+    UNDO = auto()  # there is something that can be undone, or no longer
 
 
 @dataclass(eq=False)
@@ -37,15 +42,31 @@ class Stage:
     device: str = "webgpu"  # for the next program
     narrow: bool = False  # a small screen, where long lists start folded
     session: Session | None = None
+    opening: bool = False  # a program is on its way that will take the session's place
     front: str = "run"  # the view that is in front
+    told: str = ""  # the line that says what goes on
     listeners: list[Callable[[Change], None]] = field(default_factory=list)
+    remembered: dict[str, str] = field(default_factory=dict)  # by the browser, from visit to visit
+    commands: list[Commands] = field(default_factory=list)  # of the palette, in its order
+    undo: Undo = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.undo = Undo(self.browser, changed=lambda: self.announce(Change.UNDO))
+        self.commands.append(self.undo.commands)
 
     def announce(self, change: Change) -> None:
         for listener in self.listeners:
             listener(change)
 
+    def remember(self, key: str, text: str) -> None:
+        """For the next visit; "" forgets it."""
+        if self.remembered.get(key, "") != text:
+            self.remembered[key] = text
+            self.browser.show(remember={"key": key, "text": text})
+
     def tell(self, line: str, mood: str = "good") -> None:
         """The one line that says what goes on; its dot is green, amber ("busy") or red ("bad")."""
+        self.told = line
         self.browser.show(text={"status": line}, mood=mood)
 
     def show(self, **sections: str) -> None:
@@ -82,24 +103,31 @@ class Stage:
         work: Coroutine[Any, Any, None],
         doing: str,
         can_stop: bool = True,
+        at_once: bool = False,
     ) -> None:
         """Work on the program of an idle session, with the buttons locked meanwhile.
 
-        `can_stop`: the work ends early when it finds `session.runner.stopping`.
+        `can_stop`: the work ends early when it finds `session.runner.stopping`. `at_once`: it may
+        be cancelled at any point, and leaves all in order.
         """
-        task = session.runner.start(work, doing, can_stop)
+        task = session.runner.start(work, doing, can_stop, at_once)
         self.announce(Change.BUSY)
         try:
-            await task
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.result()
         except Exception as error:
             if session is self.session:  # what was closed has nothing to tell any more
-                lost = any(isinstance(cause, DeviceLostError) for cause in causes(error))
+                lost = isinstance(error, DeviceLostError)
                 actions = {"recover": "Rebuild the program"} if lost else None
                 self.show_error(error, doing, actions)
         finally:
             self.announce(Change.BUSY)
 
-    async def stop_runs(self) -> None:
-        """Nothing uses the session's program when this returns, until the caller waits again."""
+    async def stop_runs(self, finish: bool = False) -> None:
+        """Nothing uses the session's program when this returns, until the caller waits again.
+
+        With `finish` the call that runs now has its end: its result is still wanted.
+        """
         while self.session is not None and self.session.runner.busy:
-            await self.session.runner.stop()
+            await self.session.runner.stop(finish)

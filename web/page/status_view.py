@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterator, Mapping
 
@@ -20,6 +21,8 @@ Amounts = Mapping[str, tuple[int, int]]  # stage -> (done, total); a total of 0 
 # By class name, so that nothing here has to import the engine. The most derived name wins.
 _WAYS_OUT = {
     "FormatError": "Check that the file is a complete .pte written by ExecuTorch.",
+    "OtherFileError": "",  # its message says what to do with such a file
+    "NoCardError": "Choose one of the gallery, or install it and reload the page.",
     "CardError": "A card of the gallery is a small JSON file; docs/page.md has its fields.",
     "UnsupportedOpError": "What the file contains is listed below. Export the model without "
     "these operators, or add them to webpte.",
@@ -42,6 +45,25 @@ _WAYS_OUT = {
     "NpyError": "Save an array that fits with numpy.save(path, array), and drop it again.",
     "MemoryError": "This tab has no memory left. Close what is open, or reload the page.",
 }
+
+_ANSWERED = re.compile(r"the server answered (\d{3})")
+_ANSWERS = {
+    "401": "its server wants a password",
+    "403": "its server does not give it out",
+    "404": "there is no such file at its address",
+    "410": "it is no longer at its address",
+    "429": "its server was asked too often; try again later",
+}
+
+
+def unfetched_text(error: BaseException, name: str) -> str:
+    """In plain words, what a server answered instead of a file; "" if that was not the trouble."""
+    answers = (_ANSWERED.search(str(cause)) for cause in causes(error))
+    code = next((found[1] for found in answers if found), "")
+    if not code:
+        return ""
+    other = "its server has a fault" if code.startswith("5") else "its server does not give it out"
+    return f"{name} cannot be opened: {_ANSWERS.get(code, other)} ({code})"
 
 
 def opening_card(name: str) -> Html:
@@ -110,9 +132,12 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 def way_out(error: BaseException) -> str:
     for cause in causes(error):
-        for base in type(cause).__mro__:
-            if base.__name__ in _WAYS_OUT:
-                return _WAYS_OUT[base.__name__]
+        names = [base.__name__ for base in type(cause).__mro__]
+        if "GraphError" in names and cause is not error:
+            continue  # inside of a call: its sizes do not go together, and the file is fine
+        for name in names:
+            if name in _WAYS_OUT:
+                return _WAYS_OUT[name]
     return ""
 
 

@@ -1,4 +1,7 @@
-"""Values as people type them: `0.5`, `1 2 3, 4`, or nested lists like `[[1, 2], [3, 4]]`."""
+"""Values as people type them: `0.5`, `1 2 3, 4`, or nested lists like `[[1, 2], [3, 4]]`.
+
+Or as plain bytes, which have no shape of their own either.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from page.npy import Array, check_fits
+from page.npy import Array, NpyError, check_fits
 from page.units import count_text, shape_text
 
 _WORDS = {"true": True, "false": False, "nan": np.nan, "inf": np.inf, "-inf": -np.inf}
@@ -31,7 +34,32 @@ def parse_values(
         return check_fits(array, dtype=dtype, bounds=bounds, name="what is typed")
     if array.size == 1:
         return np.full(tuple(dims), array.reshape(()), dtype)
-    return array.reshape(_shape_for(array.size, dims, bounds))
+    return array.reshape(shape_for(array.size, dims, bounds))
+
+
+def parse_bytes(
+    data: bytes,
+    dtype: str,
+    dims: Sequence[int],
+    bounds: Sequence[tuple[int, int]],
+    name: str = "the file",
+) -> Array:
+    """The plain bytes of an array, lowest byte first. Raises NpyError if they do not fill it."""
+    kind = np.dtype(dtype)
+    if not data or len(data) % kind.itemsize:
+        raise NpyError(
+            f"{name} has {count_text(len(data))} bytes, which are no whole number of {dtype}, with "
+            f"{kind.itemsize} bytes each."
+        )
+    flat = np.frombuffer(data, kind.newbyteorder("<")).astype(kind)
+    try:
+        return flat.reshape(shape_for(flat.size, dims, bounds))
+    except TypedError as error:
+        wanted = shape_text([high for _, high in bounds], bounds)
+        raise NpyError(
+            f"{name} has {count_text(flat.size)} values of {dtype}, which do not fill {wanted}. If "
+            "sizes may change, set them first, or save a .npy, which has them."
+        ) from error
 
 
 def _read(text: str) -> object:
@@ -78,7 +106,7 @@ def _limits(kind: np.dtype[Any]) -> tuple[int, int]:
     return int(found.min), int(found.max)
 
 
-def _shape_for(
+def shape_for(
     count: int, dims: Sequence[int], bounds: Sequence[tuple[int, int]]
 ) -> tuple[int, ...]:
     """The shape as it is set, or with the one dim that may change as long as the list wants it."""

@@ -31,6 +31,15 @@ def ms_text(milliseconds: float) -> str:
     return f"{minutes} min {seconds} s"
 
 
+def us_text(microseconds: float | None) -> str:
+    """The time of a kernel, which may be that of a few cycles; None is one that is not known."""
+    if microseconds is None:
+        return "-"
+    if microseconds < 1:
+        return f"{microseconds:.3g} µs"
+    return f"{microseconds:.1f} µs" if microseconds < 10 else ms_text(microseconds / 1000)
+
+
 def _three_digits(value: float) -> str:
     if value < 9.995:
         return f"{value:.2f}"

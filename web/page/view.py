@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from page.palette import Command
 from page.stage import Change, Stage
 from webpte.errors import InputError
 from webpte.llm import Generator
@@ -25,11 +26,13 @@ class Need:
     text   what to do about it, shown in the view's place
     met    whether it is there
     hides  without it there is no tab either: for what a program is, not for what can be done
+    offer  the act that brings it about, and its button
     """
 
     text: str
     met: Callable[[Stage], bool]
     hides: bool = False
+    offer: tuple[str, str] | None = None
 
 
 def _is_language_model(stage: Stage) -> bool:
@@ -51,6 +54,7 @@ LANGUAGE_MODEL = Need("Open a language model with a KV cache.", _is_language_mod
 RUN = Need(
     "Run the program first.",
     lambda stage: stage.session is not None and stage.session.shown is not None,
+    offer=("run", "Run"),
 )
 WEBGPU = Need(
     "This is about the GPU: choose to run on WebGPU.",
@@ -127,6 +131,7 @@ class View:
     needs    what must be there; the first that is not is told
     follows  what it is drawn again for while it is in front
     style    whether `views/<name>.css` belongs to it
+    commands rows of the palette: `Command("Copy as Python", "copy")` calls `on_copy`
     """
 
     name: str
@@ -136,6 +141,7 @@ class View:
     needs: tuple[Need, ...] = ()
     follows: tuple[Change, ...] = (Change.SESSION, Change.METHOD, Change.RESULTS)
     style: bool = False
+    commands: tuple[Command, ...] = ()
 
     @property
     def panel_id(self) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from page.browser import Message
-from page.markup import h, render
+from page.markup import Html, h, render
+from page.palette import Command
 from page.stage import Change, Stage
 from page.view import Need, Panel, View
 
@@ -16,14 +19,26 @@ HOME = "run"
 class ViewDesk:
     """A panel that is not in front is drawn when it gets there, if what it follows has changed."""
 
-    def __init__(self, stage: Stage, views: Sequence[View]) -> None:
+    def __init__(
+        self, stage: Stage, views: Sequence[View], problems: Mapping[str, Exception]
+    ) -> None:
+        """`problems` of views, by module, are told once the page is there."""
         self._stage = stage
-        self._panels = {view.name: view.make(view, stage) for view in views}
+        self._problems = dict(problems)
+        self._panels: dict[str, Panel] = {}
+        for view in views:
+            try:
+                self._panels[view.name] = view.make(view, stage)
+            except Exception as error:
+                self._problems[view.name] = error
+        if HOME not in self._panels:  # without it there is no page
+            raise self._problems.get(HOME) or ValueError(f"there is no view {HOME!r}")
         self._stale = set(self._panels)
         self._told: dict[str, Need | None] = {}  # what each said to be missing, when it was drawn
         self._tabs: list[str] = []
         stage.front = HOME
         stage.listeners.append(self._follow)
+        stage.commands.append(self._commands)
 
     def start(self) -> None:
         """The empty panels, once; that of the first view is in the page already."""
@@ -43,6 +58,34 @@ class ViewDesk:
         styles = [view.name for view in views if view.style]
         self._stage.browser.show(styles=styles, html={"panels": render(shells)})
         self._draw_tabs()
+        if self._problems:
+            self._tell_problems()
+
+    def _tell_problems(self) -> None:
+        """In a place of their own, where they stay: whoever mends a view reloads the page."""
+        told = [
+            h("p", h("strong", f"views/{name}.py"), f" {_last_line(error)}", class_="error-message")
+            for name, error in self._problems.items()
+        ]
+        traces = ["".join(traceback.format_exception(error)) for error in self._problems.values()]
+        box = h(
+            "div",
+            told,
+            h("p", "All other views work.", class_="error-hint"),
+            h("details", h("summary", "Details"), h("pre", "\n".join(traces), tabindex="0")),
+            class_="error",
+        )
+        self._stage.show(view_problems=box)
+
+    def _commands(self) -> Iterator[Command]:
+        """The tabs, and what views can do whose needs are met."""
+        views = [self._panels[name].view for name in self._tabs]
+        for view in views if len(views) > 1 else ():
+            yield Command(f"Go to {view.title}", press=f"#tab-{view.name}", kind="View")
+        for view in views:
+            for command in view.commands if view.missing(self._stage) is None else ():
+                act = f"{view.name}:{command.act}"
+                yield replace(command, act=act, view=view.name, kind=command.kind or view.title)
 
     def panel(self, name: str) -> Panel | None:
         return self._panels.get(name)
@@ -104,7 +147,7 @@ class ViewDesk:
         if missing is None:
             self._safely(panel.draw, panel.view)
         else:
-            panel.show(h("p", missing.text, class_="card soft"))
+            panel.show(_missing_view(missing))
 
     def _safely(self, step: Callable[[], None], view: View) -> None:
         """A view that fails is told of, and is nobody else's trouble."""
@@ -112,3 +155,17 @@ class ViewDesk:
             step()
         except Exception as error:
             self._stage.show_error(error, f"drawing the view “{view.title}”")
+
+
+def _missing_view(need: Need) -> Html:
+    told = h("p", need.text, class_="soft")
+    if need.offer is None:
+        return h("div", told, class_="card")
+    act, title = need.offer
+    button = h("button", title, type="button", class_="primary", data_act=act)
+    return h("div", told, button, class_="card missing")
+
+
+def _last_line(error: Exception) -> str:
+    """Of its traceback: the kind of the error and its message."""
+    return traceback.format_exception_only(error)[-1].strip()

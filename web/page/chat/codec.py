@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from page.browser import Browser, Source
+from page.library.keeping import keep
 from webpte.errors import InputError, SourceError, TextError, WebpteError
+from webpte.library import LOCAL
 from webpte.text import ChatTemplate, Tokenizer, load_tokenizer
 
 CHAT, TEXT, IDS = "chat", "text", "ids"
@@ -124,7 +126,7 @@ def _places(program: Source) -> list[tuple[str, str]]:
     if card is not None and card.tokenizer:
         return [(card.tokenizer, card.tokenizer_config)]
     folder, slash, name = program.address.partition("?")[0].rpartition("/")
-    if not name:
+    if not name or program.address.startswith(LOCAL):
         return []
     stem, folder = f"{folder}{slash}{name.removesuffix('.pte')}.", f"{folder}{slash}"
     files = ("tokenizer.json", "tokenizer_config.json")
@@ -133,9 +135,11 @@ def _places(program: Source) -> list[tuple[str, str]]:
 
 async def _fetch(url: str, browser: Browser) -> Source | None:
     try:
-        return await browser.fetch(url, lambda stage, done, total: None)
+        found = await browser.fetch(url, lambda stage, done, total: None)
     except SourceError:
         return None
+    await keep(found)
+    return found
 
 
 def word_after(tokenizer: Tokenizer, before: int | None, token: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from page.chat.codec import CHAT, IDS, TEXT, Codec
 from page.chat.settings import SETTINGS, Settings
+from page.fields import labelled
 from page.markup import Html, h
 from page.units import plural
 
@@ -74,12 +75,8 @@ def settings_view(settings: Settings, codec: Codec, act: Act) -> Html:
         )
         for setting in SETTINGS
     ]
-    system = h(
-        "label",
-        h("span", "system prompt", class_="label"),
-        h("textarea", "\n" + settings.system, rows=2, data_act=act("system")),
-        class_="chat-system",
-    )
+    prompt = h("textarea", "\n" + settings.system, rows=2, data_act=act("system"))
+    system = labelled("system prompt", prompt, "chat-system")
     return h(
         "details",
         h("summary", "Settings of the next answer"),
@@ -115,23 +112,19 @@ def tokenizer_view(codec: Codec, act: Act) -> Html:
         ),
         class_="button",
     )
+    field = h(
+        "input",
+        type="text",
+        name="url",
+        inputmode="url",
+        spellcheck="false",
+        autocomplete="off",
+        placeholder="https://…/tokenizer.json",
+        required=True,
+    )
     address = h(
         "form",
-        h(
-            "label",
-            h("span", "or its address", class_="label"),
-            h(
-                "input",
-                type="text",
-                name="url",
-                inputmode="url",
-                spellcheck="false",
-                autocomplete="off",
-                placeholder="https://…/tokenizer.json",
-                required=True,
-            ),
-            class_="wide",
-        ),
+        labelled("or its address", field, "wide"),
         h("button", "Load", type="submit"),
         data_act=act("tokenizer-url"),
         class_="url",

@@ -9,6 +9,7 @@ from page.chat.codec import word_after
 from page.chat.controls import Act
 from page.chat.settings import Settings
 from page.chat.talk import Answer, Message, Talk
+from page.figures import tile
 from page.markup import Html, h, render
 from page.units import count_text, ms_text, plural
 from webpte.text import Tokenizer
@@ -265,9 +266,9 @@ def figures_view(answer: Answer | None, max_context: int | None) -> Html:
         read += f", {count_text(stats.reused_tokens)} more in the cache"
     steps = f"{plural(stats.decode_tokens, 'token')}, {plural(stats.submissions, 'submission')}"
     tiles = [
-        _tile("first token", first, "after sending"),
-        _tile("prefill", f"{_speed(stats.prefill_tokens_per_second)}/s", read),
-        _tile("decode", f"{_speed(stats.decode_tokens_per_second)}/s", steps),
+        tile("first token", first, "after sending"),
+        tile("prefill", f"{_speed(stats.prefill_tokens_per_second)}/s", read),
+        tile("decode", f"{_speed(stats.decode_tokens_per_second)}/s", steps),
     ]
     used = f"{count_text(answer.context)} tokens"
     if max_context:
@@ -275,20 +276,10 @@ def figures_view(answer: Answer | None, max_context: int | None) -> Html:
         meter = h(
             "meter", min=0, max=max_context, value=answer.context, aria_label="Context in use"
         )
-        tiles.append(_tile("context", used, meter))
+        tiles.append(tile("context", used, meter))
     else:
-        tiles.append(_tile("context", used, ""))
+        tiles.append(tile("context", used, ""))
     return h("div", tiles, class_="tiles")
-
-
-def _tile(name: str, value: str, note: object) -> Html:
-    return h(
-        "div",
-        h("span", name, class_="label"),
-        h("strong", value),
-        h("span", note, class_="note"),
-        class_="tile",
-    )
 
 
 def _speed(per_second: float) -> str:

@@ -73,6 +73,21 @@ class Talk:
         return self._codec.tokenizer
 
     @property
+    def tokenizer_name(self) -> str:
+        """That its words are written in."""
+        return self._codec.name or self._codec.kind
+
+    @property
+    def messages(self) -> list[Message]:
+        """All, with the system's."""
+        return list(self._chat.messages)
+
+    @messages.setter
+    def messages(self, messages: list[Message]) -> None:
+        self._chat.messages = messages
+        self.answers = {}
+
+    @property
     def lines(self) -> list[Message]:
         return [one for one in self._chat.messages if one["role"] != "system"]
 

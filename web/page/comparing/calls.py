@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from page.markup import Html, h
+from page.tables import scrolled
 from page.units import count_text, number_text, plural
 from webpte.insight import CallComparison, Comparison, Difference
 
@@ -91,8 +92,8 @@ def _table(calls: list[CallComparison], found: Comparison) -> Html:
         f"{number_text(found.tolerance.rtol)}·|NumPy| it agrees."
     )
     first = found.first.call if found.first is not None else None
-    return h(
-        "div",
+    return scrolled(
+        "Calls",
         h(
             "table",
             h("caption", caption, class_="note"),
@@ -100,10 +101,6 @@ def _table(calls: list[CallComparison], found: Comparison) -> Html:
             h("tbody", [_row(call, call is first, layers, drifts, strange) for call in calls]),
             class_="compare-table",
         ),
-        class_="grid-box",
-        tabindex="0",
-        role="region",
-        aria_label="Calls",
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from page.markup import Html, h
+from page.figures import line_figure
+from page.markup import Html
 from page.units import plural
 from webpte.insight import Comparison
 
@@ -24,28 +25,16 @@ def drift_chart(found: Comparison) -> Html | None:
 
     def height(value: float) -> float:
         if not 0 < value < math.inf:
-            return 0.0 if value else float(_HEIGHT)  # infinite ones at the upper edge
+            return 1.0 if value else 0.0  # infinite ones at the upper edge
         share = (math.log10(value) - bottom) / (top - bottom)
-        return _HEIGHT * (1 - min(max(share, 0.0), 1.0))
+        return min(max(share, 0.0), 1.0)
 
-    step = _WIDTH / (len(drifts) - 1)
-    points = " ".join(f"{i * step:.1f},{height(value):.1f}" for i, value in enumerate(drifts))
-    return h(
-        "figure",
-        h(
-            "svg",
-            h("polyline", points=points),
-            viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-            preserveAspectRatio="none",
-            role="img",
-            aria_label=f"Drift over {plural(len(drifts), 'call')}, 1e{bottom} to 1e{top}",
-            class_="compare-drift",
-        ),
-        h(
-            "figcaption",
-            h("span", "first call"),
-            h("span", f"Drift, 1e{bottom} to 1e{top}"),
-            h("span", "last call"),
-            class_="ends",
-        ),
+    return line_figure(
+        [height(value) for value in drifts],
+        (_WIDTH, _HEIGHT),
+        f"Drift over {plural(len(drifts), 'call')}, 1e{bottom} to 1e{top}",
+        "compare-drift",
+        "first call",
+        f"Drift, 1e{bottom} to 1e{top}",
+        "last call",
     )

@@ -12,8 +12,10 @@ from page.comparing.diff_map import diff_map, gaps_of
 from page.comparing.drift_chart import drift_chart
 from page.comparing.expected import Expected
 from page.comparing.settings import Settings
+from page.fields import labelled
 from page.markup import Html, h
 from page.npy import Array
+from page.tables import scrolled
 from page.units import count_text, number_text, plural, shape_text
 from webpte.insight import (
     CallComparison,
@@ -79,20 +81,17 @@ def form_card(
 
 
 def _tolerance(name: str, title: str, text: str) -> Html:
-    return h(
-        "label",
-        h("span", f"{title} tolerance", class_="label"),
-        h(
-            "input",
-            type="text",
-            name=name,
-            value=text,
-            class_="small",
-            inputmode="decimal",
-            autocomplete="off",
-            spellcheck="false",
-        ),
+    field = h(
+        "input",
+        type="text",
+        name=name,
+        value=text,
+        class_="small",
+        inputmode="decimal",
+        autocomplete="off",
+        spellcheck="false",
     )
+    return labelled(f"{title} tolerance", field)
 
 
 def _expected_files(expected: Sequence[Expected], act: Act) -> Html:
@@ -219,7 +218,15 @@ def departure_card(first: Departure, tolerance: Tolerance, device: str) -> Html:
             "p",
             h("span", first.call.op, class_="name"),
             f" (call {first.call.node}{f', {first.call.layer}' if first.call.layer else ''}) ",
-            f"gives the value {first.output}. {_off_text(own)}",
+            f"gives the tensor “{first.output}”. {_off_text(own)}",
+        ),
+        h(
+            "p",
+            "All calls before it agree, and NumPy was given what went in here on the device: so it "
+            f"is this call that differs. Its kernel is in the view Graph, call {first.call.node}; "
+            "if it is one that fuses several, webpte.load(..., fuse=False) tells which of them. A "
+            "difference as small as rounding wants larger tolerances instead.",
+            class_="note",
         ),
         _closer(first.actual, first.wanted, own, first.around, tolerance, (device, "NumPy")),
         h("h3", "The values that went in"),
@@ -291,8 +298,8 @@ def _values(
         for row, line in enumerate(shown)
     ]  # fmt: skip
     lead = f", at {list(around.start[:-2])}" if len(around.start) > 2 else ""
-    return h(
-        "div",
+    return scrolled(
+        f"Values around the worst element: {names[at]}",
         h(
             "table",
             h("caption", f"{names[at]}{lead}", class_="note"),
@@ -300,10 +307,6 @@ def _values(
             h("tbody", rows),
             class_="grid",
         ),
-        class_="grid-box",
-        tabindex="0",
-        role="region",
-        aria_label=f"Values around the worst element: {names[at]}",
     )
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from page.graph.boxes import PLACES, Act, call_link
+from page.figures import histogram_figure
+from page.graph.boxes import call_link
+from page.graph.choices import PLACES, Act
+from page.graph.drawn import short
+from page.graph.tints import Times, Tints
 from page.markup import Html, h, render
-from page.units import bytes_text, number_text, plural, shape_text
+from page.tables import scrolled
+from page.units import bytes_text, number_text, plural, shape_text, us_text
 from webpte.insight import Argument, GraphValue, Histogram, Kernel, MethodGraph, Node
 
 Counted = Mapping[str, Histogram | None]  # by constant; None while it is being counted
@@ -15,14 +20,27 @@ _LONGEST = 400  # characters of an argument
 
 
 def inside_view(
-    graph: MethodGraph, node: Node, counted: Counted, shaders: Collection[int], act: Act
+    graph: MethodGraph,
+    node: Node,
+    tints: Tints,
+    counted: Counted,
+    shaders: Collection[int],
+    seen: Html,
+    act: Act,
 ) -> Html:
-    """`shaders`: the kernels whose WGSL is shown, which can be long."""
+    """`shaders`: the kernels whose WGSL is shown, which can be long; `seen`: its values."""
     return h(
-        "div",
-        _facts(node),
+        "aside",
+        h(
+            "div",
+            h("h3", f"{node.id} {short(node.op)}", class_="graph-op"),
+            h("button", "Close", type="button", class_="quiet", data_act=act("close")),
+            class_="card-head",
+        ),
+        _facts(node, tints),
         _arguments(node.arguments) if node.arguments else None,
         _tensors(graph, node, act),
+        seen,
         [
             _constant(graph.values[key], counted, act)
             for key in dict.fromkeys(node.inputs)
@@ -30,10 +48,14 @@ def inside_view(
         ],
         [_kernel(kernel, at, at in shaders, act) for at, kernel in enumerate(node.kernels)],
         class_="graph-inside",
+        id="graph-inside",
+        aria_label=f"Call {node.id}, {node.op}",
+        tabindex="-1",
     )
 
 
-def _facts(node: Node) -> Html:
+def _facts(node: Node, tints: Tints) -> Html:
+    taken = tints.times.of((node,)) if tints.times is not None else None
     facts = [
         ("operator", node.op),
         ("in errors", node.label),
@@ -41,8 +63,13 @@ def _facts(node: Node) -> Html:
         ("because", node.why),
         ("part of", node.layer),
         ("delegate", None if node.delegate is None else str(node.delegate)),
+        ("time", None if taken is None or tints.times is None else _time(taken, tints.times)),
     ]
     return h("dl", [[h("dt", name), h("dd", text)] for name, text in facts if text], class_="facts")
+
+
+def _time(taken: float, times: Times) -> str:
+    return f"{us_text(taken)}, {100 * taken / (times.total or 1):.3g} % of all calls"
 
 
 def _table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Html:
@@ -52,7 +79,7 @@ def _table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[object
         h("tr", h("th", row[0], scope="row"), [h("td", cell) for cell in row[1:]]) for row in rows
     ]
     table = h("table", h("caption", caption), h("thead", head), h("tbody", body))
-    return h("div", table, class_="grid-box", tabindex="0", role="region", aria_label=caption)
+    return scrolled(caption, table)
 
 
 def _arguments(arguments: Sequence[Argument]) -> Html:
@@ -114,11 +141,6 @@ def _constant(value: GraphValue, counted: Counted, act: Act) -> Html:
 
 
 def _histogram(histogram: Histogram, key: str) -> Html:
-    bins, most = len(histogram.counts), max(histogram.counts, default=0) or 1
-    bars = [
-        h("rect", x=at, y=f"{60 - tall:.2f}", width="0.9", height=f"{tall:.2f}")
-        for at, tall in enumerate(60 * count / most for count in histogram.counts)
-    ]
     span = f"{number_text(histogram.low)} to {number_text(histogram.high)}"
     told = f"{span}, mean {number_text(histogram.mean)}, std {number_text(histogram.std)}"
     odd = [
@@ -126,19 +148,8 @@ def _histogram(histogram: Histogram, key: str) -> Html:
         f"{histogram.nans} NaN" if histogram.nans else "",
         f"{histogram.infinities} infinite" if histogram.infinities else "",
     ]
-    return h(
-        "figure",
-        h(
-            "svg",
-            bars,
-            viewBox=f"0 0 {bins} 60",
-            preserveAspectRatio="none",
-            class_="histogram",
-            role="img",
-            aria_label=f"Histogram of {key}: {told}",
-        ),
-        h("figcaption", f"{told}; {', '.join(filter(None, odd))}"),
-    )
+    caption = f"{told}; {', '.join(filter(None, odd))}"
+    return histogram_figure(histogram.counts, f"Histogram of {key}: {told}", caption)
 
 
 # ---- kernels

@@ -82,16 +82,20 @@ def folds_around(graph: MethodGraph, node: int) -> set[str]:
     return set()
 
 
-def found(graph: MethodGraph, text: str) -> list[Box]:
-    """The calls with a text in their operator, their label, their layer, or a value's name."""
+def found(graph: MethodGraph, text: str) -> list[Call]:
+    """The calls with a text in their operator, label or layer, in a kernel's name, or in the name
+    or the dtype of a value.
+    """
     wanted = text.strip().lower()
     return [Call(node, 0) for node in graph.nodes if wanted in _words(graph, node)]
 
 
 def _words(graph: MethodGraph, node: Node) -> str:
     keys = (*node.inputs, *node.outputs, *node.changes)
-    constants = [graph.values[key].constant for key in keys if key in graph.values]
-    names = [constant.name or "" for constant in constants if constant is not None]
+    values = [graph.values[key] for key in keys if key in graph.values]
+    names = [value.constant.name or "" for value in values if value.constant is not None]
+    names += [value.dtype for value in values if value.kind != "number"]
+    names += [kernel.name for kernel in node.kernels]
     return " ".join((node.op, node.label, node.layer or "", *keys, *names)).lower()
 
 

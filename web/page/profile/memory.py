@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from page.figures import bar, caption, plot, tile
 from page.markup import Html, h
 from page.profile.chart import Bar, chart, thinned
-from page.profile.timeline import table
+from page.tables import table
 from page.units import bytes_text, plural, shape_text
 from webpte.insight import Buffer, MemoryReport
 from webpte.insight.memory import KINDS, Tenant
@@ -50,20 +51,8 @@ def _tiles(report: MemoryReport, ops: Sequence[str]) -> Html:
             f"{bytes_text(report.unshared)} if tensors did not take turns",
         ),
     ]
-    return h(
-        "div",
-        [
-            h(
-                "div",
-                h("span", label, class_="label"),
-                h("strong", bytes_text(nbytes)),
-                h("span", note, class_="note"),
-                class_="tile",
-            )
-            for label, nbytes, note in tiles
-        ],
-        class_="tiles",
-    )
+    shown = [tile(label, bytes_text(nbytes), note) for label, nbytes, note in tiles]
+    return h("div", shown, class_="tiles")
 
 
 def _node(at: int, ops: Sequence[str]) -> str:
@@ -106,20 +95,7 @@ def _bar(name: str, about: str, nbytes: int, whole: int, share: str) -> Html:
         h("span", bytes_text(nbytes), class_="number"),
         h("span", share, class_="number share"),
         h("span", about, class_="note profile-about"),
-        h(
-            "svg",
-            h("rect", width="100%", height="6", rx="3", class_="rail"),
-            h(
-                "rect",
-                width=f"{min(100, max(0.5, 100 * nbytes / whole)):.1f}%",
-                height="6",
-                rx="3",
-                class_="fill-gpu",
-            ),
-            width="100%",
-            height="6",
-            aria_hidden="true",
-        ),
+        bar(min(100, max(0.5, 100 * nbytes / whole)), 6),
     )
 
 
@@ -143,26 +119,15 @@ def _needed(report: MemoryReport, ops: Sequence[str]) -> Html | None:
         f"{bytes_text(given)} are there for them"
     )
     line = f"{_CHART - _CHART * given / top:.2f}"
+    drawn = [
+        h("polygon", points=" ".join(points)),
+        h("line", x1="0", x2=count, y1=line, y2=line, vector_effect="non-scaling-stroke"),
+    ]
     return h(
         "figure",
         h("h3", "Needed over the steps of a run"),
-        h(
-            "svg",
-            h("polygon", points=" ".join(points)),
-            h("line", x1="0", x2=count, y1=line, y2=line, vector_effect="non-scaling-stroke"),
-            viewBox=f"0 0 {count} {_CHART}",
-            preserveAspectRatio="none",
-            class_="profile-needed",
-            role="img",
-            aria_label=label,
-        ),
-        h(
-            "figcaption",
-            h("span", "node 0"),
-            h("span", label),
-            h("span", f"node {count - 1}"),
-            class_="ends",
-        ),
+        plot(drawn, (count, _CHART), label, "profile-needed"),
+        caption("node 0", label, f"node {count - 1}"),
     )
 
 
@@ -221,6 +186,6 @@ def _buffers(report: MemoryReport) -> Html:
         for buffer in listed[:SHOWN_BUFFERS]
     ]
     all_of_them = len(listed) <= SHOWN_BUFFERS
-    caption = f"{'All' if all_of_them else f'The largest {SHOWN_BUFFERS} of'} {len(listed)} buffers"
+    title = f"{'All' if all_of_them else f'The largest {SHOWN_BUFFERS} of'} {len(listed)} buffers"
     headings = ["buffer", "kind", "size", "holds", "shared with method"]
-    return h("details", h("summary", caption), table(caption, headings, rows))
+    return h("details", h("summary", title), table(title, headings, rows))

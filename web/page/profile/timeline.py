@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
+from page.fields import choice
 from page.markup import Html, h
 from page.profile.chart import Bar, chart, legend, thinned
-from page.units import bytes_text, count_text, ms_text, plural
-from webpte.insight import Row, Span, Trace
+from page.tables import table
+from page.units import bytes_text, count_text, plural, us_text
+from webpte.insight import Rates, Row, Span, Trace
 from webpte.insight.timeline import GPU, HOST, WITHOUT_CLOCK
 
 MOST_BARS = 1000  # of a row; a patch of the page must stay quick
@@ -24,12 +26,6 @@ KINDS = {
     "kernels": "all on the GPU together, while the host waits",
 }
 _NO_TIME = "-"
-
-
-def us_text(microseconds: float | None) -> str:
-    if microseconds is None:
-        return _NO_TIME
-    return f"{microseconds:.1f} µs" if microseconds < 10 else ms_text(microseconds / 1000)
 
 
 # ---- the timeline
@@ -103,41 +99,55 @@ def stages_table(first: Trace, again: Trace | None) -> Html:
 # ---- rows by kernel, op, layer or place
 
 
-def rows_view(trace: Trace, by: str, act: Callable[[str], str]) -> Html:
-    choices = [h("option", text, value=value, selected=value == by) for value, text in BY.items()]
+def rows_view(trace: Trace, by: str, act: Callable[[str], str], best: Rates | None = None) -> Html:
+    """`best` is what the adapter was measured to do, if it was."""
     rows = trace.by(by)
-    unnamed = {"none": "in no layer"} if by == "layer" else PLACES if by == "where" else {}
-    headings = [BY[by], "count", "time", "share", "bytes", "GB/s", "FLOPs", "GFLOP/s"]
+    limit = ["of limit"] if best is not None else []  # on the left, where it is in sight
+    headings = [BY[by], "count", "time", "share", *limit, "bytes", "GB/s", "FLOPs", "GFLOP/s"]
     caption = (
         f"{plural(sum(row.count for row in rows), 'step')} of {trace.method} by {BY[by]}, "
         f"{'the longest first' if trace.timed else 'without times of kernels'}"
     )
     return h(
         "div",
-        h(
-            "label",
-            h("span", "Table by", class_="label"),
-            h("select", choices, data_act=act("by"), name="by"),
-            class_="profile-by",
-        ),
-        table(caption, headings, [_cells(row, unnamed) for row in rows]),
+        choice("Table by", BY, by, "profile-by", data_act=act("by"), name="by"),
+        table(caption, headings, [_cells(row, by, best) for row in rows]),
         h(
             "p",
-            "Bytes are those of each tensor that a call reads or writes, once. FLOPs are counted "
-            "for products, convolutions and attention.",
+            "Bytes are those of each tensor that a call reads or writes, once; of a call with "
+            "several kernels they stand at the longest. FLOPs are counted for products, "
+            "convolutions and attention.",
             class_="note",
         ),
+        h("p", best_text(best), class_="note") if best is not None else None,
         class_="profile-table",
     )
 
 
-def _cells(row: Row, names: dict[str, str]) -> list[str]:
+def best_text(best: Rates) -> str:
+    """What the column “of limit” is."""
+    return (
+        f"Measured here: this adapter moves {_rate(best.gigabytes_per_second)} GB/s in a large "
+        f"copy and does {_rate(best.gigaflops)} GFLOP/s in a large product. “Of limit” is how near "
+        "a row comes to one of them, the nearer. Small tensors that stay in caches may exceed it."
+    )
+
+
+def shown_name(name: str, by: str) -> str:
+    unnamed = {"none": "in no layer"} if by == "layer" else PLACES if by == "where" else {}
+    return unnamed.get(name, name)
+
+
+def _cells(row: Row, by: str, best: Rates | None) -> list[str]:
+    part = row.part_of(best) if best is not None else None
+    limit = [] if best is None else [_NO_TIME if part is None else f"{_rate(100 * part)} %"]
     return [
-        names.get(row.name, row.name),
+        shown_name(row.name, by),
         count_text(row.count),
         us_text(row.microseconds),
         _NO_TIME if row.share is None else f"{100 * row.share:.1f} %",
-        bytes_text(row.nbytes),
+        *limit,
+        bytes_text(row.nbytes) if row.nbytes else _NO_TIME,
         _rate(row.gigabytes_per_second),
         _NO_TIME if row.flops is None else amount_text(row.flops),
         _rate(row.gigaflops),
@@ -155,38 +165,3 @@ def amount_text(count: float) -> str:
             return f"{count:.3g}{unit}"
         count /= 1000
     return f"{count:,.3g} T"
-
-
-def table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
-    """The first column names its row; all others are numbers."""
-    head, *heads = headings
-    return h(
-        "div",
-        h(
-            "table",
-            h("caption", caption),
-            h(
-                "thead",
-                h(
-                    "tr",
-                    h("th", head, scope="col"),
-                    [h("th", text, scope="col", class_="number") for text in heads],
-                ),
-            ),
-            h(
-                "tbody",
-                [
-                    h(
-                        "tr",
-                        h("th", name, scope="row"),
-                        [h("td", text, class_="number") for text in cells],
-                    )
-                    for name, *cells in rows
-                ],
-            ),
-        ),
-        class_="profile-scroll grid-box",
-        tabindex="0",
-        role="group",
-        aria_label=caption,
-    )

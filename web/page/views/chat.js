@@ -85,6 +85,8 @@ export const show = (panel, { focus }, tell) => {
   if (!watched.has(panel)) {
     watched.add(panel);
     followEnd(panel);
+    const log = one(panel, "chat-log");
+    if (log) log.scrollTop = log.scrollHeight; // what was said on an earlier visit is there already
     sendOnEnter(panel);
     explainTokens(panel, tell);
   }

@@ -8,11 +8,13 @@ from html import escape
 from typing import Any
 
 from page.browser import Message, Source
-from page.chat import controls, markup
+from page.chat import controls, kept, markup
 from page.chat.codec import TOKENIZER, Codec, find_codec, id_codec, kind_of_file, load_codec
 from page.chat.settings import Settings
 from page.chat.talk import Talk
+from page.library.keeping import keep
 from page.markup import Html, h, render
+from page.palette import Command
 from page.session import Session
 from page.stage import Change, Stage
 from page.view import LANGUAGE_MODEL, Panel, View
@@ -32,6 +34,7 @@ class ChatPanel(Panel):
         self._search: asyncio.Task[None] | None = None  # for a tokenizer
         self._talk: Talk | None = None
         self._outdated = False  # the talk is with a program that is gone
+        self._said = False  # whether something was, on this visit
         self._editing: int | None = None
         self._heard = ""  # text that is not on the page yet
         self._flush: asyncio.TimerHandle | None = None
@@ -43,11 +46,15 @@ class ChatPanel(Panel):
         session = self.stage.session
         self._search = None
         self._editing = None
-        file = _file_of(session) if session is not None else ""
+        if session is None:
+            self._outdated = True  # it may be opened again
+            return
+        file = _file_of(session)
         if file == self._file:
             self._outdated = True
             return
         self._file = file
+        self._said = False
         self._codec = self._talk = None
         self._outdated = False
         self._settings.system = ""
@@ -57,7 +64,19 @@ class ChatPanel(Panel):
         if self._codec is not None and (self._talk is None or self._outdated):
             self._talk = Talk(session.program, self._codec, self._talk)
             self._outdated = False
+            self._recall(self._talk)
         return self._talk
+
+    def _recall(self, talk: Talk) -> None:
+        """What was said before the page was reloaded; later the page knows better."""
+        text = self.stage.remembered.get(kept.key_of(self._file), "")
+        if text and not self._said:
+            self._settings.system = kept.restore(talk, text) or self._settings.system
+
+    def _remember(self, talk: Talk) -> None:
+        self._said = self._said or bool(talk.lines)
+        if self._said:
+            self.stage.remember(kept.key_of(self._file), kept.written(talk))
 
     # ---- the tokenizer
 
@@ -111,6 +130,7 @@ class ChatPanel(Panel):
     async def on_tokenizer_url(self, message: Message) -> None:
         url = str(message["fields"]["url"]).strip()
         found = await self.stage.browser.fetch(url, lambda stage, done, total: None)
+        await keep(found)
         await self._load({TOKENIZER: found})
 
     # ---- what is said
@@ -163,10 +183,20 @@ class ChatPanel(Panel):
             self.draw()
 
     def on_clear(self, message: Message) -> None:
-        if self.stage.idle_session() is not None:
-            self._talk, self._editing = None, None
+        if self.stage.idle_session() is None:
+            return
+        before, codec = self._talk, self._codec
+        self._talk, self._editing = None, None
+        self.draw()
+        self.tell_script(focus=controls.FIELD)
+        if before is not None and before.lines:
+            self.stage.undo.offer("Deleted the conversation.", lambda: self._restore(before, codec))
+
+    def _restore(self, talk: Talk, codec: Codec | None) -> None:
+        """A conversation that was deleted, if its words still mean the same tokens."""
+        if self._codec is codec and self.stage.idle_session() is not None:
+            self._talk, self._outdated = talk, True  # others have used the cache since
             self.draw()
-            self.tell_script(focus=controls.FIELD)
 
     async def _answer(self, begin: Callable[[Talk], None], sent: bool = False) -> None:
         session = self.stage.idle_session()
@@ -177,6 +207,7 @@ class ChatPanel(Panel):
             self.stage.tell(self._settings.problem(), "bad")
             return
         self._editing = None
+        self.stage.undo.forget()
         self.stage.show(error="")
         self.stage.tell("Answering", "busy")
         await self.stage.do(session, self._say(session, talk, begin, sent), _ANSWERING)
@@ -234,6 +265,7 @@ class ChatPanel(Panel):
                 self._search = self.start(self._find(session), "looking for a tokenizer")
             return
         self._heard = ""  # it is in what is drawn
+        self._remember(talk)
         busy = session.runner.busy
         streaming = busy and session.runner.doing == _ANSWERING
         card = session.source.card
@@ -316,4 +348,8 @@ VIEW = View(
     needs=(LANGUAGE_MODEL,),
     follows=(Change.SESSION, Change.BUSY),
     style=True,
+    commands=(
+        Command("New conversation", "clear"),
+        Command("Show answers token by token, or as text", "tokens"),
+    ),
 )

@@ -51,7 +51,9 @@ class ComparePanel(Panel):
         self._found.clear()
         self._listing = Listing()
         session = self.stage.session
-        file = session.source.address or session.source.name if session is not None else ""
+        if session is None:
+            return  # it may be opened again
+        file = session.source.address or session.source.name
         if file != self._file:
             self._file = file
             self._expected.clear()

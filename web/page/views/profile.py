@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
 
 from page.browser import Message
+from page.fields import choice
 from page.markup import Html, h
+from page.palette import Command
 from page.profile.memory import memory_view
+from page.profile.pair import Kept, pair_view
+from page.profile.shorter import Shorter, traced_inputs
 from page.profile.timeline import (
     BY,
     ZOOMS,
@@ -18,13 +20,16 @@ from page.profile.timeline import (
     rows_view,
     stages_table,
     timeline_view,
-    us_text,
 )
 from page.session import DEVICE_NAMES, Held, Session
 from page.stage import Change, Stage
+from page.units import us_text
 from page.view import METHOD, PROGRAM, Panel, View
 from webpte.errors import WebpteError
-from webpte.insight import MemoryReport, Trace
+from webpte.insight import MemoryReport, Rates, Trace
+from webpte.kernel_bench import rates_of
+
+_MEASURED = ("webgpu", "native")  # devices whose limits say something
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Profile:
     held: Held  # by the inputs
     first: Trace
     again: Trace | None = None  # None: it was stopped before
+    note: str = ""  # what went in, if not what is set
 
     @property
     def runs(self) -> dict[str, Trace]:
@@ -58,6 +64,8 @@ class ProfilePanel(Panel):
         self._by = "kernel"
         self._run = "again"
         self._zoom = 1
+        self._kept: Kept | None = None  # A, which B is held against; it outlives its program
+        self._best: dict[str, Rates | None] = {}  # by adapter; None: it could not be measured
 
     def forget(self) -> None:
         self._profiles.clear()
@@ -74,26 +82,42 @@ class ProfilePanel(Panel):
         if problem is not None:
             self.stage.tell(f"{problem.name} is not ready: {problem.error}", "bad")
             return
-        arrays, held = [state.array() for state in session.inputs], session.held()
+        traced, held = traced_inputs(self.stage, session), session.held()
         self.stage.show(error="")
         self.stage.tell("Tracing a run", "busy")
-        work = self._trace(session, session.method, arrays, held)
+        work = self._trace(session, session.method, traced, held)
         await self.stage.do(session, work, f"tracing {session.method}")
 
-    async def _trace(
-        self, session: Session, method: str, arrays: Sequence[Any], held: Held
-    ) -> None:
+    async def _trace(self, session: Session, method: str, traced: Shorter, held: Held) -> None:
         """What the first gave is kept, also if the second is stopped or fails."""
+        arrays = [state.array() for state in traced.inputs]
         first = await session.program.trace(method, *arrays)
-        self._profiles[method], self._run = Profile(held, first), "again"
+        self._profiles[method], self._run = Profile(held, first, note=traced.note), "again"
+        session.traces[method] = first
         await asyncio.sleep(0)  # lets messages in: on NumPy a run never waits for anything
         if session.runner.stopping:
             self.stage.tell("Stopped: only the first run is traced")
             return
         again = await session.program.trace(method, *arrays)
-        self._profiles[method] = Profile(held, first, again)
+        self._profiles[method] = Profile(held, first, again, traced.note)
+        session.traces[method] = again
         taken = us_text(first.microseconds), us_text(again.microseconds)
-        self.stage.tell(f"Traced: first run {taken[0]}, then {taken[1]}")
+        told = f"Traced: first run {taken[0]}, then {taken[1]}"
+        if again.timed and again.device in _MEASURED:
+            await self._measure(session, told)
+        self.stage.tell(told)
+
+    async def _measure(self, session: Session, told: str) -> None:
+        """What the adapter can do at best, once; the trace is shown meanwhile."""
+        adapter = _adapter(session)
+        if adapter in self._best or session.runner.stopping:
+            return
+        self.stage.tell(f"{told}; measuring what this adapter can do at best", "busy")
+        self.draw()
+        try:
+            self._best[adapter] = await rates_of(session.program.device)
+        except WebpteError:  # memory that is short, say: then there is no such column
+            self._best[adapter] = None
 
     def on_by(self, message: Message) -> None:
         if message["value"] in BY:
@@ -103,6 +127,18 @@ class ProfilePanel(Panel):
     def on_run(self, message: Message) -> None:
         """Which of the two runs is looked at."""
         self._run = str(message["value"])
+        self.draw()
+
+    def on_keep(self, message: Message) -> None:
+        """What is looked at becomes A."""
+        trace, shown = self._shown(), self._shown_run()
+        if trace is not None:
+            self._kept = Kept(trace, shown)
+            self.draw()
+            self.stage.tell("Kept as A: trace another run, program or device to compare")
+
+    def on_unkeep(self, message: Message) -> None:
+        self._kept = None
         self.draw()
 
     def on_zoom(self, message: Message) -> None:
@@ -138,6 +174,11 @@ class ProfilePanel(Panel):
         profile = self._profiles.get(session.method) if session is not None else None
         return None if profile is None else profile.runs.get(self._run, profile.first)
 
+    def _shown_run(self) -> str:
+        session = self.stage.session
+        profile = self._profiles.get(session.method) if session is not None else None
+        return self._run if profile is not None and self._run in profile.runs else "first"
+
     def draw(self) -> None:
         session = self.stage.session
         if session is None:
@@ -160,12 +201,15 @@ class ProfilePanel(Panel):
                 f"Runs {session.method} twice with the inputs that are set, and shows what takes "
                 "how long. Caches and other state stay as they are."
             )
-            return [head, self._controls(session, None), h("p", text, class_="note")]
+            note = traced_inputs(self.stage, session).note
+            told = [h("p", line, class_="note") for line in (text, note) if line]
+            return [head, self._controls(session, None), *told]
         stale = profile.held != session.held()
         return [
             head,
             self._controls(session, profile),
             h("p", "Traced for earlier inputs.", class_="notice notice-warn") if stale else None,
+            h("p", profile.note, class_="note") if profile.note else None,
             clock_notes(trace),
             timeline_view(trace, self._zoom),
             stages_table(profile.first, profile.again),
@@ -175,8 +219,14 @@ class ProfilePanel(Panel):
                 "the first, unless a run before has done it.",
                 class_="note",
             ),
-            rows_view(trace, self._by, self.act),
+            rows_view(trace, self._by, self.act, self._best.get(_adapter(session))),
+            self._pair(trace),
         ]
+
+    def _pair(self, trace: Trace) -> Html | None:
+        if self._kept is None:
+            return None
+        return pair_view(self._kept, Kept(trace, self._shown_run()), self._by)
 
     def _controls(self, session: Session, profile: Profile | None) -> Html:
         busy = session.runner.busy
@@ -197,18 +247,13 @@ class ProfilePanel(Panel):
         )
 
     def _trace_controls(self, profile: Profile) -> list[Html]:
-        runs = list(profile.runs)
-        run = self._run if self._run in runs else "first"
-        options = [h("option", name, value=name, selected=name == run) for name in runs]
+        runs = {name: name for name in profile.runs}
         return [
-            h(
-                "label",
-                h("span", "run", class_="label"),
-                h("select", options, data_act=self.act("run"), name="run"),
-                class_="inline",
-            ),
+            choice("run", runs, self._shown_run(), "inline", data_act=self.act("run"), name="run"),
             self._button("Wider", "zoom", data_by="1", disabled=self._zoom == ZOOMS[-1]),
             self._button("Narrower", "zoom", data_by="-1", disabled=self._zoom == ZOOMS[0]),
+            self._button("Keep as A", "keep", title="To hold other runs against it"),
+            *([self._button("Forget A", "unkeep")] if self._kept is not None else []),
             self._button("Download for Perfetto", "perfetto", title="Opens in ui.perfetto.dev"),
             self._button("Download trace as JSON", "json"),
         ]
@@ -248,6 +293,11 @@ class ProfilePanel(Panel):
         return known
 
 
+def _adapter(session: Session) -> str:
+    info = session.program.device_info
+    return " ".join((info.kind, info.vendor, info.architecture, info.description))
+
+
 VIEW = View(
     "profile",
     "Profile",
@@ -256,4 +306,5 @@ VIEW = View(
     needs=(PROGRAM, METHOD),
     follows=(Change.SESSION, Change.METHOD, Change.INPUTS, Change.RESULTS, Change.BUSY),
     style=True,
+    commands=(Command("Trace a run", "trace"),),
 )

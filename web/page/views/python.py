@@ -6,11 +6,15 @@ import re
 from math import prod
 
 from page.browser import Message
-from page.inputs import Input, ScalarInput, TensorInput, integer_range, range_period
+from page.fills import integer_range, range_period
+from page.inputs import Input, ScalarInput, TensorInput
 from page.markup import h
+from page.palette import Command
+from page.placing import is_bytes_file
 from page.session import Session
 from page.stage import Change
 from page.view import METHOD, PROGRAM, Panel, View
+from webpte.library import LOCAL
 
 
 class PythonPanel(Panel):
@@ -50,7 +54,9 @@ class PythonPanel(Panel):
 def as_python(session: Session) -> str:
     """Loads the same program, makes the same inputs and the same call."""
     source = session.source
-    where = source.data if isinstance(source.data, str) else source.name
+    where = source.name
+    if source.file is not None and not source.file.address.startswith(LOCAL):
+        where = source.file.address
     options = ', data=["…"]' if source.extra else ""
     options += ', device="numpy"' if session.device == "numpy" else ""
     names = [f"x{state.index}" for state in session.inputs]
@@ -79,8 +85,10 @@ def _value(state: Input) -> str:
         finite = not isinstance(state.value, float) or state.value - state.value == 0
         return repr(state.value) if finite else f"float({str(state.value)!r})"
     shape, dtype = tuple(state.dims), state.dtype
-    if state.fill in ("picture", "draw"):
+    if state.fill in ("picture", "draw", "sound"):
         return f"np.load('input{state.index}.npy')"  # as “Save .npy” names it
+    if state.fill == "text":
+        return f"np.array({state.array().tolist()!r}, {dtype!r})"
     if state.fill == "typed":
         array = state.array()
         if array.size > 1 and (array == array.reshape(-1)[0]).all():
@@ -90,6 +98,8 @@ def _value(state: Input) -> str:
     if state.fill in ("zeros", "ones"):
         return f"np.{state.fill}({shape}, {dtype!r})"
     if state.fill == "file":
+        if is_bytes_file(state.file_name):
+            return f"np.fromfile({state.file_name!r}, {dtype!r}).reshape({shape})"
         archive, found, key = state.file_name.rpartition(".npz: ")
         return f"np.load({archive + '.npz'!r})[{key!r}]" if found else f"np.load({key!r})"
     return f"{_made(state, shape)}.astype({dtype!r})"
@@ -116,4 +126,5 @@ VIEW = View(
     make=PythonPanel,
     needs=(PROGRAM, METHOD),
     follows=(Change.SESSION, Change.METHOD, Change.INPUTS),
+    commands=(Command("Copy as Python", "copy"),),
 )

@@ -1,0 +1,41 @@
+"""What people have set in the graph, and the words for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+Act = Callable[[str], str]
+DRAWINGS = {"drawn": "Drawn", "list": "List"}
+STAGES = {"planned": "As it runs", "file": "As in the file"}
+COLOURS = {"where": "place", "dtype": "dtype", "time": "time"}
+PLACES = {
+    "gpu": "GPU",
+    "alias": "alias: shares memory, no work",
+    "host": "host",
+    "folded": "folded: computed at load",
+    "delegate": "in a delegate",
+}
+
+
+@dataclass
+class Choices:
+    """`match` is which of the calls that were found is looked at, from 0 on."""
+
+    drawing: str = "drawn"
+    stage: str = "planned"
+    colour: str = "where"
+    text: str = ""
+    opened: set[str] = field(default_factory=set)  # keys of folds
+    chosen: int | None = None  # the call that is open
+    shaders: set[int] = field(default_factory=set)  # its kernels whose WGSL is open
+    first: int = 0  # the first box of the list that is shown
+    match: int | None = None
+
+    @property
+    def searching(self) -> bool:
+        return bool(self.text.strip())
+
+    def for_another_graph(self) -> Choices:
+        """How people look at graphs stays; what they look at does not."""
+        return Choices(self.drawing, self.stage, self.colour)

@@ -1,0 +1,41 @@
+// All of a drawing in a corner, with what is in sight; a click goes there.
+
+const MOST = 0.6; // of a drawing in sight: then no map is needed
+
+export class Minimap {
+  constructor(element, go) {
+    this.element = element;
+    const move = (event) => {
+      if (!event.buttons || !this.scene) return;
+      const edge = element.getBoundingClientRect();
+      const { width, height } = this.scene;
+      const scale = Math.min(edge.width / width, edge.height / height);
+      go((event.clientX - edge.left - edge.width / 2) / scale + width / 2, (event.clientY - edge.top - edge.height / 2) / scale + height / 2);
+    };
+    element.addEventListener("pointerdown", (event) => {
+      element.setPointerCapture(event.pointerId);
+      move(event);
+    });
+    element.addEventListener("pointermove", move);
+  }
+
+  shows(scene, paint) { return this.scene === scene && this.paint === paint; }
+
+  show(scene, paint) {
+    Object.assign(this, { scene, paint });
+    this.element.setAttribute("viewBox", `0 0 ${scene.width} ${scene.height}`);
+    this.element.innerHTML = `${scene.coarse(paint)}<rect class="graph-minimap-sight"/>`;
+    this.sight = this.element.lastElementChild;
+  }
+
+  mark([left, top, right, bottom]) {
+    if (!this.scene) return; // it comes a little later than what it is a map of
+    const { width, height } = this.scene;
+    const across = Math.min(right, width) - Math.max(left, 0);
+    const down = Math.min(bottom, height) - Math.max(top, 0);
+    const most = across > 0 && down > 0 && across * down > MOST * width * height;
+    this.element.classList.toggle("graph-minimap-idle", most); // there is little to find
+    const sides = { x: left, y: top, width: right - left, height: bottom - top };
+    for (const [name, value] of Object.entries(sides)) this.sight.setAttribute(name, value);
+  }
+}

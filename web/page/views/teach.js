@@ -1,0 +1,6 @@
+// What only the main thread can do for teaching: wipe the pad once its drawing is an example.
+
+export const show = (panel, { clear }) => {
+  const pad = panel.querySelector("canvas.pad");
+  if (clear && pad) pad.getContext("2d").clearRect(0, 0, pad.width, pad.height);
+};

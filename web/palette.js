@@ -1,0 +1,120 @@
+// The palette: every command by name, opened by Ctrl K. Python says what can be done now, the
+// gallery has its cards; searching is done here, so it never waits for Python.
+
+const SHOWN = 60; // rows; whoever wants more types another letter
+const LONGEST = 90; // letters of a title that are looked at
+const find = (id) => document.getElementById(id);
+const LETTER = /[\p{L}\p{N}]/u;
+const keysText = (keys) => (/Mac|iP/.test(navigator.platform) ? keys.replace("Ctrl ", "⌘ ") : keys);
+
+// How well a title has the letters of the query, in their order: { score, places }, or null. Starts
+// of words and letters in a row count most, so "gtg" finds "Go to Graph" and "run" Run first.
+export const match = (query, title) => {
+  const wanted = [...query.toLowerCase()].filter((letter) => letter.trim());
+  const letters = [...title.toLowerCase()].slice(0, LONGEST);
+  let ways = [{ score: 0, places: [] }]; // to have found the letters so far, by their last place
+  for (const letter of wanted) {
+    const next = [];
+    letters.forEach((one, at) => {
+      if (one !== letter) return;
+      const own = at === 0 || !LETTER.test(letters[at - 1]) ? 7 : 1;
+      let best = null;
+      for (const { score, places } of ways) {
+        const last = places.length ? places[places.length - 1] : -1;
+        if (last >= at) continue;
+        const whole = score + own + (places.length && last === at - 1 ? 8 : -0.1 * (at - last - 1));
+        if (!best || whole > best.score) best = { score: whole, places: [...places, at] };
+      }
+      if (best) next.push(best);
+    });
+    ways = next;
+  }
+  return ways.reduce((best, way) => (best && best.score >= way.score ? best : way), null);
+};
+
+// The commands that have the query, best first; of equals, and without a query, in their order.
+export const search = (query, commands) =>
+  commands
+    .map((command) => ({ command, found: match(query, command.title) }))
+    .filter(({ found }) => found)
+    .sort((one, other) => other.found.score - one.found.score);
+
+const draw = ({ command, found }, at) => {
+  const row = Object.assign(document.createElement("li"), { id: `command-${at}`, role: "option" });
+  const title = document.createElement("span");
+  [...command.title].forEach((letter, place) => {
+    if (!found.places.includes(place)) return title.append(letter);
+    return title.append(Object.assign(document.createElement("mark"), { textContent: letter }));
+  });
+  row.append(title);
+  if (command.kind) row.append(Object.assign(document.createElement("span"), { className: "count", textContent: command.kind }));
+  if (command.keys) row.append(Object.assign(document.createElement("kbd"), { textContent: keysText(command.keys) }));
+  return row;
+};
+
+// `list()` gives the commands, `perform(command)` does one.
+export const watchPalette = (list, perform) => {
+  const [dialog, field, box, count] = ["palette", "palette-field", "palette-list", "palette-count"].map(find);
+  let commands = [];
+  let rows = [];
+  let now = 0;
+
+  const point = (at) => {
+    now = Math.max(0, Math.min(at, rows.length - 1));
+    [...box.children].forEach((row, place) => { row.ariaSelected = String(place === now); });
+    if (rows.length) field.setAttribute("aria-activedescendant", `command-${now}`);
+    else field.removeAttribute("aria-activedescendant");
+    box.children[now]?.scrollIntoView({ block: "nearest" });
+  };
+  const show = () => {
+    const all = search(field.value, commands);
+    rows = all.slice(0, SHOWN);
+    box.replaceChildren(...rows.map(draw));
+    count.textContent = all.length === 1 ? "1 command" : `${all.length || "No"} commands`;
+    point(0);
+  };
+  const open = () => {
+    if (dialog.open) return;
+    commands = list();
+    field.value = "";
+    dialog.showModal();
+    show();
+  };
+  const choose = (at) => {
+    const row = rows[at];
+    if (!row) return;
+    dialog.close(); // which gives the focus back, before the command may move it
+    perform(row.command);
+  };
+
+  const shortcut = find("palette-button").querySelector("kbd");
+  shortcut.textContent = keysText(shortcut.textContent);
+  find("palette-button").addEventListener("click", open);
+  field.addEventListener("input", (event) => {
+    event.stopPropagation();
+    show();
+  });
+  field.addEventListener("keydown", (event) => {
+    const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 }[event.key];
+    if (steps) {
+      const next = now + steps;
+      // Only single steps go round: a page further than the end is the end.
+      point(Math.abs(steps) === 1 ? (next + rows.length) % rows.length : next);
+    } else if (event.key === "Enter" && !event.isComposing) choose(now);
+    else return;
+    event.preventDefault();
+  });
+  // The mouse moves the choice, so that one row looks chosen; rows that scroll below it do not.
+  box.addEventListener("pointermove", (event) => {
+    const at = [...box.children].indexOf(event.target.closest("li"));
+    if (at >= 0 && at !== now && (event.movementX || event.movementY)) point(at);
+  });
+  box.addEventListener("click", (event) => choose([...box.children].indexOf(event.target.closest("li"))));
+  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); }); // beside it
+  addEventListener("keydown", (event) => {
+    if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
+    event.preventDefault();
+    if (dialog.open) dialog.close();
+    else open();
+  });
+};

@@ -1,0 +1,55 @@
+// First in every page of the static site: has the service worker at work, and the page isolated.
+//
+// A host that cannot send the isolation headers leaves the page without shared memory, which
+// PyScript's worker needs. The service worker adds them, but only to a page that is loaded with it:
+// so the first visit loads the page twice, at once, before anything of it has run.
+
+{
+  const RELOADED = "webpte reloaded";
+  const address = new URL("service-worker.js", document.currentScript.src);
+  const workers = navigator.serviceWorker;
+  const page = document.documentElement;
+
+  // Once, or a browser that isolates no page would load it for ever.
+  const reloadOnce = () => {
+    if (sessionStorage.getItem(RELOADED)) return;
+    sessionStorage.setItem(RELOADED, "yes");
+    location.reload();
+  };
+
+  const keepAllWhenReady = (registration) => {
+    const ask = () => {
+      if (page.dataset.state !== "ready") return;
+      watching.disconnect();
+      registration.active?.postMessage("keep all");
+    };
+    const watching = new MutationObserver(ask);
+    watching.observe(page, { attributeFilter: ["data-state"] });
+    ask();
+  };
+
+  const start = async () => {
+    let updating = false;
+    workers.addEventListener("controllerchange", () => {
+      if (updating) location.reload();
+      else if (!crossOriginIsolated) reloadOnce();
+    });
+    workers.addEventListener("message", ({ data }) => {
+      if (data === "all is kept") page.dataset.offline = "ready";
+    });
+    // Past the browser's own cache: the list of files decides whether there is a new version.
+    const registration = await workers.register(address, { updateViaCache: "none" });
+    // A new version that came during the last visit: nothing of the old one has run yet.
+    if (workers.controller && registration.waiting) {
+      updating = true;
+      registration.waiting.postMessage("take over");
+    }
+    registration.update().catch(() => {}); // offline, say; a browser looks by itself only now and then
+    await workers.ready;
+    if (workers.controller && !crossOriginIsolated) reloadOnce();
+    if (crossOriginIsolated) sessionStorage.removeItem(RELOADED);
+    keepAllWhenReady(registration);
+  };
+  // Without one, as in a private window of some browsers, the page says itself what it lacks.
+  if (workers) start().catch((error) => console.warn(`no service worker: ${error.message}`));
+}

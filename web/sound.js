@@ -1,0 +1,96 @@
+// Sounds for inputs: files are decoded, mixed to one channel and resampled by the browser, and a
+// microphone is recorded to such a file.
+
+import { button, letGo, make, openDevice, placeOf, tellProblem } from "./device.js";
+
+const MOST_SECONDS = 60; // of a recording
+// What helps in a call, a model has not been trained on.
+const PLAIN = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
+
+// One channel of the file, `rate` samples in each of at most `longest` seconds. All of it is done by the
+// browser beside this thread.
+export const decodeSound = async (file, rate, longest) => {
+  let sound;
+  try {
+    sound = await new OfflineAudioContext(1, 1, rate).decodeAudioData(await file.arrayBuffer());
+  } catch (error) {
+    throw new Error(`the browser cannot read this sound (${error.message})`);
+  }
+  const count = Math.max(1, Math.min(sound.length, Math.round(longest * rate)));
+  const mixer = new OfflineAudioContext(1, count, rate);
+  const source = new AudioBufferSourceNode(mixer, { buffer: sound });
+  source.connect(mixer.destination);
+  source.start();
+  return (await mixer.startRendering()).getChannelData(0);
+};
+
+const showLevel = (stream, meter) => {
+  const context = new AudioContext();
+  const analyser = new AnalyserNode(context, { fftSize: 4096 });
+  context.createMediaStreamSource(stream).connect(analyser);
+  const wave = new Float32Array(analyser.fftSize);
+  const draw = () => {
+    if (!meter.isConnected) return context.close();
+    analyser.getFloatTimeDomainData(wave);
+    meter.value = Math.min(1, Math.max(...wave.map(Math.abs), 0.9 * meter.value)); // falls slowly, to be seen
+    return setTimeout(draw, 60);
+  };
+  draw();
+};
+
+// `tell(element, more)` sends an act to Python.
+const openRecorder = async (control, tell) => {
+  const place = placeOf(control);
+  if (!place) return;
+  const stream = await openDevice(place, "microphone", { audio: PLAIN });
+  if (!stream) return;
+  const most = Math.min(MOST_SECONDS, Number(control.dataset.longest) || MOST_SECONDS);
+  const parts = [];
+  let wanted = true;
+  const recorder = new MediaRecorder(stream);
+  const end = () => {
+    if (recorder.state !== "inactive") recorder.stop();
+    letGo(stream);
+  };
+  recorder.ondataavailable = ({ data }) => parts.push(data);
+  recorder.onerror = ({ error }) => {
+    wanted = false;
+    end();
+    tellProblem(place, "microphone", error);
+  };
+  recorder.onstop = () => {
+    if (!wanted) return;
+    place.replaceChildren();
+    const file = new File(parts, "recording.webm", { type: recorder.mimeType });
+    tell({ dataset: { act: "npy", input: control.dataset.input } }, { files: [file] });
+  };
+  const meter = make("meter", { min: 0, max: 1, value: 0 });
+  meter.setAttribute("aria-label", "Loudness");
+  const told = make("p", { className: "note" });
+  const stop = button("Stop and use", end, "primary");
+  const cancel = button("Cancel", () => {
+    wanted = false;
+    end();
+    place.replaceChildren();
+  });
+  place.replaceChildren(told, meter, make("div", { className: "controls" }, stop, cancel));
+  stop.focus();
+  recorder.start();
+  showLevel(stream, meter);
+  const began = performance.now();
+  const tick = () => {
+    const seconds = (performance.now() - began) / 1000;
+    told.textContent = `Recording: ${seconds.toFixed(1)} of at most ${most.toFixed(1)} s`;
+    if (recorder.state === "inactive" || !told.isConnected) return;
+    if (seconds >= most) end();
+    else setTimeout(tick, 100);
+  };
+  tick();
+};
+
+export const watchRecorders = (tell) => {
+  addEventListener("click", (event) => {
+    const control = event.target.closest?.("[data-device=record]");
+    if (control) openRecorder(control, tell);
+  });
+};
