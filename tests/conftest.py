@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from support import extent
+from support.parts import Part, TellFailures, files_of
 from webpte_host.layout import ROOT
+
+# What somebody has measured on this machine must not decide which kernels are tested.
+os.environ["WEBPTE_TUNING"] = ""
+
+
+# Files of browser tests that start Python often or compile much, the longest first.
+LONG = (
+    *("suites", "harness", "page", "accessibility", "library", "site", "modes", "variants"),
+    *("llm", "gallery", "inputs_outputs", "big_files", "teach_view", "profile_view", "program"),
+)
 
 
 @pytest.fixture(scope="session")
@@ -16,11 +29,36 @@ def root() -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """For tests/unit/test_schedules_*.py: more schedules than usual, or others."""
-    parser.addoption("--schedules", type=int, default=10_000, help="how many schedules to run")
+    """--schedules and --seed are for tests/unit/test_schedules_*.py: more of them, or others."""
+    parser.addoption("--all", action="store_true", help="run what is usually left out, too")
+    parser.addoption("--schedules", type=int, help="how many schedules to run")
     parser.addoption("--seed", type=int, default=0, help="what schedules are made from")
+    parser.addoption("--part", help="1/3 runs the first of three parts, of whole files")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browser tests last: Playwright's event loop, once started, is in the way of asyncio.run."""
-    items.sort(key=lambda item: item.path.is_relative_to(ROOT / "tests" / "browser"))
+@pytest.hookimpl(trylast=True)  # then there is a terminal
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("all"):
+        extent.run_everything()
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None:  # as in one process of several
+        config.pluginmanager.register(TellFailures(terminal))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Browser tests last: Playwright's event loop, once started, is in the way of asyncio.run.
+
+    Of those, the files that take longest come first, so that no process is left alone with one.
+    """
+    folder = ROOT / "tests" / "browser"
+    ranks = {folder / f"test_{name}.py": rank for rank, name in enumerate(LONG)}
+
+    def place(item: pytest.Item) -> tuple[bool, int]:
+        return item.path.is_relative_to(folder), ranks.get(item.path, len(ranks))
+
+    items.sort(key=place)
+    if text := config.getoption("--part"):
+        chosen = files_of(Part.parse(text), [item.path for item in items])
+        others = [item for item in items if item.path not in chosen]
+        items[:] = [item for item in items if item.path in chosen]
+        config.hook.pytest_deselected(items=others)

@@ -16,6 +16,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserType, Page, expect
 
 from support import limits
+from support.page import python
 from webpte_host import chromium
 from webpte_host.browser import Harness, SharedHarness, open_browser
 from webpte_host.content import Mount
@@ -59,14 +60,17 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def own_browser(browser: Browser) -> Iterator[Browser]:
     """A browser of its own: pages of one site share a process, and its memory."""
-    path = chromium.find()
-    launched = browser.browser_type.launch(
-        executable_path=path,
-        channel=None if path else "chromium",
-        args=chromium.flags(),
-    )
+    launched = browser.browser_type.launch(**chromium.launch_options())
     yield launched
     launched.close()
+
+
+@pytest.fixture
+def page(own_browser: Browser) -> Iterator[Page]:
+    """A page in a browser of its own. Files whose tests share a page have another fixture."""
+    page = own_browser.new_page()
+    yield page
+    page.close()
 
 
 @pytest.fixture(scope="session")
@@ -85,3 +89,12 @@ def fresh_harness(browser: Browser, site: Site) -> Iterator[Harness]:
     harness = Harness.open(browser, site)
     yield harness
     harness.close()
+
+
+@pytest.fixture
+def flat_counts(harness: Harness) -> Iterator[None]:
+    """Nothing that the test loads may stay on the device."""
+    code = "counts = (await shared_device()).counts(); return [counts['buffers'], counts['plans']]"
+    before = python(harness, code)
+    yield
+    assert python(harness, code) == before

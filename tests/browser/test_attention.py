@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.attention_cases import CACHED, PLAIN, SWEEP, CacheCase, PlainCase
-from support.gpu_kernels import GPU, cases_for
+from support.gpu_kernels import GPU, cases_for, for_browser
 from support.page import Outcome, Run, decode, encode, encode_bytes, python, run_all
 from support.pte_writer import GraphWriter, write_pte
 from webpte_host.browser import Harness, SharedHarness
@@ -32,7 +32,7 @@ def chosen(cases: Sequence[Case], names: tuple[str, ...]) -> list[Case]:
     return [case for case in cases if any(name in str(case) for name in names)]
 
 
-CASES = chosen(SWEEP, SWEPT) + chosen(CACHED, CHOSEN) + chosen(PLAIN, CHOSEN)
+CASES = for_browser(chosen(SWEEP, SWEPT) + chosen(CACHED, CHOSEN) + chosen(PLAIN, CHOSEN))
 BATCH = 3  # cases in one call: each call has to end within its time
 
 

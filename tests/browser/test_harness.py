@@ -9,11 +9,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import Error as PlaywrightError
+from playwright.sync_api import Route
 
 from support import limits
+from support.pte_writer import GraphWriter, write_pte
+from support.recorded import ADD, RELU
+from webpte_host import verify
 from webpte_host.browser import Harness, PageLostError, PagePythonError
 
 
@@ -254,3 +260,48 @@ def test_verify_goes_on_after_a_hanging_case(root: Path, tmp_path: Path) -> None
 def test_a_page_that_does_not_answer_is_killed(root: Path) -> None:
     done = run_script(root, _STUCK)
     assert (done.stdout, done.stderr) == ("the page did not answer for 5 s True\n", "")
+
+
+def test_verify_compares_ways_in_one_page(harness: Harness) -> None:
+    """relu(x) + x, which is fused as chosen; the suite's files are made up on the way."""
+    g = GraphWriter()
+    x = g.tensor((2,))
+    out = g.op(ADD, g.op(RELU, x, g.tensor((2,))), x, g.int(1), g.tensor((2,)))
+    g.inputs(x)
+    g.outputs(out)
+    floats = {
+        "x": np.array([-1, 2], np.float32).tobytes(),
+        "y": np.array([-1, 4], np.float32).tobytes(),
+    }
+    files = {"chain.pte": write_pte(g), **floats}
+    tensor = {"shape": [2], "dtype": "float32"}
+    raw = {"op": "chain", "case": "a", "pte": "chain.pte", "atol": 0, "rtol": 0}
+    entry = {**raw, "inputs": [{"path": "x", **tensor}], "golden": {"path": "y", **tensor}}
+
+    def fulfill(route: Route) -> None:
+        route.fulfill(body=files[route.request.url.rpartition("/")[2]])
+
+    harness.page.route("**/made-up/*", fulfill)
+    asked = harness.python(verify._FIND_WAYS, asked=["fuse", "f16", "fuse+subgroups"])
+    ways = [way for way in asked if way["label"] in ("as chosen", "without fusion")]
+    given: dict[str, Any] = {"entry": entry, "prefix": "/made-up/", "fuse": True}
+    chosen, single = [harness.python(verify._IN_PAGE, way=way, **given) for way in ways]
+    harness.page.unroute("**/made-up/*")
+    assert [way["label"] for way in asked][:3] == ["as chosen", "without fusion", "without f16"]
+    assert (chosen["error"], single["error"]) == (None, None)
+    assert (single["difference"], single["other_kernels"]) == (0.0, True)
+
+
+def test_tuned_choices_are_kept_by_the_browser(harness: Harness) -> None:
+    code = """
+        from webpte import DeviceInfo
+        from webpte.runtime.kept_choices import keep_choices, kept_choices
+
+        info = DeviceInfo("webgpu", "nobody's")
+        before = await kept_choices(info)
+        await keep_choices(info, (("a", "1"), ("b", "1")))
+        await keep_choices(info, (("b", "2"),))
+        return before, await kept_choices(info), await kept_choices(DeviceInfo("webgpu"))
+    """
+    assert harness.python(code) == [[], [["a", "1"], ["b", "2"]], []]
+    assert harness.page.evaluate("() => caches.delete('webpte-settings')") is True

@@ -12,7 +12,7 @@ from support.function_cases import FUNCTION_CASES
 from support.gpu_kernels import for_browser
 from support.page import HarnessSource, Outcome, Run, encode_bytes, python, run_all
 from support.pte_writer import GraphWriter, write_pte
-from support.reading import run as finish
+from support.reading import run_apart as finish
 from support.unary_cases import UNARY_CASES
 from support.view_cases import VIEW_CASES, view
 from webpte_host.browser import Harness

@@ -55,6 +55,7 @@ def page(started: Page) -> Iterator[Page]:
 def test_something_to_see_before_python_is_there(browser: Browser, site: Site) -> None:
     page = open_page(browser, site)
     expect(page.locator("#boot")).to_contain_text("Python starts")
+    expect(page.locator("#boot-time")).to_contain_text("MB are here")
     expect(page.get_by_text("Choose files")).to_be_visible()
     # What is clicked now is done as soon as Python is up.
     page.get_by_role("button", name="sigmoid", exact=True).click()
@@ -270,13 +271,7 @@ def test_a_start_that_fails_is_told(
 
 
 def test_without_webgpu(browser: Browser, site: Site) -> None:
-    flags = [flag for flag in chromium.flags() if "webgpu" not in flag]
-    path = chromium.find()
-    other = browser.browser_type.launch(
-        executable_path=path,
-        channel=None if path else "chromium",
-        args=flags,
-    )
+    other = browser.browser_type.launch(**chromium.launch_options(chromium.NO_ADAPTER))
     try:
         page = open_page(other, site)
         wait_until_ready(page)

@@ -19,16 +19,18 @@ from support.page_visit import (
     leave,
     npy,
     open_sample,
+    payload,
     random_input,
     run,
     sigmoid,
     status,
     visit,
 )
+from support.pte_writer import GraphWriter, write_pte
 from webpte_host.server import Site
 
 SIGMOID = (SAMPLES / "sigmoid.pte").read_bytes()
-EARLIER = re.compile("Earlier results")
+EARLIER, RUN = re.compile("Earlier results"), re.compile("^Run")
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +139,56 @@ def test_numpy_follows_a_kv_cache(page: Page, root: Path) -> None:
     expect(verdict).to_contain_text("Agrees with NumPy after the same 7 calls")
 
 
+# A driver that takes its time: no kernel is compiled before `letCompile()`.
+SLOW_COMPILER = """() => {
+    const plain = GPUDevice.prototype.createComputePipelineAsync;
+    const ready = new Promise((resolve) => { globalThis.letCompile = resolve; });
+    GPUDevice.prototype.createComputePipelineAsync = async function (described) {
+        await ready;
+        return plain.call(this, described);
+    };
+    ready.then(() => { GPUDevice.prototype.createComputePipelineAsync = plain; });
+}"""
+
+
+def softmax() -> bytes:
+    """Of rows up to 8 long: those of 8 have a kernel that takes four at once."""
+    g = GraphWriter()
+    x, y = g.tensor((8, 8)), g.tensor((8, 8))
+    g.op("aten._softmax.default", x, g.int(-1), g.bool_(False), y)
+    g.inputs(x)
+    g.outputs(y)
+    for value in (x, y):
+        g.host(value, dynamic=True)
+    return write_pte(g)
+
+
+def test_a_run_that_compiles_is_cancelled_at_once(page: Page) -> None:
+    page.locator("[data-act=open-file]").set_input_files(payload("softmax.pte", softmax()))
+    expect(status(page)).to_contain_text("softmax.pte is loaded")
+    x = random_input(8)[:8, :7]
+    give_npy(page, 0, x)
+    expect(page.locator("#input-0")).to_contain_text("from x.npy")
+    page.get_by_label("then repeat").fill("0")
+    waiting, start = page.locator("#run-waiting"), page.get_by_role("button", name=RUN)
+    (python,) = page.workers
+    python.evaluate(SLOW_COMPILER)
+    try:
+        for _ in range(2):  # the second meets a kernel that is being compiled already
+            start.click()
+            expect(waiting).to_contain_text(re.compile("Compiling|Computing"))
+            page.get_by_role("button", name="Cancel").click()
+            expect(status(page)).to_contain_text("Cancelled: the program is as it was")
+            expect(waiting).to_have_text("")
+        start.click()
+        expect(waiting).to_contain_text(re.compile("Compiling|Computing"))
+    finally:
+        python.evaluate("() => letCompile()")
+    expect(status(page)).to_contain_text("Done")
+    powers = np.exp(x)
+    np.testing.assert_allclose(downloaded(page), powers / powers.sum(1, keepdims=True), atol=1e-5)
+
+
 def test_a_double_click_runs_and_does_not_cancel(page: Page) -> None:
     open_sample(page)
     page.get_by_label("then repeat").fill("200")
@@ -160,3 +212,31 @@ def test_what_is_dropped_while_it_runs_waits_for_its_turn(page: Page) -> None:
     expect(status(page)).to_contain_text("new.pte is loaded")
     expect(page.locator("#outputs")).to_have_text("")
     run(page)
+
+
+def test_without_room_on_the_disk_nothing_is_kept_and_all_runs(page: Page) -> None:
+    browser = page.context.new_cdp_session(page)
+    origin = {"origin": page.evaluate("location.origin")}
+    error, kept = page.locator(".error"), page.locator("#library-total")
+    x, before = random_input(7), kept.inner_text()
+    browser.send("Storage.overrideQuotaForOrigin", {**origin, "quotaSize": 1000})
+    try:
+        page.locator("[data-act=open-file]").set_input_files(payload("mine.pte", SIGMOID))
+        expect(status(page)).to_contain_text("mine.pte is loaded")
+        page.get_by_role("button", name="keep a copy").click()
+        expect(error).to_contain_text("SourceError")
+        expect(error).to_contain_text("mine.pte is not kept: the browser has no room left")
+        expect(kept).to_have_text(before)
+        give_npy(page, 0, x)
+        run(page, 0)
+        np.testing.assert_allclose(downloaded(page), sigmoid(x), atol=1e-5)
+        open_sample(page, "add.pte")  # which has an address, so it would be kept by itself
+        expect(status(page)).to_contain_text("not kept: the browser has no room left")
+        expect(kept).to_have_text(before)
+        run(page, 0)
+    finally:
+        browser.send("Storage.overrideQuotaForOrigin", origin)
+    page.locator("[data-act=open-file]").set_input_files(payload("mine.pte", SIGMOID))
+    expect(status(page)).to_contain_text("mine.pte is loaded")
+    page.get_by_role("button", name="keep a copy").click()
+    expect(kept).not_to_have_text(before)

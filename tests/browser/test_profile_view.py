@@ -52,6 +52,14 @@ def test_a_run_is_traced_looked_at_and_kept(browser: Browser, site: Site) -> Non
         clock = panel.get_by_text("No GPU clock")
         expect(clock).to_have_count(0 if trace["timed"] else 1)
 
+        panel.get_by_role("button", name="Keep as A").click()
+        expect(panel.get_by_text("This is A itself")).to_be_visible()
+        panel.locator("select[name=run]").select_option("first")
+        pair = panel.get_by_role("table", name=re.compile("^A and B by op"))
+        expect(pair.get_by_role("row").filter(has_text="conv").first).to_be_visible()
+        if trace["timed"]:
+            expect(panel.get_by_text("Measured here: this adapter moves")).to_be_visible()
+
         page.set_viewport_size({"width": 360, "height": 740})
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 360

@@ -33,7 +33,7 @@ def test_a_lost_program_recovers(harness: Harness) -> None:
     program = await webpte.load(base64.b64decode(data))
     results = [await step(5, 0), await step(6, 2)]
     (await shared_device()).destroy()
-    message = await raises(webpte.errors.ExecutionError, step(7, 1))
+    message = await raises(webpte.errors.DeviceLostError, step(7, 1))
     await program.recover()
     device = await shared_device()
     results += [await step(7, 1), await step(8, 3)]

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 import webpte
+from support.gpu_kernels import for_browser
 from support.page import Outcome, Run, encode_bytes, python, run_all
 from support.pte_writer import GraphWriter, write_pte
-from support.reading import run as finish
+from support.reading import run_apart as finish
 from support.rope_cases import INTERLEAVED, PAIRS, ROPE, TOLERANCE, ComplexCase, RopeCase
 from webpte_host.browser import Harness, SharedHarness
 
-CASES: list[RopeCase | ComplexCase] = [*ROPE, *INTERLEAVED]
+CASES: list[RopeCase | ComplexCase] = [*for_browser(ROPE), *for_browser(INTERLEAVED)]
 
 
 @pytest.fixture(scope="module")

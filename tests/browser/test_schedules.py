@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from support import extent
 from support.page import python
 from webpte_host.browser import Harness
 from webpte_host.server import Site
 
-COUNT, PER_CALL = 200, 20
+COUNT, PER_CALL = extent.count(60, 200), 20
 MODULES = (
     *("schedules", "schedules_base", "schedules_kinds", "schedules_stateful"),
     *("schedules_judge", "schedules_run", "schedules_talk", "small_llm"),

@@ -7,25 +7,33 @@ and run it; there, this test compiles the shaders alone. A GPU makes all pipelin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 import webpte
-from support.graphs import chain
+from support.encoder_graphs import Encoder, encoder_layer
+from support.graphs import chain, make_planner, read_graph
 from support.page import HarnessSource, python
 from support.pte_writer import write_pte
-from support.tables import every_row
+from support.software import waits
+from support.tables import Row, every_row
 from webpte.gpu.device import PipelineSpec
+from webpte.gpu.emulation import EmulatedCall
 from webpte.gpu.recording import RecordingDevice
-from webpte.shaders import shader_folder
+from webpte.ops.target import GPU, Target
+from webpte.shaders import ShaderLibrary, shader_folder
 from webpte_host.layout import ROOT
 
 PER_CALL = 100
-LLAMA = ROOT / "tests" / "data" / "llm" / "llama_tiny_q4.pte"
+LLAMAS = tuple(
+    ROOT / "tests" / "data" / "llm" / f"llama_tiny_{weights}.pte" for weights in ("q4", "fp32")
+)
 
 FACTS = """
 info = (await shared_device()).info
@@ -65,11 +73,18 @@ return failed
 """
 
 
-async def collect(halves: bool, software: bool) -> set[PipelineSpec]:
-    """What the tables' rows compile at every size that they run, as they are or as halves."""
+@contextmanager
+def without_results() -> Iterator[None]:
+    """Nothing is computed: that would take most of the time, and nobody looks at it."""
+    with patch.object(EmulatedCall, "run", lambda call, memory: None):
+        yield
+
+
+async def collect(halves: bool, software: bool, rows: Sequence[Row]) -> set[PipelineSpec]:
+    """What rows compile at every size that they run, as they are or as halves."""
     device = RecordingDevice(features=("shader-f16",) if halves else ())
     device.info = replace(device.info, software=software)
-    for row in every_row():
+    for row in rows:
         program = row.half_program() if halves else row.program()
         async with await webpte.load(program, device=device) as loaded:
             # Loading has lowered for the largest sizes, which are the first step's.
@@ -79,26 +94,60 @@ async def collect(halves: bool, software: bool) -> set[PipelineSpec]:
     return set(device.pipelines)
 
 
+def lower(rows: Sequence[Row]) -> set[PipelineSpec]:
+    """What rows of one size compile, for both targets: much quicker than loading them."""
+    found: set[tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, float], ...]]] = set()
+    for row in rows:
+        graph = read_graph(row.program())
+        for target in (GPU, Target(software=True)):
+            planner, _ = make_planner(graph, target)
+            planner.lower_all()
+            found |= {(one.kernel, one.types, one.overrides) for one in planner.dispatches()}
+    library, specs = ShaderLibrary(), set()
+    for kernel, types, overrides in found:
+        shader = library.assemble(kernel, types)
+        specs.add(PipelineSpec(kernel, shader.code, shader.bindings, overrides))
+    return specs
+
+
+async def collect_for_gpu(halves: bool, rows: Sequence[Row]) -> set[PipelineSpec]:
+    return await collect(halves, False, rows) | await collect_fused()
+
+
 async def collect_fused() -> set[PipelineSpec]:
     """What stands for several calls: rows are one call each."""
     device = RecordingDevice()
-    device.info = replace(device.info, limits={"maxStorageBuffersPerShaderStage": 10})
-    async with await webpte.load(LLAMA, device=device) as program:
-        await program.forward(np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
+    limits = {"maxStorageBuffersPerShaderStage": 10, "maxComputeWorkgroupStorageSize": 32768}
+    device.info = replace(device.info, limits=limits)
+    for llama in LLAMAS:
+        async with await webpte.load(llama, device=device) as program:
+            for tokens in (1, 2, 40):  # one row, a few, and many
+                await program.forward(np.zeros((1, tokens), np.int64), np.zeros(1, np.int64))
     async with await webpte.load(write_pte(chain(3)), device=device) as program:
         await program.forward(np.zeros(4, np.float32))
+    net = Encoder()
+    x = net.g.tensor((1, 20, 32))
+    inputs = net.finish((x,), encoder_layer(net, x, 4, 64))
+    async with await webpte.load(write_pte(net.g), device=device) as program:
+        await program.forward(*inputs)
     return set(device.pipelines)
 
 
-async def collect_all(halves: bool) -> set[PipelineSpec]:
+def collect_all(halves: bool) -> set[PipelineSpec]:
     """For a GPU and for a software adapter."""
-    alone = await collect(halves, software=False) | await collect(halves, software=True)
-    return alone | await collect_fused()
+    rows = list(every_row())
+    alone = set() if halves else lower([row for row in rows if len(row.steps) == 1])
+    loaded = rows if halves else [row for row in rows if len(row.steps) > 1]
+    with without_results():
+        in_software = asyncio.run(collect(halves, True, loaded))
+        on_gpu = asyncio.run(collect_for_gpu(halves, loaded))
+    assert [spec.label for spec in in_software if waits(spec)] == []  # compiled for minutes there
+    return alone | in_software | on_gpu
 
 
 def variants(halves: bool) -> list[PipelineSpec]:
     with ThreadPoolExecutor(1) as thread:  # this one has Playwright's event loop
-        found = thread.submit(lambda: asyncio.run(collect_all(halves))).result()
+        found = thread.submit(collect_all, halves).result()
     return sorted(found, key=lambda spec: (spec.label, spec.code, spec.overrides))
 
 

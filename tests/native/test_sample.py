@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -44,16 +45,22 @@ def _driver() -> None:
     need_native()
 
 
+@cache
+def device_for(software: bool) -> NativeDevice:
+    """One for all tests: a driver gives out after some hundred."""
+    device = asyncio.run(NativeDevice.create())
+    device.info = replace(device.info, software=software)
+    return device
+
+
 async def compare(
     length: int,
     draws: int,
     scale: float,
     asked: Sampling,
-    software: bool = False,
+    device: NativeDevice,
     dtype: str = "float32",
 ) -> None:
-    device = await NativeDevice.create()
-    device.info = replace(device.info, software=software)
     kind = HeadKind(True, *asked.flags, CONTEXT + 1)
     graph = sample_graph(DTYPES[dtype], (1, length), kind)
     delegate = await GpuDelegate.create(graph, device, ShaderLibrary())
@@ -88,10 +95,10 @@ def reference(asked: Sampling, logits: Array, history: Array, position: int, see
 def test_tokens_are_those_of_the_reference(
     vocabulary: tuple[int, int, float], asked: Sampling, software: bool
 ) -> None:
-    asyncio.run(compare(*vocabulary, asked, software))
+    asyncio.run(compare(*vocabulary, asked, device_for(software)))
 
 
 @pytest.mark.parametrize("asked", [ASKED[0], ASKED[6], ASKED[8]], ids=str)
 def test_logits_that_are_half_floats(asked: Sampling) -> None:
     """Many of them are equal, and all of those at a threshold are kept."""
-    asyncio.run(compare(5003, 40, 2.0, asked, dtype="float16"))
+    asyncio.run(compare(5003, 40, 2.0, asked, device_for(False), dtype="float16"))

@@ -21,8 +21,10 @@ from support.cases import Array
 from support.explain import explain
 from support.graphs import make_planner, read_graph
 from support.native import need_native
+from support.software import kernels_that_wait
 from support.tables import Row, every_row
 from webpte.gpu.native import NativeDevice
+from webpte.graph import Graph
 from webpte.ops.records import Dispatch
 from webpte.ops.target import GPU, Target
 
@@ -45,8 +47,8 @@ def device_for(target: Target) -> NativeDevice:
     return device
 
 
-def kernels(program: bytes, target: Target) -> tuple[Dispatch, ...]:
-    planner, _ = make_planner(read_graph(program), target)
+def kernels(graph: Graph, target: Target) -> tuple[Dispatch, ...]:
+    planner, _ = make_planner(graph, target)
     planner.lower_all()
     return planner.dispatches()
 
@@ -72,12 +74,21 @@ def agree(case: Any, one: Array, other: Array) -> bool:
 @pytest.mark.parametrize("row", list(every_row()), ids=str)
 def test_row(row: Row) -> None:
     program = row.program()
-    want = asyncio.run(outputs(program, row.steps, "numpy"))
+    graph = read_graph(program)
+    in_software = kernels(graph, SOFTWARE)
+    assert kernels_that_wait(in_software) == []
     targets = [GPU]
-    if kernels(program, SOFTWARE) != kernels(program, GPU):
+    if in_software != kernels(graph, GPU):
         targets.append(SOFTWARE)
-    for target in targets:
-        got = asyncio.run(outputs(program, row.steps, device_for(target)))
+    devices = [device_for(target) for target in targets]
+    want, *results = asyncio.run(on_devices(program, row.steps, ["numpy", *devices]))
+    for target, got in zip(targets, results, strict=True):
         assert all(agree(row.case, *pair) for pair in zip(got, want, strict=True)), explain(
             program, target, got, want
         )
+
+
+async def on_devices(
+    program: bytes, steps: Sequence[Sequence[Array]], devices: Sequence[Any]
+) -> list[list[Array]]:
+    return [await outputs(program, steps, device) for device in devices]

@@ -151,11 +151,21 @@ POINTWISE = [
     conv((1, 13, 1, 8), (19, 13, 1, 1), clamp=(0, 0.5)),
     conv((2, 6, 4, 4), (6, 9, 1, 1), transposed=True),
 ]
+PRODUCTS = [
+    conv((1, 20, 7, 5), (37, 20, 1, 1), label="pixels that are no quads"),
+    conv((3, 8, 2, 10), (13, 8, 1, 1), bias=False, label="several images"),
+    conv((1, 1000, 2, 2), (35, 1000, 1, 1), clamp=(0, 0.5)),
+    conv((2, 12, 68), (21, 12, 1)),
+]
+WINDOWS = [
+    conv((1, 8, 61, 37), (20, 8, 3, 3), padding=[1]),
+    conv((2, 36, 33, 30), (17, 36, 3, 3), padding=[0, 2], clamp=(-0.5, 0.75), bias=False),
+]
 SPLIT = [
     conv((1, 300, 5, 5), (33, 300, 3, 3), padding=[1]),
     conv((2, 90, 4, 5), (40, 90, 3, 3), clamp=(-0.25, None), label="two parts"),
     conv((1, 60, 6, 6), (12, 60, 3, 3), bias=False, label="few rows"),
-    conv((1, 1000, 2, 2), (35, 1000, 1, 1), label="pointwise"),
+    conv((1, 1002, 2, 2), (35, 1002, 1, 1), label="pointwise"),
     conv((1, 500, 3, 3), (500, 17, 4, 4), stride=[2], padding=[1], transposed=True),
     conv((1, 400, 9), (30, 400, 3), stride=[2], clamp=(None, 1)),
 ]
@@ -213,6 +223,16 @@ VOLUMES = [
 ]
 
 CONV_CASES = [
-    *(*TILED, *POINTWISE, *SPLIT, *DIRECT, *TRANSPOSED_TILED, *TRANSPOSED_DIRECT, *LIVE),
+    *(
+        *TILED,
+        *POINTWISE,
+        *PRODUCTS,
+        *WINDOWS,
+        *SPLIT,
+        *DIRECT,
+        *TRANSPOSED_TILED,
+        *TRANSPOSED_DIRECT,
+        *LIVE,
+    ),
     *VOLUMES,
 ]

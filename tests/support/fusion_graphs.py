@@ -11,6 +11,7 @@ from support.pte_writer import GraphWriter
 Array = np.ndarray
 
 ADD, MUL, VIEW = "aten.add.Tensor", "aten.mul.Tensor", "aten.view_copy.default"
+CHOOSE = "torchao.choose_qparams_affine.default"
 NORM, SIGMOID = "et_vk.rms_norm.default", "aten.sigmoid.default"
 
 
@@ -20,6 +21,7 @@ class Net:
     def __init__(self, seed: int = 0) -> None:
         self.g = GraphWriter()
         self.rng = np.random.default_rng(seed)
+        self._roundings: dict[int, tuple[int, int]] = {}
 
     def floats(self, *dims: int) -> Array:
         return self.rng.normal(0, 1, dims).astype(np.float32)
@@ -31,7 +33,10 @@ class Net:
         return self.g.tensor(array.shape, str(array.dtype), constant=array)
 
     def linear(self, x: int, rows: int, kind: str = "q4", bias: bool = False) -> int:
-        """A layer of one kind: 4-bit codes in groups of 32, 8-bit codes, or floats."""
+        """A layer of one kind: 4-bit codes in groups of 32, 8-bit codes, or floats.
+
+        "rounded": 4-bit codes, with each row of x rounded to int8, as its extremes ask for.
+        """
         dims, _ = self.g.shapes[x]
         inner, out = dims[-1], self.g.tensor((*dims[:-1], rows))
         if kind == "float":
@@ -49,7 +54,22 @@ class Net:
         table = np.abs(self.floats(-(-inner // 32), stride)) / np.float32(4 * np.sqrt(inner))
         added = self.constant(self.floats(stride)) if bias else self.g.null()
         args = (self.constant(codes), self.constant(table), self.g.int(32), added)
+        if kind == "rounded":
+            weight, *rest = args
+            given = (x, *self.rounding(x), weight, self.g.null(), *rest)
+            return self.g.op("et_vk.linear_dq8ca_q4gsw.default", *given, out)
         return self.g.op("et_vk.linear_q4gsw.default", x, *args, out)
+
+    def rounding(self, x: int, mapping: str = "ASYMMETRIC") -> tuple[int, int]:
+        """A scale and a zero for each row, once for all that read x."""
+        if x not in self._roundings:
+            g, (*rows, inner) = self.g, self.g.shapes[x][0]
+            pair = g.tensor(tuple(rows)), g.tensor(tuple(rows), "int8")
+            block = (g.string(mapping), g.int_list([*(1 for _ in rows), inner]), g.null())
+            rest = (g.int(-128), g.int(127), g.null(), g.null(), g.null(), g.bool_(False))
+            g.op(CHOOSE, x, *block, *rest, g.value_list(pair))
+            self._roundings[x] = pair
+        return self._roundings[x]
 
     def like(self, x: int) -> int:
         return self.g.tensor(self.g.shapes[x][0])
@@ -162,17 +182,29 @@ class Residual:
     side: int
     groups: int = 1
     end: str = "relu"
+    stride: int = 1
 
     def __str__(self) -> str:
         (c, o), (h, w) = self.channels, self.pixels
-        return f"{c}to{o}-{h}x{w}-{self.side}-{self.groups}-{self.end}"
+        return f"{c}to{o}-{h}x{w}-{self.side}-{self.groups}-{self.end}-{self.stride}"
+
+    @property
+    def outputs(self) -> tuple[int, int]:
+        h, w = ((n - 1) // self.stride + 1 for n in self.pixels)
+        return h, w
 
 
-# A tile, a product, many terms (which are split), and few channels (directly).
+# A tile, products of whole quads and of others, many terms (which are split), windows with more of
+# everything than one workgroup has, and few channels (directly).
 RESIDUALS = (
     Residual((5, 9), (7, 6), 3),
     Residual((8, 12), (4, 5), 1, end="clamp"),
-    Residual((96, 16), (5, 5), 3),
+    Residual((20, 37), (7, 5), 1),
+    Residual((98, 16), (5, 5), 3),
+    Residual((20, 36), (9, 7), 3),
+    Residual((8, 12), (17, 14), 3, end="clamp"),
+    Residual((68, 16), (7, 7), 3),
+    Residual((36, 20), (11, 19), 3, stride=2),
     Residual((6, 6), (9, 7), 3, groups=6, end=""),
 )
 
@@ -181,11 +213,11 @@ def residual_conv(case: Residual) -> tuple[GraphWriter, list[Array]]:
     """conv(x) + y, and what follows"""
     net = Net(case.side)
     g, (c, o) = net.g, case.channels
-    x, y = g.tensor((1, c, *case.pixels)), g.tensor((1, o, *case.pixels))
+    x, y = g.tensor((1, c, *case.pixels)), g.tensor((1, o, *case.outputs))
     weight = net.constant(net.floats(o, c // case.groups, case.side, case.side) / np.float32(c))
-    sizes = [g.int_list([n, n]) for n in (1, case.side // 2, 1)]
+    sizes = [g.int_list([n, n]) for n in (case.stride, case.side // 2, 1)]
     rest = (g.bool_(False), g.int_list([0, 0]), g.int(case.groups))
-    bias, out = net.constant(net.floats(o)), g.tensor((1, o, *case.pixels))
+    bias, out = net.constant(net.floats(o)), g.tensor((1, o, *case.outputs))
     end = net.add(y, g.op("aten.convolution.default", x, weight, bias, *sizes, *rest, out))
     if case.end == "relu":
         end = g.op("aten.relu.default", end, net.like(end))

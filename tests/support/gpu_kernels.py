@@ -14,8 +14,9 @@ from typing import TypeVar
 
 import pytest
 
-from support import limits
+from support import extent, limits
 from support.native import why_not
+from support.tables import Row
 from webpte.gpu.device import PipelineSpec
 from webpte.ops.rows import THREADS, Layout
 from webpte.shaders import ShaderLibrary
@@ -30,22 +31,36 @@ both_kernels = pytest.mark.parametrize("kernels", [ADAPTERS, GPU])
 QUICK_SECONDS = 3.0
 SAMPLE, SAMPLE_ALONE = 1, 12  # cases of a table that run here, if all run natively or none does
 
-EVERY = 8  # of a table's cases runs in a browser, if all of them run natively
+EVERY, EVERY_OF_ALL = 32, 8  # of a table's cases one runs in a browser, if all of them run natively
 
 
 def for_browser(cases: Sequence[T]) -> list[T]:
-    """The first case of each op and every eighth; all, if there is no driver to run them natively.
+    """A sample of a table; all of it, if there is no driver to run it natively.
 
-    What the adapter of a browser computes is compared with the references in either case, by
-    tests/native/test_tables.py or here. A browser has to show that it takes the kernels.
+    What the kernels compute is compared with the references by tests/native/test_tables.py, and
+    tests/browser/test_variants.py compiles the shaders of every row. A browser has to show that
+    numbers of all types find their way to them and back, at one size and at several: the first
+    case of every such kind runs there, and every so many of the others. If everything is to run,
+    so do the first case of each op and more of the others.
     """
     if why_not() is not None:
         return list(cases)
+    alike = _op if extent.everything() else _types
     first: dict[object, int] = {}
     for index, case in enumerate(cases):
-        first.setdefault(getattr(case, "op", None), index)
-    chosen = {*first.values(), *range(0, len(cases), EVERY)}
+        first.setdefault(alike(case), index)
+    every = extent.count(EVERY, EVERY_OF_ALL)
+    chosen = {*first.values(), *range(0, len(cases), every)}
     return [cases[index] for index in sorted(chosen)]
+
+
+def _op(case: object) -> object:
+    return getattr(case, "op", None)
+
+
+def _types(case: object) -> object:
+    steps = Row("", case).steps
+    return frozenset(str(array.dtype) for array in steps[0]), len(steps) > 1
 
 
 _TIME = """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from webpte.format.pte import Program, read_program
@@ -20,6 +22,12 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
         result: T = stop.value
         return result
     raise AssertionError("the coroutine waits for something")
+
+
+def run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Finish any coroutine where this thread has an event loop already, as with Playwright."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 def read_pte(data: bytes) -> Program:

@@ -4,14 +4,14 @@
 
 Steps are queued and waited for once: a figure is what a step takes with no host in the loop.
 Weights of the layers together are larger than caches: the memory is read. A way is how products
-of few rows are cut: threads of a workgroup, and slices along k; or by subgroups.
+of one row are cut: threads of a workgroup, and slices along k; or as few rows are, by subgroups.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from statistics import median
 from time import perf_counter
@@ -24,23 +24,14 @@ from support.pte_writer import write_pte
 from webpte.gpu.native import NativeDevice
 from webpte.graph import Graph
 from webpte.ops import fused_products, linear_q4
-from webpte.ops.packed_weights import Quantized
-from webpte.ops.products import Slicing, choose_slicing
+from webpte.ops.one_row import RowCut
 from webpte.runtime.contents import read_contents
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.transit import Input
 from webpte.shaders import ShaderLibrary
 from webpte.source import BytesSource
 
-WAYS = ((64, 8), (64, 16), (64, 32), (128, 16), (128, 32), (128, 64), (128, 128), (256, 64))
-Way = Callable[..., Slicing]
-
-
-def cut(threads: int, slices: int) -> Way:
-    def slicing(weights: Quantized, *_: object) -> Slicing:
-        return choose_slicing(weights.steps, threads, slices)
-
-    return slicing
+CUTS = (RowCut(64, 32), RowCut(128, 16), RowCut(128, 32), RowCut(128, 64), RowCut(256, 64))
 
 
 async def show(
@@ -82,13 +73,11 @@ async def compare(options: argparse.Namespace) -> None:
         print("fused, sums by subgroups")
         await show(graph, device, *given)
         device.info = plain
-    for threads, slices in WAYS:
-        way = cut(threads, slices)
-        with (
-            patch.object(linear_q4, "slicing_of", way),
-            patch.object(fused_products, "several_slicing", way),
-        ):
-            print(f"fused, {threads} threads, up to {slices} slices")
+    for cut in CUTS:
+        with ExitStack() as patches:
+            for module in (linear_q4, fused_products):
+                patches.enter_context(patch.object(module, "choose_cut", lambda *_, cut=cut: cut))
+            print(f"fused, {cut.threads} threads, {cut.slices} slices")
             await show(graph, device, *given)
 
 

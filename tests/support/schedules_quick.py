@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from support import extent
 from support.schedules import Schedule, schedules
 from support.schedules_kinds import ops_of_kinds
 from support.schedules_run import FEW_PLANS, World, in_runtime
@@ -22,6 +23,7 @@ from webpte.runtime.contents import read_contents
 from webpte.shaders import ShaderLibrary
 
 FILES, CHUNKS = 4, 5  # of tests, and of parts in each of them
+USUAL, ALL = 2_000, 10_000  # schedules
 
 
 class Runner:
@@ -110,6 +112,10 @@ def first_failure(found: Iterable[Schedule]) -> str | None:
                 said = "\n".join(runner.run(small))
                 return f"the {number + 1}th goes wrong, and so does this:\n{small!r}\n{said}"
     return None
+
+
+def schedule_count(asked: int | None) -> int:
+    return extent.count(USUAL, ALL) if asked is None else asked
 
 
 def first_failure_of(chunk: int, count: int, seed: int) -> str | None:

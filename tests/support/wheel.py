@@ -1,40 +1,83 @@
-"""Builds the wheel from a copy of the checkout, so that nothing is left in it."""
+"""The package as people install it: built, and put into an environment that has nothing else."""
 
 from __future__ import annotations
 
-import shutil
+import os
 import subprocess
 import sys
-from importlib.metadata import version
+import sysconfig
+import tarfile
+import venv
+from dataclasses import dataclass
 from pathlib import Path
 
-from webpte_host.layout import ROOT
+from webpte_host.build_package import build_wheel, copy_sources
+from webpte_host.process import pip_command
 
-_NEEDED = ("pyproject.toml", "README.md", "LICENSE", "pysrc", "wgsl")
-_BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
-_SETUPTOOLS = 77  # the first that reads `license = "..."`
+__all__ = ["CleanEnvironment", "build_sdist", "build_wheel", "wheel_of_sdist"]
+
+_BUILD = "import sys; from setuptools import build_meta; build_meta.build_{}(sys.argv[1])"
+_ENVIRONMENT = {"PIP_CONFIG_FILE": os.devnull}  # nothing of whoever runs the tests
 
 
-def build_wheel(folder: Path) -> Path:
-    """The wheel, in `folder`. The test environment has a setuptools that can build one."""
-    found = version("setuptools")
-    assert int(found.partition(".")[0]) >= _SETUPTOOLS, f"setuptools {found} is too old"
-    source, out = folder / "source", folder / "wheel"
-    source.mkdir()
+def build_sdist(folder: Path) -> Path:
+    """With the test environment's setuptools."""
+    return _built("sdist", copy_sources(folder / "source"), folder)
+
+
+def wheel_of_sdist(sdist: Path, folder: Path) -> Path:
+    """What pip makes when there is no wheel."""
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "unpacked", filter="data")
+    (source,) = (folder / "unpacked").iterdir()
+    return _built("wheel", source, folder)
+
+
+def _built(kind: str, source: Path, folder: Path) -> Path:
+    out = folder / kind
     out.mkdir()
-    ignored = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info")
-    for name in _NEEDED:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name, ignore=ignored)
-        else:
-            shutil.copy(ROOT / name, source / name)
+    _run([sys.executable, "-c", _BUILD.format(kind), str(out)], source)
+    (made,) = out.iterdir()
+    return made
+
+
+@dataclass(frozen=True)
+class CleanEnvironment:
+    """Without the checkout. Some packages are borrowed from the environment of the tests, which
+    would be fetched otherwise: nothing here may need a network."""
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path, borrowed: tuple[str, ...]) -> CleanEnvironment:
+        venv.create(folder / "venv", with_pip=False, symlinks=True)
+        made = cls(folder)
+        shelf = folder / "borrowed"
+        shelf.mkdir()
+        for installed in Path(sysconfig.get_path("platlib")).iterdir():
+            if installed.name.partition("-")[0].partition(".")[0] in borrowed:
+                (shelf / installed.name).symlink_to(installed)
+        (packages,) = (folder / "venv").glob("lib/python*/site-packages")
+        (packages / "borrowed.pth").write_text(f"{shelf}\n", encoding="utf-8")
+        return made
+
+    @property
+    def python(self) -> str:
+        return str(self.folder / "venv" / "bin" / "python")
+
+    def install(self, package: Path) -> None:
+        """What is not borrowed cannot be had: a dependency that is new fails here."""
+        command = [*pip_command(), "--python", self.python, "install", "--no-index"]
+        command += ["--disable-pip-version-check", "--no-compile"]
+        _run([*command, str(package)], self.folder)
+
+    def run(self, code: str) -> str:
+        return _run([self.python, "-c", code], self.folder)
+
+
+def _run(command: list[str], cwd: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", _BUILD, str(out)],
-        cwd=source,
-        check=False,
-        capture_output=True,
-        text=True,
+        command, cwd=cwd, env=_ENVIRONMENT, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    (wheel,) = out.glob("*.whl")
-    return wheel
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -33,12 +33,21 @@ class Import:
 ORDER = (
     *("errors", "dtypes", "shapes", "source", "format", "graph", "live", "ops"),
     *("dataflow", "kernels", "shaders", "storage", "passes", "fusion", "checks", "plan"),
-    *("reference", "gpu", "insight", "sampling", "runtime", "text", "ahead", "context", "llm"),
-    *("webpte", "suite", "bench", "kernel_bench"),
+    *("reference", "gpu", "insight", "sampling", "finding", "runtime", "learning"),
+    *("library", "text", "ahead", "context", "llm"),
+    *("webpte", "suite", "paths", "bench", "kernel_bench"),
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.
-BROWSER_ONLY = {"webpte.gpu.webgpu", "webpte.gpu.files", "webpte.gpu.libraries"}
+BROWSER_ONLY = {
+    "webpte.gpu.webgpu",
+    "webpte.gpu.files",
+    "webpte.gpu.kept_files",
+    "webpte.gpu.kept_text",
+    "webpte.gpu.libraries",
+}
 MAY_IMPORT_LATE = {
+    "webpte.runtime.kept_choices",
+    "webpte.library",
     "webpte.runtime.open",
     "webpte.runtime.devices",
     "webpte.runtime.libraries",
@@ -133,7 +142,7 @@ def test_the_native_device_is_imported_late_and_from_one_place() -> None:
 
 def test_devices_are_the_business_of_the_runtime() -> None:
     importers = {f.module for f in ALL_IMPORTS if f.target.startswith("webpte.gpu")}
-    assert {unit_of(module) for module in importers} == {"gpu", "runtime", "webpte"}
+    assert {unit_of(module) for module in importers} == {"gpu", "runtime", "library", "webpte"}
 
 
 def test_the_package_needs_numpy_and_flatbuffers_and_nothing_else() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from support.fusion_graphs import (
     ADD,
+    CHOOSE,
     HEADS,
     NORM,
     RESIDUALS,
@@ -44,7 +45,7 @@ def fused(net: Net) -> list[str]:
     return [call.name for call in result.calls if "view" not in call.name]
 
 
-@pytest.mark.parametrize("kind", ["q4", "int8", "float"])
+@pytest.mark.parametrize("kind", ["q4", "int8", "float", "rounded"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_answers_stay(shape: str, kind: str) -> None:
     """On the device that computes with references: graph, memory and shapes of fused calls."""
@@ -62,6 +63,11 @@ def test_answers_stay(shape: str, kind: str) -> None:
         ("gated", "q4", GATED),
         ("gated", "int8", GATED),
         ("normed", "int8", NORMED),
+        ("gated", "float", GATED),
+        ("residual", "rounded", SUM),
+        ("gated", "rounded", GATED),
+        ("normed", "rounded", NORMED),
+        ("normed", "float", NORMED),
     ],
 )
 def test_all_of_it_becomes_one_call(shape: str, kind: str, name: str) -> None:
@@ -87,7 +93,7 @@ def test_what_no_kernel_does_at_once_runs_part_by_part() -> None:
         (many, "linear_q4", False),
         (few, "linear_q4_simple", True),
     ):
-        parts = ["norm", product, product, "unary", "binary", "binary"]
+        parts = ["norm", product, product, "fused_elementwise"]
         assert sorted(dispatches(graphs[sizes], Target(software))) == sorted(parts)
 
 
@@ -182,16 +188,16 @@ def test_attention_stays_what_it_was(heads: Heads) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
-SEPARATE = ["norm", *["linear_q4_vector"] * 3, "rope"]
+ROW, ROWS = ["linear_q4_row"] * 3, ["linear_q4_vector"] * 3
 
 
 @pytest.mark.parametrize(
     ("heads", "buffers", "kernels"),
     [
-        (HEADS[0], 9, ["linear_q4_joined", "attention_rope"]),
+        (HEADS[0], 9, ["linear_q4_row_joined", "attention_rope"]),
         (HEADS[3], 9, ["linear_q4_joined", "attention_rope"]),
-        (HEADS[0], 8, [*SEPARATE, "attention_split"]),
-        (HEADS[4], 9, [*SEPARATE, *["attention_update"] * 2, "attention_split"]),
+        (HEADS[0], 8, ["norm", *ROW, "rope", "attention_split"]),
+        (HEADS[4], 9, ["norm", *ROWS, "rope", *["attention_update"] * 2, "attention_split"]),
     ],
 )
 def test_attention_in_few_dispatches(heads: Heads, buffers: int, kernels: list[str]) -> None:
@@ -206,8 +212,99 @@ def test_attention_whose_products_others_read_is_left_alone() -> None:
     assert "webpte.attention_block" not in fused(net)
 
 
-def test_attention_of_floats_is_left_to_its_kernels() -> None:
-    assert "webpte.attention_block" not in fused(attention(HEADS[0], "float"))
+def test_attention_of_floats() -> None:
+    """In as few for few tokens; for many, the three products in one."""
+    few, many = (fuse(build_graph(attention(heads, "float").g)) for heads in (HEADS[0], HEADS[5]))
+    one = ["matmul_several", "attention_rope", "attention_merge"]
+    assert dispatches(few, Target(storage_buffers=9)) == one
+    assert dispatches(many, Target(storage_buffers=10))[:3] == ["norm", "matmul_joined", "rope"]
+    parts = dispatches(few, Target(software=True))
+    assert parts[:4] == ["norm", *["matmul_simple"] * 3]
+
+
+@pytest.mark.parametrize("shape", ["gated", "normed"])
+def test_floats_in_one_dispatch(shape: str) -> None:
+    """For few rows, of whole quads."""
+    for sizes in (SIZES[0], SIZES[2], SIZES[3], SIZES[6]):
+        graph = fuse(build_graph(SHAPES[shape](sizes, "float")[0]))
+        assert dispatches(graph, Target()) == ["matmul_several"]
+        assert dispatches(graph, Target(software=True))[0] == "norm"
+    for sizes in (SIZES[4], SIZES[7]):
+        graph = fuse(build_graph(SHAPES[shape](sizes, "float")[0]))
+        assert "matmul_several" not in dispatches(graph, Target())
+
+
+def test_floats_with_a_bias_run_part_by_part() -> None:
+    net = Net()
+    x = net.g.tensor((2, 64))
+    inputs = net.finish((x,), net.linear(net.norm(x), 8, "float", bias=True))
+    assert fused(net) == [NORMED]
+    assert dispatches(fuse(build_graph(net.g)), Target()) == ["norm", "matmul_vector"]
+    (want,) = wait(run_once(net.g, *inputs))
+    (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+ROUNDED = "et_vk.linear_dq8ca_q4gsw.default"
+
+
+@pytest.mark.parametrize(
+    ("shape", "one", "parts"),
+    [
+        ("residual", "linear_q4_vector", ["choose_qparams", "linear_q4"]),
+        ("normed", "linear_q4_vector", ["norm", "choose_qparams", "linear_q4"]),
+        (
+            *("gated", "linear_q4_gated"),
+            ["norm", "choose_qparams", *["linear_q4"] * 2, "fused_elementwise"],
+        ),
+    ],
+)
+def test_rounded_rows_in_one_dispatch(shape: str, one: str, parts: list[str]) -> None:
+    """The norm, the choice of scales and zeros, and the product; for many rows one by one."""
+    for sizes, kernels in ((SIZES[0], [one]), (SIZES[3], [one]), (SIZES[4], parts)):
+        graph = fuse(build_graph(SHAPES[shape](sizes, "rounded")[0]))
+        assert dispatches(graph, Target()) == kernels
+    graph = fuse(build_graph(SHAPES[shape](SIZES[0], "rounded")[0]))
+    assert "choose_qparams_simple" in dispatches(graph, Target(software=True))
+
+
+def test_attention_of_rounded_rows() -> None:
+    graph = fuse(build_graph(attention(HEADS[1], "rounded").g))
+    kernels = ["linear_q4_joined", "attention_rope", "attention_merge"]
+    assert dispatches(graph, Target(storage_buffers=9)) == kernels
+
+
+def test_a_rounding_that_others_need_stays() -> None:
+    net = Net()
+    x = net.g.tensor((2, 64))
+    scale, _ = net.rounding(x)
+    net.finish((x,), net.linear(x, 8, "rounded"), scale)
+    assert fused(net) == [CHOOSE, ROUNDED]
+    net = Net()
+    x, y = net.g.tensor((2, 64)), net.g.tensor((2, 8))
+    net.finish((x, y), net.add(y, net.linear(x, 8, "rounded")), net.linear(x, 8, "rounded"))
+    assert sorted(fused(net)) == sorted([CHOOSE, ROUNDED, SUM])
+
+
+def test_a_rounding_of_another_kind_runs_part_by_part() -> None:
+    net = Net()
+    x = net.g.tensor((2, 64))
+    net.rounding(x, "SYMMETRIC")
+    inputs = net.finish((x,), net.linear(x, 8, "rounded"))
+    assert fused(net) == [NORMED]
+    kernels = dispatches(fuse(build_graph(net.g)), Target())
+    assert kernels == ["choose_qparams", "linear_q4_vector"]
+    (want,) = wait(run_once(net.g, *inputs))
+    (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_products_of_two_kinds_are_not_gated() -> None:
+    net = Net()
+    x = net.g.tensor((2, 64))
+    gate = net.linear(x, 8, "float")
+    net.finish((x,), net.mul(net.mul(gate, net.sigmoid(gate)), net.linear(x, 8)))
+    assert fused(net) == [FLOAT, LINEAR, CHAIN]
 
 
 def test_a_buffer_that_is_written_in_between_is_left_alone() -> None:
@@ -282,8 +379,10 @@ def test_a_single_row_may_be_as_long_as_the_live_tensor() -> None:
 def test_a_convolution_takes_its_residual_along(case: Residual) -> None:
     writer, inputs = residual_conv(case)
     graph = fuse(build_graph(writer))
-    assert [call.name for call in graph.calls] == ["webpte.conv_add"]
-    assert all(kernel.startswith("conv") for kernel in dispatches(graph, Target()))
+    assert [call.name for call in graph.calls] == ["webpte.conv_block"]
+    kernels = dispatches(graph, Target())
+    assert all(kernel.startswith("conv") or kernel == "matmul_spread" for kernel in kernels)
+    assert len(kernels) < 3
     assert dispatches(graph, Target(software=True)) == ["conv_simple"]
     (want,) = wait(run_once(writer, *inputs))
     (got,) = wait(run_once(writer, *inputs, device=RecordingDevice(), fuse=True))
@@ -303,7 +402,7 @@ def test_a_convolution_that_is_clamped_first_stays() -> None:
     x, y = net.g.tensor((1, 4, 5, 5)), net.g.tensor((1, 4, 5, 5))
     relu = net.g.op("aten.relu.default", pointwise(net, x), net.like(x))
     net.finish((x, y), net.add(y, relu))
-    assert fused(net) == ["aten.convolution.default", CHAIN]
+    assert fused(net) == ["webpte.conv_block", ADD]
 
 
 def test_a_sum_that_others_read_is_not_bounded() -> None:
@@ -311,7 +410,7 @@ def test_a_sum_that_others_read_is_not_bounded() -> None:
     x, y = net.g.tensor((1, 4, 5, 5)), net.g.tensor((1, 4, 5, 5))
     total = net.add(y, pointwise(net, x))
     net.finish((x, y), net.g.op("aten.relu.default", total, net.like(x)), total)
-    assert fused(net) == ["webpte.conv_add", "aten.relu.default"]
+    assert fused(net) == ["webpte.conv_block", "aten.relu.default"]
 
 
 def test_it_can_be_switched_off() -> None:

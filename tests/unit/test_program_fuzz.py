@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import webpte
+from support import extent
 from support.fuzz import FILES, WRITTEN, changed_bytes, changed_tree
 from support.graphs import wait
 from support.pte_writer import GraphWriter, write_pte
@@ -28,7 +29,8 @@ from webpte.runtime import method
 from webpte.runtime.info import MethodInfo, TensorInfo
 from webpte.shapes import numel
 
-READ = 950  # changes of each file that are read; every fourth of them is run as well
+# Changes of each file that are read; every fourth of them is run as well.
+READ = extent.count(320, 950)
 RUN_EVERY = 4
 MAX_INPUT = 1_000_000  # elements; a method that takes more is loaded, but not run
 DEVICE_BYTES = 1 << 24
@@ -124,8 +126,9 @@ def test_changes_of_bytes(name: str) -> None:
 @pytest.mark.usefixtures("bounded")
 def test_changes_of_what_the_file_says(name: str) -> None:
     rng = random.Random(name)
-    good = sum(check(changed_tree(name, rng), run=True) for _ in range(READ // RUN_EVERY))
-    assert 10 < good < READ // RUN_EVERY - 10
+    times = READ // RUN_EVERY
+    good = sum(check(changed_tree(name, rng), run=True) for _ in range(times))
+    assert 0.03 * times < good < 0.97 * times  # some break the file, some do not
 
 
 def big_full(rows: int) -> GraphWriter:
@@ -146,12 +149,11 @@ def test_arrays_over_the_limit_are_an_error_before_they_are_made(
             return int(result.nbytes)
 
     assert asyncio.run(run(8)) == 8 << 20
-    with pytest.raises(errors.ExecutionError, match="9,437,184 bytes of outputs, but 8,388,608"):
+    with pytest.raises(errors.OutOfMemoryError, match="9,437,184 bytes of outputs, but 8,388,608"):
         asyncio.run(run(9))
 
 
 def test_an_array_that_no_machine_has_room_for() -> None:
     """Without any limit set: the machine's own memory is one."""
-    with pytest.raises(errors.ExecutionError, match="are left of") as caught:
+    with pytest.raises(errors.OutOfMemoryError, match="are left of"):
         wait(load_and_run(write_pte(big_full(1 << 30)), "numpy"))
-    assert isinstance(caught.value.__cause__, errors.OutOfMemoryError)

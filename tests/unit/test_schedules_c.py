@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.schedules_quick import CHUNKS, first_failure_of
+from support.schedules_quick import CHUNKS, first_failure_of, schedule_count
 
 QUARTER = 2
 
@@ -13,7 +13,7 @@ QUARTER = 2
 def test_schedules(chunk: int, pytestconfig: pytest.Config) -> None:
     failure = first_failure_of(
         QUARTER * CHUNKS + chunk,
-        pytestconfig.getoption("schedules"),
+        schedule_count(pytestconfig.getoption("schedules")),
         pytestconfig.getoption("seed"),
     )
     assert failure is None, failure

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support import extent
 from support.pte_writer import GraphWriter, MethodWriter, Node, Scalar, Vector, write_ptd, write_pte
 from support.reading import read_delegates, read_pte, run
 from webpte.errors import FormatError
@@ -20,7 +21,7 @@ from webpte.format.vulkan import parse_graph
 from webpte.source import BytesSource
 
 DATA = Path(__file__).parents[2] / "data" / "format"
-MUTATIONS = 700
+MUTATIONS = extent.count(250, 700)
 EXTREMES = [0, 1, 3, 4, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFC, 0xFFFFFFFF]
 
 

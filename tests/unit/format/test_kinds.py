@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import webpte
-from webpte.errors import FormatError
+from webpte.errors import FormatError, OtherFileError
 
 
 def zipped(name: str) -> bytes:
@@ -30,7 +30,7 @@ def npz() -> bytes:
 
 HEADER = json.dumps({"weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
 FILES = {
-    "a PNG picture": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+    "a PNG picture: open a program first": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
     "a zip archive: unpack": zipped("model.pte"),
     "an archive of NumPy arrays: name it .npz": npz(),
     "a PyTorch checkpoint": zipped("model/data.pkl"),
@@ -38,17 +38,25 @@ FILES = {
     "a Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a",
     "an HTML page": b"\n<!DOCTYPE html>\n<html><body>404</body></html>",
     "a GGUF file": b"GGUF\x03\0\0\0" + bytes(16),
+    "a gzip archive: unpack": b"\x1f\x8b\x08\0" + bytes(12),
     "a safetensors file": struct.pack("<Q", len(HEADER)) + HEADER + bytes(4),
     "an ONNX model": b"\x08\x08\x12\x07pytorch\x1a\x052.1.0:\xd2",
     "a TensorFlow Lite model": b"\x1c\0\0\0TFL3" + bytes(20),
     "a .ptd file": b"\x1c\0\0\0FT01" + bytes(20),
-    "empty": b"",
-    "its identifier is": b"nothing that anybody knows",
+    "an empty file": b"",
 }
 
 
 @pytest.mark.parametrize("told", FILES)
 def test_told_by_first_bytes(told: str) -> None:
-    with pytest.raises(FormatError, match="not an ExecuTorch program") as caught:
+    with pytest.raises(OtherFileError, match="not an ExecuTorch program but") as caught:
         asyncio.run(webpte.inspect(FILES[told]))
-    assert told in str(caught.value)
+    assert f"{caught.value.kind}: {caught.value.advice}".startswith(told)
+    assert f"but {told}" in str(caught.value)
+    assert caught.value.advice in str(caught.value)
+
+
+def test_what_nobody_knows_is_told_by_its_identifier() -> None:
+    with pytest.raises(FormatError, match="its identifier is b'ing '") as caught:
+        asyncio.run(webpte.inspect(b"nothing that anybody knows"))
+    assert not isinstance(caught.value, OtherFileError)

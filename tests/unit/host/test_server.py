@@ -6,8 +6,10 @@ import http.client
 import io
 import json
 import os
+import re
 import shutil
 import socket
+import urllib.parse
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from support import limits
-from webpte_host.bundle import Bundle
+from webpte_host.bundle import package_bundle
 from webpte_host.content import Mount
 from webpte_host.errors import HostError
+from webpte_host.runtime import runtime_version
 from webpte_host.server import Site
 
 Reply = tuple[int, dict[str, str], bytes]
@@ -56,7 +59,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(tree: Path) -> Iterator[Site]:
-    bundle = Bundle(tree / "package", tree / "wgsl")
+    bundle = package_bundle(tree / "package", tree / "wgsl")
     mounts = [Mount("/suite/", tree / "suite")]
     web, runtime = tree / "web", tree / "runtime"
     with Site(mounts=mounts, web=web, runtime=runtime, bundle=bundle) as site:
@@ -104,6 +107,23 @@ def test_serves(site: Site, path: str, kind: str, body: bytes) -> None:
     status, headers, found = ask(site, path)
     assert (status, headers["Content-Type"], found) == (200, kind, body)
     assert headers["Content-Length"] == str(len(body))
+
+
+def test_the_page_has_its_runtime_by_an_address_that_lasts(site: Site, tree: Path) -> None:
+    _, _, config = ask(site, "/pyscript.json")
+    interpreter = json.loads(config)["interpreter"].removeprefix(".")
+    status, headers, body = ask(site, interpreter)
+    assert (status, body) == (200, b"export {}")
+    assert "immutable" in headers["Cache-Control"]
+    other = interpreter.replace("/v-", "/v-other")
+    assert ask(site, other)[0] == 404
+    stamp = tree / "runtime" / "stamp.json"
+    versions = []
+    for text in ("one", "two", "two"):
+        stamp.write_text(text, encoding="utf-8")
+        versions.append(runtime_version(tree / "runtime"))
+    stamp.unlink()
+    assert versions[0] != versions[1] == versions[2]
 
 
 @pytest.mark.parametrize("path", ["/", "/webpte.zip", "/nothing"])
@@ -235,17 +255,90 @@ def test_if_range_with_old_etag_sends_everything(site: Site) -> None:
 def test_the_configuration_names_what_is_in_the_folder(site: Site, tree: Path) -> None:
     _, headers, body = ask(site, "/pyscript.json")
     assert "application/json" in headers["Content-Type"]
-    assert set(json.loads(body)["files"]) == {"./webpte.zip"}
+    assert json.loads(body)["files"] == {"./webpte.zip": "./*", "./page.zip": "./*"}
     assert ask(site, "/pyscript.json", If_None_Match=headers["ETag"])[0] == 304
+
+
+def test_the_modules_of_the_page_are_one_archive(site: Site, tree: Path) -> None:
+    _, headers, _ = ask(site, "/page.zip")
     module = tree / "web" / "page" / "views" / "new.py"
     module.parent.mkdir(parents=True)
-    module.write_bytes(b"")
+    module.write_bytes(b"VIEW = 1")
+    (module.parent / "new.css").write_bytes(b"")
     try:
-        status, _, body = ask(site, "/pyscript.json", If_None_Match=headers["ETag"])
+        status, _, body = ask(site, "/page.zip", If_None_Match=headers["ETag"])
         assert status == 200
-        assert json.loads(body)["files"]["./page/views/new.py"] == "./page/views/"
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            assert archive.namelist() == ["page/views/new.py"]
+            assert archive.read("page/views/new.py") == b"VIEW = 1"
     finally:
         shutil.rmtree(tree / "web" / "page")
+
+
+PAGE = b"""<link href="./style.css"><script config="./pyscript.json" src="./main.py"></script>"""
+
+
+def lasting_prefix(site: Site) -> str:
+    found = re.search(rb'src="\.(/v-[0-9a-f]+/)main\.py"', ask(site, "/?model=digits")[2])
+    assert found
+    return found[1].decode()
+
+
+@pytest.fixture
+def lasting(site: Site, tree: Path) -> Iterator[str]:
+    """The addresses that the page names its files by begin so."""
+    page = tree / "web" / "index.html"
+    before = page.read_bytes()
+    page.write_bytes(PAGE)
+    yield lasting_prefix(site)
+    page.write_bytes(before)
+
+
+def test_the_page_names_its_files_by_addresses_that_last(site: Site, lasting: str) -> None:
+    text = ask(site, "/")[2]
+    assert text.count(lasting.encode()) == 3 == text.count(b'"./')
+    assert ask(site, "/")[1]["Cache-Control"] == "no-cache"
+    for path in (
+        "main.py",
+        "pyscript.json",
+        "webpte.zip",
+        "page.zip",
+        "runtime/pyodide/pyodide.mjs",
+    ):
+        status, headers, body = ask(site, lasting + path)
+        assert (status, "immutable" in headers["Cache-Control"]) == (200, True), path
+        assert "pyscript" in path or body == ask(site, f"/{path}")[2]
+    for path in ("main.py", "pyscript.json", "webpte.zip", "page.zip"):
+        assert ask(site, f"/{path}")[1]["Cache-Control"] == "no-cache"
+
+
+def test_the_configuration_by_a_lasting_address_names_the_same_runtime(
+    site: Site, lasting: str
+) -> None:
+    def interpreter(path: str) -> str:
+        named: str = json.loads(ask(site, path)[2])["interpreter"]
+        return urllib.parse.urljoin(f"http://host{path}", named)
+
+    assert interpreter("/pyscript.json") == interpreter(f"{lasting}pyscript.json")
+
+
+@pytest.mark.parametrize(
+    "changed", ["web/main.py", "web/new.js", "package/__init__.py", "wgsl/unary.wgsl"]
+)
+def test_a_change_gives_other_addresses(site: Site, tree: Path, lasting: str, changed: str) -> None:
+    assert lasting_prefix(site) == lasting
+    file = tree / changed
+    before = file.read_bytes() if file.exists() else None
+    file.write_bytes(b"# of another length")
+    try:
+        now = lasting_prefix(site)
+        assert now != lasting
+        # A tab from before the change has what is there now, and the browser asks for it each time.
+        status, headers, body = ask(site, f"{lasting}main.py")
+        assert (status, headers["Cache-Control"]) == (200, "no-cache")
+        assert body == ask(site, f"{now}main.py")[2] == (tree / "web" / "main.py").read_bytes()
+    finally:
+        file.write_bytes(before) if before is not None else file.unlink()
 
 
 @pytest.mark.parametrize("path", ["/main.py", "/webpte.zip"])

@@ -67,6 +67,29 @@ def test_errors_are_measured_and_the_first_is_named() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("got", "golden", "used"),
+    [
+        (floats(1, 2.5), floats(1, 2), 0.5),  # the relative one is the kinder here
+        (floats(0.25), floats(0.125), 0.125),
+        (floats(3), floats(3), 0.0),
+        (np.array([3]), np.array([3]), 0.0),
+        (np.array([3]), np.array([4]), None),
+        (floats(np.nan), floats(1), None),
+    ],
+)
+def test_share_of_the_tolerance_that_the_worst_element_took(
+    got: Any, golden: Any, used: float | None
+) -> None:
+    assert compare(got, golden, 1.0, 0.5).used == used
+
+
+def test_a_tolerance_of_zero_has_no_shares() -> None:
+    assert compare(floats(1, 2), floats(1, 2), 0, 0).used == 0.0
+    assert compare(floats(1, 2), floats(1, 2.5), 0, 0).used is None
+    assert compare(floats(1, 2), floats(1, 2.5), 1, 0).used == 0.5
+
+
 def test_relative_error_has_a_floor() -> None:
     assert compare(floats(2e-6), floats(0), 1e-3, 0).max_rel == pytest.approx(2.0)
 
@@ -128,9 +151,9 @@ class StubProgram:
 def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubProgram]:
     program = StubProgram()
 
-    async def load(_source: object, *, device: str, progress: Any, fuse: bool) -> StubProgram:
+    async def load(_source: object, *, device: str, progress: Any, options: Any) -> StubProgram:
         assert device == "numpy"
-        assert fuse
+        assert options is None
         if progress is not None:
             progress("read", 1, 1)
         return program
@@ -156,7 +179,9 @@ def test_passing_entry(program: StubProgram) -> None:
     assert report["verdict"] == "passed"
     assert report["error"] is None
     assert report["ops"] == ["aten.abs", "aten.mul.Tensor"]
-    assert report["outputs"] == [{"output_index": 0, "step": 0, "max_abs": 0.0, "max_rel": 0.0}]
+    assert report["outputs"] == [
+        {"output_index": 0, "step": 0, "max_abs": 0.0, "max_rel": 0.0, "used": 0.0}
+    ]
 
 
 def test_steps_share_one_program(program: StubProgram) -> None:

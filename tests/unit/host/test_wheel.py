@@ -1,56 +1,103 @@
-"""The wheel: what the browser gets as webpte.zip is what an installed package has."""
+"""The package: what is in it, and that it works where there is no checkout."""
 
 from __future__ import annotations
 
 import io
-import shutil
-import subprocess
-import sys
+import json
+import tarfile
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from webpte_host.bundle import Bundle
+import webpte
+from support.pte_writer import GraphWriter, write_pte
+from support.wheel import CleanEnvironment, build_sdist, build_wheel, wheel_of_sdist
+from webpte_host.bundle import package_bundle
 
-_BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+NAME = f"webpte-{webpte.__version__}"
+
+# Loads a program, and plans it: that takes the shaders.
+USE = """
+import asyncio, importlib.metadata, json
+import numpy as np
+import webpte
+from webpte.gpu.recording import RecordingDevice
+
+async def main():
+    program = await webpte.load("tiny.pte", device="numpy")
+    (y,) = await program.forward(np.ones(3, np.float32))
+    recorded = await webpte.load("tiny.pte", device=RecordingDevice())
+    return y.tolist(), recorded.stats.pipelines
+
+y, pipelines = asyncio.run(main())
+installed = importlib.metadata.version("webpte")
+print(json.dumps([webpte.__file__, installed, webpte.__version__, y, pipelines]))
+"""
+
+
+def tiny_program() -> bytes:
+    g = GraphWriter()
+    x = g.tensor((3,))
+    w = g.prepack(g.tensor((3,), constant=np.array([1, 2, 3], np.float32)))
+    g.inputs(x)
+    g.outputs(g.op("aten.add.Tensor", x, w, g.int(1), g.tensor((3,))))
+    return write_pte(g)
 
 
 @pytest.fixture(scope="module")
-def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, since setuptools leaves folders behind."""
-    source = tmp_path_factory.mktemp("source")
-    out = tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "LICENSE"):
-        shutil.copy(root / name, source)
-    (source / "README.md").write_text("a README")
-    for name in ("pysrc", "wgsl"):
-        shutil.copytree(root / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "-c", _BUILD, str(out)]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (built,) = out.glob("*.whl")
-    return built
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+def packed(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
 def test_name_says_any_platform(wheel: Path) -> None:
-    assert wheel.name == "webpte-0.1.0-py3-none-any.whl"
+    assert wheel.name == f"{NAME}-py3-none-any.whl"
 
 
 def test_has_what_the_browser_gets(wheel: Path) -> None:
-    with zipfile.ZipFile(io.BytesIO(Bundle().archive().data)) as bundle:
+    with zipfile.ZipFile(io.BytesIO(package_bundle().archive().data)) as bundle:
         served = set(bundle.namelist())
-    with zipfile.ZipFile(wheel) as archive:
-        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert packed == served
-    assert any(name.endswith(".wgsl") for name in packed)
-    assert "webpte/gpu/engine.js" in packed
+    assert packed(wheel) == served
+    assert any(name.endswith(".wgsl") for name in served)
+    assert {"webpte/gpu/engine.js", "webpte/py.typed"} <= served
 
 
 def test_metadata(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        metadata = archive.read("webpte-0.1.0.dist-info/METADATA").decode()
-        assert "webpte-0.1.0.dist-info/licenses/LICENSE" in archive.namelist()
+        metadata = archive.read(f"{NAME}.dist-info/METADATA").decode()
+        assert f"{NAME}.dist-info/licenses/LICENSE" in archive.namelist()
+    assert f"Version: {webpte.__version__}\n" in metadata
     assert "Requires-Python: >=3.11" in metadata
     assert "License-Expression: BSD-3-Clause" in metadata
     assert "Requires-Dist: numpy" in metadata
+    assert "Classifier: Typing :: Typed" in metadata
+
+
+def test_changelog_has_this_version(root: Path) -> None:
+    lines = (root / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    newest = next(line for line in lines if line.startswith("## "))
+    assert newest.split()[1] == webpte.__version__
+
+
+def test_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
+    made = CleanEnvironment.make(tmp_path, borrowed=("numpy", "flatbuffers"))
+    made.install(wheel)
+    (tmp_path / "tiny.pte").write_bytes(tiny_program())
+    file, installed, version, y, pipelines = json.loads(made.run(USE))
+    assert file.startswith(str(tmp_path / "venv"))
+    assert installed == version == webpte.__version__
+    assert (y, pipelines) == ([2.0, 3.0, 4.0], 1)
+
+
+def test_sources_make_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    sdist = build_sdist(tmp_path)
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"CHANGELOG.md", "LICENSE", "README.md"} <= names
+    assert packed(wheel_of_sdist(sdist, tmp_path)) == packed(wheel)

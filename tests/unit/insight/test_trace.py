@@ -18,7 +18,7 @@ from support.recorded import ADD, RELU, ones
 from support.stitching import counting, cumprod, method, plus
 from webpte import errors
 from webpte.gpu.recording import RecordingDevice
-from webpte.insight import Trace
+from webpte.insight import Rates, Trace
 from webpte.insight.timeline import WITHOUT_CLOCK
 from webpte.insight.work import FLOPS
 from webpte.ops import lookup
@@ -89,6 +89,14 @@ def test_rows_by_kernel_op_and_layer() -> None:
             assert attention.gigabytes_per_second == pytest.approx(attention.nbytes / 4000)
             table = ops["et_vk.embedding_q4gsw.default"]
             assert table.nbytes == 3 * (32 + 2 * 4) + 3 * 4 + 3 * 64 * 4, "rows, not the table"
+            best = Rates(attention.gigabytes_per_second, 10 * (attention.gigaflops or 0))
+            assert attention.part_of(best) == pytest.approx(1)
+            assert attention.part_of(Rates(None, None)) is None
+            shorter = await program.trace("forward", given[0][:, :1], given[1])
+            pairs = {pair.name: pair for pair in shorter.against(trace, "op")}
+            assert pairs.keys() == ops.keys()
+            name = "sdpa_with_kv_cache.default"
+            assert (pairs[name].before, pairs[name].difference) == (attention, 0)
             with pytest.raises(errors.InputError, match="by 'time'; there are 'kernel', 'op'"):
                 trace.by("time")
 
@@ -196,7 +204,7 @@ def test_state_is_as_before_whatever_happens(clock: bool) -> None:
         await program.trace("forward", ones(4))
         for _ in range(2):
             device.inject(method="profile" if clock else "run", at_result=True)
-            with pytest.raises(errors.ExecutionError, match="injected"):
+            with pytest.raises(errors.DeviceError, match="injected"):
                 await program.trace("forward", ones(4))
             task = asyncio.ensure_future(program.trace("forward", ones(4)))
             for _ in range(2):

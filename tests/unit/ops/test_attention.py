@@ -11,12 +11,13 @@ import pytest
 import webpte
 from support.attention_cases import CACHED, PLAIN, SWEEP, CacheCase, PlainCase
 from support.cases import Array
-from support.graphs import make_delegate, read_graph, run_once, wait
+from support.graphs import make_delegate, make_planner, read_graph, run_once, wait
 from support.pte_writer import GraphWriter
 from webpte.errors import ExecutionError, UnsupportedError, WebpteError
 from webpte.ops import lookup
 from webpte.ops.attention_kernels import Heads, lower_update
 from webpte.ops.records import Dispatch
+from webpte.ops.target import Target
 
 Case = CacheCase | PlainCase
 
@@ -226,6 +227,15 @@ def test_kernels(case: Case, kernels: str) -> None:
     names = {"attention": "tile"}
     found = [names.get(name, name.removeprefix("attention_")) for name in dispatches(case)]
     assert " ".join(found) == kernels
+
+
+@pytest.mark.parametrize(("size", "shared"), [(64, 32768), (64, 16384), (72, 32768)])
+def test_small_heads_stay_in_shared_memory(size: int, shared: int) -> None:
+    case = CacheCase(4, 2, size, [(64, 0)], positions=64)
+    planner, _ = make_planner(read_graph(case.program()), Target(shared_bytes=shared))
+    planner.lower_all()
+    kernel = "attention_blocks" if (size, shared) == (64, 32768) else "attention"
+    assert kernel in [dispatch.kernel for dispatch in planner.dispatches()]
 
 
 def test_a_new_position_lowers_nothing() -> None:

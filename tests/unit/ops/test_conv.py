@@ -14,17 +14,19 @@ from support.conv_cases import (
     CONVOLUTION,
     DIRECT,
     POINTWISE,
+    PRODUCTS,
     SPLIT,
     TILED,
     TRANSPOSED_DIRECT,
     TRANSPOSED_TILED,
+    WINDOWS,
     conv,
 )
 from support.graphs import make_planner, read_graph, wait
 from support.live_cases import family_ops
 from support.row_cases import RowCase
 from webpte.errors import GraphError, UnsupportedError, WebpteError
-from webpte.ops.conv import FULL
+from webpte.ops.conv_cut import FULL
 from webpte.ops.records import Dispatch
 
 
@@ -88,12 +90,17 @@ def dispatches(case: RowCase) -> tuple[Dispatch, ...]:
     [
         (TILED, [["conv"]]),
         (POINTWISE, [["conv_pointwise"]]),
+        (PRODUCTS, [["matmul_spread"]]),
+        (WINDOWS, [["conv_window"]]),
         (SPLIT, [["conv", "conv_sum"], ["conv_pointwise", "conv_sum"]]),
         (DIRECT, [["conv_direct"]]),
         (TRANSPOSED_TILED, [["conv"]]),
         (TRANSPOSED_DIRECT, [["conv_direct"]]),
     ],
-    ids=["tiled", "pointwise", "split", "direct", "transposed tiled", "transposed direct"],
+    ids=[
+        *("tiled", "pointwise", "products", "windows", "split", "direct"),
+        *("transposed tiled", "transposed direct"),
+    ],
 )
 def test_cases_run_on_their_kernels(cases: list[RowCase], kernels: list[list[str]]) -> None:
     for case in cases:

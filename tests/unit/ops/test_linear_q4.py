@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.graphs import wait
+from support.graphs import make_planner, read_graph, wait
 from support.linear_q4_cases import (
     BACKWARD,
     DQ8CA,
@@ -24,6 +24,7 @@ from support.linear_q4_cases import (
 from support.live_cases import LiveCase, check_reference, family_ops, lowered
 from support.row_cases import RowCase, normal
 from webpte.errors import GraphError, UnsupportedError
+from webpte.ops.target import Target
 
 
 @pytest.mark.parametrize("case", LINEAR_Q4_CASES, ids=str)
@@ -85,13 +86,14 @@ def overrides_of(case: RowCase) -> tuple[str, dict[str, float]]:
 @pytest.mark.parametrize(
     ("case", "wide", "aligned"),
     [
-        (q4gsw((1, 64), 8, 32), True, True),
-        (q4gsw((1, 64), 8, 64), True, True),
+        (q4gsw((2, 64), 8, 32), True, True),
+        (q4gsw((2, 64), 8, 64), True, True),
+        (q4gsw((1, 64), 7, 32), True, True),
         (q4gsw((1, 64), 8, 16), False, True),
         (q4gsw((1, 40), 8, 40), False, True),
         (q4gsw((1, 60), 8, 60), False, True),
         (q4gsw((1, 20), 8, 5), False, False),
-        (qcs4w((1, 64), 8), True, True),
+        (qcs4w((2, 64), 8), True, True),
         (qcs4w((1, 10), 8, width=5), False, False),
     ],
 )
@@ -99,6 +101,25 @@ def test_variants_of_few_rows(case: RowCase, wide: bool, aligned: bool) -> None:
     kernel, overrides = overrides_of(case)
     assert kernel == "linear_q4_vector"
     assert (overrides["WIDE"], overrides["WEIGHTS_ALIGNED"]) == (wide, aligned)
+
+
+@pytest.mark.parametrize("case", [q4gsw((1, 64), 8, 32), q4gsw((1, 96), 4, 96), qcs4w((1, 64), 8)])
+def test_one_row_of_whole_units(case: RowCase) -> None:
+    kernel, overrides = overrides_of(case)
+    assert kernel == "linear_q4_row"
+    assert not overrides["NORMED"]
+
+
+@pytest.mark.parametrize("inner", [64, 576, 2048, 8192])
+def test_one_row_fits_into_the_shared_memory_that_there_is(inner: int) -> None:
+    case = q4gsw((1, inner), 8, 32)
+    for shared in (16384, 32768):
+        arrays = LiveCase(case.op, [case.args], lambda *_: np.zeros((1, 8)), exact=False)
+        planner, _ = make_planner(read_graph(arrays.program()), Target(shared_bytes=shared))
+        planner.lower_all()
+        types = dict(planner.dispatches()[0].types)
+        staged = int(types["CHUNK"]) * int(types["SLICES"]) * int(types["X_QUADS"]) * 16
+        assert staged + int(types["THREADS"]) * 16 < shared
 
 
 def test_many_rows_go_in_tiles() -> None:

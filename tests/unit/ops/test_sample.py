@@ -61,7 +61,7 @@ def test_what_is_kept(top_k: int, top_p: float, min_p: float) -> None:
         assert tokens.tolist() == wanted[near].tolist()
 
 
-DRAWS = 6000
+DRAWS = 1500
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ DRAWS = 6000
         ([3, 2, 1, 0, -1], settings(1.5, top_k=3), [0, 1, 2]),
         ([3, 2, 1, 0, -1], settings(1.0, top_p=0.8), [0, 1]),
         ([3, 2, 1, 0, -1], settings(1.0, min_p=0.1), [0, 1, 2]),
-        ([5, -3], settings(), [0, 1]),
+        ([4, 0], settings(), [0, 1]),
     ],
 )
 def test_frequencies_follow_the_softmax(row: list[float], asked: Array, kept: list[int]) -> None:

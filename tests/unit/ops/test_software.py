@@ -6,23 +6,19 @@ twenty times as long as one without.
 
 from __future__ import annotations
 
-import asyncio
 import struct
-from dataclasses import replace
 
 import pytest
 
-import webpte
 from support.attention_cases import PLAIN
 from support.conv_cases import conv
 from support.graphs import read_graph
 from support.linear_q4_cases import backward, q4gsw
 from support.matmul_cases import bmm, linear, mm
 from support.row_cases import RowCase
-from support.tables import every_row
+from support.software import kernels_that_wait
+from support.tables import Row, one_row_per_op
 from webpte.checks import resolve_ops
-from webpte.gpu.device import PipelineSpec
-from webpte.gpu.recording import RecordingDevice
 from webpte.live import LiveState
 from webpte.ops import attention_kernels
 from webpte.ops.records import Dispatch
@@ -33,26 +29,10 @@ from webpte.storage import plan_storage
 SOFTWARE = Target(software=True)
 
 
-async def collect(software: bool) -> set[PipelineSpec]:
-    """The kernels of all rows of all families' tables, at every size that they run."""
-    device = RecordingDevice()
-    device.info = replace(device.info, software=software)
-    for row in every_row():
-        async with await webpte.load(row.program(), device=device) as loaded:
-            for inputs in row.steps if len(row.steps) > 1 else ():
-                await loaded.forward(*inputs)
-        device.log.clear()
-    return set(device.pipelines)
-
-
-def has_barriers(spec: PipelineSpec) -> bool:
-    """With one lane to a row, the barriers of wgsl/lib/rows.wgsl and lib/pool.wgsl are left out."""
-    return "workgroupBarrier()" in spec.code and dict(spec.overrides).get("LANES") != 1
-
-
-def test_nothing_waits_for_other_threads() -> None:
-    heavy = [spec for spec in asyncio.run(collect(software=True)) if has_barriers(spec)]
-    assert sorted({spec.label for spec in heavy}) == []
+@pytest.mark.parametrize("row", one_row_per_op(), ids=str)
+def test_nothing_waits_for_other_threads(row: Row) -> None:
+    """tests/native/test_tables.py and tests/browser/test_variants.py ask it of every row."""
+    assert kernels_that_wait(lowered(row.program(), SOFTWARE)) == []
 
 
 def lowered(program: bytes, target: Target) -> list[Dispatch]:
@@ -70,7 +50,10 @@ def lowered(program: bytes, target: Target) -> list[Dispatch]:
         (bmm(2, 3, 9, 5), "matmul_vector", "matmul_simple"),
         (linear((1, 64), 8, 8), "matmul_vector", "matmul_simple"),
         (conv((1, 16, 9, 9), (32, 16, 3, 3)), "conv", "conv_simple"),
-        (conv((1, 16, 8, 8), (32, 16, 1, 1)), "conv_pointwise", "conv_simple"),
+        (conv((1, 16, 8, 8), (32, 16, 1, 1)), "matmul_spread", "conv_simple"),
+        (conv((1, 18, 8, 8), (32, 18, 1, 1)), "conv_pointwise", "conv_simple"),
+        (conv((1, 8, 61, 37), (20, 8, 3, 3)), "conv_window", "conv_simple"),
+        (mm(133, 132, 36), "matmul_spread", "matmul_simple"),
         (conv((1, 6, 9, 9), (6, 1, 3, 3), groups=6), "conv_direct", "conv_simple"),
         (q4gsw((131, 64), 133, 32), "linear_q4", "linear_q4_simple"),
         (q4gsw((1, 64), 133, 32), "linear_q4_vector", "linear_q4_simple"),

@@ -33,8 +33,8 @@ async def decode(program: bytes, fuse: bool) -> tuple[int, int]:
     ("name", "plain", "fused"),
     [
         ("llama_tiny_q4", (40, 34), (17, 15)),
-        ("llama_tiny_fp32", (40, 34), (32, 24)),
-        ("llama_tiny_8da4w", (49, 43), (41, 33)),
+        ("llama_tiny_fp32", (40, 34), (17, 15)),
+        ("llama_tiny_8da4w", (49, 43), (17, 15)),
     ],
 )
 def test_llamas(name: str, plain: tuple[int, int], fused: tuple[int, int]) -> None:
@@ -49,6 +49,6 @@ def test_a_layer_of_a_billion_parameters() -> None:
     planner, _ = make_planner(graph, Target(storage_buffers=10))
     planner.lower_all()
     assert [dispatch.kernel for dispatch in planner.dispatches()] == [
-        *("linear_q4_joined", "attention_rope", "attention_merge"),
-        *("linear_q4_vector", "linear_q4_gated", "linear_q4_vector"),
+        *("linear_q4_row_joined", "attention_rope", "attention_merge"),
+        *("linear_q4_row", "linear_q4_row_gated", "linear_q4_row"),
     ]

@@ -166,7 +166,7 @@ def test_a_call_that_fails_leaves_no_tensor(failing: str) -> None:
             raise errors.OutOfMemoryError("no more")
 
         setattr(device, failing, fail)
-        with pytest.raises(errors.ExecutionError, match="no more"):
+        with pytest.raises(errors.OutOfMemoryError, match="no more"):
             await program.forward(ones(4), output="gpu")
         assert device.buffers == before
 

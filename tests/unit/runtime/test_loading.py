@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from support.pte_writer import GraphWriter, MethodWriter, write_ptd, write_pte
 from support.recorded import ADD, DEVICES, RELU, device_of, ones
 from webpte import errors
 from webpte.gpu.recording import RecordingDevice
+from webpte.source import BytesSource
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -306,3 +309,39 @@ def test_an_op_with_too_few_arguments_to_be_planned(device: str) -> None:
     g.outputs(g.op("llama.update_cache.default", g.tensor((4,))))
     with pytest.raises(errors.GraphError, match=r"takes 3 arguments and an output, but .* 1 ids"):
         wait(webpte.load(write_pte(g), device=device_of(device)))
+
+
+class LibraryFile(BytesSource):
+    """As files of `webpte.library` are, which only a browser has."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data, "model.pte")
+        self.ended: list[str] = []
+
+    async def keep(self) -> bool:
+        self.ended.append("kept")
+        return True
+
+    def leave(self) -> None:
+        self.ended.append("left")
+
+
+@pytest.mark.parametrize(("data", "ended"), [((), "kept"), (("missing.ptd",), "left")])
+def test_what_is_kept_is_let_go_if_another_file_is_not_there(
+    data: tuple[str, ...], ended: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = LibraryFile(write_pte(chain(2)))
+
+    async def open_source(source: Any, **_: Any) -> Any:
+        if source != "model.pte":
+            raise errors.SourceError(f"{source}: 404")
+        return file
+
+    async def run() -> None:
+        monkeypatch.setattr("webpte.runtime.program.open_source", open_source)
+        with pytest.raises(errors.SourceError) if data else nullcontext():
+            await webpte.load("model.pte", data=data, device="numpy", keep=True)
+        await asyncio.sleep(0)  # nobody waits for it
+
+    wait(run())
+    assert file.ended == [ended]

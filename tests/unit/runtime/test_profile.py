@@ -62,7 +62,7 @@ def test_a_profile_that_fails_leaves_state_alone() -> None:
         await program.forward(ones(2))
         for at_result in (False, True):
             device.inject(method="profile", at_result=at_result)
-            with pytest.raises(errors.ExecutionError, match="injected"):
+            with pytest.raises(errors.DeviceError, match="injected"):
                 await program.profile()
         assert (await program.forward(ones(2)))[0].tolist() == [2, 2]
 

@@ -333,7 +333,7 @@ def test_an_error_of_the_device_names_all_of_them(count: int, named: str) -> Non
         device = RecordingDevice()
         program = await webpte.load(write_pte(m), device=device)
         device.lost = True
-        with pytest.raises(errors.ExecutionError, match=f"'forward', {named}: "):
+        with pytest.raises(errors.DeviceLostError, match=f"'forward', {named}: "):
             await program.forward(X)
 
     wait(run())

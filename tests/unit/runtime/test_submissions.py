@@ -83,7 +83,7 @@ def test_a_call_that_fails_before_it_is_submitted_counts_nothing() -> None:
         program = await load(add_graph(), device=device)
         await program.forward(ones(2, 3), ones(2, 3))
         device.inject(errors.DeviceError, method="run")
-        with pytest.raises(errors.ExecutionError):
+        with pytest.raises(errors.DeviceError, match="injected"):
             await program.forward(ones(2, 3), ones(2, 3))
         assert program.stats.submissions == 0
 

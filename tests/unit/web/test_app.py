@@ -105,7 +105,8 @@ def test_a_missing_address_is_told() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "open-url", "fields": {"url": " nowhere.pte "}})
         assert "404" in browser.html["error"]
-        assert "SourceError" in browser.text["status"]
+        told = "nowhere.pte cannot be opened: there is no such file at its address (404)"
+        assert browser.text["status"] == told
         await app.receive({"act": "dismiss"})
         assert browser.html["error"] == ""
 
@@ -236,7 +237,7 @@ def test_controls_of_an_input() -> None:
         await app.receive({"act": "fill", "input": "0", "value": "ones"})
         assert "1, 1, 1" in browser.html["input-0"]
         await app.receive({"act": "fill", "input": "0", "value": "file"})
-        assert "Choose a .npy file" in browser.html["input-0-preview"]
+        assert "Choose a .npy, .npz or .bin file" in browser.html["input-0-preview"]
 
     drive(script)
 

@@ -5,82 +5,30 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import webpte
 from page.app import App
 from page.views import chat as chat_view
+from support.chat_page import (
+    CONFIG,
+    COUNT,
+    SETTINGS,
+    TOKENIZER,
+    act,
+    found_tokenizer,
+    open_chat,
+    said_by_chat,
+    send,
+    shown,
+)
 from support.chats import Q4
-from support.fake_page import Engine, FakeBrowser, File, drop, open_file, open_sample, run
-from support.texts import BYTES, tokenizer_path
-from webpte.errors import DeviceLostError
-from webpte.llm import Chat
+from support.fake_page import FakeBrowser, File, drive, drop, open_sample
 from webpte.text import load_tokenizer
-
-Script = Callable[[App, FakeBrowser], Awaitable[None]]
-TOKENIZER = tokenizer_path(BYTES)
-CONFIG = TOKENIZER.with_name("tokenizer_config.json")
-COUNT = 6  # tokens of an answer
-SETTINGS = {"max_tokens": str(COUNT), "temperature": "0.9", "seed": "7"}
-
-
-def drive(script: Script, engine: Any = webpte) -> None:
-    async def all_of_it() -> None:
-        browser = FakeBrowser()
-        app = App(browser, engine)
-        await app.receive({"act": "hello"})
-        await script(app, browser)
-
-    asyncio.run(all_of_it())
-
-
-async def act(app: App, what: str, **more: object) -> None:
-    await app.receive({"act": f"chat:{what}", **more})
-
-
-async def send(app: App, text: str) -> None:
-    await act(app, "send", fields={"text": text})
-
-
-async def open_chat(app: App, *files: Path, **settings: str) -> None:
-    """The tiny llama with a tokenizer's files, and the chat in front."""
-    await drop(app, *(File(path.name, path.read_bytes()) for path in (Q4, *files)))
-    await app.receive({"act": "view", "name": "chat"})
-    await found_tokenizer(app)
-    for name, value in {**SETTINGS, **settings}.items():
-        await act(app, "set", name=name, value=value)
-
-
-async def found_tokenizer(app: App) -> None:
-    panel = app._views.panel("chat")
-    assert isinstance(panel, chat_view.ChatPanel)
-    if panel._search is not None:
-        await asyncio.wait({panel._search})
-
-
-def shown(browser: FakeBrowser) -> list[tuple[str, str]]:
-    """Who said what, as it stands in the log."""
-    lines = re.findall(
-        r'class="chat-line chat-(\w+)".*?class="chat-said[^"]*"[^>]*>(.*?)</div>',
-        browser.html["view-chat"],
-        re.S,
-    )
-    return [(who, unescape(re.sub("<[^>]*>", "", said))) for who, said in lines]
-
-
-async def said_by_chat(
-    *questions: str, system: str | None = None, count: int = COUNT, **options: Any
-) -> list[str]:
-    """What a Chat says, asked the same."""
-    program = await webpte.load(Q4, device="numpy")
-    chat = Chat(program, await load_tokenizer(TOKENIZER), system)
-    asked = {"temperature": 0.9, "top_p": 0.95, "seed": 7, **options}
-    return [await chat.send(question, count, **asked) for question in questions]
 
 
 def test_an_answer_comes_piece_by_piece_and_is_that_of_a_chat(
@@ -340,52 +288,3 @@ def test_what_may_come_between(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
             assert "chat" not in [name for name, _ in browser.other["tabs"]]
 
     drive(script)
-
-
-def test_runs_and_answers_share_the_cache() -> None:
-    async def script(app: App, browser: FakeBrowser) -> None:
-        await open_chat(app, TOKENIZER, CONFIG)
-        await send(app, "Hello")
-        await run(app, 0)  # writes where the conversation is
-        session = app._stage.session
-        assert session is not None
-        assert session.shown is not None
-        assert "the chat has used it" in session.shown.lost  # so nobody can say what it should give
-        await send(app, "And then?")
-        said = [text for who, text in shown(browser) if who == "assistant"]
-        assert said == await said_by_chat("Hello", "And then?")
-
-    drive(script)
-
-
-def test_a_conversation_outlives_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opened again, and rebuilt after the device was lost in the middle of an answer."""
-
-    async def script(app: App, browser: FakeBrowser) -> None:
-        await open_chat(app, TOKENIZER, CONFIG)
-        await send(app, "Hello")
-        before = shown(browser)
-        await open_file(app, Q4)
-        assert shown(browser) == before
-        session = app._stage.session
-        assert session is not None
-        lost = DeviceLostError("the browser took the GPU away")
-
-        async def fails(*given: object, **options: object) -> None:
-            raise lost
-
-        with monkeypatch.context() as patch:
-            patch.setattr(type(session.program.decoder("forward")), "choose", fails)
-            await send(app, "And then?")
-        assert "Rebuild the program" in browser.html["error"]
-        assert [text for _, text in shown(browser)][2:] == ["And then?"]
-        assert "Answer it" in browser.html["view-chat"]
-        await app.receive({"act": "recover"})
-        await act(app, "again")
-        program = await webpte.load(Q4, device="numpy")
-        chat = Chat(program, await load_tokenizer(TOKENIZER))
-        chat.messages = [{"role": who, "content": text} for who, text in before]
-        said = await chat.send("And then?", COUNT, temperature=0.9, top_p=0.95, seed=7)
-        assert shown(browser)[3:] == [("assistant", said)]
-
-    drive(script, Engine())

@@ -85,6 +85,7 @@ def test_the_first_call_that_is_off_is_shown_with_all_that_helps() -> None:
         session = app._stage.session
         assert session is not None
         highest = np.asarray(session.inputs[0].array()).max()
+        assert "All calls before it agree" in told
         given = told.partition("values that went in")[2]
         assert f"float32 5 × 7 0 to {highest:.5g}" in given, "what relu gives"
         markup = browser.html["view-compare"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import webpte
 from page.app import App
 from page.cards import CardError, read_card
 from page.inputs import TensorInput
@@ -114,6 +116,64 @@ def test_a_link_opens_a_model_in_a_view() -> None:
         assert browser.text["status"].startswith("sigmoid.pte is loaded")
         await app.receive({"act": "link", "model": "nothing"})
         assert "there is no model &#x27;nothing&#x27;" in browser.html["error"]
+
+    opened(script)
+
+
+@pytest.mark.parametrize(
+    ("link", "told", "address"),
+    [
+        ({"model": "nope"}, "There is no model “nope” in this gallery", "?model=nope"),
+        (
+            {"url": "no/such.pte", "view": "graph"},
+            "such.pte cannot be opened: there is no such file at its address (404)",
+            "?url=no/such.pte&view=graph",
+        ),
+    ],
+)
+def test_a_link_that_opens_nothing_is_told_and_can_be_tried_again(
+    link: dict[str, str], told: str, address: str
+) -> None:
+    async def script() -> None:
+        browser = FakeBrowser()
+        browser.asked = asyncio.Event()
+        app = App(browser, webpte)
+        hello = app.receive({"act": "hello"})
+        await app.receive({"act": "link", **link})
+        browser.asked.set()  # the adapter comes later than the page's address
+        await hello
+        assert browser.text["status"].startswith(told)
+        assert browser.other["mood"] == "bad"
+        assert "“link”" not in browser.html["error"]
+        assert browser.other["address"] == address
+        await open_sample(app)
+        assert browser.other["address"].startswith("?url=samples/sigmoid.pte")
+        await app.receive({"act": "close"})
+        assert browser.other["address"] == ""
+
+    asyncio.run(script())
+
+
+def test_the_gallery_is_a_line_while_something_is_opened_or_open() -> None:
+    seen: list[bool] = []
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        show = browser.show
+
+        def watch(**changes: Any) -> None:
+            if "opened" in changes:
+                seen.append(changes["opened"]["any"])
+            show(**changes)
+
+        browser.show = watch  # type: ignore[method-assign]
+        await app.receive({"act": "card", "name": "nothing"})
+        assert seen == [False]  # although it was clicked
+        await app.receive({"act": "open-url", "fields": {"url": "samples/none.pte"}})
+        assert seen[1:] == [True, False]
+        await app.receive({"act": "card", "name": "sigmoid"})
+        assert set(seen[3:]) == {True}
+        await app.receive({"act": "close"})
+        assert not seen[-1]
 
     opened(script)
 

@@ -14,7 +14,7 @@ import pytest
 import webpte
 from page.app import App
 from page.graph import outline
-from page.graph.boxes import short
+from page.graph.drawn import short
 from page.graph.outline import Box, Call, all_folds
 from page.views.graph import GraphPanel
 from support.chats import Q4
@@ -37,8 +37,10 @@ async def act(app: App, what: str, **more: object) -> None:
 
 
 async def look_at(app: App, path: Path = Q4) -> None:
+    """As a list, which says what is in it; tests of the drawing look at that themselves."""
     await open_file(app, path)
     await app.receive({"act": "view", "name": "graph"})
+    await act(app, "drawing", value="list")
 
 
 def calls(browser: FakeBrowser) -> list[int]:
@@ -193,7 +195,7 @@ def test_live_shapes_follow_runs_and_another_program_starts_anew() -> None:
         assert " × ".join(map(str, shape)) in text_of(browser)
         await act(app, "search", value="linear")
         await open_sample(app, "digits.pte")
-        await app.receive({"act": "view", "name": "graph"})
+        await app.receive({"act": "view", "name": "graph"})  # still as a list
         assert len(calls(browser)) == 8
         assert "feeds it" not in text_of(browser)
         no_error(browser)

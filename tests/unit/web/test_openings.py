@@ -60,6 +60,22 @@ async def outputs(app: App, browser: FakeBrowser) -> np.ndarray:
     return read_npy(browser.links[-1])
 
 
+def test_what_was_opened_takes_its_place_in_one_step() -> None:
+    """Else, where the page is slow, half of it is seen before the other half moves it."""
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        for name in ("add.pte", "sigmoid.pte"):
+            await open_sample(app, name)
+            browser.frames = [frame for frame in browser.frames if "file" in frame]
+            (frame,) = browser.frames
+            assert frame >= {"progress", "file", "inputs", "run-controls", "outputs"}
+            browser.frames.clear()
+        await app.receive({"act": "close"})
+        assert next(frame for frame in browser.frames if "file" in frame) >= {"file", "inputs"}
+
+    drive(script)
+
+
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
 def test_a_file_that_cannot_be_read_changes_nothing(data: bytes) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:

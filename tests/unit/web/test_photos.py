@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from page.app import App
-from page.cards import CardValue
+from page.cards import CardValue, read_card
+from page.input_view import input_preview
 from page.inputs import TensorInput, inputs_of
 from page.npy import NpyError, write_npy
 from page.photos import Form, Settings, form_of, prepare, resized, settings_of
@@ -101,6 +102,19 @@ def test_settings_of_a_card() -> None:
     assert own.mean_std == ((0.1,), (0.3,))
 
 
+@pytest.mark.parametrize(
+    ("given", "scale"),
+    [([0, 1], "unit"), ([-1, 1], "signed"), ([0, 255], "bytes"), ([0, 2], "own")],
+)
+def test_a_range_of_a_card_is_called_by_its_name(given: list[int], scale: str) -> None:
+    raw = {"name": "x", "program": "x.pte", "inputs": [{"range": given}]}
+    settings = settings_of(read_card(raw).inputs[0])
+    assert settings.scale == scale
+    form, size = Form("NCHW", 1), (1, 1, 8, 8)
+    white = prepare(np.full((8, 8), 255, np.uint8), form, settings, size, "float32")
+    np.testing.assert_allclose(white, given[1], rtol=1e-6)
+
+
 def test_what_the_model_sees() -> None:
     array = prepare(SQUARE, RGB, Settings(scale="imagenet"), (1, 3, 20, 20), "float32")
     png = base64.b64decode(seen(array, "NCHW").partition(",")[2])
@@ -159,6 +173,11 @@ def test_a_drawing_goes_in() -> None:
     state.take_drawing(grey)
     assert state.array()[0, 0, 3, 5] == pytest.approx(1)
     assert state.held != before
+    assert "Nothing is drawn" not in input_preview(state)
+    state.take_drawing(None)
+    assert "Nothing is drawn" in input_preview(state)
+    state.set_fill("zeros")
+    assert "Nothing is drawn" not in input_preview(state)
     (wide,) = inputs_of([TensorInfo("x", (1, 1, 2000, 28), "float32", dynamic=False)])
     assert isinstance(wide, TensorInput)
     assert "draw" not in wide.fills

@@ -14,10 +14,14 @@ import pytest
 
 import webpte
 from page.app import App
+from page.inputs import TensorInput
 from page.profile.chart import Bar, thinned
-from page.profile.timeline import amount_text
+from page.profile.shorter import TOKENS
+from page.profile.timeline import amount_text, rows_view
+from page.units import us_text
 from support.fake_page import GPU, ROOT, FakeBrowser, drive, open_file, open_sample, run
 from webpte.gpu.recording import RecordingDevice
+from webpte.insight import Rates, TimedStep, Trace, Work
 
 LLAMA = ROOT / "tests" / "data" / "llm" / "llama_tiny_fp32.pte"
 ADDER = "add.pte"
@@ -58,9 +62,10 @@ def bars(browser: FakeBrowser, kind: str) -> list[str]:
     return [unescape(t) for t in re.findall(rf'bar-{kind}"><title>(.*?)</title>', html)]
 
 
-def rows(browser: FakeBrowser, heading: str) -> dict[str, list[str]]:
-    """Cells by name, of the table whose first heading this is."""
-    for table in re.findall("<table>.*?</table>", browser.html["view-profile"], re.S):
+def rows(browser: FakeBrowser, heading: str, last: bool = False) -> dict[str, list[str]]:
+    """Cells by name, of the table whose first heading this is: the first or the last such."""
+    tables = re.findall("<table>.*?</table>", browser.html["view-profile"], re.S)
+    for table in reversed(tables) if last else tables:
         if f'<th scope="col">{heading}</th>' in table:
             found = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table, re.S)
             return {unescape(n): re.findall("<td[^>]*>(.*?)</td>", cells) for n, cells in found}
@@ -87,7 +92,7 @@ def test_a_traced_run_is_a_timeline_tables_and_files() -> None:
         given = [state.array() for state in session.inputs]
         trace = await session.program.trace("forward", *given)
         assert len(bars(browser, "kernel")) == len(trace.steps)
-        assert any("aten.linear.default" in text for text in bars(browser, "kernel"))
+        assert any("aten.embedding.default" in text for text in bars(browser, "kernel"))
         assert [len(bars(browser, kind)) for kind in ("submit", "wait")] == [1, 1]
         assert "No GPU clock" not in text_of(browser)
         shown = rows(browser, "kernel")
@@ -107,6 +112,107 @@ def test_a_traced_run_is_a_timeline_tables_and_files() -> None:
         assert sum(event.get("cat") == "kernel" for event in events) == len(trace.steps)
         await act(app, "json")
         assert saved(browser, "llama_tiny_fp32.forward.trace.json")["timed"] is True
+
+    drive(script, adapter=GPU, engine=engine)
+
+
+@pytest.mark.parametrize("software", [True, False])
+def test_a_software_adapter_traces_fewer_tokens_unless_they_are_set(
+    software: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none(*_: Any) -> Any:  # what this device can do at best says nothing, and takes long
+        raise webpte.errors.DeviceError("no rates")
+
+    monkeypatch.setattr("page.views.profile.rates_of", none)
+    engine = Recording("timestamp-query", kind="webgpu", software=software)
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_file(app, LLAMA)
+        session = app._stage.session
+        assert session is not None
+        traced: list[tuple[int, ...]] = []
+        trace = session.program.trace
+
+        async def watched(method: str, *arrays: Any) -> Any:
+            traced.append(arrays[0].shape)
+            return await trace(method, *arrays)
+
+        session.program.trace = watched  # type: ignore[method-assign, assignment]
+        tokens = session.inputs[0]
+        assert isinstance(tokens, TensorInput)
+        most = tokens.bounds[-1][1]
+        assert most > TOKENS
+        await look(app)
+        note = f"{TOKENS} tokens are traced instead of {most}"
+        assert (note in text_of(browser)) == software
+        await act(app, "trace")
+        assert (note in text_of(browser)) == software
+        await app.receive({"act": "graph:measure"})
+        assert (note in browser.text["status"]) == software
+        assert traced == [(1, TOKENS if software else most)] * 3
+        assert tokens.dims[-1] == most
+        await app.receive({"act": "dim", "input": "0", "dim": "1", "value": str(most - 1)})
+        await act(app, "trace")
+        assert traced[3:] == [(1, most - 1)] * 2
+        assert note not in text_of(browser)
+
+    drive(script, adapter=GPU, engine=engine)
+
+
+def test_a_kernel_whose_bytes_stand_at_another_tells_none() -> None:
+    steps = (
+        TimedStep(0, "fused", "long", None, "gpu", 30.0, Work(3000, 0, None)),
+        TimedStep(0, "fused", "short", None, "gpu", 10.0, None),
+    )
+    trace = Trace("m.pte", "forward", "webgpu", True, 40.0, (), steps)
+    html = rows_view(trace, "kernel", str, Rates(1.0, 1.0))
+    cells = dict(re.findall(r'<th scope="row">(\w+)</th>(.*?)</tr>', html))
+    long, short = (re.findall(r"<td[^>]*>(.*?)</td>", cells[name]) for name in ("long", "short"))
+    assert long == ["1", "30 µs", "75.0 %", "10 %", "2.93 KiB", "0.1", "-", "-"]
+    assert short == ["1", "10 µs", "25.0 %", "-", "-", "-", "-", "-"]
+
+
+def test_two_runs_are_held_side_by_side_and_against_the_adapter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A is kept when another program is opened; the adapter is measured once."""
+    measured = []
+
+    async def rates(device: Any) -> Rates:
+        measured.append(device)
+        return Rates(gigabytes_per_second=100.0, gigaflops=50.0)
+
+    monkeypatch.setattr("page.views.profile.rates_of", rates)
+    engine = Recording("timestamp-query", kind="webgpu")
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_file(app, LLAMA)
+        await look(app)
+        await act(app, "trace")
+        assert browser.text["status"].startswith("Traced: first run")
+        session = app._stage.session
+        assert session is not None
+        trace = await session.program.trace("forward", *(s.array() for s in session.inputs))
+        row = next(row for row in trace.by("kernel") if row.flops)
+        part = max((row.gigabytes_per_second or 0) / 100, (row.gigaflops or 0) / 50)
+        limit = rows(browser, "kernel")[row.name][3]
+        assert limit.endswith(" %")
+        assert float(limit[:-2]) == pytest.approx(100 * part, rel=0.01)
+        assert "moves 100 GB/s" in text_of(browser)
+        await act(app, "keep")
+        assert "This is A itself" in text_of(browser)
+        await open_sample(app, ADDER)
+        await look(app)
+        await act(app, "trace")
+        assert len(measured) == 1
+        text = text_of(browser)
+        assert "A: llama_tiny_fp32.pte, forward on webgpu, again" in text
+        assert "B: add.pte, forward on webgpu, again" in text
+        pairs = rows(browser, "kernel", last=True)
+        assert pairs[row.name][1] == pairs[row.name][3] == "-"  # B has no such kernel
+        assert pairs[row.name][4] == f"-{us_text(row.microseconds)}"
+        await act(app, "unkeep")
+        assert "side by side" not in text_of(browser)
 
     drive(script, adapter=GPU, engine=engine)
 

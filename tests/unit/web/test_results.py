@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +111,9 @@ def test_inputs_edited_while_it_runs() -> None:
         await open_sample(app)
         works = engine.programs[0].run
 
-        async def run_and_edit(*args: Any) -> Any:
+        async def run_and_edit(*args: Any, **more: Any) -> Any:
             await fill(app, "ones")
-            return await works(*args)
+            return await works(*args, **more)
 
         engine.programs[0].run = run_and_edit
         await run(app, 0)
@@ -355,3 +356,36 @@ def test_numpy_follows_a_buffer_inside_of_a_delegate() -> None:
 def test_state_is_told_by_what_the_methods_do(file: Path, expected: bool) -> None:
     methods = asyncio.run(webpte.inspect(file))
     assert any(info.keeps_state for info in methods.values()) is expected
+
+
+def test_the_answer_is_told_and_brought_into_sight() -> None:
+    names = [f"digit {at}" for at in range(10)]
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "digits.pte")
+        await drop(app, File("names.txt", "\n".join(names).encode()))
+        await fill(app, "zeros")
+        await run(app, 0)
+        assert browser.other["sight"] == "outputs"
+        assert re.match(r"Done: digit \d, \d+\.\d %, first run ", browser.text["status"])
+
+    drive(script)
+
+
+def test_who_has_gone_on_with_other_inputs_is_not_moved() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        session = app._stage.session
+        assert session is not None
+        finish = session.program.run
+
+        async def slow(*args: Any, **options: Any) -> Any:
+            await fill(app, "ramp")
+            return await finish(*args, **options)
+
+        session.program.run = slow  # type: ignore[method-assign]
+        await run(app, 0)
+        assert EARLIER in browser.html["outputs-age"]
+        assert "sight" not in browser.other
+
+    drive(script)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import zipfile
 from pathlib import Path
 
+from webpte_host.bundle import page_bundle
 from webpte_host.page_config import page_config
 
 WEB = Path(__file__).resolve().parents[3] / "web"
 INDEX = (WEB / "index.html").read_text(encoding="utf-8")
 MODULES = sorted((WEB / "page").rglob("*.py"))
 PAGE = "".join(path.read_text(encoding="utf-8") for path in MODULES)
-SCRIPTS = ("events.js", "gallery.js", "pad.js", "patch.js", "tabs.js")
+SHEETS = re.findall(r'rel="stylesheet" href="\./([^"]+)"', INDEX)
+SCRIPTS = (
+    *("address.js", "boot.js", "camera.js", "device.js", "events.js", "gallery.js", "pad.js"),
+    *("palette.js", "patch.js", "point.js", "sound.js", "tabs.js"),
+)
 
 
-def test_every_page_module_is_fetched_to_its_place() -> None:
-    fetched = json.loads(page_config(WEB))["files"]
-    assert fetched.pop("./webpte.zip") == "./*"
-    assert "./page/views/run.py" in fetched
-    assert {(WEB / path).resolve() for path in fetched} == set(MODULES)
-    assert all(into == path.rpartition("/")[0] + "/" for path, into in fetched.items())
+def test_every_page_module_is_in_the_archive() -> None:
+    assert json.loads(page_config())["files"]["./page.zip"] == "./*"
+    with zipfile.ZipFile(io.BytesIO(page_bundle(WEB).archive().data)) as archive:
+        assert "page/views/run.py" in archive.namelist()
+        assert {(WEB / name) for name in archive.namelist()} == set(MODULES)
 
 
 def test_only_main_touches_the_browser() -> None:
@@ -38,8 +44,9 @@ def test_nothing_is_inline() -> None:
 
 
 def test_nothing_comes_from_elsewhere() -> None:
-    assert b"http" not in page_config(WEB)
-    for name in ("index.html", "style.css", "icon.svg", *SCRIPTS):
+    assert b"http" not in page_config()
+    assert "style.css" in SHEETS
+    for name in ("index.html", "icon.svg", *SHEETS, *SCRIPTS):
         text = (WEB / name).read_text(encoding="utf-8")
         text = text.replace("http://www.w3.org/2000/svg", "").replace("https://…/model.pte", "")
         assert "http" not in text, name
@@ -63,6 +70,7 @@ def test_sections_that_are_drawn_exist() -> None:
         "status",
         "welcome",
         "run-controls",
+        "run-more",
         "boot-note",
         "ask",
         "kernels",
@@ -73,7 +81,7 @@ def test_sections_that_are_drawn_exist() -> None:
 
 
 def test_no_module_does_everything() -> None:
-    for path in (*MODULES, *(WEB / name for name in SCRIPTS)):
+    for path in (*MODULES, *(WEB / name for name in (*SHEETS, *SCRIPTS))):
         lines = path.read_text(encoding="utf-8").count("\n")
         assert lines <= 400, f"{path.name} has {lines} lines: split it"
 
@@ -82,9 +90,9 @@ def test_acts_of_the_markup_have_handlers() -> None:
     sources = INDEX + "".join(
         path.read_text(encoding="utf-8") for path in (WEB / "page").glob("*_view.py")
     )
-    acts = set(re.findall(r'data[-_]act="([a-z-]+)"', sources))
-    acts |= set(re.findall(r'data_drop="([a-z-]+)"', sources)) | {"hello", "open-file", "scalar"}
-    assert acts
+    acts = set(re.findall(r'data[-_]act(?:=|": )"([a-z-]+)"', sources))
+    acts |= set(re.findall(r'data_drop="([a-z-]+)"', sources)) | {"hello"}
+    assert {"open-file", "scalar", "picture-setting"} <= acts
     for act in acts:
         assert f"def on_{act.replace('-', '_')}(" in PAGE, act
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,22 +60,75 @@ def tabs(browser: FakeBrowser) -> list[str]:
     return [name for name, _ in browser.other["tabs"]]
 
 
-def test_a_module_is_found_by_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    names = [view.name for view in find_views()]
-    assert names[0] == "run"
-    text = "from page.view import Panel, View\nVIEW = View({!r}, 'New', 1, Panel)\n"
-    (tmp_path / "brand_new.py").write_text(text.format("brand_new"))
+MODULE = "from page.view import Panel, View\nVIEW = View({!r}, 'New', {}, Panel)\n"
+
+
+@pytest.fixture
+def more_views(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder whose modules are views as well."""
     monkeypatch.setattr(page.views, "__path__", [*page.views.__path__, str(tmp_path)])
-    assert [view.name for view in find_views()] == ["run", "brand_new", *names[1:]]
-    (tmp_path / "misnamed.py").write_text(text.format("other"))
-    with pytest.raises(TypeError, match="must be a View named 'misnamed'"):
-        find_views()
+    return tmp_path
+
+
+def test_a_module_is_found_by_its_place(more_views: Path) -> None:
+    names = [view.name for view in find_views().views]
+    assert names[0] == "run"
+    (more_views / "brand_new.py").write_text(MODULE.format("brand_new", 1))
+    found = find_views()
+    assert [view.name for view in found.views] == ["run", "brand_new", *names[1:]]
+    assert not found.problems
+
+
+def test_a_module_that_is_no_view_stops_no_other(more_views: Path) -> None:
+    names = [view.name for view in find_views().views]
+    (more_views / "not_there.py").write_text("import no_such_module_anywhere\n")
+    (more_views / "half_written.py").write_text("VIEW = View(\n")
+    (more_views / "misnamed.py").write_text(MODULE.format("other", 1))
+    (more_views / "too_close.py").write_text(MODULE.format("too_close", 90))
+
+    async def script() -> FakeBrowser:
+        browser = FakeBrowser()
+        app = App(browser, webpte)
+        await app.receive({"act": "hello"})
+        await open_sample(app)
+        assert {"run", "python"} < set(tabs(browser))
+        await run(app, 0)
+        assert "37 × 41" in browser.html["outputs"]
+        return browser
+
+    told = asyncio.run(script()).html["view-problems"]
+    for part in (
+        "views/not_there.py",
+        "No module named &#x27;no_such_module_anywhere&#x27;",
+        "views/half_written.py</strong> SyntaxError",
+        "must be a View named &#x27;misnamed&#x27;",
+        "views/too_close.py",
+        "order=90 is that of python.py already",
+    ):
+        assert part in told
+    assert [view.name for view in find_views().views] == [*names, "too_close"]
+
+
+class Unmade(Panel):
+    def __init__(self, view: View, stage: Stage) -> None:
+        raise RuntimeError("a fault in the making")
+
+
+def test_a_panel_that_cannot_be_made_stops_no_other() -> None:
+    async def script() -> None:
+        view, other = View("unmade", "Unmade", 1, Unmade), View("count", "Count", 2, Counting)
+        _, browser = await started(view, other)
+        assert tabs(browser) == ["run", "count"]
+        told = browser.html["view-problems"]
+        assert "views/unmade.py</strong> RuntimeError: a fault in the making" in told
+
+    asyncio.run(script())
 
 
 def test_names_and_places_differ() -> None:
-    views = find_views()
-    assert len({view.order for view in views}) == len(views)
-    assert all(re.fullmatch("[a-z_]+", view.name) for view in views)
+    found = find_views()
+    assert not found.problems
+    assert all(re.fullmatch("[a-z_]+", view.name) for view in found.views)
 
 
 def test_a_tab_is_there_when_what_it_needs_is() -> None:
@@ -107,7 +161,8 @@ def test_what_is_missing_is_told_until_it_is_there() -> None:
         await open_sample(app)
         await choose(app, "after")
         assert "Run the program first" in browser.html["view-after"]
-        await run(app, 0)
+        assert 'data-act="run"' in browser.html["view-after"]
+        await app.receive({"act": "run"})  # as that button sends it, without a form
         assert browser.html["view-after"] == "drawn 1"
 
     asyncio.run(script())
@@ -223,7 +278,8 @@ def test_the_python_view_computes_the_same(
         (tmp_path / "add.pte").write_bytes((ROOT / "web/samples/add.pte").read_bytes())
         monkeypatch.chdir(tmp_path)
         names: dict[str, Any] = {}
-        body = listed(browser.html["view-python"]).replace("\n", "\n    ")
+        code = listed(browser.html["view-python"]).replace("http://site/samples/", "")
+        body = code.replace("\n", "\n    ")
         exec(f"async def same():\n    {body}\n    return y0", names)
         np.testing.assert_array_equal(await names["same"](), results.outputs[0].array)
 

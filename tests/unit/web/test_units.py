@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from page.units import bytes_text, count_text, ms_text, number_text, plural, shape_text
+from page.units import bytes_text, count_text, ms_text, number_text, plural, shape_text, us_text
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,14 @@ def test_bytes(count: int, text: str) -> None:
 )
 def test_times(milliseconds: float, text: str) -> None:
     assert ms_text(milliseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "text"),
+    [(None, "-"), (0.0421, "0.0421 µs"), (3.25, "3.2 µs"), (42, "42 µs"), (4200, "4.20 ms")],
+)
+def test_times_of_kernels(microseconds: float | None, text: str) -> None:
+    assert us_text(microseconds) == text
 
 
 @pytest.mark.parametrize(

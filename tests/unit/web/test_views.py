@@ -1,88 +1,21 @@
 from __future__ import annotations
 
-from html.parser import HTMLParser
-
 import numpy as np
 import pytest
 
-from page.compare import compare
-from page.file_view import Placed, constant_text, file_card, short_op, unloaded_view
+from page.file_view import Placed, constant_text, file_card, short_op
 from page.gpu_view import adapter_banner, no_gpu_banner
-from page.input_view import ask_view, inputs_card
+from page.input_view import inputs_card
 from page.inputs import Input, ScalarInput, TensorInput
 from page.kernel_view import KernelTime, kernel_times, kernels_view
+from page.looks.base import Choice, Output, Sight
 from page.output_view import (
-    Output,
-    age_view,
-    comparison_view,
     outputs_card,
-    stats_strip,
-    unknown_state_view,
 )
-from page.run_view import Timing, run_card, timing_strip
-from page.status_view import error_view, opening_card, progress_view, way_out
-from webpte import ConstantInfo, DeviceInfo, MethodInfo, ScalarInfo, Stats, TensorInfo
-from webpte.errors import (
-    DeviceLostError,
-    ExecutionError,
-    FormatError,
-    InputError,
-    UnsupportedOpError,
-)
-
-NASTY = "<img src=x onerror=alert(1)>\"'&"
-VOID = {"img", "input", "br"}
-
-
-class Checker(HTMLParser):
-    """Fails on tags that are not closed in order; collects elements and text."""
-
-    def __init__(self, markup: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(markup)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-    def acts(self) -> set[str]:
-        return {known["data-act"] or "" for _, known in self.elements if "data-act" in known}
-
-
-def check(markup: str) -> Checker:
-    """Well formed, nothing from the file became an element, nothing inline that a CSP forbids."""
-    checked = Checker(markup)
-    for tag, known in checked.elements:
-        assert tag not in ("script", "style")
-        assert not any(name.startswith("on") or name == "style" for name in known)
-        assert known.get("src") != "x"
-    return checked
-
-
-def method(**changes: object) -> MethodInfo:
-    known: dict[str, object] = {
-        "name": "forward",
-        "inputs": (TensorInfo("x", (9, 3), "float32", True),),
-        "outputs": (TensorInfo("y", (9, 5), "float32", False),),
-        "ops": {"aten.add.Tensor": 7, "aten.relu.default": 2},
-        "kernels_outside": {},
-        "unsupported": {},
-        "constants": (),
-        "is_constant": False,
-    }
-    return MethodInfo(**{**known, **changes})  # type: ignore[arg-type]
+from page.run_view import Timing, further_work, run_card, timing_strip
+from support.markup import NASTY, Checker, check, method
+from webpte import ConstantInfo, DeviceInfo, MethodInfo, ScalarInfo, TensorInfo
+from webpte.insight import TimedStep
 
 
 def card(*methods: MethodInfo, limits: dict[str, int] | None = None) -> Checker:
@@ -246,15 +179,23 @@ def test_run_card() -> None:
 
     def made(**changes: object) -> Checker:
         known = {"running": False, "can_cancel": False, "device": "webgpu"}
-        known |= {"can_check": True, "can_profile": True}
         return check(run_card(**{**common, **known, **changes}))  # type: ignore[arg-type]
 
-    assert made().acts() == {"run", "device", "check", "profile"}
-    assert "profile" not in made(can_profile=False).acts()
+    assert made().acts() == {"run", "device"}
     assert "cancel" in made(running=True, can_cancel=True).acts()
     assert "cancel" not in made(running=True).acts()
-    assert "check" not in made(can_check=False).acts()
     assert "why" in made(why_not="why").text
+
+
+def test_what_can_be_done_after_a_run_is_not_in_its_bar() -> None:
+    def acts(can_check: bool, can_profile: bool) -> set[str]:
+        made = further_work(running=False, can_check=can_check, can_profile=can_profile)
+        return check(made).acts()
+
+    assert acts(True, True) == {"check", "profile"}
+    assert acts(True, False) == {"check"}
+    assert acts(False, True) == {"profile"}
+    assert further_work(running=False, can_check=False, can_profile=False) == ""
 
 
 def test_a_bar_is_as_wide_for_few_repeats_as_for_many() -> None:
@@ -285,15 +226,17 @@ def test_outputs() -> None:
         7,
     ]
     outputs = [Output(i, f"out{i} {NASTY}", value) for i, value in enumerate(values)]
-    checked = check(outputs_card(outputs))
-    assert checked.acts() == {"copy", "download", "compare"}
+    sights = [Sight(output) for output in outputs]
+    checked = check(outputs_card(sights, [Choice() for _ in sights]))
+    assert checked.acts() == {"copy", "download", "compare", "download-all", "look"}
     for part in ("Largest values", "Distribution", "Image:", "1 NaN and 1 infinite", "is empty"):
         assert part in checked.text
     assert "7 outputs" in checked.text
 
 
 def test_large_outputs_cannot_be_copied() -> None:
-    made = outputs_card([Output(0, "y", np.zeros(300_000, np.float32))])
+    sight = Sight(Output(0, "y", np.zeros(300_000, np.float32)))
+    made = outputs_card([sight], [Choice()])
     assert "download instead" in made
 
 
@@ -322,97 +265,25 @@ def test_where_operators_run() -> None:
 
 
 def test_kernels() -> None:
-    rows = kernel_times([("a", 10.0), (NASTY, 2000.0), ("a", 30.0)])
-    assert [(row.label, row.count, row.ms) for row in rows] == [(NASTY, 1, 2.0), ("a", 2, 0.04)]
+    timed = (
+        ("a", 10.0, "aten.add.Tensor"),
+        (NASTY, 2000.0, "aten.exp.default"),
+        ("a", 30.0, "aten.mul.Tensor"),
+        ("a", None, "aten.mul.Tensor"),
+    )
+    steps = [TimedStep(0, op, kernel, None, "gpu", spent, None) for kernel, spent, op in timed]
+    rows = kernel_times(steps)
+    assert [(row.label, row.count, row.ms) for row in rows] == [(NASTY, 1, 2.0), ("a", 3, 0.04)]
     told = check(kernels_view(rows)).text
-    for part in (NASTY, "3 dispatches, 2.04 ms", "98 %", "× 2"):
+    for part in (
+        NASTY,
+        "4 dispatches, 2.04 ms",
+        "98 %",
+        "× 3",
+        "for exp",
+        "for add.Tensor, mul.T",
+    ):
         assert part in told
     assert "0 dispatches" in check(kernels_view([])).text
     many = [KernelTime(f"k{i}", 1, 1.0) for i in range(30)]
     assert "18 more" in check(kernels_view(many)).text
-
-
-def test_comparison() -> None:
-    one = np.zeros((2, 3), np.float32)
-    assert "Agrees with x.npy" in check(comparison_view(compare(one, one, "x.npy"))).text
-    told = check(comparison_view(compare(one, one + 1, NASTY))).text
-    assert f"Differs from {NASTY} in 6 of 6 values" in told
-    assert "Not comparable" in check(comparison_view(compare(one, one[0], "x.npy"))).text
-
-
-def test_stats() -> None:
-    told = check(stats_strip(Stats(buffers=3, buffer_bytes=2048, dispatches=5), "WebGPU")).text
-    for part in ("WebGPU", "2.00 KiB", "dispatches5"):
-        assert part in told
-
-
-def test_errors_show_type_message_hint_and_traceback() -> None:
-    try:
-        raise FormatError(f"bad {NASTY}", 12)
-    except FormatError as error:
-        checked = check(error_view(error, f"opening {NASTY}"))
-    for part in ("FormatError", f"bad {NASTY} (at byte 12)", "complete .pte", "Traceback"):
-        assert part in checked.text
-    assert checked.acts() == {"dismiss"}
-    assert "recover" in check(error_view(ValueError(), "x", {"recover": "Rebuild"})).acts()
-
-
-def test_way_out_follows_the_class() -> None:
-    assert "without these operators" in way_out(UnsupportedOpError("m", {"x": 1}))
-    assert "signature" in way_out(InputError("x"))
-    assert way_out(ValueError("x")) == ""
-
-
-def test_way_out_looks_at_the_cause() -> None:
-    error = ExecutionError("method 'forward'")
-    error.__cause__ = DeviceLostError("gone")
-    assert "took the GPU away" in way_out(error)
-
-
-def test_progress() -> None:
-    def states(amounts: dict[str, tuple[int, int]]) -> list[str]:
-        checked = check(progress_view(amounts))
-        steps = [known.get("class") or "" for tag, known in checked.elements if tag == "li"]
-        return [step.rsplit("-", 1)[-1] for step in steps]
-
-    assert states({"fetch": (10, 100)}) == ["now", "next", "next", "next"]
-    assert states({"fetch": (100, 100), "read": (0, 0)}) == ["done", "now", "next", "next"]
-    # Kernels and constants are under way together.
-    both = {"read": (1, 1), "compile": (2, 8), "constants": (4096, 8192)}
-    assert states(both) == ["done", "done", "now", "now"]
-    told = check(progress_view(both)).text
-    assert "2 of 8" in told
-    assert "4.00 KiB of 8.00 KiB" in told
-    opening = check(opening_card(NASTY))
-    assert f"Opening {NASTY}" in opening.text
-    assert opening.acts() == {"cancel-opening"}
-
-
-def test_a_file_that_could_not_be_loaded_shows_what_it_holds() -> None:
-    nasty = method(name=NASTY, ops={NASTY: 1}, unsupported={NASTY: 1})
-    checked = check(unloaded_view(NASTY, {NASTY: nasty}, {}))
-    assert "1 operator not supported" in checked.text
-    assert checked.acts() == set()
-
-
-def test_questions() -> None:
-    assert ask_view({}) == ""
-    checked = check(ask_view({4: (NASTY, {0: "x", 2: NASTY}), 5: ("b.npy", {1: "y"})}))
-    assert checked.acts() == {"place", "leave"}
-    asked = [known for _, known in checked.elements if known.get("data-act") == "place"]
-    assert [(known["data-file"], known["data-input"]) for known in asked] == [
-        ("4", "0"),
-        ("4", "2"),
-        ("5", "1"),
-    ]
-
-
-def test_age() -> None:
-    assert age_view([]) == ""
-    assert (
-        "Earlier results: for earlier inputs; x. Run"
-        in check(age_view(["for earlier inputs", "x"])).text
-    )
-    told = check(unknown_state_view("it had more than 5 calls"))
-    assert "more than 5 calls" in told.text
-    assert told.acts() == {"recover"}

@@ -1,0 +1,51 @@
+"""What one call costs between Python and the GPU: no turn of the loop, and no copy too many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.graphs import chain
+from support.page import encode_bytes, python
+from support.pte_writer import write_pte
+from webpte_host.browser import Harness
+
+
+def run(harness: Harness, code: str, size: int) -> Any:
+    data = encode_bytes(write_pte(chain(1, dims=(size,), op="aten.neg.default")))
+    return python(harness, code, data=data, size=size)
+
+
+def test_a_call_goes_on_in_the_turn_in_which_its_result_comes(harness: Harness) -> None:
+    code = """
+    async with await webpte.load(base64.b64decode(data)) as program:
+        x = np.arange(4, dtype=np.float32)
+        for _ in range(2):
+            await program.forward(x)
+        loop, turns = asyncio.get_running_loop(), []
+        later = loop.call_later
+        loop.call_later = lambda *rest, **more: (turns.append(rest), later(*rest, **more))[1]
+        try:
+            (y,) = await program.forward(x)
+            seen = len(turns)
+            await asyncio.sleep(0)
+        finally:
+            del loop.call_later
+        return [y, seen, len(turns)]
+    """
+    assert run(harness, code, 4) == [[0, -1, -2, -3], 0, 1]
+
+
+def test_calls_at_once_and_memory_that_grows_leave_every_result_right(harness: Harness) -> None:
+    """Commands are ready by the third call; results up to 4 MiB have a place in Python's memory."""
+    code = """
+    wrong, kept = [], []
+    async with await webpte.load(base64.b64decode(data)) as program:
+        for number in range(4):
+            given = [np.full(size, 10 * number + i, np.float32) for i in range(3)]
+            results = await asyncio.gather(*(program.forward(x) for x in given))
+            wrong += [number for x, (y,) in zip(given, results) if not np.array_equal(y, -x)]
+            kept.append(np.ones(48 << 20, np.uint8))  # more than Python's memory has left
+        return wrong
+    """
+    for size in (1000, (4 << 20) // 4 + 1):
+        assert run(harness, code, size) == []

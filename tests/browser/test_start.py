@@ -1,0 +1,102 @@
+"""The second visit: what the browser asks for again. And on it, back and forward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from support import limits
+from support.page_visit import status, wait_until_ready
+from webpte_host import chromium
+from webpte_host.browser import PageLog
+from webpte_host.server import Handler, Site
+
+
+class Asked:
+    """What the server was asked for, and what it answered."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.answers: list[tuple[str, int]] = []
+        plain = Handler._head
+
+        def head(handler: Handler, code: HTTPStatus, headers: dict[str, str]) -> None:
+            self.answers.append((handler.path, int(code)))
+            plain(handler, code, headers)
+
+        patch.setattr(Handler, "_head", head)
+
+    def take(self) -> list[tuple[str, int]]:
+        taken, self.answers = self.answers, []
+        return taken
+
+
+@pytest.fixture(scope="module")
+def asked() -> Iterator[Asked]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Asked(patch)
+
+
+@pytest.fixture(scope="module")
+def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """A browser that keeps what it has fetched, as people's do."""
+    options = chromium.launch_options(chromium.chosen_adapter())
+    folder = tmp_path_factory.mktemp("profile")
+    context = browser.browser_type.launch_persistent_context(
+        folder, **options, timeout=limits.START_MS
+    )
+    context.set_default_timeout(limits.EXPECT_MS)
+    yield context
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def page(profile: BrowserContext, site: Site, asked: Asked) -> Iterator[Page]:
+    """On the second visit."""
+    first = profile.new_page()
+    first.goto(site.url)
+    wait_until_ready(first)
+    cold = [path for path, _ in asked.take()]
+    assert any(path.endswith("/pyodide.asm.wasm") for path in cold)
+    assert len([path for path in cold if path.endswith("/page.zip")]) <= 2
+    first.close()
+    page = profile.new_page()
+    log = PageLog(page)
+    page.goto(site.url)
+    wait_until_ready(page)
+    yield page
+    assert (log.errors, log.console_errors) == ([], [])
+
+
+def test_a_second_visit_asks_for_the_page_and_the_gallery_alone(page: Page, asked: Asked) -> None:
+    warm = asked.take()
+    others = [path for path, _ in warm if not path.startswith("/samples/")]  # pictures of cards
+    assert sorted(others) == ["/", "/gallery.json"]
+    assert len(warm) < 10, warm
+
+
+def test_back_goes_from_view_to_view_and_to_the_gallery(page: Page, site: Site) -> None:
+    def in_front(name: str) -> None:
+        expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+
+    page.locator("#gallery-list [data-name=sigmoid]").click()
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    page.get_by_role("tab", name="Python").click()
+    expect(page).to_have_url(f"{site.url}?model=sigmoid&view=python")
+    page.go_back()
+    in_front("Run")
+    page.go_back()
+    expect(status(page)).to_contain_text("Closed")
+    expect(page).to_have_url(site.url)
+    page.go_forward()
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    page.go_forward()
+    in_front("Python")
+    page.get_by_role("link", name="Skip to inputs and outputs").focus()
+    page.keyboard.press("Enter")  # another place of the page is no other program
+    expect(page).to_have_url(f"{site.url}?model=sigmoid&view=python#work")
+    page.go_back()
+    expect(page).to_have_url(f"{site.url}?model=sigmoid&view=python")
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")

@@ -1,0 +1,93 @@
+"""Tuning on a real clock: candidates are timed, chosen, kept, and give the same results."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import webpte
+from support.fusion_graphs import Sizes, normed
+from support.graphs import wait
+from support.native import need_native
+from support.pte_writer import write_pte
+from webpte.gpu.native import NativeDevice
+from webpte.ops import one_row
+from webpte.ops.packed_weights import Quantized
+from webpte.ops.products import Types
+from webpte.runtime import tuning
+
+GRAPH, INPUTS = normed(Sizes(1, 576, 100), "q4")
+PROGRAM = write_pte(GRAPH)
+
+
+async def gpu() -> NativeDevice:
+    """With a GPU's kernels, of which there are several cuts."""
+    need_native()
+    device = await NativeDevice.create()
+    device.info = replace(device.info, software=False)
+    return device
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WEBPTE_TUNING", str(tmp_path / "deep" / "tuning.json"))
+    monkeypatch.setattr(tuning, "RUNS", 1)
+    return tmp_path / "deep" / "tuning.json"
+
+
+def test_tunes_keeps_and_uses(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        device, told = await gpu(), list[tuple[str, int, int]]()
+        async with await webpte.load(PROGRAM, device=device) as program:
+            (before,) = await program.forward(*INPUTS)
+            monkeypatch.setattr(tuning, "GAIN", 10.0)  # whatever is fastest, by however little
+            found = await program.tune("forward", *INPUTS, progress=lambda *t: told.append(t))
+            (after,) = await program.forward(*INPUTS)
+            kernels = program.kernels
+        assert found.rows
+        assert found.refused == ()
+        for row in found.rows:
+            assert len(row.microseconds) > 1
+            assert min(row.microseconds.values()) == row.microseconds[row.chosen] > 0
+            assert row.key in str(found)
+        assert told[-1] == ("tune", len(told), len(told))
+        np.testing.assert_allclose(after, before, rtol=0, atol=1e-4 * np.abs(before).max())
+        (kept,) = json.loads(file.read_text()).values()
+        assert kept == dict(found.choices)
+        async with await webpte.load(PROGRAM, device=device) as again:
+            await again.forward(*INPUTS)
+            assert again.kernels <= kernels
+            assert again.device_info.choices == ()  # they are the program's, not the device's
+
+    wait(check())
+
+
+def test_a_cut_that_computes_something_else_is_refused(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wrong(one_row.RowCut):
+        """Leaves out the last part of every sum."""
+
+        def types(self, weights: Quantized, matrices: int) -> Types:
+            given = dict(super().types(weights, matrices))
+            return tuple((given | {"UNITS": str(weights.steps - 1)}).items())
+
+    cuts = [c for c in one_row.CUTS if (c.threads, c.slices) != (64, 16)]
+    monkeypatch.setattr(one_row, "CUTS", (*cuts, Wrong(64, 16)))
+
+    async def check() -> None:
+        async with await webpte.load(PROGRAM, device=await gpu()) as program:
+            (before,) = await program.forward(*INPUTS)
+            found = await program.tune("forward", *INPUTS)
+            (after,) = await program.forward(*INPUTS)
+        assert any(each.endswith(": 64/16") for each in found.refused)
+        assert all("64/16" not in row.microseconds for row in found.rows)
+        np.testing.assert_allclose(after, before, rtol=0, atol=1e-4 * np.abs(before).max())
+
+    asyncio.run(check())
+    assert file.exists()

@@ -1,0 +1,74 @@
+"""The notebooks in JupyterLite, as the static site has them: opened, and run from top to bottom."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from support import limits
+from support.static_site import StaticHost, static_host
+from webpte_host.browser import open_browser
+from webpte_host.build import build
+from webpte_host.build_notebooks import NOTEBOOKS
+
+NAMES = [path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb"))]
+PICTURES = {"a_picture_model": 3}
+# The kernel, IPython and matplotlib start, and then everything is run.
+RUN_MS = 4 * limits.START_MS
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StaticHost]:
+    root = tmp_path_factory.mktemp("host")
+    build(root / "below", models=None, notebooks=True)
+    with static_host(root) as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page()
+    page.set_default_timeout(limits.START_MS)
+    yield page
+    page.close()
+
+
+def run_all(page: Page, address: str) -> None:
+    page.goto(address)
+    # The first visit loads the page twice, for the isolation headers.
+    page.wait_for_function("crossOriginIsolated && document.querySelector('.jp-CodeCell')")
+    # Cells that are run before the notebook has a kernel are passed over, without a word.
+    kernel = page.locator(".jp-Notebook-ExecutionIndicator")
+    expect(kernel).to_have_attribute("data-status", "idle", timeout=limits.START_MS)
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name=re.compile("^Run All Cells")).click()
+    ended = page.locator(".jp-OutputArea-output").filter(
+        has_text=re.compile(r"^done\s*$|Traceback")
+    )
+    asked = page.locator(".jp-Dialog")  # for another kernel, say: nobody would answer
+    expect(ended.or_(asked).first).to_be_visible(timeout=RUN_MS)
+    assert asked.all_inner_texts() == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_runs_from_top_to_bottom(page: Page, host: StaticHost, name: str) -> None:
+    run_all(page, f"{host.url}below/notebooks/notebooks/index.html?path={name}.ipynb")
+    texts = page.locator(".jp-OutputArea-output").all_inner_texts()
+    assert [text for text in texts if "Traceback" in text] == []
+    assert texts[-1].strip() == "done"
+    # A program is the first thing that each of them shows.
+    expect(page.locator(".jp-OutputArea-output table caption").first).to_contain_text(".pte")
+    expect(page.locator(".jp-OutputArea-output img")).to_have_count(PICTURES.get(name, 0))
+
+
+def test_there_are_three() -> None:
+    assert NAMES == ["a_chat", "a_picture_model", "first_steps"]

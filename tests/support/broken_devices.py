@@ -1,0 +1,378 @@
+"""Recording devices that break one promise each, and the subject that checks are done on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from webpte.errors import ConstantError, DeviceError, InputError
+from webpte.gpu.device import GpuCopy, Part, PipelineSpec, PlanCommands, Transfer
+from webpte.gpu.emulation import RecordedBuffer
+from webpte.gpu.recording import RecordingDevice
+
+LIMIT = 1 << 20
+
+
+class RecordingSubject:
+    compiles = False
+    too_much = LIMIT + 4
+
+    def __init__(self, device: RecordingDevice) -> None:
+        self.device = device
+
+    def make_native(self, nbytes: int, copyable: bool = True) -> Any:
+        return RecordedBuffer(nbytes, copyable)
+
+    def lose(self) -> None:
+        self.device.lost = True
+
+
+def recording(
+    kind: type[RecordingDevice] = RecordingDevice, clock: bool = True
+) -> RecordingSubject:
+    return RecordingSubject(kind(LIMIT, ("timestamp-query",) if clock else ()))
+
+
+class NotZeroed(RecordingDevice):
+    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
+        made = await super().create_buffers(sizes, uniform)
+        for number in made:
+            self.memory[number].write(b"\1" * self.memory[number].size)
+        return made
+
+
+class HalfAllocated(RecordingDevice):
+    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
+        return [(await super(HalfAllocated, self).create_buffers([n], uniform))[0] for n in sizes]
+
+
+class Undestroyed(RecordingDevice):
+    def destroy_buffers(self, buffers: Sequence[int]) -> None:
+        pass
+
+
+class LateRead(RecordingDevice):
+    def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
+        async def later() -> bytes:
+            await asyncio.sleep(0)
+            return await super(LateRead, self).read(buffer, nbytes)
+
+        return later()
+
+
+class LateCopy(RecordingDevice):
+    """Copies when it is asked for what came of them."""
+
+    def copy(self, copies: Sequence[GpuCopy]) -> None:
+        self.delayed = list(copies)
+
+    def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
+        if hasattr(self, "delayed"):
+            super().copy(self.delayed)
+        return super().read(buffer, nbytes)
+
+
+class Unconverted(RecordingDevice):
+    async def transfer(self, transfers: Sequence[Transfer], progress: Any = None) -> None:
+        await super().transfer([Transfer(t.region.head(4), t.buffer, None) for t in transfers])
+
+
+class Truncating(RecordingDevice):
+    async def transfer(self, transfers: Sequence[Transfer], progress: Any = None) -> None:
+        with contextlib.suppress(ConstantError):
+            await super().transfer(transfers)
+
+
+class Forgiving(RecordingDevice):
+    """Ignores constants for buffers that it does not know."""
+
+    async def transfer(self, transfers: Sequence[Transfer], progress: Any = None) -> None:
+        await super().transfer([t for t in transfers if t.buffer in self.memory])
+
+
+class Recompiling(RecordingDevice):
+    async def create_pipelines(
+        self, specs: Sequence[PipelineSpec], progress: Any = None
+    ) -> list[int]:
+        self.pipelines = dict(self.pipelines)
+        for spec in specs:
+            self.pipelines.pop(spec, None)
+        return await super().create_pipelines(specs, progress)
+
+
+class Uncompiled(RecordingSubject):
+    """Claims to compile, and finds nothing wrong."""
+
+    compiles = True
+
+
+class _Altered(RecordingDevice):
+    """Plans become others: `alter` is what breaks."""
+
+    @staticmethod
+    def alter(commands: PlanCommands) -> PlanCommands:
+        raise NotImplementedError
+
+    async def create_plan(self, commands: PlanCommands) -> int:
+        return await super().create_plan(self.alter(commands))
+
+
+class OneUpload(_Altered):
+    @staticmethod
+    def alter(c: PlanCommands) -> PlanCommands:
+        return PlanCommands(c.uploads[:1], c.dispatches, c.readbacks, c.result_bytes, c.clears)
+
+
+class Backwards(_Altered):
+    @staticmethod
+    def alter(c: PlanCommands) -> PlanCommands:
+        return PlanCommands(c.uploads, c.dispatches[::-1], c.readbacks, c.result_bytes, c.clears)
+
+
+class Uncleared(_Altered):
+    @staticmethod
+    def alter(c: PlanCommands) -> PlanCommands:
+        return PlanCommands(c.uploads, c.dispatches, c.readbacks, c.result_bytes)
+
+
+class _AlteredParts(RecordingDevice):
+    """Parts of plans are others."""
+
+    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        raise NotImplementedError
+
+    async def create_plan(self, commands: PlanCommands) -> int:
+        parts = self.alter_parts(commands.parts)
+        return await super().create_plan(replace(commands, parts=parts))
+
+
+class PartsOnce(_AlteredParts):
+    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        return tuple({part.plan: part for part in reversed(parts)}.values())[::-1]
+
+
+class PartsWithoutOffsets(_AlteredParts):
+    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        def moved(copies: tuple[GpuCopy, ...]) -> tuple[GpuCopy, ...]:
+            return tuple(replace(copy, source_offset=0, target_offset=0) for copy in copies)
+
+        return tuple(Part(part.plan, moved(part.copies), moved(part.kept)) for part in parts)
+
+
+class PartsBackwards(_AlteredParts):
+    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        return parts[::-1]
+
+
+class PartsThatMayBeMissing(_AlteredParts):
+    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        there = self.memory.keys()
+        return tuple(
+            part
+            for part in parts
+            if part.plan in self.plans and all(copy.source in there for copy in part.copies)
+        )
+
+
+class _AlteredRuns(RecordingDevice):
+    """Runs are others: `alter` gets and returns their arguments by name."""
+
+    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def run(
+        self,
+        plan: int,
+        payload: np.ndarray,
+        copies: Sequence[GpuCopy] = (),
+        read: bool = True,
+        *,
+        kept: Sequence[GpuCopy] = (),
+        watched: bool = False,
+    ) -> Awaitable[bytes]:
+        given = {"plan": plan, "payload": payload, "copies": copies, "read": read}
+        rest = {"kept": kept, "watched": watched}
+        return super().run(**self.alter({**given, **rest}))
+
+
+class Uncopied(_AlteredRuns):
+    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {**arguments, "copies": ()}
+
+
+class Unkept(_AlteredRuns):
+    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {**arguments, "kept": ()}
+
+
+class KeptTooEarly(_AlteredRuns):
+    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {**arguments, "copies": [*arguments["copies"], *arguments["kept"]], "kept": ()}
+
+
+class AlwaysRead(_AlteredRuns):
+    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {**arguments, "read": True}
+
+
+class OneResult(RecordingDevice):
+    """Has room for the results of one run."""
+
+    def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
+        running = super().run(*arguments, **named)
+
+        async def latest() -> bytes:
+            self.latest = await running
+            await asyncio.sleep(0)
+            return getattr(self, "newest", self.latest)
+
+        self.newest = self._recorded[arguments[0]].results(self.memory)
+        return latest()
+
+
+class LateUpload(RecordingDevice):
+    """Looks at the payload when somebody waits."""
+
+    def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
+        async def later() -> bytes:
+            return await super(LateUpload, self).run(*arguments, **named)
+
+        return later()
+
+
+class Immortal(RecordingDevice):
+    def destroy_plan(self, plan: int) -> None:
+        pass
+
+
+class MisTimed(RecordingDevice):
+    def profile(self, *arguments: Any, **named: Any) -> Awaitable[tuple[bytes, list[float]]]:
+        async def timed() -> tuple[bytes, list[float]]:
+            data, times = await super(MisTimed, self).profile(*arguments, **named)
+            return data, times[:1]
+
+        return timed()
+
+
+class ProfileUnkept(RecordingDevice):
+    def profile(self, *arguments: Any, **named: Any) -> Awaitable[tuple[bytes, list[float]]]:
+        return super().profile(*arguments, **{**named, "kept": ()})
+
+
+class Grabbing(RecordingDevice):
+    """Destroys what it adopted when it forgets it."""
+
+    def forget_buffers(self, buffers: Sequence[int]) -> None:
+        for number in buffers:
+            self.adopted[number].destroy()
+        super().forget_buffers(buffers)
+
+
+class Gullible(RecordingDevice):
+    def adopt_buffer(self, native: Any) -> tuple[int, int]:
+        try:
+            return super().adopt_buffer(native)
+        except InputError:
+            return 0, 0
+
+
+class Unwatched(RecordingDevice):
+    """Does not see that a buffer was destroyed."""
+
+    def adopt_buffer(self, native: Any) -> tuple[int, int]:
+        copied = RecordedBuffer(native.size)
+        return super().adopt_buffer(native if native in self.memory.values() else copied)
+
+
+class LostByDestroyed(RecordingDevice):
+    """Takes one bad call for the end."""
+
+    def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
+        running = super().run(*arguments, **named)
+
+        async def fatal() -> bytes:
+            try:
+                return await running
+            except DeviceError:
+                self.lost = True
+                raise
+
+        return fatal()
+
+
+class LateLoss(RecordingDevice):
+    """Still takes writes when it is lost."""
+
+    def write(self, buffer: int, offset: int, data: np.ndarray) -> None:
+        if not self.lost:
+            super().write(buffer, offset, data)
+
+
+class Hoarding(RecordingDevice):
+    """What is being made goes on though nobody waits for it, and nobody gives it back."""
+
+    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
+        return await asyncio.shield(super().create_buffers(sizes, uniform))
+
+
+class Poisoned(RecordingDevice):
+    """A cancelled run takes the device's results with it."""
+
+    def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
+        running = super().run(*arguments, **named)
+
+        async def careless() -> bytes:
+            try:
+                await asyncio.sleep(0)
+                return await running
+            except asyncio.CancelledError:
+                self.poisoned = True
+                raise
+
+        async def empty() -> bytes:
+            await running
+            return bytes(16)
+
+        return empty() if hasattr(self, "poisoned") else careless()
+
+
+# The check that sees it, and the device.
+BROKEN: list[tuple[str, type[RecordingDevice]]] = [
+    ("new_buffers_are_zero", NotZeroed),
+    ("buffers_are_made_all_or_none", HalfAllocated),
+    ("destroyed_buffers_are_gone", Undestroyed),
+    ("a_read_sees_what_was_written_before_and_nothing_after", LateRead),
+    ("copies_keep_their_place_in_the_queue", LateCopy),
+    ("constants_are_converted_on_their_way", Unconverted),
+    ("a_constant_that_does_not_fit_is_refused", Truncating),
+    ("constants_for_buffers_that_are_gone_are_an_error", Forgiving),
+    ("equal_kernels_are_compiled_once", Recompiling),
+    ("a_run_uploads_dispatches_and_reads_back", OneUpload),
+    ("dispatches_run_in_order", Backwards),
+    ("a_run_clears_and_copies_around_its_kernels", Uncleared),
+    ("a_run_clears_and_copies_around_its_kernels", Uncopied),
+    ("a_run_clears_and_copies_around_its_kernels", Unkept),
+    ("parts_of_other_plans_run_in_one_submission", PartsOnce),
+    ("parts_of_other_plans_run_in_one_submission", PartsWithoutOffsets),
+    ("parts_of_other_plans_run_in_one_submission", PartsBackwards),
+    ("parts_of_what_is_not_there_are_errors", PartsThatMayBeMissing),
+    ("a_run_clears_and_copies_around_its_kernels", KeptTooEarly),
+    ("an_unread_run_leaves_its_results_there", AlwaysRead),
+    ("runs_overlap_and_each_has_its_results", OneResult),
+    ("runs_overlap_and_each_has_its_results", LateUpload),
+    ("a_plan_may_go_while_it_runs", Immortal),
+    ("a_profile_is_a_run_with_times", MisTimed),
+    ("a_profile_is_a_run_with_times", ProfileUnkept),
+    ("other_codes_buffers_can_be_read", Grabbing),
+    ("other_codes_buffers_can_be_read", Gullible),
+    ("a_buffer_that_its_maker_destroyed_fails_one_call", Unwatched),
+    ("a_buffer_that_its_maker_destroyed_fails_one_call", LostByDestroyed),
+    ("a_lost_device_says_so_everywhere", LateLoss),
+    ("nothing_stays_of_what_was_cancelled", Hoarding),
+    ("a_run_that_was_cancelled_harms_no_other", Poisoned),
+]

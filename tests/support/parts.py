@@ -1,0 +1,69 @@
+"""For long runs: failures are told as they come, and a run can be cut into parts.
+
+    python3 serve.py test --adapter hardware --part 1/3
+
+A run that is stopped half-way then still says what failed. A part has whole files, since the tests
+of one share a browser.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pytest
+
+_MESSAGE_LINES = 12
+
+File = TypeVar("File", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The first is 1."""
+
+    number: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Part:
+        number, slash, count = text.partition("/")
+        if not (slash and number.isdecimal() and count.isdecimal()):
+            raise pytest.UsageError(f"--part {text}: a part is written as 1/3, the first of three.")
+        part = cls(int(number), int(count))
+        if not 1 <= part.number <= part.count:
+            raise pytest.UsageError(f"--part {text}: the parts are 1/{count} to {count}/{count}.")
+        return part
+
+
+def files_of(part: Part, tests: Sequence[File]) -> set[File]:
+    """Which files are in a part, given the file of each test: about as many tests in each."""
+    shares: list[list[File]] = [[] for _ in range(part.count)]
+    sizes = [0] * part.count
+    # Equal counts stay in the order of the tests, so that all processes of a run agree.
+    for file, size in Counter(tests).most_common():
+        smallest = sizes.index(min(sizes))
+        shares[smallest].append(file)
+        sizes[smallest] += size
+    return set(shares[part.number - 1])
+
+
+class TellFailures:
+    """A line for each failure at once, and the last lines of its message."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    @pytest.hookimpl(trylast=True)  # after its letter
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.failed:
+            return
+        crash = getattr(report.longrepr, "reprcrash", None)
+        message = crash.message if crash else report.longreprtext
+        self._terminal.write("\n")  # after the letters of others
+        where = "" if report.when == "call" else f" in its {report.when}"
+        self._terminal.write_line(f"FAILED{where}: {report.nodeid}, {report.duration:.1f} s")
+        for line in message.splitlines()[-_MESSAGE_LINES:]:
+            self._terminal.write_line(f"    {line}")

@@ -1,0 +1,47 @@
+"""The static site as people look at it: `python3 -m http.server` in the folder above it."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A page that is loaded again closes its connections: no error."""
+
+
+class StaticHost:
+    """A host that sends no header of its own, and can be switched off."""
+
+    def __init__(self, folder: Path) -> None:
+        handler = functools.partial(_Quiet, directory=str(folder))
+        self._server = _Server(("127.0.0.1", 0), handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+        self._thread.start()
+        self.url = f"http://localhost:{self._server.server_address[1]}/"
+
+    def stop(self) -> None:
+        """Twice is as good as once."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@contextmanager
+def static_host(folder: Path) -> Iterator[StaticHost]:
+    host = StaticHost(folder)
+    try:
+        yield host
+    finally:
+        host.stop()

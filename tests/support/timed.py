@@ -1,0 +1,31 @@
+"""A device whose clock is ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from webpte.gpu.recording import RecordingDevice
+
+
+class Timed(RecordingDevice):
+    """`slow` says how long a dispatch takes, by the number of its workgroups."""
+
+    def __init__(self, slow: Callable[[int], float]) -> None:
+        super().__init__(features=("timestamp-query",))
+        self._slow = slow
+        self._grids: dict[int, list[int]] = {}
+
+    async def create_plan(self, commands: Any) -> int:
+        plan = await super().create_plan(commands)
+        self._grids[plan] = [dispatch.grid[0] for dispatch in commands.dispatches]
+        return plan
+
+    def profile(self, plan: int, *args: Any, **kwargs: Any) -> Any:
+        running = super().profile(plan, *args, **kwargs)
+
+        async def timed() -> tuple[bytes, list[float]]:
+            result, _ = await running
+            return result, [self._slow(grid) for grid in self._grids[plan]]
+
+        return timed()

@@ -1,0 +1,199 @@
+"""Every fenced block of README.md and docs/ is run, or stands below with the reason why not.
+
+Python runs block by block, those of a document one after the other; `PREPARED` says what they find.
+Blocks for PyTorch run where that is: test_torch_blocks.py. Commands are given to the parsers that
+they are for, JSON is read.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import webpte
+from support.document_scopes import PREPARED, Prepared
+from support.documents import (
+    Block,
+    all_blocks,
+    alternatives,
+    blocks_of,
+    check_serve,
+    commands,
+    compiled,
+    documents,
+    is_module,
+    run_python,
+)
+from support.graphs import wait
+from webpte import kernel_bench
+from webpte.learning import Learner
+from webpte.llm import Generator
+from webpte_host.layout import ROOT
+
+MOST_TOKENS = 5
+MOST_STEPS = 3
+
+# (document, first line): why it is not run. Python among them is compiled.
+NOT_RUN = {
+    ("README.md", ".pte ──format/──▶ Program, VkGraph ──graph.py──▶ values, calls, constants"): (
+        "a picture"
+    ),
+    ("docs/exporting.md", "out/m.pte: 0.01 MB, of which weights 0.01 MB (8w)"): "what is printed",
+    ("docs/extending.md", "# pysrc/webpte/"): "test_extending.py does what it says",
+    ("docs/extending.md", "# tests/"): "test_extending.py does what it says",
+    ("docs/library.md", "program = await"): "a browser's files; tests/browser/test_library.py",
+    ("docs/page.md", "session = self.stage.idle_session()"): "lines of a method",
+    ("docs/your_own_page.md", "<!doctype html>"): "web/examples/worker.html; a browser opens it",
+    ("docs/your_own_page.md", "import { loadPyodide }"): "for a browser; tests/site has Node",
+    ("docs/your_own_page.md", "import micropip"): "micropip is a package of Pyodide",
+}
+# Commands, and modules behind `python -m`, that are no part of this project.
+OTHER_COMMANDS = {"pip", "export", "cat"}
+OTHER_MODULES = {"pytest", "build", "http.server", "twine"}
+
+
+def reason(block: Block) -> str | None:
+    """Why a block is not run."""
+    for (document, beginning), why in NOT_RUN.items():
+        if block.document == document and block.first.startswith(beginning):
+            return why
+    return None
+
+
+def has_python(path: Path) -> bool:
+    return any(_is_run(block) for block in blocks_of(path))
+
+
+def _is_run(block: Block) -> bool:
+    return block.language == "python" and not block.needs_torch and reason(block) is None
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in documents() if has_python(path)], ids=lambda path: path.stem
+)
+def test_python(
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = path.relative_to(ROOT).as_posix()
+    assert name in PREPARED, f"{name} has Python: say in PREPARED what its blocks find"
+    prepared = PREPARED[name]
+    for target, source in prepared.files.items():
+        (tmp_path / target).parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(source, str):
+            (tmp_path / target).write_text(source, encoding="utf-8")
+        else:
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / target)
+    monkeypatch.chdir(tmp_path)
+    wait(_run_all(path, prepared, monkeypatch))
+    printed = capsys.readouterr().out
+    for expected in prepared.printed:
+        assert expected in printed
+    for made in tmp_path.glob("*.json"):
+        json.loads(made.read_text(encoding="utf-8"))
+
+
+async def _run_all(path: Path, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    load, load_tokenizer, device = webpte.load, webpte.text.load_tokenizer, prepared.device()
+
+    async def load_here(source: Any, **options: Any) -> Any:
+        return await load(_local(source), **{**options, **prepared.options, "device": device})
+
+    async def load_tokenizer_here(source: Any, **options: Any) -> Any:
+        return await load_tokenizer(_local(source), **options)
+
+    monkeypatch.setattr(webpte, "load", load_here)
+    monkeypatch.setattr(webpte.text, "load_tokenizer", load_tokenizer_here)
+    _shorten(monkeypatch)
+
+    async def opened(given: Mapping[str, Any]) -> dict[str, Any]:
+        names = dict(given)
+        for key, value in given.items():
+            if isinstance(value, Path) and value.suffix == ".json":
+                names[key] = await load_tokenizer(value)
+            elif isinstance(value, Path | bytes):
+                names[key] = await load_here(value)
+        return names
+
+    scope = await opened(prepared.scope)
+    for block in blocks_of(path):
+        for beginning, names in prepared.instead.items():
+            scope |= await opened(names) if block.first.startswith(beginning) else {}
+        if _is_run(block):
+            await run_python(block, scope)
+
+
+def _local(source: Any) -> Any:
+    """What a page finds under an absolute address lies in the current folder here."""
+    return source.lstrip("/") if isinstance(source, str) else source
+
+
+def _shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few tokens and steps show what many do, and a small product what a device can do."""
+    monkeypatch.setattr(kernel_bench, "FOR_A_GLANCE", kernel_bench.Limits(64, 8))
+    generate, learn = Generator.generate, Learner.learn
+
+    def generate_little(self: Generator, tokens: Any, max_new_tokens: int, **options: Any) -> Any:
+        return generate(self, tokens, min(max_new_tokens, MOST_TOKENS), **options)
+
+    def learn_little(self: Learner, given: Any, labels: Any, steps: int, **options: Any) -> Any:
+        return learn(self, given, labels, min(steps, MOST_STEPS), **options)
+
+    monkeypatch.setattr(Generator, "generate", generate_little)
+    monkeypatch.setattr(Learner, "learn", learn_little)
+
+
+@pytest.mark.parametrize("block", all_blocks(), ids=str)
+def test_is_run_or_listed(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each by itself, whatever can be said of it without what it needs."""
+    if block.language == "python":
+        compiled(block)
+    elif reason(block) is not None:
+        return
+    elif block.language == "json":
+        json.loads(block.text)
+    elif block.language == "sh":
+        subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
+        for words in commands(block):
+            _check_command(words, monkeypatch)
+    else:
+        pytest.fail(f"{block}: neither run nor in NOT_RUN ({block.language or 'no language'})")
+
+
+def _check_command(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    program, *rest = words
+    if program not in ("python", "python3"):
+        assert program in OTHER_COMMANDS, words
+    elif rest[0] == "serve.py":
+        for arguments in alternatives(rest[1:]):
+            check_serve(arguments, monkeypatch)
+    elif "-m" in rest:
+        module = rest[rest.index("-m") + 1]
+        assert is_module(module) or module in OTHER_MODULES, words
+    else:
+        assert (ROOT / rest[0]).is_file(), words
+
+
+def test_the_table_has_nothing_that_is_gone() -> None:
+    there = {path.relative_to(ROOT).as_posix() for path in documents()}
+    blocks = all_blocks()
+    for document, beginning in NOT_RUN:
+        matching = [b for b in blocks if b.document == document and b.first.startswith(beginning)]
+        assert matching or document not in there, (document, beginning)
+
+
+def test_what_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks of commands can fail."""
+    for words in ("verify s --colour red", "models paint", "test --quickly", "sing"):
+        with pytest.raises(AssertionError):
+            check_serve(words.split(), monkeypatch)
+    with pytest.raises(AssertionError):
+        _check_command(["python", "-m", "webpte_samples.cook"], monkeypatch)

@@ -1,0 +1,113 @@
+"""docs/extending.md: a copy of the project is changed as the first recipes say, and tested."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.documents import Block, blocks_of
+from webpte_host.layout import ROOT
+
+DOCUMENT = ROOT / "docs/extending.md"
+COPIED = (
+    "pyproject.toml",
+    "docs/kernels.md",
+    "docs/operators.md",
+    "pysrc/webpte",
+    "pysrc/webpte_host",
+    "tests/conftest.py",
+    "tests/support",
+    "tests/unit/kernels/test_document.py",
+    "tests/unit/ops/test_unary.py",
+    "tests/unit/test_fusion.py",
+    "tests/unit/test_operators_doc.py",
+    "wgsl",
+)
+_PLACE = re.compile(r"# (?P<file>[\w/.]+), (?:a new file|(?P<side>after|before): (?P<line>.*))")
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in COPIED:
+        source, target = ROOT / name, tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=ignored)
+        else:
+            shutil.copy(source, target)
+    return tmp_path
+
+
+def recipe(heading: str) -> list[Block]:
+    """The Python of a section."""
+    text = DOCUMENT.read_text(encoding="utf-8")
+    begin = text.count("\n", 0, text.index(f"\n## {heading}\n"))
+    following = re.search(r"^## ", text.split(f"\n## {heading}\n")[1], re.M)
+    assert following is not None
+    end = begin + text.split(f"\n## {heading}\n")[1].count("\n", 0, following.start())
+    inside = [block for block in blocks_of(DOCUMENT) if begin < block.line <= end + 1]
+    return [block for block in inside if block.language == "python"]
+
+
+def follow(block: Block, folder: Path) -> None:
+    """Write a new file, or what goes next to a line of one that is there."""
+    place, _, text = block.text.partition("\n")
+    match = _PLACE.fullmatch(place)
+    assert match is not None, place
+    path = folder / match["file"]
+    if match["line"] is None:
+        assert not path.exists(), path
+        path.write_text(text, encoding="utf-8")
+        return
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    found = [i for i, line in enumerate(lines) if line.lstrip().startswith(match["line"])]
+    assert len(found) == 1, (place, found)
+    lines.insert(found[0] + (match["side"] == "after"), text)
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def run(folder: Path, *arguments: str) -> str:
+    # The paths of this test's own project must not win over the copy's.
+    env = {**os.environ, "PYTHONPATH": "pysrc", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_an_operator(copy: Path) -> None:
+    for block in recipe("An operator"):
+        follow(block, copy)
+    operators = copy / "docs/operators.md"
+    text = operators.read_text(encoding="utf-8")
+    operators.write_text(
+        text.replace("| unary | ", "| unary | `aten.exp2.default`, ", 1), encoding="utf-8"
+    )
+    run(copy, "tests/unit/kernels/test_document.py")
+    assert re.search(r"`aten::exp2.out`.* GPU \|$", (copy / "docs/kernels.md").read_text(), re.M)
+    tests = ["tests/unit/ops/test_unary.py", "tests/unit/test_operators_doc.py"]
+    wanted = "exp2 or every_op"
+    said = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "-k", wanted)
+    assert int(re.findall(r"(\d+) passed", said)[0]) >= 10
+
+
+def test_a_rule_of_fusion(copy: Path) -> None:
+    for block in recipe("A rule of fusion"):
+        follow(block, copy)
+    tests = ["tests/unit/test_masked_softmax.py", "tests/unit/test_fusion.py"]
+    wanted = "masked or becomes_one"
+    said = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "-k", wanted)
+    assert int(re.findall(r"(\d+) passed", said)[0]) >= 4

@@ -1,0 +1,44 @@
+"""Links of the docs lead somewhere, and to every page there is one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from support.documents import documents
+from webpte_host.layout import ROOT
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_FENCED = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
+
+
+def prose(path: Path) -> str:
+    return _FENCED.sub("", path.read_text(encoding="utf-8"))
+
+
+def anchors(path: Path) -> set[str]:
+    """Of the headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", prose(path), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def links(path: Path) -> list[str]:
+    return [link for link in _LINK.findall(prose(path)) if "://" not in link]
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(path: Path) -> None:
+    for link in links(path):
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name) if name else path
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def test_the_list_has_every_page() -> None:
+    folder = ROOT / "docs"
+    listed = {link.partition("#")[0] for link in links(folder / "README.md")}
+    assert {path.name for path in folder.glob("*.md")} - {"README.md"} <= listed

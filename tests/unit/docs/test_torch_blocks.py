@@ -1,0 +1,49 @@
+"""Blocks of the docs that need PyTorch, in the export environment: docs/exporting.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.documents import Block, all_blocks, compiled, run_python
+from support.graphs import wait
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("executorch.exir")
+
+import webpte  # noqa: E402
+import webpte_export  # noqa: E402
+
+ORDER = ("model", "inputs", "dynamic_shapes")  # where `make` gives a tuple
+BLOCKS = [block for block in all_blocks() if block.needs_torch]
+
+
+def scope() -> dict[str, Any]:
+    """What the text around the blocks speaks of."""
+    return {
+        "torch": torch,
+        "webpte": webpte,
+        "model": torch.nn.Linear(8, 8),
+        "inputs": (torch.randn(1, 8),),
+    }
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function `make` is what `serve.py export` would call: what it gives is exported, too."""
+    monkeypatch.chdir(tmp_path)
+    names = scope()
+    # Exports have an event loop of their own, so only what awaits something runs in one.
+    if "await " in block.text:
+        wait(run_python(block, names))
+    else:
+        exec(compiled(block), names)
+    if "make" in names:
+        made = names["make"]()
+        given = made if isinstance(made, dict) else dict(zip(ORDER, made, strict=False))
+        report = webpte_export.export(path=tmp_path / "made", **given)
+        assert report.passed, report.text()
+    for program in tmp_path.rglob("*.pte"):
+        assert wait(webpte.load(program, device="numpy")).methods

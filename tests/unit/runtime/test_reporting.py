@@ -1,0 +1,71 @@
+"""What a call tells on its way, and that others have a turn while it computes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.graphs import chain, load, wait
+from support.recorded import add_graph, ones
+from webpte.gpu.device import PipelineSpec, Progress
+from webpte.gpu.recording import RecordingDevice
+from webpte.runtime import numpy_delegate
+
+
+class TellingDevice(RecordingDevice):
+    """Tells of each kernel that is new, as browsers do."""
+
+    async def create_pipelines(
+        self, specs: Sequence[PipelineSpec], progress: Progress | None = None
+    ) -> list[int]:
+        new = [spec for spec in dict.fromkeys(specs) if spec not in self.pipelines]
+        made = await super().create_pipelines(specs)
+        for done, _ in enumerate(new):
+            if progress is not None:
+                progress("compile", done + 1, len(new))
+        return made
+
+
+def test_a_call_tells_of_the_kernels_that_it_compiles() -> None:
+    async def run() -> None:
+        calls: dict[str, list[tuple[str, int, int]]] = {"first": [], "again": []}
+
+        def to(name: str) -> Progress:
+            return lambda *told: calls[name].append(told)
+
+        device = TellingDevice()
+        program = await load(add_graph((8, 3), dynamic=True), device=device)
+        device.pipelines.clear()  # as if the shapes to come needed others
+        await program.run("forward", ones(5, 3), ones(5, 3), progress=to("first"))
+        await program.run("forward", ones(5, 3), ones(5, 3), progress=to("again"))
+        device.pipelines.clear()
+        await program.run("forward", ones(2, 3), ones(2, 3))
+        assert calls == {"first": [("compile", 1, 1)], "again": []}
+        program.close()
+
+    wait(run())
+
+
+def test_numpy_lets_others_in_and_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numpy_delegate, "_TURN_SECONDS", -1)
+
+    async def run() -> None:
+        program = await load(chain(5), device="numpy")
+        going = asyncio.ensure_future(program.forward(ones(4)))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not going.done()
+        going.cancel()
+        ended: list[Any] = await asyncio.gather(going, return_exceptions=True)
+        assert isinstance(ended[0], asyncio.CancelledError)
+        (first,), (second,) = await asyncio.gather(
+            program.forward(ones(4)), program.forward(ones(4))
+        )
+        np.testing.assert_array_equal(first, second)
+        program.close()
+
+    wait(run())

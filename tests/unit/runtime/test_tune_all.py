@@ -1,0 +1,154 @@
+"""Tuning what is loaded, and what convolutions, attention and small products ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import webpte
+from support.conv_graphs import Block, conv_block
+from support.encoder_graphs import Encoder, encoder_layer
+from support.fusion_graphs import HEADS, attention, attention_steps
+from support.graphs import wait
+from support.pte_writer import GraphWriter, write_pte
+from support.timed import Timed
+from webpte.errors import DeviceError, InputError
+from webpte.gpu.recording import RecordingDevice
+from webpte.ops.target import Question
+from webpte.runtime.tuning import meant_by
+
+Made = tuple[GraphWriter, list[np.ndarray]]
+
+
+def encoder() -> Made:
+    net = Encoder()
+    x = net.g.tensor((1, 20, 32))
+    return net.g, net.finish((x,), encoder_layer(net, x, 4, 64))
+
+
+def decoder() -> Made:
+    net = attention(HEADS[0])
+    return net.g, attention_steps(net, HEADS[0])[0]
+
+
+def convolution() -> Made:
+    return conv_block(Block((12, 20), (9, 14), 3, "slope"))
+
+
+def gpu() -> Timed:
+    """With as many buffers to a shader as the widest kernels bind."""
+    device = Timed(float)
+    device.info = replace(device.info, limits={"maxStorageBuffersPerShaderStage": 10})
+    return device
+
+
+async def load(made: Made, device: Any = None) -> webpte.Program:
+    return await webpte.load(write_pte(made[0]), device=device or gpu())
+
+
+@pytest.mark.parametrize(
+    ("make", "beginnings"),
+    [
+        (convolution, {"conv m20 n126 k108 x1 groups1 3x3x1x1x1x1 f32"}),
+        (decoder, {"attention attention_rope jobs2 keys131 size16+16 f32"}),
+        (encoder, {"matmul_joined m32 n96 k32", "matmul_spread m32 n32 k64"}),
+    ],
+)
+def test_more_than_products_of_one_row_are_asked(
+    make: Callable[[], Made], beginnings: set[str]
+) -> None:
+    async def check() -> None:
+        made = make()
+        async with await load(made) as program:
+            (before,) = await program.forward(*made[1])
+            found = await webpte.tune(program)
+            (after,) = await program.forward(*made[1])
+        np.testing.assert_array_equal(after, before)
+        for beginning in beginnings:
+            (row,) = [row for row in found.rows if row.key.startswith(beginning)]
+            assert len(row.microseconds) > 1
+            assert row.default in row.microseconds
+
+    wait(check())
+
+
+def test_all_that_is_loaded_and_has_run_is_tuned() -> None:
+    async def check() -> None:
+        first, second, idle, made = encoder(), convolution(), decoder(), convolution()
+        device = gpu()
+        programs = [await load(each, device) for each in (first, second, idle)]
+        plain = await load(made, "numpy")
+        closed = await load(made, device)
+        for program, inputs in (
+            *zip(programs[:2], (first[1], second[1]), strict=True),
+            *((plain, made[1]), (closed, made[1])),
+        ):
+            await program.forward(*inputs)
+        closed.close()
+        found = await webpte.tune()
+        kernels = {row.key.split()[0] for row in found.rows}
+        assert {"conv", "matmul_joined", "matmul_spread"} <= kernels
+        assert not any(kernel.startswith(("attention", "linear_q4")) for kernel in kernels)
+        for program in (*programs, plain):
+            program.close()
+        with pytest.raises(InputError, match="run it first"):
+            await webpte.tune()
+
+    wait(check())
+
+
+def test_what_cannot_be_tuned_says_so() -> None:
+    async def check() -> None:
+        made = convolution()
+        for device in ("numpy", RecordingDevice()):
+            async with await load(made, device) as program:
+                await program.forward(*made[1])
+                with pytest.raises(DeviceError, match=r"no kernels to tune|no timestamps"):
+                    await webpte.tune(program)
+
+    wait(check())
+
+
+def test_calls_come_between_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests, sleep = list[float](), asyncio.sleep
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+        await sleep(seconds)
+
+    async def check() -> None:
+        made = convolution()
+        async with await load(made) as program:
+            (want,) = await program.forward(*made[1])
+            told = list[int]()
+            tuning = asyncio.create_task(
+                webpte.tune(program, rest=0.02, progress=lambda _, done, __: told.append(done))
+            )
+            seen = set[int]()
+            while not tuning.done():
+                (got,) = await program.forward(*made[1])
+                np.testing.assert_array_equal(got, want)
+                seen.add(len(told))
+                await sleep(0.001)
+            assert (await tuning).rows
+            assert [seconds for seconds in rests if seconds] == [0.02] * (told[-1] - 1)
+            assert len(seen) > 2  # calls ended between candidates, not only before and after
+
+    monkeypatch.setattr(asyncio, "sleep", rest)
+    wait(check())
+
+
+def test_a_kernel_counts_for_the_questions_about_it() -> None:
+    row, tiles, splits = (
+        Question(key, "a", ("a",)) for key in ("linear_q4_row n1", "linear_q4 m1", "attention x")
+    )
+    asked = (row, tiles, splits)
+    assert meant_by("linear_q4_row_gated f32", asked) == [row]
+    assert meant_by("linear_q4 f32", asked) == [tiles]
+    assert meant_by("attention_merge f32", asked) == [splits]
+    assert meant_by("matmul_sum f32", asked) == asked

@@ -1,0 +1,169 @@
+"""What is asked, measured, chosen and kept, on a device whose clock is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import webpte
+from support.fusion_graphs import Net, Sizes, normed
+from support.graphs import wait
+from support.pte_writer import write_pte
+from support.timed import Timed
+from webpte.errors import DeviceError, SourceError
+from webpte.gpu.device import DeviceInfo
+from webpte.gpu.recording import RecordingDevice
+from webpte.ops.target import GPU, Question, Target
+from webpte.runtime import tuning
+from webpte.runtime.kept_choices import adapter_key, keep_choices, kept_choices
+
+NATIVE = DeviceInfo("native", "maker", "kind", "its name")
+
+
+def load(device: Any) -> tuple[Any, list[np.ndarray]]:
+    graph, inputs = normed(Sizes(1, 576, 100), "q4")
+    return webpte.load(write_pte(graph), device=device), inputs
+
+
+async def tuned(slow: Callable[[int], float]) -> tuple[webpte.Tuning, int]:
+    """What was found, and the workgroups of the product afterwards."""
+    device = Timed(slow)
+    loading, inputs = load(device)
+    async with await loading as program:
+        (before,) = await program.forward(*inputs)
+        found = await program.tune()
+        (after,) = await program.forward(*inputs)
+        np.testing.assert_array_equal(after, before)
+        return found, device._grids[max(device._grids)][-1]
+
+
+@pytest.mark.parametrize(
+    ("slow", "chosen"),
+    [(float, "128/16"), (lambda grid: 1.0 / grid, "128/64")],
+)
+def test_the_fastest_is_chosen_and_used(slow: Callable[[int], float], chosen: str) -> None:
+    found, workgroups = wait(tuned(slow))
+    (row,) = found.rows
+    assert row.key == "linear_q4_row n100 k576 format0 x1"
+    assert (row.chosen, workgroups) == (chosen, -(-100 // (4 * 128 // int(chosen[4:]))))
+    assert set(row.microseconds) == {"128/16", "128/32", "128/64", "256/64", "64/16"}
+    assert found.choices == ((row.key, chosen),)
+
+
+def test_what_is_hardly_faster_is_not_chosen() -> None:
+    found, _ = wait(tuned(lambda grid: 100 + grid / 1000))
+    (row,) = found.rows
+    assert (row.chosen, row.gain) == (row.default, 1.0)
+
+
+def test_many_rows_ask_for_tiles() -> None:
+    async def check() -> None:
+        net = Net()
+        x = net.g.tensor((40, 256))
+        inputs = net.finish((x,), net.linear(x, 64, "q4"))
+        async with await webpte.load(write_pte(net.g), device=Timed(float)) as program:
+            found = await program.tune("forward", *inputs)
+        (row,) = found.rows
+        assert row.key == "linear_q4 tiles m64 n64 k256 x1 f32"
+        assert len(row.microseconds) > 1
+        assert f"{row.key} | {row.default} | {row.chosen}" in str(found)
+
+    wait(check())
+
+
+def test_a_run_that_fails_leaves_kernels_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        device = Timed(float)
+        loading, inputs = load(device)
+        async with await loading as program:
+            (before,) = await program.forward(*inputs)
+            grids = device._grids[max(device._grids)]
+
+            def fail(*_: object) -> None:
+                raise RuntimeError("no time")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(tuning, "_measured", fail)
+                with pytest.raises(RuntimeError, match="no time"):
+                    await program.tune()
+            (after,) = await program.forward(*inputs)
+            np.testing.assert_array_equal(after, before)
+            assert device._grids[max(device._grids)] == grids
+
+    wait(check())
+
+
+def test_two_at_once_do_not_time_each_other() -> None:
+    async def check() -> None:
+        loading, inputs = load(Timed(float))
+        async with await loading as program:
+            await program.forward(*inputs)
+            seen: list[str] = []
+            told = [lambda *_, who=who: seen.append(who) for who in ("first", "second")]
+            one, other = await asyncio.gather(*(program.tune(progress=tell) for tell in told))
+            assert one.rows
+            assert one == other
+            assert seen == sorted(seen)  # all of the first, then all of the second
+
+    wait(check())
+
+
+@pytest.mark.parametrize("device", ["numpy", RecordingDevice()])
+def test_without_a_clock_there_is_nothing_to_measure(device: Any) -> None:
+    async def check() -> None:
+        loading, inputs = load(device)
+        async with await loading as program:
+            with pytest.raises(DeviceError, match=r"no kernels to tune|no timestamps"):
+                await program.tune("forward", *inputs)
+
+    wait(check())
+
+
+def test_choices_are_asked_by_key() -> None:
+    candidates = {"a": 1, "b": 2}
+    assert GPU.choice("op", "n1", "a", candidates) == 1
+    target = Target(choices=(("op n1", "b"), ("op n2", "gone")))
+    assert target.choice("op", "n1", "a", candidates) == 2
+    assert target.choice("op", "n2", "a", candidates) == 1  # a label of an older version
+    asking = replace(target, asked=[])
+    asking.choice("op", "n3", "a", candidates)
+    assert asking.asked == [Question("op n3", "a", ("a", "b"))]
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WEBPTE_TUNING", str(tmp_path / "tuning.json"))
+    return tmp_path / "tuning.json"
+
+
+def test_choices_are_kept_by_adapter(file: Path) -> None:
+    wait(keep_choices(NATIVE, (("b", "1"), ("a", "1"))))
+    wait(keep_choices(NATIVE, (("b", "2"),)))
+    wait(keep_choices(replace(NATIVE, vendor="other"), (("a", "3"),)))
+    assert wait(kept_choices(NATIVE)) == (("a", "1"), ("b", "2"))
+    assert wait(kept_choices(replace(NATIVE, description="another"))) == ()
+    assert len(json.loads(file.read_text())) == 2
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"KEY": 1}', '{"KEY": {"a": 1}}'])
+def test_a_file_that_is_no_table_counts_as_none(file: Path, text: str) -> None:
+    file.write_text(text.replace("KEY", adapter_key(NATIVE)))
+    assert wait(kept_choices(NATIVE)) == ()
+
+
+def test_a_file_that_cannot_be_written_is_told(file: Path) -> None:
+    file.mkdir()
+    with pytest.raises(SourceError, match="could not be kept"):
+        wait(keep_choices(NATIVE, (("a", "1"),)))
+
+
+def test_nothing_is_kept_in_tests() -> None:
+    wait(keep_choices(NATIVE, (("a", "1"),)))
+    assert wait(kept_choices(NATIVE)) == ()

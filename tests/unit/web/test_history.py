@@ -1,0 +1,160 @@
+"""Back and forward: what is an entry of the browser's history, and what going there does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qsl
+
+import webpte
+from page.app import App
+from page.browser import Progress, Source
+from support.fake_page import SAMPLES, FakeBrowser, File
+
+SIGMOID = {"name": "sigmoid", "folder": "samples/", "files": {"program": "sigmoid.pte"}}
+ADD = {"name": "add", "folder": "samples/", "files": {"program": "add.pte"}}
+
+
+class Historian(FakeBrowser):
+    """A browser with a history, as address.js keeps it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: list[tuple[str, str]] = [("", "")]  # (query, file)
+        self.at = 0
+        self.held: asyncio.Event | None = None  # what is fetched comes once this is set
+
+    async def fetch(self, url: str, progress: Progress) -> Source:
+        if self.held is not None:
+            await self.held.wait()
+        return await super().fetch(url, progress)
+
+    def show(self, **changes: Any) -> None:
+        if "entry" in changes:
+            self.entries[self.at + 1 :] = [(self.entries[self.at][0], changes["entry"]["file"])]
+            self.at += 1
+        if "address" in changes:
+            self.entries[self.at] = changes["address"], self.entries[self.at][1]
+        super().show(**changes)
+
+    def go(self, by: int) -> dict[str, str]:
+        self.at += by
+        query, file = self.entries[self.at]
+        named = dict(parse_qsl(query.removeprefix("?")))
+        return {"act": "go", **named, **({"file": file} if file else {})}
+
+
+def visit(script: Callable[[App, Historian], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        browser = Historian()
+        app = App(browser, webpte)
+        await app.receive({"act": "hello", "cards": [SIGMOID, ADD]})
+        await script(app, browser)
+
+    asyncio.run(whole())
+
+
+def test_back_from_a_program_goes_to_the_gallery_and_forward_to_the_program() -> None:
+    async def script(app: App, browser: Historian) -> None:
+        await app.receive({"act": "card", "name": "add"})
+        assert browser.entries == [("", ""), ("?model=add&view=run", "")]
+        await app.receive(browser.go(-1))
+        assert browser.text["status"] == "Closed"
+        assert not browser.hidden["welcome"]
+        await app.receive(browser.go(1))
+        assert browser.text["status"].startswith("add.pte is loaded")
+        assert browser.entries == [("", ""), ("?model=add&view=run", "")]
+
+    visit(script)
+
+
+def test_each_program_and_closing_is_an_entry_and_a_view_by_itself_is_none() -> None:
+    async def script(app: App, browser: Historian) -> None:
+        await app.receive({"act": "card", "name": "add"})
+        await app.receive({"act": "view", "name": "python"})  # address.js has made its entry
+        assert browser.entries[1:] == [("?model=add&view=python", "")]
+        await app.receive({"act": "device", "value": "numpy"})
+        await app.receive({"act": "card", "name": "sigmoid"})
+        await app.receive({"act": "close"})
+        programs = [query.partition("&")[0] for query, _ in browser.entries]
+        assert programs == ["", "?model=add", "?model=sigmoid", ""]
+        await app.receive(browser.go(-2))
+        assert browser.text["status"].startswith("add.pte is loaded")
+        assert browser.other["front"] == "python"
+        assert len(browser.entries) == 4
+
+    visit(script)
+
+
+def test_back_to_another_view_of_what_is_open_only_turns() -> None:
+    async def script(app: App, browser: Historian) -> None:
+        await app.receive({"act": "card", "name": "add"})
+        browser.show(entry={"file": ""}, address="?model=add&view=python")
+        await app.receive({"act": "view", "name": "python"})
+        browser.text.clear()
+        await app.receive(browser.go(-1))
+        assert browser.other["front"] == "run"
+        assert browser.text.get("status") is None  # nothing was opened
+        assert browser.entries[1:] == [("?model=add&view=run", ""), ("?model=add&view=python", "")]
+
+    visit(script)
+
+
+def test_a_program_without_an_address_has_an_entry_too() -> None:
+    async def script(app: App, browser: Historian) -> None:
+        dropped = File("mine.pte", (SAMPLES / "sigmoid.pte").read_bytes())
+        await app.receive({"act": "open-file", "files": [dropped]})
+        assert browser.entries == [("", ""), ("", "mine.pte")]
+        await app.receive(browser.go(-1))
+        assert browser.text["status"] == "Closed"
+        await app.receive(browser.go(1))
+        assert browser.text["status"].startswith("mine.pte is loaded")
+        await app.receive({"act": "card", "name": "add"})
+        await app.receive(browser.go(-1))  # it is closed for good: another one was open since
+        assert browser.text["status"].startswith("mine.pte has no address")
+
+    visit(script)
+
+
+def test_a_link_has_its_entry_already() -> None:
+    async def script(app: App, browser: Historian) -> None:
+        browser.show(address="?model=add&view=python")
+        await app.receive({"act": "link", "model": "add", "view": "python"})
+        assert browser.entries == [("?model=add&view=python", "")]
+
+    visit(script)
+
+
+def test_back_ends_an_opening() -> None:
+    async def script(app: App, browser: Historian) -> None:
+        await app.receive({"act": "card", "name": "add"})
+        gate = asyncio.Event()
+        browser.held = gate
+        opening = app.receive({"act": "card", "name": "sigmoid"})
+        await asyncio.sleep(0)
+        await app.receive(browser.go(-1))
+        gate.set()
+        await opening
+        assert browser.text["status"] == "Closed"
+        assert browser.entries[browser.at] == ("", "")
+
+    visit(script)
+
+
+def test_what_is_opened_while_a_link_is_fetched_has_an_entry_of_its_own() -> None:
+    async def script(app: App, browser: Historian) -> None:
+        browser.show(address="?model=add")
+        gate = browser.held = asyncio.Event()
+        link = app.receive({"act": "link", "model": "add"})
+        await asyncio.sleep(0)
+        browser.held = None
+        await app.receive({"act": "card", "name": "sigmoid"})
+        entries = [("?model=add", ""), ("?model=sigmoid&view=run", "")]
+        assert browser.entries == entries
+        gate.set()
+        await link
+        assert browser.entries == entries
+        assert browser.text["status"].startswith("sigmoid.pte is loaded")
+
+    visit(script)

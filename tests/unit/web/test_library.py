@@ -1,0 +1,272 @@
+"""The page's library: what is kept, what people do with it, and what a reload brings back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import webpte
+from page.app import App
+from page.inputs import TensorInput
+from page.library.markup import age_text
+from page.library.small_files import restore_file, written_file
+from page.npy import read_npy, write_npy
+from page.photos import Form
+from support.fake_page import SAMPLES, STATE, Engine, FakeBrowser, File, drive, drop, open_sample
+from webpte.errors import SourceError
+
+SAMPLE = (SAMPLES / "sigmoid.pte").read_bytes()
+CONSTANTS = (SAMPLES.parents[1] / "tests/data/format/linear.ptd").read_bytes()
+SIGMOID = "http://site/samples/sigmoid.pte"
+
+
+async def settle() -> None:
+    """What nobody waits for has a turn."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def reload(browser: FakeBrowser) -> App:
+    """The page again, in the same tab and browser."""
+    address = str(browser.other.get("address", ""))
+    link = dict(re.findall(r"[?&](\w+)=([^&]+)", address.replace("%2F", "/")))
+    again = App(browser, webpte)
+    await again.receive(
+        {
+            "act": "hello",
+            "last": browser.other.get("last"),
+            "linked": "url" in link or "model" in link,
+        }
+    )
+    if link:
+        await again.receive({"act": "link", **link})
+    await settle()
+    return again
+
+
+def test_what_was_opened_is_listed_and_opens_without_a_network() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        assert "are kept here" in browser.html["library"]
+        assert browser.text["library-total"] == "empty"
+        await open_sample(app)
+        await settle()
+        assert browser.text["library-total"] == "1 program, 1.34 KiB"
+        assert 'aria-current="true"' in browser.html["library"]
+        await app.receive({"act": "close"})
+        assert "aria-current" not in browser.html["library"]
+        browser.offline = True
+        await open_sample(app, "add.pte")
+        assert "Failed to fetch" in browser.html["error"]
+        await app.receive({"act": "library-open", "address": SIGMOID})
+        assert browser.text["status"].startswith("sigmoid.pte is loaded")
+        assert browser.text["status"].endswith(", from the library")
+        assert browser.other["address"] == "?url=http://site/samples/sigmoid.pte&view=run"
+
+    drive(script)
+
+
+def test_what_is_open_stays_and_what_is_closed_can_go() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        await settle()
+        assert re.search(r"<button[^>]* disabled [^>]*Close it first", browser.html["library"])
+        await app.receive({"act": "library-delete", "address": SIGMOID})
+        assert SIGMOID in browser.library.files
+        await app.receive({"act": "close"})
+        await app.receive({"act": "library-delete", "address": SIGMOID})
+        assert browser.library.files == {}
+        assert browser.text["status"] == "Deleted: 1.34 KiB are free again"
+        assert browser.text["library-total"] == "empty"
+
+    drive(script)
+
+
+def test_a_dropped_program_is_kept_if_people_say_so_and_survives_a_reload() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await drop(app, File("mine.pte", (STATE / "shared.pte").read_bytes()))
+        await settle()
+        assert browser.library.files == {}
+        assert 'data-act="library-keep"' in browser.html["keep"]
+        await app.receive({"act": "library-keep"})
+        assert browser.html["keep"] == ""
+        assert list(browser.library.files) == ["local:mine.pte"]
+        assert browser.other["address"] == "?url=local:mine.pte&view=run"
+        await app.receive({"act": "close"})
+        await app.receive({"act": "library-delete", "address": "local:mine.pte"})
+        assert "in no other place" in browser.html["library"]
+        assert browser.library.files != {}
+        await app.receive({"act": "library-open", "address": "local:mine.pte"})
+        methods = set(re.findall(r'data-act="method" data-name="(\w+)"', browser.html["file"]))
+        other = min(methods - {browser.other["last"]["method"]})
+        await app.receive({"act": "method", "name": other})
+        again = await reload(browser)
+        assert browser.text["status"].startswith("mine.pte is loaded")
+        assert browser.other["last"]["method"] == other
+        await again.receive({"act": "close"})
+        assert browser.other["last"] == {}
+
+    drive(script)
+
+
+def test_a_reload_says_what_it_cannot_bring_back() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await drop(app, File("mine.pte", SAMPLE))
+        await reload(browser)
+        assert "mine.pte was open before" in browser.html["keep"]
+
+    drive(script)
+
+
+def test_no_room_is_told_and_nothing_else_is_lost() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        browser.library.full = True
+        await open_sample(app)
+        await settle()
+        assert browser.text["status"] == "sigmoid.pte could not be kept: no room is left"
+        assert browser.library.files == {}
+        await app.receive({"act": "run", "fields": {"repeats": "0"}})
+        assert browser.text["status"].startswith("Done")
+        await app.receive({"act": "close"})
+        await drop(app, File("mine.pte", SAMPLE))
+        await app.receive({"act": "library-keep"})
+        assert "no room left" in browser.html["error"]
+        assert 'data-act="library-keep"' in browser.html["keep"]
+
+    drive(script)
+
+
+def test_what_could_not_be_loaded_is_not_kept() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "open-url", "fields": {"url": "samples/digits.json"}})
+        assert "FormatError" in browser.html["error"]
+        await settle()
+        assert browser.opened[0].left
+        assert browser.library.files == {}
+
+    drive(script)
+
+
+def test_ages_are_round() -> None:
+    seconds = (5, 60, 119, 3600, 2 * 86400 + 5)
+    assert [age_text(s) for s in seconds] == [
+        "just now",
+        "1 minute ago",
+        "1 minute ago",
+        "1 hour ago",
+        "2 days ago",
+    ]
+
+
+def test_outside_of_the_browser_there_is_no_library() -> None:
+    with pytest.raises(SourceError, match="in the browser"):
+        asyncio.run(webpte.library.entries())
+
+
+def test_small_files_of_inputs_are_there_after_a_reload() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        values = np.linspace(-3, 3, 37 * 41, dtype=np.float32).reshape(37, 41)
+        await open_sample(app)
+        await drop(app, File("mine.npy", write_npy(values)))
+        kept = browser.other["remember"]
+        again = App(browser, webpte)
+        await again.receive({"act": "hello", "remembered": {kept["key"]: kept["text"]}})
+        await open_sample(again)
+        assert "from mine.npy" in browser.html["inputs"]
+        await again.receive({"act": "run", "fields": {"repeats": "0"}})
+        await again.receive({"act": "download", "output": "0"})
+        np.testing.assert_allclose(read_npy(browser.links[-1]), 1 / (1 + np.exp(-values)), 1e-6)
+
+    drive(script)
+
+
+def test_drawings_are_there_after_another_program_and_after_a_reload() -> None:
+    card = json.loads((SAMPLES / "digits.json").read_text()) | {"folder": "samples/"}
+    grey = np.zeros((28, 28), np.uint8)
+    grey[4:24, 14] = 255
+
+    async def opened_again(app: App, browser: FakeBrowser) -> None:
+        browser.other.pop("paint", None)
+        await app.receive({"act": "card", "name": "digits"})
+        assert app._stage.session is not None
+        (state,) = app._stage.session.inputs
+        assert isinstance(state, TensorInput)
+        assert state.fill == "draw"
+        np.testing.assert_array_equal(state.array()[0, 0], grey / np.float32(255))
+        pad = browser.other["paint"]["input-0-pad"]
+        assert (pad["rows"], pad["columns"], pad["grey"]) == (28, 28, grey.tobytes())
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "hello", "cards": [card]})
+        await app.receive({"act": "card", "name": "digits"})
+        drawn = {"pixels": grey.tobytes(), "rows": "28", "columns": "28"}
+        await app.receive({"act": "draw", "input": "0", **drawn})
+        kept = browser.other["remember"]
+        await open_sample(app)
+        await opened_again(app, browser)
+        again = App(browser, webpte)
+        stored = {kept["key"]: kept["text"]}
+        await again.receive({"act": "hello", "cards": [card], "remembered": stored})
+        await opened_again(again, browser)
+
+    drive(script)
+
+
+def test_a_drawing_that_does_not_fit_any_more_is_left_out() -> None:
+    small, large = (
+        TensorInput(0, "x", "float32", ((1, 1), (1, 1), (side, side), (side, side)))
+        for side in (8, 9)
+    )
+    small.form = large.form = Form("NCHW", 1)
+    small.take_drawing(np.full((8, 8), 7, np.uint8))
+    restore_file(large, written_file(small))
+    assert (large.fill, large.dims, large.touched) == ("normal", [1, 1, 9, 9], False)
+
+
+def test_large_files_are_not_remembered() -> None:
+    state = TensorInput(0, "x", "float32", ((1, 300), (1, 300)))
+    state.take_array(np.zeros((300, 300), np.float32), "large.npy")
+    assert written_file(state) == {}
+    state.take_array(np.zeros((30, 30), np.float32), "small.npy")
+    assert set(written_file(state)) == {"file"}
+
+
+def test_files_of_constants_are_kept_and_deleted_with_their_program() -> None:
+    engine = Engine()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await drop(app, File("mine.pte", SAMPLE), File("w.ptd", CONSTANTS))
+        await app.receive({"act": "library-keep"})
+        assert list(browser.library.files) == ["local:mine.pte/0.ptd", "local:mine.pte"]
+        assert browser.text["library-total"].startswith("1 program, ")
+        await app.receive({"act": "close"})
+        engine.data = []
+        await app.receive({"act": "library-open", "address": "local:mine.pte"})
+        assert engine.data == [CONSTANTS]
+        await app.receive({"act": "close"})
+        await app.receive({"act": "library-delete", "address": "local:mine.pte", "sure": "yes"})
+        assert browser.library.files == {}
+
+    drive(script, engine=engine)
+
+
+def test_without_room_for_the_program_its_constants_are_not_kept_either() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        add = browser.library.add
+
+        async def filling(file: Any, name: str, **options: Any) -> str:
+            address = await add(file, name, **options)
+            browser.library.full = True
+            return address
+
+        browser.library.add = filling  # type: ignore[method-assign]
+        await drop(app, File("mine.pte", SAMPLE), File("w.ptd", CONSTANTS))
+        await app.receive({"act": "library-keep"})
+        assert "mine.pte is not kept" in browser.html["error"]
+        assert browser.library.files == {}
+
+    drive(script, engine=Engine())

@@ -1,0 +1,114 @@
+"""What the page tells: differences, figures, errors, progress and questions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from page.compare import compare
+from page.file_view import unloaded_view
+from page.input_view import ask_view
+from page.output_view import (
+    age_view,
+    comparison_view,
+    stats_strip,
+    unknown_state_view,
+)
+from page.status_view import error_view, opening_card, progress_view, way_out
+from support.markup import NASTY, check, method
+from webpte import Stats
+from webpte.errors import (
+    ExecutionError,
+    FormatError,
+    GraphError,
+    InputError,
+    UnsupportedOpError,
+)
+
+
+def test_comparison() -> None:
+    one = np.zeros((2, 3), np.float32)
+    assert "Agrees with x.npy" in check(comparison_view(compare(one, one, "x.npy"))).text
+    told = check(comparison_view(compare(one, one + 1, NASTY))).text
+    assert f"Differs from {NASTY} in 6 of 6 values" in told
+    assert "Not comparable" in check(comparison_view(compare(one, one[0], "x.npy"))).text
+
+
+def test_stats() -> None:
+    told = check(stats_strip(Stats(buffers=3, buffer_bytes=2048, dispatches=5), "WebGPU")).text
+    for part in ("WebGPU", "2.00 KiB", "dispatches5"):
+        assert part in told
+
+
+def test_errors_show_type_message_hint_and_traceback() -> None:
+    try:
+        raise FormatError(f"bad {NASTY}", 12)
+    except FormatError as error:
+        checked = check(error_view(error, f"opening {NASTY}"))
+    for part in ("FormatError", f"bad {NASTY} (at byte 12)", "complete .pte", "Traceback"):
+        assert part in checked.text
+    assert checked.acts() == {"dismiss"}
+    assert "recover" in check(error_view(ValueError(), "x", {"recover": "Rebuild"})).acts()
+
+
+def test_way_out_follows_the_class() -> None:
+    assert "without these operators" in way_out(UnsupportedOpError("m", {"x": 1}))
+    assert "signature" in way_out(InputError("x"))
+    assert way_out(ValueError("x")) == ""
+
+
+def test_way_out_looks_at_the_cause() -> None:
+    error = ExecutionError("method 'forward'")
+    error.__cause__ = MemoryError("full")
+    assert "no memory left" in way_out(error)
+    error.__cause__ = GraphError("shapes do not broadcast together")
+    assert way_out(error) == ""
+    assert "contradicts itself" in way_out(error.__cause__)
+
+
+def test_progress() -> None:
+    def states(amounts: dict[str, tuple[int, int]]) -> list[str]:
+        checked = check(progress_view(amounts))
+        steps = [known.get("class") or "" for tag, known in checked.elements if tag == "li"]
+        return [step.rsplit("-", 1)[-1] for step in steps]
+
+    assert states({"fetch": (10, 100)}) == ["now", "next", "next", "next"]
+    assert states({"fetch": (100, 100), "read": (0, 0)}) == ["done", "now", "next", "next"]
+    # Kernels and constants are under way together.
+    both = {"read": (1, 1), "compile": (2, 8), "constants": (4096, 8192)}
+    assert states(both) == ["done", "done", "now", "now"]
+    told = check(progress_view(both)).text
+    assert "2 of 8" in told
+    assert "4.00 KiB of 8.00 KiB" in told
+    opening = check(opening_card(NASTY))
+    assert f"Opening {NASTY}" in opening.text
+    assert opening.acts() == {"cancel-opening"}
+
+
+def test_a_file_that_could_not_be_loaded_shows_what_it_holds() -> None:
+    nasty = method(name=NASTY, ops={NASTY: 1}, unsupported={NASTY: 1})
+    checked = check(unloaded_view(NASTY, {NASTY: nasty}, {}))
+    assert "1 operator not supported" in checked.text
+    assert checked.acts() == set()
+
+
+def test_questions() -> None:
+    assert ask_view({}) == ""
+    checked = check(ask_view({4: (NASTY, {0: "x", 2: NASTY}), 5: ("b.npy", {1: "y"})}))
+    assert checked.acts() == {"place", "leave"}
+    asked = [known for _, known in checked.elements if known.get("data-act") == "place"]
+    assert [(known["data-file"], known["data-input"]) for known in asked] == [
+        ("4", "0"),
+        ("4", "2"),
+        ("5", "1"),
+    ]
+
+
+def test_age() -> None:
+    assert age_view([]) == ""
+    assert (
+        "Earlier results: for earlier inputs; x. Run"
+        in check(age_view(["for earlier inputs", "x"])).text
+    )
+    told = check(unknown_state_view("it had more than 5 calls"))
+    assert "more than 5 calls" in told.text
+    assert told.acts() == {"recover"}

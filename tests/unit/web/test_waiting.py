@@ -1,0 +1,138 @@
+"""Runs that take long: what they wait for is told, and a cancel frees the page at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from page.app import App
+from page.waiting import waiting_view
+from support.fake_page import GPU, STATE, Engine, FakeBrowser, drive, open_file, open_sample, run
+from webpte import DeviceInfo
+
+SOFTWARE = DeviceInfo("webgpu", "google", "swiftshader", software=True)
+
+
+class CompilingEngine(Engine):
+    """The first run tells that kernels are compiled, and gets no further before `ready` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ready = asyncio.Event()
+        self.cancelled = 0
+
+    async def load(self, source: Any, **options: Any) -> Any:
+        program = await super().load(source, **options)
+        works = program.run
+
+        async def run(*args: Any, **more: Any) -> Any:
+            progress = more.pop("progress", None)
+            if progress is not None and not self.ready.is_set():
+                progress("compile", 3, 12)
+                try:
+                    await self.ready.wait()
+                except asyncio.CancelledError:
+                    self.cancelled += 1
+                    raise
+            return await works(*args, **more)
+
+        program.run = run
+        return program
+
+
+def test_a_run_that_compiles_says_how_far_it_is_and_since_when() -> None:
+    engine = CompilingEngine()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        running = app.receive({"act": "run", "fields": {"repeats": "0"}})
+        await asyncio.sleep(0.1)
+        assert "run-waiting" not in browser.html  # nothing jumps for a run that is soon over
+        await asyncio.sleep(0.5)
+        assert "Compiling kernels for new shapes: 3 of 12" in browser.html["run-waiting"]
+        assert 'value="3" max="12"' in browser.html["run-waiting"]
+        first = browser.html["run-waiting"]
+        await asyncio.sleep(0.3)
+        assert browser.html["run-waiting"] != first  # the time goes on
+        engine.ready.set()
+        await running
+        assert browser.html["run-waiting"] == ""
+        assert browser.text["status"].startswith("Done")
+
+    drive(script, GPU, engine)
+
+
+def test_a_cancel_frees_the_page_at_once() -> None:
+    engine = CompilingEngine()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        running = app.receive({"act": "run", "fields": {"repeats": "5"}})
+        await asyncio.sleep(0.5)
+        await app.receive({"act": "cancel"})
+        await asyncio.wait_for(running, 1)  # though nothing was ready
+        assert engine.cancelled == 1
+        assert browser.text["status"].startswith("Cancelled")
+        assert browser.html["run-waiting"] == ""
+        assert 'data-act="cancel"' not in browser.html["run-controls"]
+        assert browser.html["outputs"] == ""
+        engine.ready.set()
+        await run(app, 1)
+        assert browser.text["status"].startswith("Done")
+        assert engine.programs[0].stats.executions == 2
+
+    drive(script, GPU, engine)
+
+
+@pytest.mark.parametrize("act", ["close", "open-url"])
+def test_what_takes_the_place_of_a_run_does_not_wait_for_it(act: str) -> None:
+    engine = CompilingEngine()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        running = app.receive({"act": "run", "fields": {"repeats": "5"}})
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        message = {"act": act, "fields": {"url": "samples/add.pte"}}
+        await asyncio.wait_for(app.receive(message), 5)
+        assert running.done()
+        told = "Closed" if act == "close" else "add.pte is loaded"
+        assert browser.text["status"].startswith(told)
+
+    drive(script, GPU, engine)
+
+
+def test_after_a_cancelled_call_nobody_claims_to_know_the_state() -> None:
+    engine = CompilingEngine()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_file(app, STATE / "shared.pte")
+        running = app.receive({"act": "run", "fields": {"repeats": "0"}})
+        await asyncio.sleep(0.01)
+        await app.receive({"act": "cancel"})
+        await asyncio.wait_for(running, 1)
+        engine.ready.set()
+        await run(app, 0)
+        await app.receive({"act": "check"})
+        assert "a run was cancelled" in browser.html["output-0-compare"]
+
+    drive(script, GPU, engine)
+
+
+def test_a_software_adapter_proposes_numpy() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        assert 'data-act="device" data-value="numpy"' in browser.html["run-advice"]
+        await app.receive({"act": "device", "value": "numpy"})
+        assert browser.html["run-advice"] == ""
+
+    engine = Engine()
+    drive(script, SOFTWARE, engine)
+    assert engine.devices == ["webgpu", "numpy"]
+
+
+def test_once_all_is_compiled_it_computes() -> None:
+    assert "Computing · " in waiting_view((12, 12), 1500).replace('<span class="number">', "")
+    assert "1.50 s" in waiting_view(None, 1500)
