@@ -9,16 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from support.documents import documents
+from support.documents import documents, prose
 from webpte_host.layout import ROOT
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _COMMIT = re.compile(r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{7,40}\b")
-_FENCED = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
-
-
-def prose(path: Path) -> str:
-    return _FENCED.sub("", path.read_text(encoding="utf-8"))
 
 
 def anchors(path: Path) -> set[str]:
