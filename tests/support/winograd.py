@@ -74,11 +74,10 @@ SMALL = [
     conv((1, 2, 2, 3), (10, 2, 3, 3), padding=[4, 3], label="patches of zeros"),
     conv((3, 17, 12, 10), (18, 17, 3, 3), padding=[1], live=((1, 17, 5, 3), (2, 17, 7, 10))),
 ]
-# Every kind of end, zeros around the file's input, and lines that end inside of a patch. Behind the
-# short sum's 2^11 elements there is nothing in its buffer that could be taken for zeros.
+# Every kind of end, zeros around the file's input, and lines that end inside of a patch.
 BLOCKS = (
     Block((17, 36), (9, 14), 3, "slope", border=(1, 2, 0, 1)),
-    Block((16, 35), (8, 8), 3, "short sum"),
+    Block((16, 20), (9, 13), 3, "short sum"),
     Block((18, 20), (8, 9), 3, "sum, tanh", batch=2),
     Block((16, 17), (9, 9), 3, "clamped sum", border=(2, 2, 2, 2)),
     Block((16, 16), (11, 7), 3, "hardswish", border=(0, 1, 2, 1)),
