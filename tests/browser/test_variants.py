@@ -17,12 +17,15 @@ import numpy as np
 import pytest
 
 import webpte
+from support import winograd
+from support.conv_graphs import conv_block
 from support.encoder_graphs import Encoder, encoder_layer
-from support.graphs import chain, make_planner, read_graph
+from support.graphs import build_graph, chain, make_planner, read_graph
 from support.page import HarnessSource, python
 from support.pte_writer import write_pte
 from support.software import waits
 from support.tables import Row, every_row
+from webpte.fusion import fuse
 from webpte.gpu.device import PipelineSpec
 from webpte.gpu.emulation import EmulatedCall
 from webpte.gpu.recording import RecordingDevice
@@ -96,13 +99,16 @@ async def collect(halves: bool, software: bool, rows: Sequence[Row]) -> set[Pipe
 
 def lower(rows: Sequence[Row]) -> set[PipelineSpec]:
     """What rows of one size compile, for both targets: much quicker than loading them."""
+    graphs = [read_graph(row.program()) for row in rows]
+    tuned = [fuse(build_graph(conv_block(block)[0])) for block in winograd.BLOCKS]
+    pairs = [(graph, target) for graph in graphs for target in (GPU, Target(software=True))]
+    # No default, but what tuning may choose.
+    pairs += [(graph, winograd.choosing(graph, n)) for graph in tuned for n in winograd.LABELS]
     found: set[tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, float], ...]]] = set()
-    for row in rows:
-        graph = read_graph(row.program())
-        for target in (GPU, Target(software=True)):
-            planner, _ = make_planner(graph, target)
-            planner.lower_all()
-            found |= {(one.kernel, one.types, one.overrides) for one in planner.dispatches()}
+    for graph, target in pairs:
+        planner, _ = make_planner(graph, target)
+        planner.lower_all()
+        found |= {(one.kernel, one.types, one.overrides) for one in planner.dispatches()}
     library, specs = ShaderLibrary(), set()
     for kernel, types, overrides in found:
         shader = library.assemble(kernel, types)

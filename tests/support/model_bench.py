@@ -29,7 +29,11 @@ from webpte.gpu.native import NativeDevice
 from webpte.gpu.native_plan import Dispatched, NativePlan, submission
 from webpte.graph import Graph
 from webpte.kernel_bench import read_calls
-from webpte.ops import conv_window, spread
+from webpte.ops import conv, conv_window, conv_winograd, spread
+from webpte.ops.args import Args
+from webpte.ops.conv_cut import Cut, choose_cut
+from webpte.ops.conv_geometry import Convolution
+from webpte.ops.products import Product
 from webpte.runtime import delegate
 from webpte.runtime.delegate import GpuDelegate
 from webpte.shaders import ShaderLibrary
@@ -226,6 +230,13 @@ def k_first(*shapes: tuple[spread.Shape, int]) -> Way:
     return ((spread, "SHAPES", {True: shapes, False: spread.SHAPES[False]}),)
 
 
+def fewer_products(cut: conv_winograd.Winograd) -> Way:
+    def chosen(args: Args, geometry: Convolution, product: Product) -> Cut:
+        return cut if conv_winograd.may_pay(geometry) else choose_cut(args, geometry, product)
+
+    return ((conv, "choose_cut", chosen),)
+
+
 async def not_folded(graph: Graph) -> Graph:
     return graph
 
@@ -248,6 +259,7 @@ WAYS |= {
     "spread: small blocks": k_first((spread.Shape(4, 4), 0)),
     "spread: one step ahead": ((spread, "FEW", 0),),
     "conv: no windows": (NO_WINDOW,),
+    **{f"conv: {cut.label}": fewer_products(cut) for cut in conv_winograd.CUTS},
     "as chosen, again": (),
 }
 

@@ -9,6 +9,7 @@
     conv_direct     depthwise and other narrow groups
     matmul_spread   one tap: a product like others, see spread.py
     conv_window     3 x 3 taps, where outputs are enough for a GPU, see conv_window.py
+    conv_winograd   the same with fewer products, where tuning chose it, see conv_winograd.py
     conv            a product of matrices in tiles; conv_pointwise is the same for one tap
     conv_sum        after these two, where outputs are too few to fill a GPU and several workgroups
                     share one long sum
@@ -21,13 +22,15 @@ import math
 
 import numpy as np
 
-from webpte.ops import conv_window, products, spread
+from webpte.ops import products, spread
 from webpte.ops.args import Args
-from webpte.ops.conv_cut import Tile, choose_cut
+from webpte.ops.conv_cut import Tile, Tiles, choose_cut
 from webpte.ops.conv_ending import Bounds, Ending, read_padded
 from webpte.ops.conv_geometry import Convolution, Pair, out_size, read_call, spatial
 from webpte.ops.conv_numpy import add_taps, add_transposed
 from webpte.ops.conv_volume import is_volume, lower_volume, run_volume, volume_shape
+from webpte.ops.conv_window import Window
+from webpte.ops.conv_winograd import Winograd
 from webpte.ops.elementwise import WORKGROUP_SIZE, float_type, quad_count, quad_grid
 from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
 from webpte.ops.registry import register
@@ -99,14 +102,16 @@ def lower_image(args: Args, ending: Ending) -> list[Dispatch]:
     product = product_of(args, conv, ending)
     if conv.has_one_tap and is_product(conv, product):
         return [multiplied(args, ending, product)]
-    cut = choose_cut(args, conv, product)
-    if cut is None:
-        return [lower_window(args, conv, ending)]
-    return lower_tiled(args, conv, ending, *cut)
+    match choose_cut(args, conv, product):
+        case Window() as window:
+            return [lower_window(args, conv, ending, window)]
+        case Winograd() as winograd:
+            return [lower_winograd(args, conv, ending, winograd)]
+        case Tiles(tile, splits):
+            return lower_tiled(args, conv, ending, tile, splits)
 
 
-def lower_window(args: Args, conv: Convolution, ending: Ending) -> Dispatch:
-    window = conv_window.WINDOW
+def lower_window(args: Args, conv: Convolution, ending: Ending, window: Window) -> Dispatch:
     down, across = window.blocks(conv)
     return Dispatch(
         kernel="conv_window",
@@ -120,7 +125,23 @@ def lower_window(args: Args, conv: Convolution, ending: Ending) -> Dispatch:
             ("ROW_QUADS", str(window.row_quads)),
             ("WIDTH", str(window.width)),
         ),
-        overrides=tuple(o for o in overrides(args, conv, ending) if o[0] != "TRANSPOSED"),
+        overrides=end_overrides(args, ending),
+    )
+
+
+def lower_winograd(args: Args, conv: Convolution, ending: Ending, winograd: Winograd) -> Dispatch:
+    rows, columns = winograd.rows(conv), winograd.columns(conv)
+    return Dispatch(
+        kernel="conv_winograd",
+        bindings=(*inputs(args, ending), ending.beside_id, ending.out.id),
+        params=pack_params(conv, ending, rows, columns),
+        grid=fold_grid(rows * columns),
+        types=(
+            *ending.types,
+            ("FLOAT", stored_type(args, ending)),
+            ("TILE", str(winograd.tile)),
+        ),
+        overrides=end_overrides(args, ending),
     )
 
 
@@ -264,7 +285,7 @@ def lower_sum(
         params=pack("4I2fI", quads, splits, channels, size, *ending.scalars, ending.length),
         grid=quad_grid(quads),
         types=(*ending.types, ("FLOAT", stored_type(args, ending))),
-        overrides=(ending.override, ("HAS_BIAS", bias is not None)),
+        overrides=end_overrides(args, ending),
     )
 
 
@@ -279,12 +300,12 @@ def stored_type(args: Args, ending: Ending) -> str:
     return float_type(args, *given, ending.beside, ending.out)
 
 
+def end_overrides(args: Args, ending: Ending) -> tuple[tuple[str, float], ...]:
+    return ending.override, ("HAS_BIAS", args.optional_tensor("bias") is not None)
+
+
 def overrides(args: Args, conv: Convolution, ending: Ending) -> tuple[tuple[str, float], ...]:
-    return (
-        ending.override,
-        ("HAS_BIAS", args.optional_tensor("bias") is not None),
-        ("TRANSPOSED", conv.transposed),
-    )
+    return (*end_overrides(args, ending), ("TRANSPOSED", conv.transposed))
 
 
 def pack_params(

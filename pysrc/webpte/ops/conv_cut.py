@@ -1,13 +1,15 @@
-"""How the tiles of a convolution are cut: their sizes, and how many workgroups share a sum."""
+"""How a convolution is cut: tiles and how many workgroups share a sum, windows, or patches."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from webpte.ops import conv_window
+from webpte.ops import conv_window, conv_winograd
 from webpte.ops.args import Args
 from webpte.ops.conv_geometry import Convolution
+from webpte.ops.conv_window import Window
+from webpte.ops.conv_winograd import Winograd
 from webpte.ops.products import Product
 from webpte.ops.records import ceil_div
 
@@ -49,32 +51,41 @@ def choose_splits(tile: Tile, terms: int, workgroups: int) -> int:
     return max(1, min(FULL // workgroups, steps // MIN_SPLIT_STEPS, MAX_SPLITS))
 
 
-Cut = tuple[Tile, int]  # and among how many workgroups a sum is divided
+@dataclass(frozen=True)
+class Tiles:
+    """A product of matrices, of which `splits` workgroups share a sum."""
+
+    tile: Tile
+    splits: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.tile.rows}x{self.tile.columns} k/{self.splits}"
 
 
-def choose_cut(args: Args, conv: Convolution, product: Product) -> Cut | None:
-    """What was measured on this adapter, or else what was on another; None: windows."""
+Cut = Tiles | Window | Winograd
+
+
+def choose_cut(args: Args, conv: Convolution, product: Product) -> Cut:
+    """What was measured on this adapter, or else what was on another."""
     copies, pixels = conv.groups * math.prod(conv.phases), conv.batch * math.prod(conv.phase_size)
     tile, terms = choose_tile(conv, pixels, copies), conv.in_channels * conv.phase_taps
-    windows = conv_window.suits(conv)
 
-    def default_splits(tile: Tile) -> int:
+    def tiles(tile: Tile) -> Tiles:
         rows, columns = ceil_div(conv.out_channels, tile.rows), ceil_div(pixels, tile.columns)
-        return choose_splits(tile, terms, rows * columns * copies)
+        return Tiles(tile, choose_splits(tile, terms, rows * columns * copies))
 
-    default = None if windows else (tile, default_splits(tile))
+    default: Cut = conv_window.WINDOW if conv_window.suits(conv) else tiles(tile)
     if not args.target.asks:
         return default
-    tiles: list[Cut | None] = [(t, default_splits(t)) for t in (tile, LARGE, SMALL, FLAT)]
-    tiles += [(t, 1) for t in (tile, SMALL)]
+    cuts: list[Cut] = [default, *(tiles(t) for t in (tile, LARGE, SMALL, FLAT))]
+    cuts += [Tiles(t, 1) for t in (tile, SMALL)]
     if conv_window.takes(conv):
-        tiles.append(None)
-    candidates = {cut_label(cut): cut for cut in (default, *tiles)}
+        cuts.append(conv_window.WINDOW)
+    if conv_winograd.may_pay(conv):
+        cuts += conv_winograd.CUTS
+    candidates = {cut.label: cut for cut in cuts}
     sizes = f"m{product.m} n{product.n} k{product.k} x{product.batches} groups{conv.groups}"
     window = "x".join(map(str, (*conv.kernel, *conv.stride, *conv.dilation)))
     shape_class = f"{sizes} {window}{' transposed' * conv.transposed} {product.stored}"
-    return args.target.choice("conv", shape_class, cut_label(default), candidates)
-
-
-def cut_label(cut: Cut | None) -> str:
-    return "windows" if cut is None else f"{cut[0].rows}x{cut[0].columns} k/{cut[1]}"
+    return args.target.choice("conv", shape_class, default.label, candidates)

@@ -23,6 +23,10 @@ class Window:
     lines: int = 4
     width: int = 2
 
+    @property
+    def label(self) -> str:
+        return "windows"
+
     def blocks(self, conv: Convolution) -> tuple[int, int]:
         """Down and across."""
         return ceil_div(conv.out_size.h, self.lines), ceil_div(conv.out_size.w, 4 * self.width)

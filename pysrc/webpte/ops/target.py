@@ -50,8 +50,9 @@ class Target:
     def choice(self, name: str, shape_class: str, default: str, candidates: Mapping[str, T]) -> T:
         """The candidate that was measured to be the fastest for such shapes, or the default.
 
-        Candidates are the same kernel at other cuts: any of them gives the same result, up to the
-        order of sums. One that was chosen once and is none any more is as good as none chosen.
+        Candidates are the same kernel at other cuts, any of which gives the same result up to the
+        order of sums; where one rounds otherwise, its module says by how much. One that was chosen
+        once and is none any more is as good as none chosen.
         """
         key = f"{name} {shape_class}"
         if self.asked is not None:
