@@ -144,7 +144,8 @@ class Rows(Walk):
 
     def _axis(self, dims: Dims) -> int | None:
         """Where the rows are that may be fewer."""
-        return next((axis for axis in (-2, -3) if dims[axis:][:1] == (self.rows,)), None)
+        found = [axis for axis in (-2, -3) if len(dims) >= -axis and dims[axis] == self.rows]
+        return found[0] if found else None
 
     def lined(self, x: int) -> int:
         """x with rows and columns only."""
@@ -170,6 +171,7 @@ class Rows(Walk):
 
     def layer(self, x: int, width: int = 0) -> int:
         kind = self.kind if self.chance(0.85) else self.random.choice(("q4", "int8", "float"))
+        kind = "q4" if self.dims(x)[-1] == 1 else kind  # of one element there is nothing to choose
         width = width or self.random.choice(WIDTHS)
         return self.linear(x, width, kind, bias=kind != "int8" and self.chance(0.3))
 
