@@ -129,7 +129,9 @@ def operands_of(part: Args) -> tuple[TensorArg, ...]:
     if part.call.name not in (ADD, MUL, DIV):
         return (first,)
     second = part.tensor("other")
-    return (first, second) if second.numel == 1 else (second, first)
+    # What is scaled may be one number as well, but it has the result's dims.
+    scales = second.numel == 1 and first.dims == part.out.dims
+    return (first, second) if scales else (second, first)
 
 
 @dataclass(frozen=True)
