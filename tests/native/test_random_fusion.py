@@ -15,9 +15,9 @@ from support.near_misses import NEAR_MISSES
 from support.pte_writer import write_pte
 from support.random_images import random_graph
 
-# The first have shown what was wrong: sums that are broadcast, buffers that are written, places in
-# the order of calls.
-SEEDS = (56, 60, 62, 71, 95, 100, 126, *range(extent.count(7, 300)))
+# The first have shown what was wrong: sums that are broadcast, no keys, buffers that are written,
+# places in the order of calls.
+SEEDS = (56, 60, 62, 71, 83, 95, 100, 126, *range(extent.count(7, 300)))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -119,6 +119,14 @@ def one_score() -> Made:
     return net.g, [net.finish(given, net.bmm(net.softmax(scaled), given[2]))]
 
 
+def one_element() -> Made:
+    """Where heads are of one element, keys are one number, too."""
+    net = Encoder()
+    q, k, v = (net.g.tensor((1, 1, 1)) for _ in range(3))
+    scaled = net.g.op("aten.mul.Tensor", net.number(0.3), k, net.g.tensor((1, 1, 1)))
+    return net.g, [net.finish((q, k, v), net.bmm(net.softmax(net.bmm(q, scaled)), v))]
+
+
 def two_rows_at_once() -> Made:
     """A softmax over the keys of two queries."""
     net = Encoder()
@@ -177,6 +185,7 @@ NEAR_MISSES: dict[str, Callable[[], Made]] = {
     "a buffer that is written after it is read": written_twice,
     "no zeros around": nothing_around,
     "one score": one_score,
+    "heads of one element": one_element,
     "a softmax over two rows": two_rows_at_once,
     "weights for other values": other_values,
     "no keys": no_keys,

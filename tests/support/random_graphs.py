@@ -9,7 +9,7 @@ output, and some of the rest, too.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +44,7 @@ class Walk(Encoder):
         self.kind = self.random.choice(KINDS)
         self.given: list[int] = []
         self.pool: list[int] = []
+        self.live: tuple[int, tuple[int, ...]] | None = None  # a size that changes, and where it is
         self._read: set[int] = set()
         write = self.g.op
 
@@ -61,7 +62,24 @@ class Walk(Encoder):
 
     def input(self, *dims: int) -> int:
         self.given.append(self.g.tensor(dims))
+        if self.live_axis(dims) is not None:
+            self.g.host(self.given[-1], dynamic=True)
         return self.given[-1]
+
+    def live_axis(self, dims: Dims) -> int | None:
+        """Where a tensor of these dims may be smaller from call to call."""
+        if self.live is None:
+            return None
+        size, axes = self.live
+        found = [a for a in axes if -len(dims) <= a < len(dims) and dims[a] == size]
+        return found[0] if found else None
+
+    def reshape(self, x: int, *sizes: int) -> int:
+        """A view, one of whose sizes may be live: -1."""
+        count = int(np.prod(self.dims(x)))
+        rest = int(np.prod([n for n in sizes if n > 0]))
+        out = self.g.tensor(tuple(count // rest if n < 0 else n for n in sizes))
+        return self.g.op("aten.view_copy.default", x, self.g.int_list(sizes), out)
 
     def kept(self, value_id: int) -> int:
         self.pool.append(value_id)
@@ -117,14 +135,25 @@ class Walk(Encoder):
     def ends(self) -> list[int]:
         return [i for i in self.pool if i not in self._read or self.chance(0.1)]
 
-    def finished(self, name: str, steps: Sequence[Sequence[Array]]) -> RandomGraph:
+    def finished(self, name: str, change: Callable[[Array], None] = lambda _: None) -> RandomGraph:
+        """`change` may do something to the inputs, before they are cut to what is live."""
         self.g.inputs(*self.given)
         self.g.outputs(*dict.fromkeys(self.ends()))
+        sizes, steps = [0], list[list[Array]]()
+        if self.live is not None:
+            size, _ = self.live
+            sizes = [size, 1, self.random.randint(0, size), size]
+        for size in sizes:
+            arrays = [self.floats(*self.dims(i)) for i in self.given]
+            for array in arrays:
+                change(array)
+            steps.append([self._cut(array, size) for array in arrays])
         loose = 3e-2 if self.kind == "rounded" else 2e-4
-        return RandomGraph(name, self.g, [list(step) for step in steps], loose)
+        return RandomGraph(name, self.g, steps, loose)
 
-    def arrays(self) -> list[Array]:
-        return [self.floats(*self.dims(i)) for i in self.given]
+    def _cut(self, array: Array, size: int) -> Array:
+        axis = self.live_axis(array.shape)
+        return array if axis is None else np.take(array, range(size), axis)
 
 
 class Rows(Walk):
@@ -133,19 +162,9 @@ class Rows(Walk):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.rows = self.random.choice((1, 1, 2, 3, 7, 16, 17, 20))
-        self.live = self.rows > 1 and self.chance(0.4)
+        if self.rows > 1 and self.chance(0.4):
+            self.live = (self.rows, (-2, -3))
         self.kept(self.input(self.rows, self.random.choice(WIDTHS[2:])))
-
-    def input(self, *dims: int) -> int:
-        found = super().input(*dims)
-        if self.live and self._axis(dims) is not None:
-            self.g.host(found, dynamic=True)
-        return found
-
-    def _axis(self, dims: Dims) -> int | None:
-        """Where the rows are that may be fewer."""
-        found = [axis for axis in (-2, -3) if len(dims) >= -axis and dims[axis] == self.rows]
-        return found[0] if found else None
 
     def lined(self, x: int) -> int:
         """x with rows and columns only."""
@@ -153,16 +172,6 @@ class Rows(Walk):
         if len(dims) == 2 and dims[0] == self.rows:
             return x
         return self.reshape(x, -1, dims[-1]) if dims[-2:-1] == (self.rows,) else self.given[0]
-
-    def reshape(self, x: int, *sizes: int) -> int:
-        """A view whose -1 may be live."""
-        count = int(np.prod(self.dims(x)))
-        rest = int(np.prod([n for n in sizes if n > 0]))
-        out = self.g.tensor(tuple(count // rest if n < 0 else n for n in sizes))
-        return self.g.op("aten.view_copy.default", x, self.g.int_list(sizes), out)
-
-    def view(self, x: int, *dims: int) -> int:
-        return self.reshape(x, *dims) if dims else self.reshape(x, 1, -1, self.dims(x)[-1])
 
     def some_view(self, x: int) -> int:
         width = self.dims(x)[-1]
@@ -173,13 +182,26 @@ class Rows(Walk):
         kind = self.kind if self.chance(0.85) else self.random.choice(("q4", "int8", "float"))
         kind = "q4" if self.dims(x)[-1] == 1 else kind  # of one element there is nothing to choose
         width = width or self.random.choice(WIDTHS)
+        if kind == "float" and len(self.dims(x)) == 2 and self.chance(0.3):
+            return self.matrix(x, width)
         return self.linear(x, width, kind, bias=kind != "int8" and self.chance(0.3))
+
+    def matrix(self, x: int, width: int) -> int:
+        """A product with a matrix as it is, maybe scaled, and added to something scaled."""
+        g, (rows, inner) = self.g, self.dims(x)
+        weight = self.constant(self.floats(inner, width) / np.float32(inner**0.5))
+        if self.chance(0.4):
+            return g.op("aten.mm.default", x, weight, g.tensor((rows, width)))
+        dims = self.random.choice([(width,), (1, width), (1,)])
+        scales = [g.double(self.random.choice((1.0, 1.0, 0.5, 0.0))) for _ in range(2)]
+        given = (self.constant(self.floats(*dims)), x, weight, *scales)
+        return g.op("aten.addmm.default", *given, g.tensor((rows, width)))
 
     def product(self, x: int) -> int:
         x = self.lined(x)
         if self.chance(0.4):
             x = self.kept(self.norm(x))
-        if self.chance(0.1) and not self.live:
+        if self.chance(0.1) and self.live is None:
             return self.g.op(
                 "aten.linear.default", x, x, self.g.null(), self.g.tensor((self.rows,) * 2)
             )
@@ -237,26 +259,16 @@ class Rows(Walk):
             + [self.gated] * 2
             + [self.bend] * 2
             + [self.combine, self.joined, self.normalized, self.some_view]
-            + [self.overwrite] * (not self.live)
+            + [self.overwrite] * (self.live is None)
         )
         found = step(self.recent())
         # What was broadcast would grow without an end.
         if int(np.prod(self.dims(found))) < 5000 and len(self.dims(found)) < 5:
             self.kept(found)
 
-    def steps(self) -> list[list[Array]]:
-        sizes = [self.rows]
-        if self.live:
-            sizes += [1, self.random.randint(0, self.rows), self.rows]
-        return [[self._at(array, size) for array in self.arrays()] for size in sizes]
-
-    def _at(self, array: Array, rows: int) -> Array:
-        axis = self._axis(array.shape)
-        return array if axis is None else np.take(array, range(rows), axis)
-
 
 def rows(seed: int) -> RandomGraph:
     walk = Rows(seed)
     for _ in range(walk.random.randint(1, 4)):
         walk.grow()
-    return walk.finished("rows", walk.steps())
+    return walk.finished("rows")

@@ -7,7 +7,7 @@ import numpy as np
 from support.conv_graphs import CLAMPED, PAD, PLAIN, prelu
 from support.encoder_graphs import SPLIT
 from support.fusion_graphs import Heads, attention, attention_steps
-from support.random_graphs import KINDS, RandomGraph, Walk, rows
+from support.random_graphs import KINDS, Array, RandomGraph, Walk, rows
 
 CHANNELS = (1, 3, 4, 6, 8, 12, 20)
 
@@ -21,6 +21,8 @@ class Images(Walk):
         self.rank = self.random.choice((1, 2, 2, 2))
         sizes = [self.random.randint(1, 11) for _ in range(self.rank)]
         batch, channels = self.random.choice((1, 1, 2)), self.random.choice(CHANNELS)
+        if batch > 1 and self.chance(0.4):
+            self.live = (batch, (-2 - self.rank,))
         self.kept(self.input(batch, channels, *sizes))
 
     def padded(self, x: int) -> int:
@@ -76,7 +78,7 @@ class Images(Walk):
         return self.binary("add", x, longer)
 
     def sloped(self, x: int) -> int:
-        if self.rank == 2 and self.chance(0.8):
+        if len(self.dims(x)) == 4 and self.rank == 2 and self.chance(0.8):
             return prelu(self, x, threshold=0.0 if self.chance(0.8) else 0.25)
         return self.bend(x)
 
@@ -86,8 +88,7 @@ class Images(Walk):
         if self.chance(0.1):
             self.kept(found)
         if self.chance(0.2):
-            count = int(np.prod(self.dims(found)))
-            self.kept(self.view(found, count))
+            self.kept(self.reshape(found, -1))
         steps = (self.residual, self.bend, self.sloped)
         for _ in range(self.random.randint(0, 2)):
             found = self.random.choice(steps)(found)
@@ -103,7 +104,7 @@ def images(seed: int) -> RandomGraph:
     walk = Images(seed)
     for _ in range(walk.random.randint(1, 3)):
         walk.grow()
-    return walk.finished("images", [walk.arrays()])
+    return walk.finished("images")
 
 
 class Scores(Walk):
@@ -115,11 +116,25 @@ class Scores(Walk):
         self.batch, self.heads, self.size = pick((1, 1, 2)), pick((1, 2, 3)), pick((4, 8, 12, 6))
         self.tokens, self.keys = pick((1, 2, 8, 9, 17)), pick((1, 2, 7, 9, 130))
         self.values = pick((self.size, 4, 20, 3))
+        # Told by its size: one that no other dim has.
+        others = {1, 2, 3, 4, 6, self.size, self.values}
+        if self.chance(0.4) and self.keys not in {*others, self.tokens}:
+            self.live = (self.keys, (-2, -1))
+        elif self.chance(0.4) and self.tokens not in {*others, self.keys}:
+            self.live = (self.tokens, (-2,))
+
+    def sized(self, x: int, *dims: int) -> int:
+        """A view with -1 for what is live."""
+        live = None if self.live is None else self.live[0]
+        axes = [a for a in (-1, -2, -3) if len(dims) >= -a and dims[a] == live]
+        return self.reshape(
+            x, *(-1 if axes and i == len(dims) + axes[0] else n for i, n in enumerate(dims))
+        )
 
     def apart(self, x: int, count: int, size: int) -> int:
         """[B, T, H * D] to [B * H, T, D]"""
-        lined = self.view(x, self.batch, count, self.heads, size)
-        return self.view(self.permute(lined, 0, 2, 1, 3), self.batch * self.heads, count, size)
+        lined = self.sized(x, self.batch, count, self.heads, size)
+        return self.sized(self.permute(lined, 0, 2, 1, 3), self.batch * self.heads, count, size)
 
     def scaled(self, x: int) -> int:
         if self.chance(0.5):
@@ -151,9 +166,9 @@ class Scores(Walk):
         left, right = self.scaled(left), self.permute(self.scaled(right), 0, 2, 1)
         scores = self.bmm(left, right)
         if self.chance(0.7):
-            scores = self.view(scores, b, h, t, s)
-        elif self.chance(0.2) and t % 2 == 0:
-            scores = self.view(scores, b * h, t // 2, 2 * s)
+            scores = self.sized(scores, b, h, t, s)
+        elif self.chance(0.2) and t % 2 == 0 and self.live is None:
+            scores = self.sized(scores, b * h, t // 2, 2 * s)
         scores = self.masked(self.scaled(scores))
         if self.chance(0.1):
             self.kept(scores)
@@ -162,25 +177,26 @@ class Scores(Walk):
             return weights
         if int(np.prod(self.dims(weights))) != b * h * t * s:
             return weights
-        weights = self.view(weights, b * h, t, s)
-        if self.chance(0.2) and t % 2 == 0:
-            weights, t, h = self.view(weights, b * h * 2, t // 2, s), t // 2, 2 * h
+        weights = self.sized(weights, b * h, t, s)
+        if self.chance(0.2) and t % 2 == 0 and self.live is None:
+            weights, t, h = self.sized(weights, b * h * 2, t // 2, s), t // 2, 2 * h
             last = self.input(b * h, s, self.values)
         out = self.bmm(weights, last)
         if self.chance(0.8):
-            back = self.permute(self.view(out, b, h, t, self.values), 0, 2, 1, 3)
-            out = self.view(back, b, t, h * self.values)
+            back = self.permute(self.sized(out, b, h, t, self.values), 0, 2, 1, 3)
+            out = self.sized(back, b, t, h * self.values)
         return self.bend(out) if self.chance(0.3) else out
 
 
 def scores(seed: int) -> RandomGraph:
     walk = Scores(seed)
     walk.kept(walk.write())
-    arrays = walk.arrays()
-    for array in arrays:
+
+    def hide(array: Array) -> None:
         if array.ndim > 1 and array.shape[-1] == walk.keys and walk.chance(0.7):
             array[array > 0.7] = -np.inf
-    return walk.finished("scores", [arrays])
+
+    return walk.finished("scores", hide)
 
 
 def cached(seed: int) -> RandomGraph:
