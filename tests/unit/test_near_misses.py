@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from support import extent
 from support.fusion_graphs import Net
 from support.graphs import build_graph, load, make_planner, wait
 from support.near_misses import NEAR_MISSES
+from support.pte_writer import GraphWriter
 from support.random_images import random_graph
 from webpte.fusion import fuse
 from webpte.gpu.recording import RecordingDevice
@@ -23,16 +27,32 @@ def kernels(name: str) -> list[str]:
     return [dispatch.kernel for dispatch in planner.dispatches()]
 
 
+async def run(graph: GraphWriter, steps: list[list[np.ndarray]], device: Any) -> list[np.ndarray]:
+    async with await load(graph, device=device, fuse=True) as program:
+        return [output for step in steps for output in await program.forward(*step)]
+
+
 @pytest.mark.parametrize("name", NEAR_MISSES)
 def test_answers_stay(name: str) -> None:
     graph, steps = NEAR_MISSES[name]()
-
-    async def run(device: object) -> list[np.ndarray]:
-        async with await load(graph, device=device, fuse=True) as program:
-            return [output for step in steps for output in await program.forward(*step)]
-
-    for got, want in zip(wait(run(RecordingDevice())), wait(run("numpy")), strict=True):
+    fused, alone = (wait(run(graph, steps, device)) for device in (RecordingDevice(), "numpy"))
+    for got, want in zip(fused, alone, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_random_graphs_stay(halves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shapes, memory, order, and with half floats that kernels see tensors as what they are."""
+    monkeypatch.setattr(GraphWriter, "halves", halves)
+    features = ("shader-f16",) if halves else ()
+    for seed in range(50, extent.count(80, 350)):
+        case = random_graph(seed)
+        device = RecordingDevice(features=features)
+        fused, alone = (wait(run(case.graph, case.steps, d)) for d in (device, "numpy"))
+        for got, want in zip(fused, alone, strict=True):
+            largest = max(1.0, np.abs(want[np.isfinite(want)]).max(initial=0))
+            tolerance = (2e-2 if halves else case.tolerance) * largest
+            np.testing.assert_allclose(got, want, rtol=0, atol=tolerance, err_msg=f"seed {seed}")
 
 
 @pytest.mark.parametrize(
