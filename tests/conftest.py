@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support import extent
-from support.parts import Part, TellFailures, files_of
+from support.parts import Part, TellFailures, TellTimes, files_of
 from webpte_host.layout import ROOT
 
 # What somebody has measured on this machine must not decide which kernels are tested.
@@ -43,6 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None:  # as in one process of several
         config.pluginmanager.register(TellFailures(terminal))
+        config.pluginmanager.register(TellTimes(terminal))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

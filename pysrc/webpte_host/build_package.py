@@ -14,7 +14,10 @@ from pathlib import Path
 from webpte_host.layout import ROOT
 from webpte_host.process import pip_command, run_tool
 
-_SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE")
+_SOURCES = (
+    *("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE"),
+    "docs/package.md",  # what registries show
+)
 _FOLDERS = ("pysrc/webpte", "wgsl")
 _SETUPTOOLS = 77  # the first that reads `license = "..."`
 _HINT = "Check the network connection and pip's settings, then run this again."
@@ -26,6 +29,7 @@ def copy_sources(folder: Path) -> Path:
     for name in _FOLDERS:
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in _SOURCES:
+        (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     return folder
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from support.chats import open_chat
 from support.page_visit import status, visit
@@ -34,8 +34,8 @@ def said_in_cpython() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, site: Site) -> Iterator[Page]:
-    with visit(browser, site, but="404") as page:
+def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site, but="404") as page:
         yield page
 
 

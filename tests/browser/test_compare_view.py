@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from support.page_visit import (
     SHAPE,
@@ -23,8 +23,8 @@ from webpte_host.server import Site
 
 
 @pytest.fixture
-def page(browser: Browser, site: Site) -> Iterator[Page]:
-    with visit(browser, site) as page:
+def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site) as page:
         yield page
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from page.pictures import png_rgb
 from support import limits
@@ -26,9 +26,9 @@ from webpte_host.server import Site
 
 
 @pytest.fixture(scope="module")
-def started(browser: Browser, site: Site) -> Iterator[Page]:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
     """Comes by a link to a view of a model."""
-    with visit(browser, site, "?model=superres&view=python") as page:
+    with visit(profile, site, "?model=superres&view=python") as page:
         expect(status(page)).to_contain_text("superres.pte is loaded", timeout=START_MS)
         yield page
 

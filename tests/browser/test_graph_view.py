@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from support import limits
 from support.page_visit import WATCH_LONG_TASKS, status, visit
@@ -20,8 +20,8 @@ LONGEST_TASK_MS = limits.LONG_TASK_MS
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, site: Site) -> Iterator[Page]:
-    with visit(browser, site) as page:
+def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site) as page:
         yield page
 
 

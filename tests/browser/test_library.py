@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import BrowserContext, expect
 
 from support.page import python
 from support.page_visit import (
@@ -250,8 +250,8 @@ HAS_COMPILED = """async () => {
 }"""
 
 
-def test_the_page_keeps_lists_opens_and_deletes(browser: Browser, site: Site) -> None:
-    with visit(browser, site, f"?url={SAMPLE}", but="ERR_INTERNET_DISCONNECTED") as page:
+def test_the_page_keeps_lists_opens_and_deletes(profile: BrowserContext, site: Site) -> None:
+    with visit(profile, site, f"?url={SAMPLE}", but="ERR_INTERNET_DISCONNECTED") as page:
         expect(status(page)).to_contain_text("sigmoid.pte is loaded", timeout=START_MS)
         give_npy(page, 0, random_input(5), "mine.npy")
         expect(page.locator("#library-total")).to_have_text("1 program, 1.34 KiB")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import tokenizers
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from page.pictures import png_rgb
 from support.gallery_models import (
@@ -50,7 +50,7 @@ def encoder() -> Encoder:
 
 @pytest.fixture(scope="module")
 def page(
-    browser: Browser,
+    profile: BrowserContext,
     site: Site,  # has made sure that there is a runtime
     encoder: Encoder,
     tmp_path_factory: pytest.TempPathFactory,
@@ -66,7 +66,7 @@ def page(
     install(folder, "line", line, view="find", inputs=[PICTURE], outputs=[{"name": "letters"}])
     with (
         Site(mounts=[Mount("/models/", folder)]) as own,
-        visit(browser, own, but="404") as page,
+        visit(profile, own, but="404") as page,
     ):
         yield page
 

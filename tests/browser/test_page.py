@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from support import limits
 from support.page_visit import (
@@ -36,9 +36,9 @@ LONG_TASK_MS = limits.LONG_TASK_MS
 
 
 @pytest.fixture(scope="module")
-def started(browser: Browser, site: Site) -> Iterator[Page]:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
     """One page for the whole file: Python starts once."""
-    with visit(browser, site, but="404") as page:
+    with visit(profile, site, but="404") as page:
         yield page
 
 
@@ -53,7 +53,7 @@ def page(started: Page) -> Iterator[Page]:
 
 
 def test_something_to_see_before_python_is_there(browser: Browser, site: Site) -> None:
-    page = open_page(browser, site)
+    page = open_page(browser.new_context(), site)  # which has kept nothing
     expect(page.locator("#boot")).to_contain_text("Python starts")
     expect(page.locator("#boot-time")).to_contain_text("MB are here")
     expect(page.get_by_text("Choose files")).to_be_visible()
@@ -61,7 +61,7 @@ def test_something_to_see_before_python_is_there(browser: Browser, site: Site) -
     page.get_by_role("button", name="sigmoid", exact=True).click()
     expect(page.locator("#boot-note")).to_contain_text("as soon as it is up")
     expect(page.locator("#file")).to_contain_text("sigmoid.pte", timeout=START_MS)
-    page.close()
+    page.context.close()
 
 
 def test_the_adapter_is_named(page: Page) -> None:
@@ -273,7 +273,7 @@ def test_a_start_that_fails_is_told(
 def test_without_webgpu(browser: Browser, site: Site) -> None:
     other = browser.browser_type.launch(**chromium.launch_options(chromium.NO_ADAPTER))
     try:
-        page = open_page(other, site)
+        page = open_page(other.new_context(), site)
         wait_until_ready(page)
         banner = page.locator("#gpu")
         expect(banner).to_contain_text("No WebGPU")
@@ -299,8 +299,8 @@ GPUAdapter.prototype.requestDevice = async function (...args) {
 """
 
 
-def test_a_lost_gpu_can_be_recovered_from(browser: Browser, site: Site) -> None:
-    page = open_page(browser, site)
+def test_a_lost_gpu_can_be_recovered_from(profile: BrowserContext, site: Site) -> None:
+    page = open_page(profile, site)
     wait_until_ready(page)
     (worker,) = page.workers
     worker.evaluate(f"() => {{ {KEEP_DEVICES} }}")

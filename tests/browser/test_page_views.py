@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from support.page_visit import leave, open_sample, run, status, visit
 from webpte_host.server import Site
@@ -151,8 +151,8 @@ def test_patching(bare: Page, name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def started(browser: Browser, site: Site) -> Iterator[Page]:
-    with visit(browser, site) as page:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site) as page:
         yield page
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from support.page_visit import (
     SAMPLES,
@@ -34,9 +34,9 @@ EARLIER, RUN = re.compile("Earlier results"), re.compile("^Run")
 
 
 @pytest.fixture(scope="module")
-def started(browser: Browser, site: Site) -> Iterator[Page]:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
     """One page for the whole file: Python starts once."""
-    with visit(browser, site) as page:
+    with visit(profile, site) as page:
         yield page
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from support.page_visit import status, visit
 from webpte_host.server import Site
@@ -19,8 +19,8 @@ def saved(page: Page, panel: Locator, button: str) -> Any:
     return json.loads(Path(download.value.path()).read_text())
 
 
-def test_a_run_is_traced_looked_at_and_kept(browser: Browser, site: Site) -> None:
-    with visit(browser, site, "?model=digits&view=profile") as page:
+def test_a_run_is_traced_looked_at_and_kept(profile: BrowserContext, site: Site) -> None:
+    with visit(profile, site, "?model=digits&view=profile") as page:
         panel = page.get_by_role("tabpanel", name="Profile")
         expect(panel.get_by_role("heading", name="What is in memory")).to_be_visible()
         expect(panel.get_by_text("maxBufferSize")).to_be_visible()

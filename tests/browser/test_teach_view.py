@@ -6,7 +6,7 @@ import io
 import re
 
 import numpy as np
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from support import limits
 from support.page_visit import START_MS, status, visit
@@ -30,8 +30,8 @@ def draw(page: Page, shape: str, seed: int) -> None:
     page.mouse.up()
 
 
-def test_it_learns_two_shapes_and_tells_new_ones_apart(browser: Browser, site: Site) -> None:
-    with visit(browser, site, "?model=teach") as page:
+def test_it_learns_two_shapes_and_tells_new_ones_apart(profile: BrowserContext, site: Site) -> None:
+    with visit(profile, site, "?model=teach") as page:
         expect(status(page)).to_contain_text("teach.pte is loaded", timeout=START_MS)
         page.get_by_label("What class 1 is called").fill("ring")
         panel = page.get_by_role("tabpanel")

@@ -61,6 +61,11 @@ def documents() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+def prose(path: Path) -> str:
+    """A document without its fenced blocks."""
+    return _FENCE.sub("", path.read_text(encoding="utf-8"))
+
+
 def blocks_of(path: Path) -> list[Block]:
     text = path.read_text(encoding="utf-8")
     name = path.relative_to(ROOT).as_posix()

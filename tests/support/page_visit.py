@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from support import limits
 from webpte_host.browser import PageLog
@@ -30,20 +30,35 @@ new PerformanceObserver((list) => {
 """
 
 
-def open_page(browser: Browser, site: Site, link: str = "") -> Page:
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
+# All that a visit leaves behind, but for what the next one starts with.
+FORGET = """async () => {
+  localStorage.clear();
+  for (const name of await caches.keys()) if (name !== "webpte-bytecode") await caches.delete(name);
+  const folder = await navigator.storage.getDirectory();
+  for await (const name of folder.keys()) await folder.removeEntry(name, { recursive: true });
+}"""
+
+
+def open_page(profile: BrowserContext, site: Site, link: str = "") -> Page:
+    """In a tab of its own, as if nobody had used the page before."""
+    page = profile.new_page()
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(f"{site.url}icon.svg")  # of the same origin, without a script
+    page.evaluate(FORGET)
     page.add_init_script(WATCH_LONG_TASKS)
     page.goto(f"{site.url}{link}")
     return page
 
 
 @contextmanager
-def visit(browser: Browser, site: Site, link: str = "", but: str | None = None) -> Iterator[Page]:
+def visit(
+    profile: BrowserContext, site: Site, link: str = "", but: str | None = None
+) -> Iterator[Page]:
     """One page for many tests, because Python starts slowly; nothing is wrong on it until its end.
 
     What the console says of `but` (404, say) is what tests there are about.
     """
-    page = open_page(browser, site, link)
+    page = open_page(profile, site, link)
     log = PageLog(page)
     wait_until_ready(page)
     yield page

@@ -1,4 +1,4 @@
-"""For long runs: failures are told as they come, and a run can be cut into parts.
+"""For long runs: failures are told as they come, time by file, and a run can be cut into parts.
 
     python3 serve.py test --adapter hardware --part 1/3
 
@@ -16,6 +16,8 @@ from typing import TypeVar
 import pytest
 
 _MESSAGE_LINES = 12
+_SLOW_FILES = 12
+_WORTH_TELLING = 60  # seconds
 
 File = TypeVar("File", bound=Hashable)
 
@@ -67,3 +69,24 @@ class TellFailures:
         self._terminal.write_line(f"FAILED{where}: {report.nodeid}, {report.duration:.1f} s")
         for line in message.splitlines()[-_MESSAGE_LINES:]:
             self._terminal.write_line(f"    {line}")
+
+
+class TellTimes:
+    """At the end of a run that took long: the files that took most of it."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+        self._seconds: dict[str, float] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        file = report.nodeid.partition("::")[0]
+        self._seconds[file] = self._seconds.get(file, 0.0) + report.duration
+
+    def pytest_terminal_summary(self) -> None:
+        total = sum(self._seconds.values())
+        if total < _WORTH_TELLING:
+            return
+        self._terminal.section(f"{total:.0f} s of tests, by file")
+        slowest = sorted(self._seconds, key=self._seconds.__getitem__, reverse=True)
+        for file in slowest[:_SLOW_FILES]:
+            self._terminal.write_line(f"{self._seconds[file]:7.1f} s  {file}")

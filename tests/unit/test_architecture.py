@@ -211,7 +211,8 @@ def test_the_error_tree_is_as_drawn() -> None:
 def test_every_shader_belongs_to_a_family() -> None:
     families = {path.stem for path in (PACKAGE / "ops").glob("*.py")}
     for shader in SHADERS.glob("*.wgsl"):
-        assert any(shader.stem == f or shader.stem.startswith(f"{f}_") for f in families), shader
+        named = [f for f in families if shader.stem == f or shader.stem.startswith(f"{f}_")]
+        assert named, f"{shader.name}: name it FAMILY.wgsl or FAMILY_more.wgsl, after ops/FAMILY.py"
 
 
 @pytest.mark.parametrize("name", registered_names())

@@ -11,11 +11,16 @@ a model beside everything else (`"program": "model.pte"`), where `files` is the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from page.fills import CHOSEN, FILLS
+
 LAYOUTS = ("NCHW", "NHWC", "CHW", "HWC", "HW")
+CHANNELS = ("RGB", "BGR")
+BOXES = ("xyxy", "xywh", "cxcywh", "yxyx")  # looks/boxes.py says what each is
+STARTS = tuple(name for name in FILLS if name not in CHOSEN)  # of inputs; others need a file
 
 
 class CardError(ValueError):
@@ -115,30 +120,49 @@ def read_card(raw: Mapping[str, Any]) -> Card:
 
 
 def _value(raw: Mapping[str, Any], folder: str) -> CardValue:
-    layout, labels = str(raw.get("layout") or "").upper(), raw.get("labels")
-    if layout and layout not in LAYOUTS:
-        raise ValueError(f"layout {layout!r} is none of {', '.join(LAYOUTS)}")
+    labels = raw.get("labels")
     mean, std = _floats(raw.get("mean")), _floats(raw.get("std"))
-    if "range" in raw and raw["range"] and not mean and not std:
-        # Pixels of 0 to 1 that are to be low to high are a matter of mean and std, too.
-        low, high = _floats(raw["range"])
-        mean, std = (-low / (high - low),), (1 / (high - low),)
+    if 0 in std:
+        raise ValueError(f"std has a 0, and pixels are divided by it: {list(std)}")
+    if raw.get("range") and not mean and not std:
+        mean, std = _mean_and_std(_floats(raw["range"]))
     inline = isinstance(labels, Sequence) and not isinstance(labels, str)
     return CardValue(
         name=str(raw.get("name") or ""),
         meaning=str(raw.get("meaning") or ""),
-        layout=layout,
-        order="BGR" if str(raw.get("channels") or "").upper() == "BGR" else "RGB",
+        layout=_one_of(LAYOUTS, raw, "layout", str.upper),
+        order=_one_of(CHANNELS, raw, "channels", str.upper) or "RGB",
         mean=mean,
         std=std,
         rate=int(raw.get("rate") or 0),
         labels="" if inline or not labels else folder + str(labels),
         names=tuple(map(str, labels)) if inline and labels else (),
-        fill=str(raw.get("fill") or ""),
-        boxes=str(raw.get("boxes") or ""),
+        fill=_one_of(STARTS, raw, "fill"),
+        boxes=_one_of(BOXES, raw, "boxes"),
         mask=bool(raw.get("mask")),
         threshold=float(raw.get("threshold") or 0),
     )
+
+
+def _one_of(
+    known: Sequence[str],
+    raw: Mapping[str, Any],
+    key: str,
+    spelled: Callable[[str], str] = lambda text: text,
+) -> str:
+    """What a field says, or "": a word that nobody knows would be passed over without a word."""
+    value = spelled(str(raw.get(key) or ""))
+    if value and value not in known:
+        raise ValueError(f"{key} {value!r} is none of {', '.join(known)}")
+    return value
+
+
+def _mean_and_std(bounds: Sequence[float]) -> tuple[tuple[float], tuple[float]]:
+    """Of a `range`: pixels of 0 to 1 that are to be low to high are a matter of these, too."""
+    if len(bounds) != 2 or bounds[0] == bounds[1]:
+        raise ValueError(f"range must be two numbers that differ, not {list(bounds)}")
+    low, high = bounds
+    return (-low / (high - low),), (1 / (high - low),)
 
 
 def _floats(raw: object) -> tuple[float, ...]:

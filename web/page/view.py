@@ -1,6 +1,6 @@
 """What a view is: a tab with a panel below it, declared in a module of its own in `views/`.
 
-    VIEW = View("python", "Python", order=80, make=PythonPanel, needs=(PROGRAM,))
+    VIEW = View("python", "Python", order=90, make=PythonPanel, needs=(PROGRAM,))
 
 The declaration says where its tab is and when it is there; the panel draws, and handles what is
 done in it. `docs/page.md` shows a whole one.

@@ -7,15 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from support.documents import documents
+from support.documents import documents, prose
 from webpte_host.layout import ROOT
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_FENCED = re.compile(r"^ *```.*?^ *```$", re.M | re.S)
-
-
-def prose(path: Path) -> str:
-    return _FENCED.sub("", path.read_text(encoding="utf-8"))
 
 
 def anchors(path: Path) -> set[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import email
 import io
 import json
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -77,6 +79,17 @@ def test_metadata(wheel: Path) -> None:
     assert "License-Expression: BSD-3-Clause" in metadata
     assert "Requires-Dist: numpy" in metadata
     assert "Classifier: Typing :: Typed" in metadata
+
+
+def test_registries_show_a_page_that_stands_alone(wheel: Path, root: Path) -> None:
+    """Relative links and pictures would lead nowhere there."""
+    with zipfile.ZipFile(wheel) as archive:
+        raw = archive.read(f"{NAME}.dist-info/METADATA").decode()
+    metadata = email.message_from_string(raw)
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    shown = metadata.get_payload()
+    assert shown == (root / "docs/package.md").read_text(encoding="utf-8")
+    assert not re.findall(r"\]\((?!https://)|<img|serve\.py", shown)
 
 
 def test_changelog_has_this_version(root: Path) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 import webpte
 from page.app import App
-from page.cards import CardError, read_card
+from page.cards import BOXES, CardError, read_card
 from page.inputs import TensorInput
+from page.looks.boxes import FORMS
 from page.npy import write_npy
 from support.fake_page import ROOT, FakeBrowser, drive, open_sample, run
 from webpte_host.gallery import gallery
@@ -61,11 +62,22 @@ def test_a_range_is_a_mean_and_a_std() -> None:
         ({"name": "p", "problem": "p.json cannot be read"}, "cannot be read"),
         ({"name": "p", "program": "p.pte", "inputs": [{"layout": "WCH"}]}, "'WCH' is none of"),
         ({"name": "p", "program": "p.pte", "inputs": [{"mean": ["a"]}]}, "could not convert"),
+        ({"name": "p", "program": "p.pte", "inputs": [{"range": [1, 1]}]}, "two numbers that"),
+        ({"name": "p", "program": "p.pte", "inputs": [{"range": 255}]}, "two numbers that"),
+        ({"name": "p", "program": "p.pte", "inputs": [{"std": [0.2, 0]}]}, "std has a 0"),
+        ({"name": "p", "program": "p.pte", "inputs": [{"channels": "GBR"}]}, "'GBR' is none of"),
+        ({"name": "p", "program": "p.pte", "inputs": [{"fill": "noise"}]}, "'noise' is none of"),
+        ({"name": "p", "program": "p.pte", "inputs": [{"fill": "picture"}]}, "is none of"),
+        ({"name": "p", "program": "p.pte", "outputs": [{"boxes": "xxyy"}]}, "'xxyy' is none of"),
     ],
 )
 def test_a_card_that_cannot_be_used_says_why(card: dict[str, Any], told: str) -> None:
     with pytest.raises(CardError, match=told):
         read_card(card)
+
+
+def test_a_card_may_ask_for_all_boxes_that_there_are() -> None:
+    assert set(BOXES) == set(FORMS)
 
 
 def test_cards_that_ship_are_right() -> None:
@@ -77,6 +89,8 @@ def test_cards_that_ship_are_right() -> None:
         assert raw["licence"]
         assert raw["task"]
         beside = (*card.examples, *(one.labels for one in card.outputs if one.labels))
+        picture = str(raw["files"].get("picture", ""))
+        beside = (*beside, raw["folder"] + picture if picture else "")
         for file in (*beside, card.tokenizer, card.tokenizer_config):
             assert not file or (WEB / file).is_file(), file
 
