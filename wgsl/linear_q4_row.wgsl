@@ -23,9 +23,7 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> output: array<Out>;
 @group(0) @binding(6) var<uniform> params: Params;
 
-fn fetch_units(column: u32, unit: u32) -> Units {
-    let at = column * UNITS + unit;
-    let scale = (unit * values_per_unit() / GROUP_SIZE * params.scale_stride + column) / 4u;
+fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units {
     return Units(
         weights[at], weights[at + UNITS], weights[at + 2u * UNITS], weights[at + 3u * UNITS],
         vec4<f32>(scales[scale]),
@@ -42,30 +40,7 @@ fn main(
     if (first >= params.product.n) {
         return;
     }
-    let column = min(first + lane_of(thread) * 4u, params.product.n - 4u);
-    var units = fetch_units(column, unit_of(0u, thread));
-    var run = fetch_x(0u, thread);
-    var sums = Quad();
-    var squares = 0.0;
-    for (var turn = 0u; turn < TURNS; turn++) {
-        if (turn % CHUNK == 0u) {
-            squares += stage_x(turn / CHUNK, thread, run);
-        }
-        let now = units;
-        if (turn + 1u < TURNS) {
-            units = fetch_units(column, unit_of(turn + 1u, thread));
-        }
-        if (turn % CHUNK == 0u) {
-            run = fetch_x(turn / CHUNK + 1u, thread);
-            workgroupBarrier();
-        }
-        sums = plus_units(sums, now, turn, thread);
-        if ((turn + 1u) % CHUNK == 0u && turn + 1u < TURNS) {
-            workgroupBarrier();
-        }
-    }
-    put_sums(0u, thread, sums);
-    fold(thread, squares);
+    multiply_row(thread, 0u, params.scale_stride, min(first + lane_of(thread) * 4u, params.product.n - 4u));
     let own = first + thread;
     if (thread < COLUMNS && own < params.product.n) {
         let added = Number(addend[own * params.product.addend_column]);

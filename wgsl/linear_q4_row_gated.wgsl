@@ -25,23 +25,16 @@ struct Params {
 @group(0) @binding(6) var<storage, read_write> output: array<Out>;
 @group(0) @binding(7) var<uniform> params: Params;
 
-fn scale_quad(column: u32, unit: u32) -> u32 {
-    return (unit * values_per_unit() / GROUP_SIZE * params.scale_stride + column) / 4u;
-}
-
-fn fetch_gate(column: u32, unit: u32) -> Units {
-    let at = column * UNITS + unit;
-    return Units(
-        weights[at], weights[at + UNITS], weights[at + 2u * UNITS], weights[at + 3u * UNITS],
-        vec4<f32>(scales[scale_quad(column, unit)]),
-    );
-}
-
-fn fetch_up(column: u32, unit: u32) -> Units {
-    let at = column * UNITS + unit;
+fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units {
+    if (matrix == 0u) {
+        return Units(
+            weights[at], weights[at + UNITS], weights[at + 2u * UNITS], weights[at + 3u * UNITS],
+            vec4<f32>(scales[scale]),
+        );
+    }
     return Units(
         up_weights[at], up_weights[at + UNITS], up_weights[at + 2u * UNITS], up_weights[at + 3u * UNITS],
-        vec4<f32>(up_scales[scale_quad(column, unit)]),
+        vec4<f32>(up_scales[scale]),
     );
 }
 
@@ -55,36 +48,7 @@ fn main(
     if (first >= params.product.n) {
         return;
     }
-    let column = min(first + lane_of(thread) * 4u, params.product.n - 4u);
-    var gates = fetch_gate(column, unit_of(0u, thread));
-    var ups = fetch_up(column, unit_of(0u, thread));
-    var run = fetch_x(0u, thread);
-    var gate_sums = Quad();
-    var up_sums = Quad();
-    var squares = 0.0;
-    for (var turn = 0u; turn < TURNS; turn++) {
-        if (turn % CHUNK == 0u) {
-            squares += stage_x(turn / CHUNK, thread, run);
-        }
-        let gates_now = gates;
-        let ups_now = ups;
-        if (turn + 1u < TURNS) {
-            gates = fetch_gate(column, unit_of(turn + 1u, thread));
-            ups = fetch_up(column, unit_of(turn + 1u, thread));
-        }
-        if (turn % CHUNK == 0u) {
-            run = fetch_x(turn / CHUNK + 1u, thread);
-            workgroupBarrier();
-        }
-        gate_sums = plus_units(gate_sums, gates_now, turn, thread);
-        up_sums = plus_units(up_sums, ups_now, turn, thread);
-        if ((turn + 1u) % CHUNK == 0u && turn + 1u < TURNS) {
-            workgroupBarrier();
-        }
-    }
-    put_sums(0u, thread, gate_sums);
-    put_sums(1u, thread, up_sums);
-    fold(thread, squares);
+    multiply_row(thread, 0u, params.scale_stride, min(first + lane_of(thread) * 4u, params.product.n - 4u));
     if (thread < COLUMNS && first + thread < params.product.n) {
         let gate = sum_of(0u, thread);
         output[first + thread] = Out(gate * sigmoid(vec4<f32>(gate)).x * sum_of(1u, thread));

@@ -31,9 +31,7 @@ struct Params {
 @group(0) @binding(9) var<uniform> params: Params;
 
 // `matrix` is the same in all invocations of a workgroup.
-fn fetch_units(matrix: u32, stride: u32, column: u32, unit: u32) -> Units {
-    let at = column * UNITS + unit;
-    let scale = (unit * values_per_unit() / GROUP_SIZE * stride + column) / 4u;
+fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units {
     if (matrix == 0u) {
         return Units(
             weights[at], weights[at + UNITS], weights[at + 2u * UNITS], weights[at + 3u * UNITS],
@@ -65,30 +63,7 @@ fn main(
     let matrix = u32(index >= params.matrices[1].y) + u32(index >= params.matrices[2].y);
     let shape = params.matrices[matrix];
     let first = (index - shape.y) * COLUMNS;
-    let column = min(first + lane_of(thread) * 4u, shape.x - 4u);
-    var units = fetch_units(matrix, shape.z, column, unit_of(0u, thread));
-    var run = fetch_x(0u, thread);
-    var sums = Quad();
-    var squares = 0.0;
-    for (var turn = 0u; turn < TURNS; turn++) {
-        if (turn % CHUNK == 0u) {
-            squares += stage_x(turn / CHUNK, thread, run);
-        }
-        let now = units;
-        if (turn + 1u < TURNS) {
-            units = fetch_units(matrix, shape.z, column, unit_of(turn + 1u, thread));
-        }
-        if (turn % CHUNK == 0u) {
-            run = fetch_x(turn / CHUNK + 1u, thread);
-            workgroupBarrier();
-        }
-        sums = plus_units(sums, now, turn, thread);
-        if ((turn + 1u) % CHUNK == 0u && turn + 1u < TURNS) {
-            workgroupBarrier();
-        }
-    }
-    put_sums(0u, thread, sums);
-    fold(thread, squares);
+    multiply_row(thread, matrix, shape.z, min(first + lane_of(thread) * 4u, shape.x - 4u));
     if (thread < COLUMNS && first + thread < shape.x) {
         output[shape.w + first + thread] = Out(sum_of(0u, thread));
     }

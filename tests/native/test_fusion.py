@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import webpte
+from support import native
 from support.conv_graphs import BLOCKS, bent_norm, conv_block
 from support.encoder_graphs import WRITTEN, Encoder, Written, encoder_layer, written_attention
 from support.fusion_graphs import (
@@ -27,7 +27,6 @@ from support.fusion_graphs import (
 from support.graphs import wait
 from support.native import need_native
 from support.pte_writer import GraphWriter, write_pte
-from webpte.gpu.native import NativeDevice
 from webpte.ops import conv_window, one_row, spread
 
 LARGE_BLOCKS = ((spread.Shape(4, 4, blocks=2), 0),)
@@ -38,22 +37,13 @@ def _driver() -> None:
     need_native()
 
 
-async def compare(
+def compare(
     graph: GraphWriter,
     steps: Sequence[Sequence[np.ndarray]],
     tolerance: float,
-    subgroups: bool = False,
+    way: str = "gpu",
 ) -> None:
-    device = await NativeDevice.create()
-    device.info = replace(device.info, software=False, prefers_subgroups=subgroups)
-    data = write_pte(graph)
-    async with await webpte.load(data, device=device) as program:
-        got = [output for inputs in steps for output in await program.forward(*inputs)]
-    async with await webpte.load(data, device="numpy") as program:
-        want = [output for inputs in steps for output in await program.forward(*inputs)]
-    for one, other in zip(got, want, strict=True):
-        scale = float(np.abs(other.astype(np.float64)).max())
-        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * max(scale, 1))
+    wait(native.compare(write_pte(graph), steps, tolerance, way))
 
 
 CASES = [("gated", "q4", sizes) for sizes in SIZES[1:6]]
@@ -69,14 +59,14 @@ CASES += [("residual", "rounded", SIZES[i]) for i in (2, 5)]
 def test_kernels(shape: str, kind: str, sizes: Sizes) -> None:
     graph, inputs = SHAPES[shape](sizes, kind)
     # What is rounded to int8 may go to the other side.
-    wait(compare(graph, [inputs], tolerance=2e-3 if kind == "rounded" else 1e-5))
+    compare(graph, [inputs], tolerance=2e-3 if kind == "rounded" else 1e-5)
 
 
 def test_one_row_of_many_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several turns, all of whose x is in shared memory at once."""
     monkeypatch.setattr(one_row, "MANY_ROWS", 100)
     graph, inputs = normed(SIZES[1], "q4")
-    wait(compare(graph, [inputs], tolerance=1e-5))
+    compare(graph, [inputs], tolerance=1e-5)
 
 
 @pytest.mark.parametrize("enough", [1, conv_window.ENOUGH])
@@ -85,7 +75,7 @@ def test_residuals_of_convolutions(enough: int, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(conv_window, "ENOUGH", enough)
     for case in RESIDUALS:
         graph, inputs = residual_conv(case)
-        wait(compare(graph, [inputs], tolerance=1e-5))
+        compare(graph, [inputs], tolerance=1e-5)
 
 
 def test_what_is_around_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,41 +84,41 @@ def test_what_is_around_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
         enough = 1 if case.channels[0] == 12 else conv_window.ENOUGH
         monkeypatch.setattr(conv_window, "ENOUGH", enough)
         graph, inputs = conv_block(case)
-        wait(compare(graph, [inputs], tolerance=1e-5))
+        compare(graph, [inputs], tolerance=1e-5)
 
 
 @pytest.mark.parametrize(("dims", "bend"), [((2, 3, 5, 7), "relu"), ((1, 6, 8), "clamp")])
 def test_batch_norms(dims: tuple[int, ...], bend: str) -> None:
     net, _, inputs = bent_norm(dims, bend)
-    wait(compare(net.g, [inputs], tolerance=1e-5))
+    compare(net.g, [inputs], tolerance=1e-5)
 
 
 def test_chains() -> None:
     for graph, inputs in chains():
-        wait(compare(graph, [inputs], tolerance=1e-5))
+        compare(graph, [inputs], tolerance=1e-5)
 
 
 @pytest.mark.parametrize("heads", HEADS, ids=str)
 def test_attention(heads: Heads) -> None:
     net = attention(heads)
-    wait(compare(net.g, attention_steps(net, heads), tolerance=1e-5))
+    compare(net.g, attention_steps(net, heads), tolerance=1e-5)
 
 
 @pytest.mark.parametrize("heads", [HEADS[1], HEADS[2], HEADS[5]], ids=str)
 def test_attention_of_floats(heads: Heads) -> None:
     net = attention(heads, "float")
-    wait(compare(net.g, attention_steps(net, heads), tolerance=1e-5))
+    compare(net.g, attention_steps(net, heads), tolerance=1e-5)
 
 
 def test_attention_of_rounded_rows() -> None:
     net = attention(HEADS[1], "rounded")
-    wait(compare(net.g, attention_steps(net, HEADS[1]), tolerance=5e-3))
+    compare(net.g, attention_steps(net, HEADS[1]), tolerance=5e-3)
 
 
 @pytest.mark.parametrize("case", WRITTEN, ids=str)
 def test_written_attention(case: Written) -> None:
     net, inputs = written_attention(case)
-    wait(compare(net.g, [inputs], tolerance=1e-5))
+    compare(net.g, [inputs], tolerance=1e-5)
 
 
 def encoder(tokens: int = 37) -> tuple[Encoder, list[np.ndarray]]:
@@ -143,18 +133,18 @@ def test_encoder_layer(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if blocks == 2:
         monkeypatch.setattr(spread, "SHAPES", dict.fromkeys((True, False), LARGE_BLOCKS))
     net, inputs = encoder()
-    wait(compare(net.g, [inputs], tolerance=1e-5))
+    compare(net.g, [inputs], tolerance=1e-5)
 
 
 def test_encoder_layer_of_few_rows() -> None:
     net, inputs = encoder(tokens=3)
-    wait(compare(net.g, [inputs], tolerance=1e-5))
+    compare(net.g, [inputs], tolerance=1e-5)
 
 
 def test_products_one_step_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spread, "FEW", 0)
     net, inputs = encoder()
-    wait(compare(net.g, [inputs], tolerance=1e-5))
+    compare(net.g, [inputs], tolerance=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +160,7 @@ def test_half_floats(shape: str, kind: str, sizes: Sizes, monkeypatch: pytest.Mo
         pytest.skip("no shader-f16")
     monkeypatch.setattr(GraphWriter, "halves", True)
     graph, inputs = SHAPES[shape](sizes, kind)
-    wait(compare(graph, [inputs], tolerance=4e-3))
+    compare(graph, [inputs], tolerance=4e-3)
 
 
 def test_half_floats_of_an_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +168,7 @@ def test_half_floats_of_an_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("no shader-f16")
     monkeypatch.setattr(GraphWriter, "halves", True)
     net, inputs = encoder()
-    wait(compare(net.g, [inputs], tolerance=4e-3))
+    compare(net.g, [inputs], tolerance=4e-3)
 
 
 def test_half_floats_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +176,7 @@ def test_half_floats_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("no shader-f16")
     monkeypatch.setattr(GraphWriter, "halves", True)
     net = attention(HEADS[1])
-    wait(compare(net.g, attention_steps(net, HEADS[1]), tolerance=4e-3))
+    compare(net.g, attention_steps(net, HEADS[1]), tolerance=4e-3)
 
 
 @pytest.mark.parametrize(
@@ -194,15 +184,11 @@ def test_half_floats_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     [("gated", "q4"), ("normed", "int8"), ("residual", "q4"), ("gated", "rounded")],
 )
 def test_sums_by_subgroups(shape: str, kind: str) -> None:
-    if not wait(webpte.shared_device("native")).info.subgroup:
-        pytest.skip("no subgroups")
     graph, inputs = SHAPES[shape](SIZES[2], kind)
     tolerance = 2e-3 if kind == "rounded" else 1e-5
-    wait(compare(graph, [inputs], tolerance=tolerance, subgroups=True))
+    compare(graph, [inputs], tolerance=tolerance, way="subgroups")
 
 
 def test_attention_with_sums_by_subgroups() -> None:
-    if not wait(webpte.shared_device("native")).info.subgroup:
-        pytest.skip("no subgroups")
     net = attention(HEADS[1])
-    wait(compare(net.g, attention_steps(net, HEADS[1]), tolerance=1e-5, subgroups=True))
+    compare(net.g, attention_steps(net, HEADS[1]), tolerance=1e-5, way="subgroups")

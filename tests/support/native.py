@@ -1,12 +1,16 @@
-"""The native device for tests: there, or clearly said why not."""
+"""The native device for tests: there, or clearly said why not; as GPUs are, whatever it is."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
+import webpte
 from webpte.errors import NoWebGPUError
 from webpte.gpu.dawn import load_dawn
 from webpte.gpu.native import NativeDevice
@@ -31,6 +35,45 @@ def need_native() -> None:
     reason = why_not()
     if reason is not None:
         pytest.skip(reason)
+
+
+# What every GPU has, of that which kernels ask for.
+LEAST = {
+    "maxComputeInvocationsPerWorkgroup": 256,
+    "maxComputeWorkgroupSizeX": 256,
+    "maxComputeWorkgroupStorageSize": 16384,
+    "maxStorageBuffersPerShaderStage": 8,
+}
+WAYS = ("gpu", "least", "subgroups")
+
+
+def make_device(way: str = "gpu") -> NativeDevice:
+    """A device that gets a GPU's kernels: of one with all limits, with the least, or with sums by
+    subgroups."""
+    dawn = load_dawn()
+    adapter, info = dawn.find_adapter()
+    if way == "subgroups" and not info.subgroup:
+        pytest.skip("no subgroups")
+    limits = info.limits | (LEAST if way == "least" else {})
+    info = replace(info, software=False, limits=limits, prefers_subgroups=way == "subgroups")
+    return NativeDevice(dawn.open_device(adapter, info), info)
+
+
+async def compare(
+    program: bytes,
+    steps: Sequence[Sequence[np.ndarray]],
+    tolerance: float,
+    way: str = "gpu",
+) -> None:
+    """Fused calls with the references of the calls of the file; `tolerance` is of the largest."""
+    found = list[list[np.ndarray]]()
+    for device in (make_device(way), "numpy"):
+        async with await webpte.load(program, device=device) as loaded:
+            found.append([output for inputs in steps for output in await loaded.forward(*inputs)])
+    for got, want in zip(*found, strict=True):
+        finite = np.abs(want[np.isfinite(want)])
+        largest = float(finite.max()) if finite.size else 1.0
+        np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * max(largest, 1))
 
 
 class NativeSubject:

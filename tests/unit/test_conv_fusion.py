@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.conv_graphs import BLOCKS, PAD, PLAIN, Block, conv_block, prelu
-from support.fusion_graphs import Net
+from support.fusion_graphs import ADD, RESIDUALS, Net, Residual, residual_conv
 from support.graphs import build_graph, make_planner, run_once, wait
 from support.pte_writer import GraphWriter
 from webpte.fusion import fuse
@@ -121,3 +121,39 @@ def test_channels_of_zeros_of_several_images_run_part_by_part() -> None:
     (want,) = wait(run_once(g, *inputs))
     (got,) = wait(run_once(g, *inputs, device=RecordingDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", RESIDUALS, ids=str)
+def test_a_convolution_takes_its_residual_along(case: Residual) -> None:
+    writer, inputs = residual_conv(case)
+    assert names(writer) == [BLOCK]
+    found = kernels(writer)
+    assert all(kernel.startswith("conv") or kernel == "matmul_spread" for kernel in found)
+    assert len(found) < 3
+    assert kernels(writer, Target(software=True)) == ["conv_simple"]
+    (want,) = wait(run_once(writer, *inputs))
+    (got,) = wait(run_once(writer, *inputs, device=RecordingDevice(), fuse=True))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def pointwise(net: Net, x: int) -> int:
+    g, ones, zeros = net.g, net.g.int_list([1, 1]), net.g.int_list([0, 0])
+    given = (x, net.constant(net.floats(4, 4, 1, 1)), g.null(), ones, zeros, ones)
+    return g.op(PLAIN, *given, g.bool_(False), zeros, g.int(1), net.like(x))
+
+
+def test_a_convolution_that_is_clamped_first_stays() -> None:
+    """relu(conv) + y is not relu(conv + y)."""
+    net = Net()
+    x, y = net.g.tensor((1, 4, 5, 5)), net.g.tensor((1, 4, 5, 5))
+    relu = net.g.op("aten.relu.default", pointwise(net, x), net.like(x))
+    net.finish((x, y), net.add(y, relu))
+    assert names(net.g) == [BLOCK, ADD]
+
+
+def test_a_sum_that_others_read_is_not_bounded() -> None:
+    net = Net()
+    x, y = net.g.tensor((1, 4, 5, 5)), net.g.tensor((1, 4, 5, 5))
+    total = net.add(y, pointwise(net, x))
+    net.finish((x, y), net.g.op("aten.relu.default", total, net.like(x)), total)
+    assert names(net.g) == [BLOCK, "aten.relu.default"]

@@ -10,7 +10,8 @@
 // with x * gain and multiplied by 1 / rms at their end.
 //
 // Goes with lib/product.wgsl, lib/weights.wgsl and lib/wide_units.wgsl. The kernel declares `x` and `gain`
-// (arrays of StoredQuad) and `params.product`, `params.eps`.
+// (arrays of StoredQuad) and `params.product`, `params.eps`, and
+//     fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units    at `at`, and UNITS from one to the next
 
 override NORMED: bool = false;
 
@@ -99,11 +100,56 @@ fn plus_units(sums: Quad, units: Units, turn: u32, thread: u32) -> Quad {
     return fma(found, units.scale, sums);
 }
 
-fn put_sums(matrix: u32, thread: u32, sums: Quad) {
-    slice_sums[matrix * THREADS + thread] = sums;
+// A unit of four columns; `stride` leads from one group's scales to the next one's.
+fn units_at(matrix: u32, stride: u32, column: u32, unit: u32) -> Units {
+    let scale = (unit * values_per_unit() / GROUP_SIZE * stride + column) / 4u;
+    return fetch_units(matrix, column * UNITS + unit, scale);
 }
 
-// Adds up what was put, by all invocations of a workgroup; `sum_of` has it then.
+// Multiplies x with four columns of a matrix for each lane, by all invocations of a workgroup; `sum_of` has
+// the sums then. Two MATRICES are the first and the second, else it is `matrix`, the same for all.
+fn multiply_row(thread: u32, matrix: u32, stride: u32, column: u32) {
+    var units = units_at(matrix, stride, column, unit_of(0u, thread));
+    var others = Units();
+    if (MATRICES == 2u) {
+        others = units_at(1u, stride, column, unit_of(0u, thread));
+    }
+    var run = fetch_x(0u, thread);
+    var sums = Quad();
+    var other_sums = Quad();
+    var squares = 0.0;
+    for (var turn = 0u; turn < TURNS; turn++) {
+        if (turn % CHUNK == 0u) {
+            squares += stage_x(turn / CHUNK, thread, run);
+        }
+        let now = units;
+        let others_now = others;
+        if (turn + 1u < TURNS) {
+            units = units_at(matrix, stride, column, unit_of(turn + 1u, thread));
+            if (MATRICES == 2u) {
+                others = units_at(1u, stride, column, unit_of(turn + 1u, thread));
+            }
+        }
+        if (turn % CHUNK == 0u) {
+            run = fetch_x(turn / CHUNK + 1u, thread);
+            workgroupBarrier();
+        }
+        sums = plus_units(sums, now, turn, thread);
+        if (MATRICES == 2u) {
+            other_sums = plus_units(other_sums, others_now, turn, thread);
+        }
+        if ((turn + 1u) % CHUNK == 0u && turn + 1u < TURNS) {
+            workgroupBarrier();
+        }
+    }
+    slice_sums[thread] = sums;
+    if (MATRICES == 2u) {
+        slice_sums[THREADS + thread] = other_sums;
+    }
+    fold(thread, squares);
+}
+
+// Adds up what the slices found.
 fn fold(thread: u32, squares: f32) {
     if (NORMED) {
         slice_squares[thread] = squares;

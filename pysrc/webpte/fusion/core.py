@@ -176,8 +176,8 @@ class _Rewriting:
         last = found.parts[-1]
         place = (last.index, 1)
         high = min((self._now(reader) for reader in readers), default=(len(self._graph.calls), 0))
-        in_place = self._flow.volatile.intersection(self._flow.takes(last))
-        if high <= place and not in_place:
+        touched = (*self._flow.takes(last), *found.outputs)
+        if high <= place and self._flow.volatile.isdisjoint(touched):
             place = (high[0], 0)
         return place if low < place < high or (place[0] == high[0] and low < place) else None
 
@@ -187,7 +187,9 @@ class _Rewriting:
     def result(self) -> Graph:
         values: list[Value] = list(self._graph.values)
         kept = [((c.index, 1), c) for c in self._graph.calls if c.index not in self.taken]
-        fused = [(place, self._fused(found, values)) for place, found in self._found]
+        # Of two at one place, what was found last is read by what was found first, never the other
+        # way around: a reader's place is behind that of all it reads.
+        fused = [(place, self._fused(found, values)) for place, found in reversed(self._found)]
         ordered = [call for _, call in sorted([*kept, *fused], key=lambda item: item[0])]
         calls = tuple(replace(call, index=i) for i, call in enumerate(ordered))
         return Graph(tuple(values), calls, self._graph.inputs, self._graph.outputs)

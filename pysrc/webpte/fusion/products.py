@@ -66,10 +66,15 @@ def gated_products(calls: Calls, call: Call) -> Found | None:
 
 
 def are_of_one_kind(linears: Sequence[Call]) -> bool:
-    """Whether one kernel may take them: of floats, or quantized, x being rounded or not."""
+    """Whether one kernel may take them: of floats, or quantized, x being rounded or not.
+
+    None of them may have another's result for its weights: that would be in no memory.
+    """
     names = {linear.name for linear in linears}
     kinds = ({LINEAR}, PLAIN_LINEARS - {LINEAR}, ROUNDED_LINEARS)
-    return any(names <= kind for kind in kinds)
+    given = {linear.args[-1] for linear in linears}
+    apart = all(given.isdisjoint(linear.args[:-1]) for linear in linears)
+    return apart and any(names <= kind for kind in kinds)
 
 
 def taken_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...] | None:
@@ -124,9 +129,13 @@ def _silu(calls: Calls, value_id: int) -> list[Call] | None:
 
 
 def norm_before(calls: Calls, linear: Call, readers: set[Call]) -> tuple[Call, ...]:
-    """The norm before some products, with the views between, if nobody else reads it."""
-    norm, views = calls.origin(calls.argument(linear, "x"))
-    if norm is None or norm.name != RMS_NORM:
+    """The norm before some products, with the views between, if nobody else reads it.
+
+    Nor they themselves, as weights: what is multiplied with itself has to be somewhere.
+    """
+    x = calls.argument(linear, "x")
+    norm, views = calls.origin(x)
+    if norm is None or norm.name != RMS_NORM or any(call.args.count(x) > 1 for call in readers):
         return ()
     steps = (norm, *views)
     for step, following in zip(steps, (*views, None), strict=True):

@@ -181,10 +181,12 @@ class Dawn:
         return number
 
     def open_device(self, adapter: Any, info: DeviceInfo) -> DawnDevice:
-        """A device with all that the adapter offers."""
+        """A device with the features and limits of `info`, which may be fewer than there are."""
         c = self.c
         limits = c.WGPUSupportedLimits()
         c.wgpuAdapterGetLimits(adapter, limits)
+        for name in {name for name, _ in limits.limits._fields_} & info.limits.keys():
+            setattr(limits.limits, name, info.limits[name])
         required = c.WGPURequiredLimits(limits=limits.limits)
         features = array_of(c.WGPUFeatureName, map(self._feature, info.features))
         text = ctypes.POINTER(ctypes.c_char)

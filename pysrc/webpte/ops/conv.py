@@ -170,7 +170,7 @@ def is_product(conv: Convolution, product: products.Product) -> bool:
 
 def multiplied(args: Args, ending: Ending, product: products.Product) -> Dispatch:
     end = spread.Ending(ending.beside, ending.formula, ending.scalars, ending.per_channel)
-    weight, x, step = args.tensor("weight").id, args.tensor("input").id, product.k * product.n
+    (x, weight, _), step = inputs(args, ending), product.k * product.n
     whole = spread.Spread(product, weight, x, 0, step, False, end, args.target)
     return whole.dispatch(ending.out.id)
 

@@ -37,7 +37,7 @@ def lower_several(
     alike = all((p.m, p.k) == (first.m, first.k) and p.addend is None for p in products)
     along = norm is None or (norm.x.dims[-1] == first.k and norm.x.numel == first.m * first.k)
     same = len({each.a.id for each in operands}) == 1 and len(linears) <= MOST
-    small = first.m > 0 and is_sliced(first) and first.k > 0 and first.k % 4 == 0
+    small = not first.empty and is_sliced(first) and first.k > 0 and first.k % 4 == 0
     if args.target.software or not (alike and along and same and small):
         return None
     if gated and first.n != products[1].n:

@@ -133,6 +133,9 @@ class Between:
     def is_alias(self, value_id: int) -> bool:
         return value_id in self._roots
 
+    def is_read_after(self, value_id: int, index: int) -> bool:
+        return self._last.get(value_id, -1) > index
+
     def add(self, out: TensorArg, index: int) -> None:
         """Memory for what the step at `index` gives; that of values read no more is free."""
         if out.id in self._kept or out.id in self._roots:
@@ -165,9 +168,11 @@ def lower_parts(args: Args, steps: Sequence[Step] | None = None) -> list[Dispatc
                 if not any(between.is_alias(out.id) for out in part.outs)
                 for dispatch in op.lower(part)
             ]
-        for bound in dict.fromkeys(b for dispatch in found for b in dispatch.bindings):
-            if isinstance(bound, int) and bound in outs:
-                between.add(outs[bound], index)
+        bound = {b for dispatch in found for b in dispatch.bindings if isinstance(b, int)}
+        for value_id, out in outs.items():
+            # What is empty is written by nobody, and may be read all the same.
+            if value_id in bound or between.is_read_after(value_id, index):
+                between.add(out, index)
         dispatches += [
             replace(dispatch, bindings=tuple(map(between.place, dispatch.bindings)))
             for dispatch in found

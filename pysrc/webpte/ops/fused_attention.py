@@ -43,16 +43,15 @@ def lower_attention_block(args: Args) -> list[Dispatch]:
     if attention.out.numel == 0 or not keeps_fresh(call) or not turns_quads(rope):
         return lower_parts(args, steps)
     linears = [part for op, part in parts if op.name in ALL_LINEARS]
-    rows = call.q.sizes[0] * call.q.sizes[2]
-    columns = [part.out.dims[-1] for part in linears]
-    fresh = scratch("attention_fresh", rows * sum(columns) * 4)
+    sizes = [part.out.numel for part in linears]
+    fresh = scratch("attention_fresh", sum(sizes) * 4)
     if parts_are_dense(parts):
         products = lower_several(linears, intake_of(parts), fresh, "f32")
     else:
         products = lower_joined(linears_of(parts), intake_of(parts), fresh)
     if products is None:
         return lower_parts(args, steps)
-    places = rows * columns[0], rows * (columns[0] + columns[1])
+    places = sizes[0], sizes[0] + sizes[1]
     return products + turned_attention(call, rope, fresh, places)
 
 

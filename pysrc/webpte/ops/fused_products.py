@@ -91,8 +91,9 @@ def sum_dispatches(parts: Sequence[Part], intake: Intake | None = None) -> list[
     (op, product), (_, addition), views = parts[0], parts[-1], parts[1:-1]
     own, out = {product.out.id, *(view.out.id for _, view in views)}, addition.out
     added = next(t for t in (addition.tensor("self"), addition.tensor("other")) if t.id not in own)
-    # A sum that is larger than both was broadcast.
-    if added.dtype != out.dtype or added.numel != out.numel:
+    # A sum that is larger than either was broadcast; one of two types is not the product's own.
+    sizes, types = {t.numel for t in (product.out, added, out)}, {t.dtype for t in (added, out)}
+    if len(sizes) > 1 or types != {product.out.dtype}:
         return None
     if op.name in LINEAR_OF:
         linear = LINEAR_OF[op.name]
@@ -199,10 +200,21 @@ def row_kernel(
 
 def lower_gated_product(args: Args) -> list[Dispatch]:
     parts = list(parts_of(args))
+    found = None if broadcasts(parts) else gated_dispatches(args, parts)
+    return found or lower_parts(args, grouped(parts, NAMES, chain_dispatches))
+
+
+def broadcasts(parts: Sequence[Part]) -> bool:
+    """Whether views make a column of a row, so that a gate has more elements than a product."""
+    index = next(i for i, (op, _) in enumerate(parts) if op.name in ALL_LINEARS)
+    return len({part.out.numel for _, part in parts[index:]}) > 1
+
+
+def gated_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
+    """All at once; None if no kernel takes them."""
     norm, (out,), linears = intake_of(parts), args.outs, linears_of(parts)
     if not linears:
-        dense = lower_dense_rows(args, parts, norm, gated=True)
-        return dense or lower_parts(args, grouped(parts, NAMES, chain_dispatches))
+        return lower_dense_rows(args, parts, norm, gated=True)
     (gate, first), (up, second) = linears
     product, x = product_of(gate, first), first.tensor("x")
     weights = [weights_of(op, part) for op, part in linears]
@@ -210,7 +222,7 @@ def lower_gated_product(args: Args) -> list[Dispatch]:
     strides = weights[0].scale_stride == weights[1].scale_stride
     fits = same and strides and are_alike(weights) and is_small(product, norm, x)
     if args.target.software or not fits:
-        return lower_parts(args, grouped(parts, NAMES, chain_dispatches))
+        return None
     gain = norm.gain if norm else None
     stored = float_type(args, x, *(w.scales for w in weights), gain, out)
     product, params = replace(product, stored=stored), weights[0].params + eps_of(norm)

@@ -86,11 +86,13 @@ class Parts:
         mask, scales = None, list[Scale]()
         op, part = self.writers[tensor.id]
         while op.name != BMM:
+            # By what was written: where there is one score, both operands are one number.
             source = next(t for t in operands_of(part) if t.id in self.writers)
+            others = [t for t in operands_of(part) if t.id != source.id]
             if op.name == ADD:
-                mask, added = part, next(t for t in operands_of(part) if t.id != source.id)
+                mask, (added,) = part, others
             if op.name in (MUL, DIV):
-                scales.append((operands_of(part)[1], op.name == DIV))
+                scales.append((others[0], op.name == DIV))
             op, part = self.writers[source.id]
         if mask is None:
             return Scores(part, None, scales)
@@ -127,7 +129,9 @@ def operands_of(part: Args) -> tuple[TensorArg, ...]:
     if part.call.name not in (ADD, MUL, DIV):
         return (first,)
     second = part.tensor("other")
-    return (first, second) if second.numel == 1 else (second, first)
+    # What is scaled may be one number as well, but it has the result's dims.
+    scales = second.numel == 1 and first.dims == part.out.dims
+    return (first, second) if scales else (second, first)
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,10 @@ def read_attention(args: Args) -> Attention | None:
     scales = [*scores.scales, *q.scales, *k.scales]
     found = [q, k, v] if scores.mask is None else [q, k, v, scores.mask]
     whole = all(reading.layout is not None for reading in found)
-    if written is None or not whole or len(scales) > MOST_SCALES or v.scales:
+    # Views in between may not make other rows of the scores: of other keys, or of other values.
+    rows = {first.out.dims, second.tensor("self").dims}
+    same = len(rows) == 1 and softmax.tensor("self").dims[-1:] == first.out.dims[-1:]
+    if written is None or not (whole and same) or len(scales) > MOST_SCALES or v.scales:
         return None
     return Attention(q, k, v, scores.mask, scales, args.outs[0], written)
 
@@ -207,6 +214,8 @@ def dispatch_of(args: Args, attention: Attention) -> Dispatch | None:
     if masked is None or not fits:
         return None
     (count, tokens, size), (_, keys, _), (_, _, value_size) = (dims for dims, _ in found[:3])
+    if keys == 0:  # a sum of nothing, not a softmax of nothing
+        return None
     tiles = ceil_div(tokens, ROWS)
     scaled = sum((4 if divides else 1) << i for i, (_, divides) in enumerate(scales))
     tensors = [reading.tensor for reading in attention.readings]

@@ -44,6 +44,7 @@ from webpte.ops.products import (
     block_dispatches,
     choose_slicing,
     is_sliced,
+    rows_at_once,
     slice_dispatches,
     tile_dispatches,
 )
@@ -233,7 +234,14 @@ def slicing_of(weights: Quantized, product: Product, target: Target) -> Slicing:
         return choose_slicing(weights.steps, 64, 16)
     if product.m > ROWS_AT_ONCE[-1]:
         return choose_slicing(weights.steps, 128, 32)
-    return choose_slicing(weights.steps, 256 if weights.steps >= 128 else 128, 128)
+    many = weights.steps >= 128 and shared_bytes(256, product) <= target.shared_bytes
+    return choose_slicing(weights.steps, 256 if many else 128, 128)
+
+
+def shared_bytes(threads: int, product: Product) -> int:
+    """What wgsl/linear_q4_vector.wgsl declares where x is not normalized: a quad of each row for
+    each invocation and for all of them, and a square, which is rounded up to a quad."""
+    return 16 * (rows_at_once(product) * (threads + 1) + 1)
 
 
 def kernel_of(

@@ -269,6 +269,10 @@ def is_sliced(product: Product) -> bool:
     return product.m <= MAX_SLICED_ROWS
 
 
+def rows_at_once(product: Product) -> int:
+    return next((rows for rows in ROWS_AT_ONCE if rows >= product.m), ROWS_AT_ONCE[-1])
+
+
 @dataclass(frozen=True)
 class Slicing:
     """The constants of wgsl/lib/slices.wgsl: `lanes` invocations side by side, 4 columns each."""
@@ -297,7 +301,7 @@ def slice_dispatches(
     """A product of few rows."""
     if product.empty:
         return []
-    rows = next((rows for rows in ROWS_AT_ONCE if rows >= product.m), ROWS_AT_ONCE[-1])
+    rows = rows_at_once(product)
     m_parts, n_parts = ceil_div(product.m, rows), ceil_div(product.n, 4 * slicing.lanes)
     return [
         Dispatch(
