@@ -13,6 +13,7 @@ from support.recorded import add_graph, ones
 from webpte.gpu.device import Progress
 from webpte.gpu.recording import RecordingDevice
 from webpte.runtime import numpy_delegate
+from webpte.runtime.reporting import reporting
 
 
 def test_a_call_tells_of_the_kernels_that_it_compiles() -> None:
@@ -30,6 +31,22 @@ def test_a_call_tells_of_the_kernels_that_it_compiles() -> None:
         device.pipelines.clear()
         await program.run("forward", ones(2, 3), ones(2, 3))
         assert calls == {"first": [("compile", 0, 1), ("compile", 1, 1)], "again": []}
+        program.close()
+
+    wait(run())
+
+
+def test_whoever_has_asked_hears_of_calls_that_tell_nobody_else() -> None:
+    async def run() -> None:
+        outer: list[tuple[str, int, int]] = []
+        inner: list[tuple[str, int, int]] = []
+        device = RecordingDevice()
+        program = await load(add_graph((8, 3), dynamic=True), device=device)
+        with reporting(lambda *told: outer.append(told)):
+            for rows, told in ((5, None), (4, lambda *told: inner.append(told))):
+                device.pipelines.clear()
+                await program.run("forward", ones(rows, 3), ones(rows, 3), progress=told)
+        assert outer == inner == [("compile", 0, 1), ("compile", 1, 1)]
         program.close()
 
     wait(run())
