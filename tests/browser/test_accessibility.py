@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, Locator, Page, Route, ViewportSize, expect
+from playwright.sync_api import Browser, FloatRect, Locator, Page, Route, ViewportSize, expect
 
 from support.page_visit import leave, status, wait_until_ready
 from webpte_host.browser import PageLog
@@ -16,6 +16,7 @@ from webpte_host.server import Site
 
 WIDE = ViewportSize(width=1280, height=900)
 NARROW = ViewportSize(width=390, height=844)
+VAST = ViewportSize(width=1920, height=1080)  # inputs and outputs are side by side
 GRAVE = ("serious", "critical")
 ONLY_CONTRAST = {"runOnly": ["color-contrast"]}
 NO_CONTRAST = {"rules": {"color-contrast": {"enabled": False}}}
@@ -94,6 +95,61 @@ def test_nothing_jumps(page: Page) -> None:
         leave(page)
         shift(page)
     page.unroute("**/photo.pte")
+
+
+def test_a_run_moves_nothing_but_what_comes_out(page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")  # there at once, where it scrolls to
+    for size in (WIDE, VAST):
+        page.set_viewport_size(size)
+        palette(page, "open superres")  # what comes out is higher than the window
+        expect(status(page)).to_contain_text("superres.pte is loaded")
+        before = [box(page, name) for name in ("#inputs", "#run", "#run-more")]
+        page.keyboard.press("ControlOrMeta+Enter")
+        expect(status(page)).to_contain_text("Done")
+        after = [box(page, name) for name in ("#inputs", "#run", "#run-more")]
+        for one, other in zip(before, after, strict=True):
+            assert (one["width"], one["height"]) == (other["width"], other["height"])
+        leave(page)
+
+
+def test_what_comes_out_is_not_behind_the_run_bar(page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    for size in (WIDE, NARROW):
+        page.set_viewport_size(size)
+        palette(page, "open superres")
+        expect(status(page)).to_contain_text("superres.pte is loaded")
+        page.keyboard.press("ControlOrMeta+Enter")
+        expect(status(page)).to_contain_text("Done")
+        bar, more, outputs = (box(page, name) for name in ("#run", "#run-more", "#outputs"))
+        edge = bar["y"] + bar["height"]
+        assert outputs["y"] >= edge
+        # What is above them is seen, or it is covered: half a button would look like a fault.
+        assert more["y"] >= edge or more["y"] + more["height"] <= edge
+        leave(page)
+
+
+def test_the_run_bar_is_used_where_it_is(page: Page) -> None:
+    """It sticks to the edge: to press or focus something in it scrolls the page nowhere."""
+    page.emulate_media(reduced_motion="reduce")
+    page.set_viewport_size(NARROW)
+    palette(page, "open superres")
+    expect(status(page)).to_contain_text("superres.pte is loaded")
+    page.get_by_label("then repeat").fill("10000")
+    page.keyboard.press("ControlOrMeta+Enter")
+    expect(page.locator("#outputs")).not_to_be_empty()
+    before, cancel = box(page, "#outputs"), box(page, "[data-act=cancel]")
+    page.mouse.click(cancel["x"] + 9, cancel["y"] + 9)
+    expect(status(page)).to_contain_text("stopped early")
+    assert box(page, "#outputs")["y"] == pytest.approx(before["y"], abs=2)
+    for field in (page.get_by_label("then repeat"), page.get_by_label("Run on")):
+        field.focus()
+        assert box(page, "#outputs")["y"] == pytest.approx(before["y"], abs=2)
+
+
+def box(page: Page, selector: str) -> FloatRect:
+    found = page.locator(selector).bounding_box()
+    assert found is not None, selector
+    return found
 
 
 # ---- axe
