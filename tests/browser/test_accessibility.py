@@ -10,7 +10,8 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, FloatRect, Locator, Page, Route, ViewportSize, expect
 
-from support.page_visit import leave, status, wait_until_ready
+from support import limits
+from support.page_visit import WATCH_LONG_TASKS, leave, status, wait_until_ready
 from webpte_host.browser import PageLog
 from webpte_host.server import Site
 
@@ -43,6 +44,7 @@ def started(browser: Browser, site: Site) -> Iterator[Page]:
     """One page for the whole file: Python starts once."""
     page = browser.new_page(viewport=WIDE)
     page.add_init_script(WATCH_SHIFTS)
+    page.add_init_script(WATCH_LONG_TASKS)
     log = PageLog(page)
     page.goto(site.url)
     wait_until_ready(page)
@@ -128,6 +130,15 @@ def test_what_comes_out_is_not_behind_the_run_bar(page: Page) -> None:
         leave(page)
 
 
+def test_the_chosen_tab_stays_in_sight(page: Page) -> None:
+    palette(page, "open sigm")
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    tab = page.get_by_role("tab", name="Python")
+    tab.click()
+    page.set_viewport_size(ViewportSize(width=320, height=700))  # as when a phone is turned
+    expect(tab).to_be_in_viewport(ratio=1)
+
+
 def test_the_run_bar_is_used_where_it_is(page: Page) -> None:
     """It sticks to the edge: to press or focus something in it scrolls the page nowhere."""
     page.emulate_media(reduced_motion="reduce")
@@ -204,10 +215,12 @@ def test_axe_finds_nothing_grave_in_any_view(page: Page) -> None:
         names = [tab.get_attribute("data-name") for tab in page.locator("#tabs [role=tab]").all()]
         for name in (one for one in names if one and one not in covered):
             covered.add(name)
+            page.evaluate("longTasks.length = 0")  # axe's own
             page.locator(f"#tab-{name}").click()
             panel = page.locator(f"#view-{name}")
             expect(panel).not_to_be_empty()
             work_in(page, panel)
+            assert max(page.evaluate("longTasks"), default=0) < limits.LONG_TASK_MS, name
             problems += grave_problems(page, f"the view {name}")
     assert {"run", "chat", "graph", "profile", "compare", "python"} <= covered
     page.locator("[data-act=close]").click()

@@ -43,9 +43,9 @@ def test_whoever_has_asked_hears_of_calls_that_tell_nobody_else() -> None:
         device = RecordingDevice()
         program = await load(add_graph((8, 3), dynamic=True), device=device)
         with reporting(lambda *told: outer.append(told)):
-            for rows, told in ((5, None), (4, lambda *told: inner.append(told))):
+            for rows, tell in ((5, None), (4, lambda *told: inner.append(told))):
                 device.pipelines.clear()
-                await program.run("forward", ones(rows, 3), ones(rows, 3), progress=told)
+                await program.run("forward", ones(rows, 3), ones(rows, 3), progress=tell)
         assert outer == inner == [("compile", 0, 1), ("compile", 1, 1)]
         program.close()
 
