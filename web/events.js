@@ -21,6 +21,12 @@ const scripts = {}; // by view, what it was told last
 let patch = null; // there before the first message is
 const gallery = fetchGallery(find("gallery-list"));
 const IN_SIGHT = 400; // pixels of a section that tell what is in it, with the run bar over them
+const GAP = 16; // pixels between two sections
+const measureBar = () => {
+  page.style.setProperty("--bar", `${find("run").offsetHeight}px`);
+  return find("run").offsetHeight;
+};
+new ResizeObserver(measureBar).observe(find("run")); // it sticks, and lies over what is scrolled to that edge
 const MEMORY = "webpte inputs ";
 const remembered = () => {
   try {
@@ -84,7 +90,11 @@ const show = {
     const box = find(id)?.checkVisibility() && find(id).getBoundingClientRect();
     if (!box || (box.top >= 0 && box.top + Math.min(box.height, IN_SIGHT) <= innerHeight)) return;
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    find(id).scrollIntoView({ block: "nearest", behavior: calm ? "auto" : "smooth" });
+    // With the run bar in its place above it, or else right below the bar: it never covers half of a button.
+    const bar = measureBar();
+    const room = innerHeight - 2 * bar - find("run-more").offsetHeight;
+    const block = box.height + 5 * GAP <= room ? "nearest" : "start";
+    find(id).scrollIntoView({ block, behavior: calm ? "auto" : "smooth" });
   },
   copy: ({ text, done }) => navigator.clipboard.writeText(text).then(
     () => show.text({ status: done }),

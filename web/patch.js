@@ -62,6 +62,7 @@ export const patch = (section, markup) => {
     },
   });
   if (focused && !section.contains(document.activeElement)) {
-    section.querySelector("button, select, input, textarea")?.focus();
+    // Whoever has pressed it sees where it was: nothing is to be scrolled to.
+    section.querySelector("button, select, input, textarea")?.focus({ preventScroll: true });
   }
 };

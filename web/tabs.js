@@ -58,6 +58,10 @@ export const goTo = (name) => {
 // `tell` is called with the name of the view that someone chose.
 export const watchTabs = (tell) => {
   tellChoice = tell;
+  new ResizeObserver(() => {
+    const chosen = all().find((tab) => tab.ariaSelected === "true");
+    if (chosen) showInRow(chosen);
+  }).observe(find("tabs"));
   const choose = (tab) => {
     goTo(tab.dataset.name);
     tab.focus();

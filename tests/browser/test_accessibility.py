@@ -8,14 +8,16 @@ from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, Locator, Page, Route, ViewportSize, expect
+from playwright.sync_api import Browser, FloatRect, Locator, Page, Route, ViewportSize, expect
 
-from support.page_visit import leave, status, wait_until_ready
+from support import limits
+from support.page_visit import WATCH_LONG_TASKS, leave, status, wait_until_ready
 from webpte_host.browser import PageLog
 from webpte_host.server import Site
 
 WIDE = ViewportSize(width=1280, height=900)
 NARROW = ViewportSize(width=390, height=844)
+VAST = ViewportSize(width=1920, height=1080)  # inputs and outputs are side by side
 GRAVE = ("serious", "critical")
 ONLY_CONTRAST = {"runOnly": ["color-contrast"]}
 NO_CONTRAST = {"rules": {"color-contrast": {"enabled": False}}}
@@ -42,6 +44,7 @@ def started(browser: Browser, site: Site) -> Iterator[Page]:
     """One page for the whole file: Python starts once."""
     page = browser.new_page(viewport=WIDE)
     page.add_init_script(WATCH_SHIFTS)
+    page.add_init_script(WATCH_LONG_TASKS)
     log = PageLog(page)
     page.goto(site.url)
     wait_until_ready(page)
@@ -96,6 +99,67 @@ def test_nothing_jumps(page: Page) -> None:
     page.unroute("**/photo.pte")
 
 
+def test_a_run_moves_nothing_but_what_comes_out(page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")  # there at once, where it scrolls to
+    for size in (WIDE, VAST):
+        page.set_viewport_size(size)
+        palette(page, "open superres")  # what comes out is higher than the window
+        expect(status(page)).to_contain_text("superres.pte is loaded")
+        before = [box(page, name) for name in ("#inputs", "#run", "#run-more")]
+        page.keyboard.press("ControlOrMeta+Enter")
+        expect(status(page)).to_contain_text("Done")
+        after = [box(page, name) for name in ("#inputs", "#run", "#run-more")]
+        for one, other in zip(before, after, strict=True):
+            assert (one["width"], one["height"]) == (other["width"], other["height"])
+        leave(page)
+
+
+def test_what_comes_out_is_not_behind_the_run_bar(page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    for size in (WIDE, NARROW):
+        page.set_viewport_size(size)
+        palette(page, "open superres")
+        expect(status(page)).to_contain_text("superres.pte is loaded")
+        page.keyboard.press("ControlOrMeta+Enter")
+        expect(status(page)).to_contain_text("Done")
+        bar, more, outputs = (box(page, name) for name in ("#run", "#run-more", "#outputs"))
+        edge = bar["y"] + bar["height"]
+        assert outputs["y"] >= edge
+        # What is above them is seen, or it is covered: half a button would look like a fault.
+        assert more["y"] >= edge or more["y"] + more["height"] <= edge
+        leave(page)
+
+
+def test_the_chosen_tab_stays_in_sight(page: Page) -> None:
+    palette(page, "open sigm")
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    tab = page.get_by_role("tab", name="Python")
+    tab.click()
+    page.set_viewport_size(ViewportSize(width=320, height=700))  # as when a phone is turned
+    expect(tab).to_be_in_viewport(ratio=0.9)
+
+
+def test_a_cancel_scrolls_nowhere(page: Page) -> None:
+    """Its button goes away, and another one of the bar, which sticks, has the focus then."""
+    page.emulate_media(reduced_motion="reduce")
+    page.set_viewport_size(NARROW)
+    palette(page, "open superres")
+    expect(status(page)).to_contain_text("superres.pte is loaded")
+    page.get_by_label("then repeat").fill("10000")
+    page.keyboard.press("ControlOrMeta+Enter")
+    expect(page.locator("#outputs")).not_to_be_empty()
+    before, cancel = box(page, "#outputs"), box(page, "[data-act=cancel]")
+    page.mouse.click(cancel["x"] + 9, cancel["y"] + 9)
+    expect(status(page)).to_contain_text("stopped early")
+    assert box(page, "#outputs")["y"] == pytest.approx(before["y"], abs=2)
+
+
+def box(page: Page, selector: str) -> FloatRect:
+    found = page.locator(selector).bounding_box()
+    assert found is not None, selector
+    return found
+
+
 # ---- axe
 
 
@@ -148,10 +212,12 @@ def test_axe_finds_nothing_grave_in_any_view(page: Page) -> None:
         names = [tab.get_attribute("data-name") for tab in page.locator("#tabs [role=tab]").all()]
         for name in (one for one in names if one and one not in covered):
             covered.add(name)
+            page.evaluate("longTasks.length = 0")  # axe's own
             page.locator(f"#tab-{name}").click()
             panel = page.locator(f"#view-{name}")
             expect(panel).not_to_be_empty()
             work_in(page, panel)
+            assert max(page.evaluate("longTasks"), default=0) < limits.LONG_TASK_MS, name
             problems += grave_problems(page, f"the view {name}")
     assert {"run", "chat", "graph", "profile", "compare", "python"} <= covered
     page.locator("[data-act=close]").click()

@@ -127,6 +127,17 @@ def test_tokens_tell_what_else_might_have_come(page: Page) -> None:
     expect(tokens).to_have_count(0)
 
 
+def test_the_end_stays_in_sight_when_the_window_changes(page: Page) -> None:
+    usual = page.viewport_size
+    assert usual is not None
+    left = "(log) => log.scrollHeight - log.scrollTop - log.clientHeight"
+    page.set_viewport_size({"width": 360, "height": 420})  # as when a phone is turned
+    log = log_of(page)
+    assert log.evaluate("(log) => log.scrollHeight > log.clientHeight"), "else nothing is tested"
+    page.wait_for_function(f"({left})(document.getElementById('chat-log')) < 2")
+    page.set_viewport_size(usual)
+
+
 # As soon as the first text is there, to another tab and back, and then stop: an answer of the tiny
 # model may be at its end before a test has seen that it began.
 STOP_AT_ONCE = """() => new MutationObserver((_, self) => {

@@ -118,6 +118,30 @@ def test_a_thousand_calls_stay_smooth(bare: Page) -> None:
     assert max(tasks, default=0) <= LONGEST_TASK_MS, tasks
 
 
+# Pixels from the middle of the sight to that of the first box.
+OFF_CENTRE = """(() => {
+    const [outer, inner] = [".graph-sight", "#graph-box-0"]
+        .map((one) => document.querySelector(one).getBoundingClientRect());
+    return Math.abs(outer.left + outer.width / 2 - inner.left - inner.width / 2);
+})()"""
+
+
+def test_a_drawing_stays_in_sight_when_the_window_changes(bare: Page) -> None:
+    show_drawing(bare, [box_of(at) for at in range(6)], [[at, at + 1] for at in range(5)])
+    usual = bare.viewport_size
+    assert usual is not None
+    for width in (NARROWEST, 2000):
+        bare.set_viewport_size({"width": width, "height": usual["height"]})
+        bare.wait_for_function(f"{OFF_CENTRE} < 4")
+    bare.locator(".graph-sight").click(position={"x": 20, "y": 20})
+    bare.keyboard.press("Shift+ArrowRight")
+    bare.wait_for_function(f"{OFF_CENTRE} > 40")
+    moved = bare.evaluate(OFF_CENTRE)  # from now on it is where someone has moved it
+    bare.set_viewport_size({"width": 1200, "height": usual["height"]})
+    bare.wait_for_function(f"Math.abs({OFF_CENTRE} - {moved}) < 4")
+    bare.set_viewport_size(usual)
+
+
 WATCH_PIECES = """() => {
     const boxesIn = (nodes) => nodes.filter((one) => one.matches?.(".graph-drawn")).length;
     window.drawn = [];  // boxes that came into the page in one task

@@ -113,7 +113,9 @@ def test_faces_are_framed_where_they_are(page: Page) -> None:
     frames = view.locator("svg rect").evaluate_all(SIDES)
     np.testing.assert_allclose(frames, [[0.5, 0, 0.25, 0.25], [0, 0.75, 0.25, 0.25]], atol=1e-3)
     # Where it is on the picture that is on the screen.
-    picture, frame = (view.locator(one).first.bounding_box() for one in ("img", "svg rect"))
+    picture, frame = (
+        view.locator(f".find-picture {one}").first.bounding_box() for one in ("img", "svg rect")
+    )
     assert picture is not None
     assert frame is not None
     assert frame["x"] == pytest.approx(picture["x"] + picture["width"] / 2, abs=4)
@@ -121,7 +123,7 @@ def test_faces_are_framed_where_they_are(page: Page) -> None:
     expect(view.locator("li")).to_have_text(["Face 1: 100 % sure"])
     black = payload("none.png", grey(np.zeros((SIDE, SIDE))))
     view.locator("input[type=file]").set_input_files(black)
-    expect(view).to_contain_text("Another picture is set: look again.")
+    expect(view).to_contain_text("Look again for what is set now.")
     view.get_by_role("button", name="Look").click()
     expect(view).to_contain_text("No face found")
 

@@ -105,6 +105,19 @@ class Recompiling(RecordingDevice):
         return await super().create_pipelines(specs, progress)
 
 
+class Silent(RecordingDevice):
+    """Tells of a kernel once it is compiled, and not before."""
+
+    async def create_pipelines(
+        self, specs: Sequence[PipelineSpec], progress: Any = None
+    ) -> list[int]:
+        def tell(stage: str, done: int, total: int) -> None:
+            if done:
+                progress(stage, done, total)
+
+        return await super().create_pipelines(specs, tell if progress else None)
+
+
 class Uncompiled(RecordingSubject):
     """Claims to compile, and finds nothing wrong."""
 
@@ -352,6 +365,7 @@ BROKEN: list[tuple[str, type[RecordingDevice]]] = [
     ("a_constant_that_does_not_fit_is_refused", Truncating),
     ("constants_for_buffers_that_are_gone_are_an_error", Forgiving),
     ("equal_kernels_are_compiled_once", Recompiling),
+    ("kernels_to_be_compiled_are_told_of_before_the_first_is", Silent),
     ("a_run_uploads_dispatches_and_reads_back", OneUpload),
     ("dispatches_run_in_order", Backwards),
     ("a_run_clears_and_copies_around_its_kernels", Uncleared),

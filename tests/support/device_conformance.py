@@ -178,6 +178,21 @@ async def equal_kernels_are_compiled_once(subject: Subject) -> None:
 
 
 @check
+async def kernels_to_be_compiled_are_told_of_before_the_first_is(subject: Subject) -> None:
+    device, told = subject.device, list[tuple[str, int, int]]()
+    specs = [spec_of("neg"), spec_of("relu"), spec_of("neg")]
+    making = asyncio.ensure_future(
+        device.create_pipelines(specs, lambda *progress: told.append(progress))
+    )
+    await asyncio.sleep(0)
+    assert told == [("compile", 0, 2)]
+    await making
+    assert told == [("compile", done, 2) for done in range(3)]
+    await device.create_pipelines(specs, lambda *progress: told.append(progress))
+    assert len(told) == 3  # those that are there are not told of
+
+
+@check
 async def a_kernel_that_does_not_compile_is_named(subject: Subject) -> None:
     if not subject.compiles:
         return

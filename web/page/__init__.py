@@ -7,8 +7,8 @@ A session is replaced only by a complete one, and its `runner` lets one thing at
 program. `browser` is the seam that `main.py` fills.
 
 `gallery_desk` opens `cards`, with labels and an example, and keeps the address; `remembered` sets
-inputs as they were on the last visit. `library/` is what the browser keeps, and `waiting` what a
-run waits for.
+inputs as they were on the last visit. `library/` is what the browser keeps, `waiting` what a run
+waits for, and `compiling` what all other work does.
 
 What can be done is also in the `palette`, whose rows desks and views add; what is taken away is
 offered back by `undo`.

@@ -228,8 +228,8 @@ class RunDesk:
         )
         more = further_work(
             running=session.runner.busy,
-            can_check=self._can_check(session),
-            can_profile=self._can_profile(session),
+            can_check=self._can_check(session) if self._checks(session) else None,
+            can_profile=self._can_profile(session) if self._profiles(session) else None,
         )
         adapter = self._stage.adapter
         slow = adapter is not None and adapter.software and session.device == "webgpu"
@@ -246,10 +246,17 @@ class RunDesk:
     def _can_check(self, session: Session) -> bool:
         return session.shown is not None and session.shown.device != "numpy"
 
+    def _checks(self, session: Session) -> bool:
+        """Whether there is something to check, now or after a run."""
+        return bool(session.method) and (session.device != "numpy" or self._can_check(session))
+
     def _can_profile(self, session: Session) -> bool:
+        return self._profiles(session) and session.runs[session.method] > 0
+
+    def _profiles(self, session: Session) -> bool:
         adapter = self._stage.adapter
         timed = adapter is not None and "timestamp-query" in adapter.features
-        return timed and session.device == "webgpu" and session.runs[session.method] > 0
+        return timed and session.device == "webgpu" and bool(session.method)
 
     def clear_kernels(self) -> None:
         """Times of another program or method."""

@@ -91,33 +91,44 @@ def run_card(
     )
 
 
-def further_work(*, running: bool, can_check: bool, can_profile: bool) -> Html:
-    """What can be done once it has run. Beside the bar, which stays in sight and so stays small."""
-    if not can_check and not can_profile:
+def further_work(*, running: bool, can_check: bool | None, can_profile: bool | None) -> Html:
+    """What can be done once it has run; None: not here, whatever is run.
+
+    Beside the bar, which stays in sight and so stays small. It is there before the first run, so
+    that the outputs do not move when the last repeat ends.
+    """
+    if can_check is None and can_profile is None:
         return Html("")
     return h(
         "div",
-        h(
-            "button",
+        _work(
             "Check against NumPy",
-            type="button",
-            data_act="check",
-            disabled=running,
-            title="Make the same calls on the NumPy reference and compare every output",
-        )
-        if can_check
-        else None,
-        h(
-            "button",
+            "check",
+            "Make the same calls on the NumPy reference and compare every output",
+            running,
+            can_check,
+        ),
+        _work(
             "Time the kernels",
-            type="button",
-            data_act="profile",
-            disabled=running,
-            title="Run once more with a timestamp around every dispatch",
-        )
-        if can_profile
-        else None,
+            "profile",
+            "Run once more with a timestamp around every dispatch",
+            running,
+            can_profile,
+        ),
         class_="controls",
+    )
+
+
+def _work(text: str, act: str, title: str, running: bool, can: bool | None) -> Html | None:
+    if can is None:
+        return None
+    return h(
+        "button",
+        text,
+        type="button",
+        data_act=act,
+        disabled=running or not can,
+        title=title if can else f"{title}: run first",
     )
 
 

@@ -9,6 +9,7 @@ from enum import Enum, auto
 from typing import Any
 
 from page.browser import Browser
+from page.compiling import Compiling
 from page.markup import Html
 from page.palette import Commands
 from page.session import Session
@@ -16,6 +17,7 @@ from page.status_view import error_view
 from page.undo import Undo
 from webpte import DeviceInfo
 from webpte.errors import DeviceLostError
+from webpte.runtime.reporting import reporting
 
 
 class Change(Enum):
@@ -110,7 +112,9 @@ class Stage:
         `can_stop`: the work ends early when it finds `session.runner.stopping`. `at_once`: it may
         be cancelled at any point, and leaves all in order.
         """
-        task = session.runner.start(work, doing, can_stop, at_once)
+        compiling = Compiling(lambda: self.told, self._show_line)
+        with reporting(compiling.progress):  # the task keeps what is set while it is made
+            task = session.runner.start(work, doing, can_stop, at_once)
         self.announce(Change.BUSY)
         try:
             await asyncio.wait({task})
@@ -122,7 +126,11 @@ class Stage:
                 actions = {"recover": "Rebuild the program"} if lost else None
                 self.show_error(error, doing, actions)
         finally:
+            compiling.end()
             self.announce(Change.BUSY)
+
+    def _show_line(self, line: str) -> None:
+        self.browser.show(text={"status": line})
 
     async def stop_runs(self, finish: bool = False) -> None:
         """Nothing uses the session's program when this returns, until the caller waits again.

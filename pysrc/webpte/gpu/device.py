@@ -263,7 +263,10 @@ class Device(Protocol):
     async def create_pipelines(
         self, specs: Sequence[PipelineSpec], progress: Progress | None = None
     ) -> list[int]:
-        """Compiled in parallel; a spec that was compiled before costs nothing."""
+        """Compiled in parallel; a spec that was compiled before costs nothing.
+
+        `progress` hears of those that were not: ("compile", 0, how many) at once, then after each.
+        """
         ...
 
     def write(self, buffer: int, offset: int, data: np.ndarray) -> None: ...

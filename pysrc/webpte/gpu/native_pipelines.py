@@ -39,7 +39,7 @@ class NativeCompiler:
         self._layouts: dict[tuple[str, ...], _Layout] = {}
         self.pipelines: dict[int, NativePipeline] = {}
 
-    async def compile(self, specs: Sequence[PipelineSpec], progress: Progress | None) -> list[int]:
+    async def compile(self, specs: Sequence[PipelineSpec], progress: Progress) -> list[int]:
         """All of them to the end; raises the ShaderError of the first that fails."""
         modules: dict[str, Owned | ShaderError] = {}
         begun: list[Promise | ShaderError] = []
@@ -52,8 +52,7 @@ class NativeCompiler:
         outcomes: list[int | ShaderError] = []
         for spec, promise in zip(specs, begun, strict=True):
             outcomes.append(await self._finish(spec, promise))
-            if progress is not None:
-                progress("compile", len(outcomes), len(specs))
+            progress("compile", len(outcomes), len(specs))
         made = [outcome for outcome in outcomes if isinstance(outcome, int)]
         for outcome in outcomes:
             if isinstance(outcome, ShaderError):

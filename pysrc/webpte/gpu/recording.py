@@ -264,10 +264,15 @@ class RecordingDevice:
         self, specs: Sequence[PipelineSpec], progress: Progress | None = None
     ) -> list[int]:
         failure = self._begin("create_pipelines", tuple(specs))
+        new = [spec for spec in dict.fromkeys(specs) if spec not in self.pipelines]
+        if new and progress is not None:
+            progress("compile", 0, len(new))
         await self._settle(failure)
-        for spec in specs:
-            if spec not in self.pipelines:
+        for done, spec in enumerate(new, 1):
+            if spec not in self.pipelines:  # as another call may have made it meanwhile
                 self.pipelines[spec] = self._new_id()
+            if progress is not None:
+                progress("compile", done, len(new))
         return [self.pipelines[spec] for spec in specs]
 
     async def create_plan(self, commands: PlanCommands) -> int:

@@ -211,7 +211,7 @@ class WebGPUDevice:
     ) -> list[int]:
         return await self._pipelines.get(specs, progress)
 
-    async def _compile(self, specs: Sequence[PipelineSpec], progress: Progress | None) -> list[int]:
+    async def _compile(self, specs: Sequence[PipelineSpec], progress: Progress) -> list[int]:
         self.interop_calls += 1
         described = [
             {**asdict(spec), "code": completed(spec.code, self._has_byte_products)}

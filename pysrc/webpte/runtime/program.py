@@ -185,7 +185,8 @@ class Program(Inspected):
         inputs    NumPy arrays, `GpuTensor`s, JavaScript `GPUBuffer`s (where the input has a fixed
                   shape), and scalars where the method takes them
         output    "numpy": tensors come back as arrays; "gpu": they stay there as `GpuTensor`s
-        progress  called as progress("compile", done, total) while new shapes need new kernels
+        progress  called as progress("compile", done, total), from 0 on, while new shapes need new
+                  kernels
         """
         build, found = self._build, self._method(method)
         if output not in OUTPUTS:

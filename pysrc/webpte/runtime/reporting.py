@@ -20,12 +20,13 @@ def call_progress() -> Progress | None:
 
 
 def reporting(progress: Progress | None) -> AbstractContextManager[None]:
-    """Whatever is prepared inside of the `with` block reports to `progress`."""
-    return nullcontext() if progress is _current.get() else _reporting(progress)
+    """Whatever is prepared inside of the `with` block reports to `progress`; without one, to whom
+    it would have reported outside of it."""
+    return nullcontext() if progress is None else _reporting(progress)
 
 
 @contextmanager
-def _reporting(progress: Progress | None) -> Iterator[None]:
+def _reporting(progress: Progress) -> Iterator[None]:
     token = _current.set(progress)
     try:
         yield

@@ -18,22 +18,27 @@ def spec(label: str) -> PipelineSpec:
 
 
 class Compiler:
-    """Notes what it is given; `bad` does not compile."""
+    """Notes what it is given, and goes on when `ready` is set; `bad` does not compile."""
 
     def __init__(self) -> None:
         self.compiled: list[list[str]] = []
         self.numbers = count(1)
+        self.ready = asyncio.Event()
+        self.ready.set()
         self.cache = PipelineCache(self.compile)
 
-    async def compile(self, specs: Sequence[PipelineSpec], _: Progress | None) -> list[int]:
+    async def compile(self, specs: Sequence[PipelineSpec], progress: Progress) -> list[int]:
         self.compiled.append([spec.label for spec in specs])
         await asyncio.sleep(0.001)
+        for done in range(1, len(specs) + 1):
+            progress("compile", done, len(specs))
+            await self.ready.wait()
         if any(spec.label == "bad" for spec in specs):
             raise ShaderError("bad")
         return [next(self.numbers) for _ in specs]
 
-    async def get(self, *labels: str) -> list[int]:
-        return await self.cache.get([spec(label) for label in labels], None)
+    async def get(self, *labels: str, progress: Progress | None = None) -> list[int]:
+        return await self.cache.get([spec(label) for label in labels], progress)
 
 
 def test_once_also_if_two_ask_at_the_same_time() -> None:
@@ -89,6 +94,53 @@ def test_who_is_cancelled_does_not_stop_the_others() -> None:
         await asyncio.sleep(0)
         first.cancel()
         return await second
+
+    assert asyncio.run(run()) == [1]
+    assert compiler.compiled == [["a"]]
+
+
+def test_whoever_waits_for_a_kernel_is_told_how_many_there_are() -> None:
+    compiler = Compiler()
+    first, second = list[tuple[int, int]](), list[tuple[int, int]]()
+
+    async def run() -> None:
+        compiler.ready.clear()
+        asking = asyncio.ensure_future(
+            compiler.get("a", "b", "a", progress=lambda _, *told: first.append(told))
+        )
+        await asyncio.sleep(0)
+        assert first == [(0, 2)]  # before any is compiled
+        await asyncio.sleep(0.01)
+        assert first == [(0, 2), (1, 2)]
+        late = asyncio.ensure_future(
+            compiler.get("b", "c", progress=lambda _, *told: second.append(told))
+        )
+        await asyncio.sleep(0)
+        assert second == [(1, 3)]  # one that the first has begun is there, and one is new
+        asking.cancel()
+        compiler.ready.set()
+        await late
+        assert second[-1] == (3, 3)
+        assert first == [(0, 2), (1, 2)]  # who is cancelled hears no more
+        await compiler.get("a", "b", "c", progress=lambda _, *told: first.append(told))
+        assert len(first) == 2
+
+    asyncio.run(run())
+    assert compiler.compiled == [["a", "b"], ["c"]]
+
+
+def test_who_fails_to_be_told_spoils_nothing_for_others() -> None:
+    compiler = Compiler()
+
+    def fail(*told: object) -> None:
+        raise ZeroDivisionError
+
+    async def run() -> list[int]:
+        first = asyncio.ensure_future(compiler.get("a"))
+        await asyncio.sleep(0)
+        with pytest.raises(ZeroDivisionError):
+            await compiler.get("a", progress=fail)
+        return await first
 
     assert asyncio.run(run()) == [1]
     assert compiler.compiled == [["a"]]

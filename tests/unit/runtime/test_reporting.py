@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,23 +10,10 @@ import pytest
 
 from support.graphs import chain, load, wait
 from support.recorded import add_graph, ones
-from webpte.gpu.device import PipelineSpec, Progress
+from webpte.gpu.device import Progress
 from webpte.gpu.recording import RecordingDevice
 from webpte.runtime import numpy_delegate
-
-
-class TellingDevice(RecordingDevice):
-    """Tells of each kernel that is new, as browsers do."""
-
-    async def create_pipelines(
-        self, specs: Sequence[PipelineSpec], progress: Progress | None = None
-    ) -> list[int]:
-        new = [spec for spec in dict.fromkeys(specs) if spec not in self.pipelines]
-        made = await super().create_pipelines(specs)
-        for done, _ in enumerate(new):
-            if progress is not None:
-                progress("compile", done + 1, len(new))
-        return made
+from webpte.runtime.reporting import reporting
 
 
 def test_a_call_tells_of_the_kernels_that_it_compiles() -> None:
@@ -37,14 +23,30 @@ def test_a_call_tells_of_the_kernels_that_it_compiles() -> None:
         def to(name: str) -> Progress:
             return lambda *told: calls[name].append(told)
 
-        device = TellingDevice()
+        device = RecordingDevice()
         program = await load(add_graph((8, 3), dynamic=True), device=device)
         device.pipelines.clear()  # as if the shapes to come needed others
         await program.run("forward", ones(5, 3), ones(5, 3), progress=to("first"))
         await program.run("forward", ones(5, 3), ones(5, 3), progress=to("again"))
         device.pipelines.clear()
         await program.run("forward", ones(2, 3), ones(2, 3))
-        assert calls == {"first": [("compile", 1, 1)], "again": []}
+        assert calls == {"first": [("compile", 0, 1), ("compile", 1, 1)], "again": []}
+        program.close()
+
+    wait(run())
+
+
+def test_whoever_has_asked_hears_of_calls_that_tell_nobody_else() -> None:
+    async def run() -> None:
+        outer: list[tuple[str, int, int]] = []
+        inner: list[tuple[str, int, int]] = []
+        device = RecordingDevice()
+        program = await load(add_graph((8, 3), dynamic=True), device=device)
+        with reporting(lambda *told: outer.append(told)):
+            for rows, tell in ((5, None), (4, lambda *told: inner.append(told))):
+                device.pipelines.clear()
+                await program.run("forward", ones(rows, 3), ones(rows, 3), progress=tell)
+        assert outer == inner == [("compile", 0, 1), ("compile", 1, 1)]
         program.close()
 
     wait(run())

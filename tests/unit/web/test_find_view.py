@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from page.app import App
 from page.npy import write_npy
+from page.pictures import seen
 from support.fake_page import FakeBrowser, File, drive
 from support.pte_writer import GraphWriter, write_pte
 
@@ -81,10 +82,38 @@ def test_faces_are_framed_from_a_score_on(tmp_path: Path) -> None:
         ]
         ones: Any = np.ones((1, 1, SIDE, SIDE), np.float32)
         await app.receive({"act": "npy", "input": "0", "files": [File("a.npy", write_npy(ones))]})
-        assert "look again" in shown(browser)
+        assert "Look again" in shown(browser)
         await app.receive({"act": "find:look"})
         assert "Face 1: 95 % sure" in shown(browser)  # the picture's mean is 1
-        assert "look again" not in shown(browser)
+        assert "Look again" not in shown(browser)
+
+    drive(script)
+
+
+def test_the_picture_that_is_set_is_shown_with_its_name(tmp_path: Path) -> None:
+    boxes, scores = np.zeros((1, 1, 4), np.float32), np.ones((1, 1, 1), np.float32)
+
+    def set_now(browser: FakeBrowser) -> str:
+        found = re.search('<figure class="find-set".*?</figure>', shown(browser))
+        assert found
+        return found[0]
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        given = ["boxes", "scores"]
+        await opened(app, tmp_path, given, added(boxes, scores), anchors="0.5 0.5\n")
+        assert "No picture is chosen: zeros" in set_now(browser)
+        assert "<img" not in set_now(browser)
+        half = np.zeros((1, 1, SIDE, SIDE), np.float32)
+        half[..., : SIDE // 2] = 1
+        for name, array in (("<left>.npy", half), ("right.npy", 1 - half)):
+            await app.receive({"act": "npy", "input": "0", "files": [File(name, write_npy(array))]})
+            assert f"Next: {escape(name)}" in set_now(browser)
+            assert seen(array, "NCHW") in set_now(browser)
+            await app.receive({"act": "find:look"})
+            assert f"Looked at {escape(name)}" in set_now(browser)
+        await app.receive({"act": "npy", "input": "0", "files": [File("b.npy", write_npy(half))]})
+        assert "Next: b.npy" in set_now(browser)
+        assert "This is of right.npy" in shown(browser)
 
     drive(script)
 

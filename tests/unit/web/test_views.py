@@ -188,14 +188,24 @@ def test_run_card() -> None:
 
 
 def test_what_can_be_done_after_a_run_is_not_in_its_bar() -> None:
-    def acts(can_check: bool, can_profile: bool) -> set[str]:
+    def acts(can_check: bool | None, can_profile: bool | None) -> set[str]:
         made = further_work(running=False, can_check=can_check, can_profile=can_profile)
         return check(made).acts()
 
     assert acts(True, True) == {"check", "profile"}
-    assert acts(True, False) == {"check"}
-    assert acts(False, True) == {"profile"}
-    assert further_work(running=False, can_check=False, can_profile=False) == ""
+    assert acts(True, None) == {"check"}
+    assert acts(None, True) == {"profile"}
+    assert further_work(running=False, can_check=None, can_profile=None) == ""
+
+
+def test_what_can_be_done_after_a_run_has_its_place_before() -> None:
+    """Else it would move the outputs down when the last repeat ends."""
+    before = further_work(running=False, can_check=False, can_profile=False)
+    during = further_work(running=True, can_check=True, can_profile=True)
+    after = further_work(running=False, can_check=True, can_profile=True)
+    assert before.count(" disabled") == during.count(" disabled") == 2
+    assert check(before).acts() == check(during).acts() == check(after).acts()
+    assert " disabled" not in after
 
 
 def test_a_bar_is_as_wide_for_few_repeats_as_for_many() -> None:

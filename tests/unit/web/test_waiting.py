@@ -11,6 +11,7 @@ from page.app import App
 from page.waiting import waiting_view
 from support.fake_page import GPU, STATE, Engine, FakeBrowser, drive, open_file, open_sample, run
 from webpte import DeviceInfo
+from webpte.runtime.reporting import call_progress
 
 SOFTWARE = DeviceInfo("webgpu", "google", "swiftshader", software=True)
 
@@ -119,6 +120,44 @@ def test_after_a_cancelled_call_nobody_claims_to_know_the_state() -> None:
         assert "a run was cancelled" in browser.html["output-0-compare"]
 
     drive(script, GPU, engine)
+
+
+def test_all_work_on_a_program_says_that_kernels_are_compiled() -> None:
+    """Whatever it is: a trace, an answer, a lesson."""
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        stage, ready = app._stage, asyncio.Event()
+        session = stage.session
+        assert session is not None
+
+        async def work() -> None:
+            told = call_progress()
+            assert told is not None
+            told("compile", 0, 12)
+            await asyncio.sleep(0)
+            assert browser.text["status"] == "Tracing"  # most kernels are there in a moment
+            await asyncio.sleep(0.5)
+            assert browser.text["status"] == "Tracing: compiling kernels, 0 of 12"
+            told("compile", 11, 12)
+            stage.tell("Stopping", "busy")
+            await asyncio.sleep(0.3)
+            assert browser.text["status"] == "Stopping: compiling kernels, 11 of 12"
+            told("compile", 12, 12)
+            assert browser.text["status"] == "Stopping"
+            told("compile", 0, 3)
+            await asyncio.sleep(0.5)
+            assert "0 of 3" in browser.text["status"]
+            ready.set()
+
+        stage.tell("Tracing", "busy")
+        await stage.do(session, work(), "tracing")
+        assert ready.is_set(), browser.html["error"]
+        assert browser.text["status"] == stage.told == "Stopping"
+        await asyncio.sleep(0.3)
+        assert browser.text["status"] == "Stopping"
+
+    drive(script, GPU, Engine())
 
 
 def test_a_software_adapter_proposes_numpy() -> None:

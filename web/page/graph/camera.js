@@ -8,6 +8,8 @@ export class Camera {
   // `changed()` is called once per frame; `clicked(event)` for what was no drag.
   constructor(element, changed, clicked) {
     Object.assign(this, { element, x: 0, y: 0, scale: 1, changed, clicked, pointers: new Map(), frame: 0, moved: 0 });
+    this.size = [this.width, this.height];
+    this.fitted = null; // what `fit` was called with, until something else moves it
     element.addEventListener("pointerdown", (event) => this.down(event));
     element.addEventListener("pointermove", (event) => this.move(event));
     for (const end of ["pointerup", "pointercancel"]) element.addEventListener(end, (event) => this.up(event));
@@ -25,6 +27,7 @@ export class Camera {
   }
 
   pan(x, y) {
+    this.fitted = null;
     this.x -= x / this.scale;
     this.y -= y / this.scale;
     this.later();
@@ -32,6 +35,7 @@ export class Camera {
 
   // About a point of the element, which stays where it is.
   zoom(by, x = this.width / 2, y = this.height / 2) {
+    this.fitted = null;
     const scale = Math.min(LARGEST, Math.max(SMALLEST, this.scale * by));
     this.x += x / this.scale - x / scale;
     this.y += y / this.scale - y / scale;
@@ -40,6 +44,7 @@ export class Camera {
   }
 
   centre(x, y) {
+    this.fitted = null;
     this.x = x - this.width / 2 / this.scale;
     this.y = y - this.height / 2 / this.scale;
     this.later();
@@ -48,11 +53,22 @@ export class Camera {
   // All of it; or, if that would be smaller than `readable`, its top, with `middle` in the middle if it is
   // wider than the sight.
   fit(width, height, readable = SMALLEST, middle = width / 2) {
+    this.fitted = [width, height, readable, middle];
     const [across, down] = [(this.width - 24) / width, (this.height - 24) / height];
     const whole = Math.min(across, down);
     this.scale = Math.min(1, whole >= readable ? whole : Math.max(across, readable));
     this.x = (across >= this.scale ? width / 2 : middle) - this.width / 2 / this.scale;
     this.y = down >= this.scale ? height / 2 - this.height / 2 / this.scale : -12 / this.scale;
+    this.later();
+  }
+
+  // The element has another size: what was fitted is again, if it may; else what is in the middle stays there.
+  resize(refits) {
+    const [width, height] = this.size;
+    this.size = [this.width, this.height];
+    if (refits && this.fitted) return this.fit(...this.fitted);
+    this.x += (width - this.width) / 2 / this.scale;
+    this.y += (height - this.height) / 2 / this.scale;
     this.later();
   }
 

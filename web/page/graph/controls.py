@@ -90,8 +90,8 @@ def drawing_tools() -> Html:
     tools = (
         ("in", "+", "Zoom in"),
         ("out", "-", "Zoom out"),
-        ("fit", "Fit", "Show all of it"),
-        ("save", "Save SVG", "Save the drawing as an SVG file"),
+        ("fit", "Fit", "Fit all of it into sight"),
+        ("save", "Save SVG", "Save SVG: the drawing as a file"),
     )
     buttons = [
         h("button", text, type="button", data_draw=name, aria_label=label, title=label)

@@ -85,6 +85,7 @@ export class Drawing {
     const held = known && this.anchor ? this.placeOf(this.anchor.fold) : undefined;
     if (held !== undefined) { // what was clicked stays where it is
       this.current = held;
+      this.camera.fitted = null;
       this.camera.x = scene.x[held] - this.anchor.x / this.camera.scale;
       this.camera.y = scene.y[held] - this.anchor.y / this.camera.scale;
     } else if (!this.reveal) this.firstFit();
@@ -97,11 +98,12 @@ export class Drawing {
     if (this.scene && !this.unfitted) this.camera.fit(this.scene.width, this.scene.height, READABLE, this.scene.x[0]);
   }
 
-  // What is looked at stays in sight, when its panel opens beside it, say.
+  // What is looked at stays in sight, when its panel opens beside it, say, or a phone is turned.
   resized() {
+    if (!this.sight.clientWidth) return; // it is not in front any more
+    this.camera.resize(this.current === null);
     if (this.unfitted) this.firstFit();
     else if (this.scene && this.current !== null && !this.pending) this.follow(this.current);
-    else this.camera.later();
   }
 
   // The box of a fold, or the first one in it.

@@ -13,10 +13,12 @@ const followEnd = (panel) => {
   panel.addEventListener("scroll", ({ target }) => {
     if (target.id === "chat-log") follows = target.scrollHeight - target.scrollTop - target.clientHeight < NEAR;
   }, true);
+  const follow = (log) => { if (log && follows) log.scrollTop = log.scrollHeight; };
   new MutationObserver((changes) => {
     const log = one(panel, "chat-log");
-    if (log && follows && changes.some(({ target }) => log.contains(target))) log.scrollTop = log.scrollHeight;
+    if (changes.some(({ target }) => log?.contains(target))) follow(log);
   }).observe(panel, { childList: true, subtree: true, characterData: true });
+  new ResizeObserver(() => follow(one(panel, "chat-log"))).observe(panel); // lines break elsewhere
 };
 
 const sendOnEnter = (panel) => panel.addEventListener("keydown", (event) => {

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from page.browser import Message
+from page.fills import CHOSEN, FILLS
 from page.inputs import TensorInput
 from page.markup import Html, h
 from page.npy import Array
@@ -29,6 +30,7 @@ class Seen:
     """A picture as the model sees it, what came out, and the file that is needed to read that."""
 
     held: Held
+    name: str  # of the picture
     picture: str
     size: tuple[int, int]  # height, width
     outputs: Sequence[Array]
@@ -113,6 +115,31 @@ def _picture(found: Seen, told: str, overlay: Html | None = None) -> Html:
     return h("div", image, overlay, class_="find-picture")
 
 
+def set_view(state: TensorInput, layout: str, looked: bool) -> Html:
+    """What is set in Run's first input: the picture that is looked at next, or was last."""
+    name = picture_name(state)
+    told, image = f"No picture is chosen: {name} would go in.", None
+    if state.error:
+        told = state.error
+    elif state.fill in (*CHOSEN, "draw"):
+        told = f"{'Looked at' if looked else 'Next:'} {name}"
+        shown = _as_seen(state, layout)
+        image = h("img", src=shown, alt="What the model sees of it", class_="seen")
+    return h("figure", image, h("figcaption", told), class_="find-set")
+
+
+def picture_name(state: TensorInput) -> str:
+    return state.file_name if state.fill in CHOSEN else FILLS[state.fill]
+
+
+def _as_seen(state: TensorInput, layout: str) -> str:
+    """The picture of what goes in, with red where red is."""
+    array = state.array()
+    if state.settings.order == "BGR" and "C" in layout:
+        array = np.flip(array, layout.index("C"))
+    return seen(array, layout)
+
+
 FINDERS = (
     Finder(("boxes", "scores"), "Faces", "anchors.txt", faces_view, graded=True),
     Finder(("letters",), "Text of a line", "labels.txt", text_view),
@@ -163,17 +190,15 @@ class FindPanel(Panel):
         self, session: Session, finder: Finder, state: TensorInput, layout: str
     ) -> None:
         held, array = session.held(), state.array()
+        name, picture = picture_name(state), _as_seen(state, layout)
         address = f"{session.source.address.rpartition('/')[0]}/{finder.beside}"
         if address not in self._beside:
             data = await self.stage.browser.fetch_bytes(address)
             self._beside[address] = data.decode("utf-8").removesuffix("\n").split("\n")
         outputs = await session.program.run(session.method, array)
         size = array.shape[layout.index("H")], array.shape[layout.index("W")]
-        channels = array
-        if state.settings.order == "BGR" and "C" in layout:
-            channels = np.flip(array, layout.index("C"))
-        self._seen = Seen(held, seen(channels, layout), size, outputs, self._beside[address])
-        self.stage.tell("Looked")
+        self._seen = Seen(held, name, picture, size, outputs, self._beside[address])
+        self.stage.tell(f"Looked at {name}")
 
     def draw(self) -> None:
         session, finder = self.stage.session, _finder(self.stage)
@@ -199,15 +224,19 @@ class FindPanel(Panel):
                 data_act=self.act("least"),
             ),
         )
-        found = self._seen
-        stale = found is not None and found.held != session.held()
-        note = "Another picture is set: look again."
+        found, state = self._seen, session.inputs[0]
+        looked = found is not None and found.held == session.held()
+        chosen_now = None
+        if isinstance(state, TensorInput) and state.form is not None:
+            chosen_now = set_view(state, state.form.layout, looked)
+        note = f"This is of {found.name}. Look again for what is set now." if found else ""
         self.show(
             h(
                 "section",
                 h("h2", finder.title),
                 h("div", look, chosen, least if finder.graded else None, class_="controls"),
-                h("p", note, class_="notice notice-warn") if stale else None,
+                chosen_now,
+                h("p", note, class_="notice notice-warn") if found and not looked else None,
                 finder.show(found, self._least) if found is not None else None,
                 class_="card find",
             )
