@@ -8,7 +8,7 @@ many runs as the longest list of candidates, however many layers a model has.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,35 +84,25 @@ class Tuner:
         self._instructions = instructions
         self._delegates = delegates
         self._progress = progress
-        self._asked: dict[tuple[int, int], tuple[Question, ...]] = {}  # by delegate and call
 
     async def tune(self, inputs: Sequence[Any]) -> Tuning:
-        """If anything fails, kernels are cut as before."""
-        before = [delegate.info.choices for delegate in self._delegates]
-        try:
-            tuning = await self._measure(inputs, before)
-        except BaseException:
-            await self._choose(before)
-            raise
-        await self._choose([merged(old, tuning.choices) for old in before])
+        """If anything fails, kernels are cut as before: those on trial are for its own runs."""
+        tuning = await self._measure(inputs)
+        for delegate in self._delegates:
+            delegate.choose(merged(delegate.info.choices, tuning.choices))
+            await delegate.ask()  # so that what is shown from now on is what will run
         return tuning
 
-    async def _choose(self, choices: Iterable[Choices]) -> None:
-        for number, (delegate, each) in enumerate(zip(self._delegates, choices, strict=True)):
-            for call, questions in (await delegate.choose(each)).items():
-                self._asked[number, call] = questions
-
-    async def _measure(self, inputs: Sequence[Any], before: Sequence[Choices]) -> Tuning:
+    async def _measure(self, inputs: Sequence[Any]) -> Tuning:
         expected = await self._method.rehearse(inputs, Rehearsal())
-        await self._choose(before)  # at the shapes of that run, which says what is asked
-        questions = {q.key: q for asked in self._asked.values() for q in asked}
+        asked = [await delegate.ask() for delegate in self._delegates]  # at the shapes of that run
+        questions = {q.key: q for calls in asked for call in calls.values() for q in call}
         rounds = max((len(q.labels) for q in questions.values()), default=0)
         times: dict[str, dict[str, float]] = {key: {} for key in questions}
         refused = []
         for number in range(rounds):
             labels = {k: q.labels[number] for k, q in questions.items() if number < len(q.labels)}
-            await self._choose([tuple(labels.items())] * len(self._delegates))
-            found = await self._timed(inputs, expected)
+            found = await self._timed(inputs, expected, tuple(labels.items()))
             for key, label in labels.items():
                 if found is None:
                     refused.append(f"{key}: {label}")
@@ -126,13 +116,13 @@ class Tuner:
         return Tuning(tuple(rows), tuple(refused))
 
     async def _timed(
-        self, inputs: Sequence[Any], expected: Sequence[Any]
+        self, inputs: Sequence[Any], expected: Sequence[Any], trial: Choices
     ) -> dict[str, float] | None:
         """By question, the best of several runs; None if the results are not as expected."""
         best: dict[str, float] = {}
         for run in range(1 + RUNS):
             timings = Timings()
-            outputs = await self._method.rehearse(inputs, Rehearsal(timings))
+            outputs = await self._method.rehearse(inputs, Rehearsal(timings, trial=trial))
             if run == 0:
                 if not all(map(_alike, outputs, expected)):
                     return None
@@ -146,7 +136,7 @@ class Tuner:
         for kernel in timings.kernels:
             instruction = self._instructions[kernel.place]
             assert isinstance(instruction, DelegateCall)
-            asked = self._asked.get((instruction.delegate_index, kernel.call), ())
+            asked = self._delegates[instruction.delegate_index].asked.get(kernel.call, ())
             for question in meant_by(kernel.label, asked):
                 spent = kernel.microseconds or 0.0
                 totals[question.key] = totals.get(question.key, 0.0) + spent

@@ -14,7 +14,7 @@ import pytest
 
 import webpte
 from support.fusion_graphs import Net, Sizes, normed
-from support.graphs import wait
+from support.graphs import remembering, wait
 from support.pte_writer import write_pte
 from support.timed import Timed
 from webpte.errors import DeviceError, SourceError
@@ -100,6 +100,56 @@ def test_a_run_that_fails_leaves_kernels_as_they_were(monkeypatch: pytest.Monkey
     wait(check())
 
 
+class Noting(Timed):
+    """Writes down the workgroups of the last dispatch of what is run, but not timed."""
+
+    def __init__(self) -> None:
+        super().__init__(float)
+        self.seen: list[int] = []
+
+    def run(self, plan: int, *args: Any, **kwargs: Any) -> Any:
+        self.seen.append(self._grids[plan][-1])
+        return super().run(plan, *args, **kwargs)
+
+
+@pytest.mark.parametrize("rest", [0.0, 0.003])
+def test_what_is_on_trial_is_for_nobody_else(rest: float) -> None:
+    """It may turn out to compute something else: then it is refused, but a call had it already."""
+
+    async def check() -> None:
+        device = Noting()
+        loading, inputs = load(device)
+        async with await loading as program:
+            await program.forward(*inputs)
+            chosen, graph = set(device.seen), program.graph()
+            tuning = asyncio.ensure_future(program.tune(rest=rest))
+            device.seen.clear()
+            while not tuning.done():
+                await program.forward(*inputs)
+                await asyncio.sleep(0)
+            assert set(device.seen[:-1]) == chosen  # the last may have come after it
+            assert len(device.seen) > 5
+            assert (await tuning).choices != ()
+            tuned = program.graph()
+            await program.forward(*inputs)
+            assert device.seen[-1] not in chosen
+            assert program.graph().nodes == tuned.nodes != graph.nodes
+
+    wait(check())
+
+
+def test_state_is_afterwards_as_it_was() -> None:
+    async def check() -> None:
+        async with await webpte.load(remembering(), device=Timed(float)) as program:
+            x = np.full((1, 1, 1, 2), 5, np.float32)
+            (before,) = await program.forward(x, np.array([0]))
+            await program.tune("forward", 2 * x, np.array([1]))
+            (after,) = await program.forward(x, np.array([0]))
+            np.testing.assert_array_equal(after, before)
+
+    wait(check())
+
+
 def test_two_at_once_do_not_time_each_other() -> None:
     async def check() -> None:
         loading, inputs = load(Timed(float))
@@ -162,6 +212,7 @@ def test_a_file_that_cannot_be_written_is_told(file: Path) -> None:
     file.mkdir()
     with pytest.raises(SourceError, match="could not be kept"):
         wait(keep_choices(NATIVE, (("a", "1"),)))
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_nothing_is_kept_in_tests() -> None:
