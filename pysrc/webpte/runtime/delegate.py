@@ -73,6 +73,7 @@ class GpuDelegate:
         self._live = LiveState(graph)
         self._cut = self.info.choices  # how kernels are cut now: during a trial not as was chosen
         self.asked: dict[int, tuple[Question, ...]] = {}  # by each call, in the last trial
+        self._asked_for: DevicePlan | None = None
         self._planner = Planner(graph, self._live, ops, storage, self.info.target)
         self._symints = graph.used_symints()
         sources = symint_sources(graph, ops)
@@ -165,28 +166,27 @@ class GpuDelegate:
 
     # Tuning
 
-    async def ask(self) -> dict[int, tuple[Question, ...]]:
-        """What each call asks about the cut of its kernels, at the shapes of the last run."""
+    async def choose(self, choices: Choices) -> None:
+        """Cut kernels so from now on."""
+        self.info = replace(self.info, choices=choices)
         with self.lifetime.lease():
             async with self.lock:
                 self.cut()
-                return self._planner.retarget(replace(self.info.target, choices=self._cut))
-
-    def choose(self, choices: Choices) -> None:
-        """Cut kernels so from the next call on."""
-        self.info = replace(self.info, choices=choices)
 
     def cut(self, trial: Choices | None = None) -> None:
         """Kernels as they were chosen, or for a run that tries others: so no other call ever has
         those that are on trial. Only for whoever has the lock."""
         wanted = self.info.choices if trial is None else trial
-        if self._cut is wanted:
-            return
-        asked = self._planner.retarget(replace(self.info.target, choices=wanted))
-        self.preparer.plans.clear()
-        self._cut = wanted
-        if trial is not None:
-            self.asked = asked
+        if self._cut is not wanted:
+            self._planner.retarget(replace(self.info.target, choices=wanted))
+            self.preparer.plans.clear()
+            self._cut = wanted
+
+    def _ask(self, plan: DevicePlan) -> None:
+        """What each call asks about the cut of its kernels, at the shapes of this plan."""
+        if self._asked_for is not plan:
+            self.asked = self._planner.retarget(replace(self.info.target, choices=self._cut))
+            self._asked_for = plan
 
     # Execution
 
@@ -238,6 +238,8 @@ class GpuDelegate:
                     given = await self.readable(inputs)
                     self.guard.settle()
                     call = await replayer.prepare(given, fates, timings)
+                    if trial is not None:
+                        self._ask(call.plan)
                     if not guarded and (rehearsal or self.may_spoil_state(call)):
                         return await self._execute_guarded(call, rehearsal)
                     submitted = await replayer.submit(call)

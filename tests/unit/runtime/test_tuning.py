@@ -16,6 +16,7 @@ import webpte
 from support.fusion_graphs import Net, Sizes, normed
 from support.graphs import remembering, wait
 from support.pte_writer import write_pte
+from support.schedules_kinds import KINDS, ops_of_kinds
 from support.timed import Timed
 from webpte.errors import DeviceError, SourceError
 from webpte.gpu.device import DeviceInfo
@@ -136,6 +137,28 @@ def test_what_is_on_trial_is_for_nobody_else(rest: float) -> None:
             assert program.graph().nodes == tuned.nodes != graph.nodes
 
     wait(check())
+
+
+def test_calls_with_other_inputs_and_state_come_between() -> None:
+    """Candidates are held against what the same inputs, and the same state, give otherwise."""
+
+    async def check(calls: int) -> webpte.Tuning:
+        kind, device = KINDS["cut"], Timed(float)
+        async with await webpte.load(kind.file, device=device) as program:
+            x, rows = np.ones(4, np.float32), np.ones((2, 3), np.float32)
+            await program.forward(x, rows)
+            tuning = asyncio.ensure_future(program.tune(rest=0.001))
+            await asyncio.sleep(0)  # it takes the inputs of the last call
+            for call in range(calls):
+                await program.forward(x, call * rows[: 1 + call % 2])
+                await asyncio.sleep(0.0005)
+            return await tuning
+
+    with ops_of_kinds():
+        for calls in (1, 2, 3, 40):
+            assert wait(check(calls)).refused == ()
+        (row,) = wait(check(2)).rows
+    assert row.key == "cut n2"
 
 
 def test_state_is_afterwards_as_it_was() -> None:
