@@ -271,6 +271,34 @@ return ends
     assert seen == ["deleted"] * 8
 
 
+def test_an_address_is_that_of_the_site_wherever_it_is_written(
+    harness: Harness, address: str
+) -> None:
+    """A page in another folder may mean another file by the same words."""
+    seen = script(
+        harness,
+        """
+async def names(*given):
+    for one in given:
+        file = await library.open(one)
+        await file.keep()
+    return [entry.address for entry in await library.entries()], file.came
+
+short = address.removeprefix(js.location.origin)
+found = await names(short, f"./docs/..{short}", address)
+wrong = await raises(webpte.errors.SourceError, library.open("http://"))
+await library.delete(short)
+return *found, wrong, len(await library.entries())
+""",
+        address=address,
+    )
+    addresses, came, wrong, left = seen
+    assert addresses == [address]
+    assert came == "from the library, as its server has it"
+    assert wrong.startswith("http:// is no address")
+    assert left == 0
+
+
 def test_keeping_goes_on_when_who_waits_for_it_is_cancelled(harness: Harness, site: Site) -> None:
     seen = script(
         harness,

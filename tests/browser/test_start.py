@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from support import limits
-from support.page_visit import status, wait_until_ready
+from support.page_visit import leave, status, wait_until_ready
 from webpte_host import chromium
 from webpte_host.browser import PageLog
 from webpte_host.server import Handler, Site
@@ -106,8 +106,7 @@ def test_back_goes_from_view_to_view_and_to_the_gallery(page: Page, site: Site) 
 def test_back_while_a_program_is_opened_ends_that_and_leaves_nothing(
     page: Page, site: Site
 ) -> None:
-    page.locator("[data-act=close]").click()
-    expect(status(page)).to_contain_text("Closed")
+    leave(page)
     address = page.url
     page.route("**/samples/add.pte", lambda route: None)  # which nobody answers for now
     page.locator("#gallery-list [data-name=add]").click()

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from time import time
 from typing import Any
 
+import js
 from pyodide.ffi import JsException, create_proxy
 
 from webpte.errors import SourceError
@@ -138,8 +139,8 @@ async def open_kept(address: str, progress: Progress | None) -> LibraryFile:
     if store is None:
         plain = await open_url(load_script("files.js"), address, progress)
         return LibraryFile(plain.file, plain.name, address, "", kept=False)
-    key = key_of(address)
-    found = await _find(store, key)
+    address = _absolute(address)
+    found = await _find(store, key_of(address))
     record: Record = {} if found is None else json.loads(found.record)
     if address.startswith(LOCAL):
         if found is None:
@@ -169,6 +170,16 @@ async def open_kept(address: str, progress: Progress | None) -> LibraryFile:
     opened = LibraryFile(answer.file, file_name(address), address, "", kept=False)
     await _begin(store, opened, answer.hearing, answer.etag, answer.modified)
     return opened
+
+
+def _absolute(address: str) -> str:
+    """The same for every page of a site: of several folders each may have its own model.pte."""
+    if address.startswith(LOCAL):
+        return address
+    try:
+        return str(js.URL.new(address, js.location.href).href)
+    except JsException as error:
+        raise SourceError(f"{address} is no address: {error.message}") from error
 
 
 async def _find(store: Any, key: str) -> Any:
@@ -252,7 +263,7 @@ async def records() -> list[Record]:
 async def forget(address: str) -> None:
     store = _known_store()
     with _translated(f"{address} could not be deleted"):
-        gone = await store.forget(key_of(address))
+        gone = await store.forget(key_of(_absolute(address)))
     if not gone:
         raise SourceError(f"{address} is being written, here or in another tab: try again later")
 
