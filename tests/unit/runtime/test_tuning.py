@@ -173,6 +173,26 @@ def test_state_is_afterwards_as_it_was() -> None:
     wait(check())
 
 
+@pytest.mark.parametrize("how", ["run_argmax", "values", "run_unread"])
+def test_after_a_tuning_that_was_broken_off_every_way_to_run_has_what_was_chosen(how: str) -> None:
+    def stop(_: str, done: int, __: int) -> None:
+        if done == 2:
+            raise RuntimeError("enough")
+
+    async def check() -> None:
+        loading, inputs = load(Timed(float))
+        async with await loading as program:
+            chosen = program.graph().nodes
+            with pytest.raises(RuntimeError, match="enough"):
+                await program.tune("forward", *inputs, progress=stop)
+            assert program.graph().nodes != chosen, "on trial until somebody calls"
+            more = {"nodes": [0]} if how == "values" else {}
+            await getattr(program, how)("forward", *inputs, **more)
+            assert program.graph().nodes == chosen
+
+    wait(check())
+
+
 def test_two_at_once_do_not_time_each_other() -> None:
     async def check() -> None:
         loading, inputs = load(Timed(float))
