@@ -84,7 +84,7 @@ def test_a_cut_that_computes_something_else_is_refused(
         async with await webpte.load(PROGRAM, device=await gpu()) as program:
             (before,) = await program.forward(*INPUTS)
             tuning = asyncio.ensure_future(program.tune("forward", *INPUTS, rest=0.01))
-            meanwhile = []
+            meanwhile: list[np.ndarray] = []
             while not tuning.done():
                 meanwhile += await program.forward(*INPUTS)
                 await asyncio.sleep(0.002)

@@ -268,13 +268,13 @@ def test_files_of_constants_are_kept_and_deleted_with_their_program() -> None:
     drive(script, engine=engine)
 
 
-def failing(library: FakeLibrary, name: str) -> None:
+def failing(library: FakeLibrary, last: str) -> None:
     """There is room for whatever comes before a file of this name."""
     add = library.add
 
-    async def adding(file: Any, given: str, **options: Any) -> str:
-        library.full = given == name
-        return await add(file, given, **options)
+    async def adding(file: Any, name: str, **options: Any) -> str:
+        library.full = name == last
+        return await add(file, name, **options)
 
     library.add = adding  # type: ignore[method-assign]
 
