@@ -90,8 +90,10 @@ class Tuner:
 
     async def tune(self, inputs: Sequence[Any]) -> Tuning:
         """If anything fails, kernels are cut as before: those on trial are for its own runs."""
-        # Those of the last call, if none are given: of this moment, whatever calls come between.
-        tuning = await self._measure(inputs or self._method.earlier_inputs())
+        if not inputs and self._method.info.inputs:
+            # Those of the last call at this moment, whatever calls come between.
+            inputs = self._method.earlier_inputs()
+        tuning = await self._measure(inputs)
         for delegate in self._delegates:
             await delegate.choose(merged(delegate.info.choices, tuning.choices))
         return tuning

@@ -161,6 +161,14 @@ def test_calls_with_other_inputs_and_state_come_between() -> None:
     assert row.key == "cut n2"
 
 
+def test_a_method_that_takes_nothing_need_not_have_run() -> None:
+    async def check() -> None:
+        async with await webpte.load(KINDS["shared"].file, device=Timed(float)) as program:
+            assert (await program.tune("get")).refused == ()
+
+    wait(check())
+
+
 def test_state_is_afterwards_as_it_was() -> None:
     async def check() -> None:
         async with await webpte.load(remembering(), device=Timed(float)) as program:
