@@ -7,9 +7,12 @@ let shown = { search: location.search, hash: location.hash, state: history.state
 const note = () => { shown = { search: location.search, hash: location.hash, state: history.state }; };
 const linked = () => Object.fromEntries([...new URLSearchParams(location.search)].filter(([name]) => HELD.includes(name)));
 
-// Something else is open from here on: `file` is the name of what has no address.
-export const addEntry = ({ file }) => {
-  history.pushState(file ? { file } : null, "");
+// Something else is open from here on: `file` is the name of what has no address. Or it is being opened: then
+// this is its entry already, so that Back ends the opening and goes nowhere else. If it is not opened after all,
+// the entry is that of whatever comes next.
+export const addEntry = ({ file, opening }) => {
+  const state = opening ? { ...history.state, opening } : file ? { file } : null;
+  history[history.state?.opening ? "replaceState" : "pushState"](state, "");
   note();
 };
 
@@ -19,11 +22,18 @@ export const setAddress = (query) => {
   note();
 };
 
+// Someone wants something else to be opened, which Python hears of when it is up, and not busy.
+export const addOpening = ({ act, name, address, fields }) => {
+  const { model, url } = linked();
+  const wanted = { card: name, "library-open": address, "open-url": fields?.url?.trim() }[act];
+  if (wanted && wanted !== (act === "card" ? model : url)) addEntry({ opening: true });
+};
+
 // Someone chose a view. The entry is made at once, like the view is shown: Python may be busy.
 export const addView = (name) => {
   const { model, url, view } = linked();
   if ((!model && !url) || view === name) return;
-  addEntry(history.state ?? {});
+  addEntry({ file: history.state?.file });
   const query = new URLSearchParams(location.search);
   query.set("view", name);
   setAddress(`?${query}`);

@@ -2,7 +2,7 @@
 // Python sends back. A worker cannot do this itself: dropped files are gone once the event is over,
 // and a default can only be prevented while it lasts. Messages are one-way, so neither side waits.
 
-import { addEntry, addView, setAddress, watchHistory } from "./address.js";
+import { addEntry, addOpening, addView, setAddress, watchHistory } from "./address.js";
 import { countBytes } from "./boot.js";
 import { watchCameras } from "./camera.js";
 import { fetchGallery, galleryCommands, makeLine, markOpened, watchGallery } from "./gallery.js";
@@ -237,7 +237,9 @@ const act = (element, more) => {
   if (page.dataset.state !== "ready" && find("boot-note")) {
     show.text({ "boot-note": "Your choice is taken as soon as it is up." });
   }
-  send({ ...element.dataset, ...more });
+  const message = { ...element.dataset, ...more };
+  addOpening(message);
+  send(message);
 };
 watchPads(act);
 watchGallery(find("gallery-list"));

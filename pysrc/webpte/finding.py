@@ -58,10 +58,12 @@ def faces(
     side     of the picture that the model sees, in pixels
     """
     count = len(anchors)
-    if boxes.shape[:1] != (count,) or scores.shape != (count,) or boxes.shape[-1] < _BOX:
+    points = boxes.shape[-1] - _BOX if boxes.ndim == 2 else -1
+    fitting = boxes.shape[:1] == scores.shape == (count,) and anchors.shape == (count, 2)
+    if not fitting or points < 0 or points % 2 or side < 1:
         raise InputError(
             f"boxes {list(boxes.shape)} and scores {list(scores.shape)} are not those of "
-            f"{count} anchors"
+            f"{count} anchors {list(anchors.shape)} in a picture of {side} pixels"
         )
     likely = 1 / (1 + np.exp(-scores.astype(np.float64).clip(-100, 100)))
     order = np.argsort(-likely, kind="stable")
@@ -124,7 +126,7 @@ def line_of(letters: Array, labels: Sequence[str]) -> Line:
 
     Label 0 is "no letter"; a letter that goes on from place to place is one letter.
     """
-    if letters.ndim != 2 or letters.shape[1] > len(labels):
+    if letters.ndim != 2 or not 0 < letters.shape[1] <= len(labels):
         raise InputError(f"letters {list(letters.shape)} do not belong to {len(labels)} labels")
     best = letters.argmax(axis=1)
     before = np.concatenate([[0], best[:-1]])

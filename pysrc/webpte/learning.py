@@ -38,6 +38,7 @@ __all__ = ["Form", "Learner", "can_be_taught", "form_of"]
 RATE = 0.003
 STEPS_AT_ONCE = 4  # whose losses are read together: fewer round trips, and still a smooth curve
 _GIVEN, _OF_WEIGHT = 3, 3  # inputs of `learn` before the weights; tensors for each weight
+_LOGITS = 2  # dims of what `predict` gives
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,16 @@ def form_of(methods: Mapping[str, MethodInfo]) -> Form:
             f"{LEARN!r} gives the loss, and then the weights in the shapes they had: "
             f"{learn[_GIVEN:]}, not {outputs[1:]}"
         )
-    (batch, *shape), logits = learn[0], _shapes(methods[PREDICT].outputs)
-    if predict != [(1, *shape), *weights] or learn[1] != (batch,):
+    batch, shape = learn[0][:1], learn[0][1:]
+    if not batch or predict != [(1, *shape), *weights] or learn[1] != batch:
         raise InputError(
             f"{PREDICT!r} takes one example and the weights of {LEARN!r}, "
             f"{[(1, *shape), *weights]}, not {predict}"
         )
-    return Form(batch, tuple(shape), logits[0][-1], tuple(weights))
+    logits = _shapes(methods[PREDICT].outputs)
+    if len(logits) != 1 or len(logits[0]) != _LOGITS:
+        raise InputError(f"{PREDICT!r} gives logits [1, classes], not {logits}")
+    return Form(batch[0], shape, logits[0][-1], tuple(weights))
 
 
 def can_be_taught(methods: Mapping[str, MethodInfo]) -> bool:
@@ -145,8 +149,9 @@ class Learner:
 
     async def step(self, batch: Array, labels: Array) -> Array | GpuTensor:
         """Learns one batch and gives its loss. What was learned before stays if it fails."""
-        rate = np.full(1, self.rate, np.float32)
-        numbers = np.asarray(labels, np.int32)
+        if not math.isfinite(self.rate):  # or all would be forgotten
+            raise InputError(f"the rate of learning is {self.rate}")
+        rate, numbers = np.full(1, self.rate, np.float32), self._labels(labels)
         loss, *state = await self._program.run(
             LEARN, batch, numbers, rate, *self._state, output=self._place()
         )
@@ -165,12 +170,12 @@ class Learner:
     async def weights(self) -> dict[str, Array]:
         """All that was learned, and what the optimizer needs to go on: `load` takes it."""
         arrays = await asyncio.gather(*map(_array, self._state))
-        return dict(zip(self._names(), arrays, strict=True))
+        return {name: array.copy() for name, array in zip(self._names(), arrays, strict=True)}
 
     def load(self, weights: Mapping[str, Array]) -> None:
         """What `weights` gave, of this program or another one with weights of these shapes."""
         names = self._names()
-        state = [np.asarray(weights[name], np.float32) for name in names if name in weights]
+        state = [np.array(weights[name], np.float32) for name in names if name in weights]
         if [array.shape for array in state] != [one.shape for one in self._state]:
             given = {name: array.shape for name, array in weights.items()}
             raise InputError(f"weights of this program are {', '.join(names)}; given: {given}")
@@ -184,15 +189,23 @@ class Learner:
         return "numpy" if self._program.device_info.kind == "numpy" else "gpu"
 
     def _checked(self, examples: Array, labels: Sequence[int]) -> tuple[Array, Array]:
-        examples, wanted = np.asarray(examples, np.float32), np.asarray(labels, np.int32)
+        examples, wanted = np.asarray(examples, np.float32), self._labels(labels)
         if examples.shape[1:] != self.form.shape or wanted.shape != examples.shape[:1]:
             raise InputError(
                 f"examples are {list(self.form.shape)} each, with a label for each one; given: "
                 f"{list(examples.shape)} and labels {list(wanted.shape)}"
             )
-        if not wanted.size or wanted.min() < 0 or wanted.max() >= self.form.classes:
-            raise InputError(f"labels are 0 to {self.form.classes - 1}, and there must be some")
         return examples, wanted
+
+    def _labels(self, labels: Sequence[int] | Array) -> Array:
+        """int32; with any other there would be nothing left of the weights after one step."""
+        given = np.asarray(labels)
+        whole = given.dtype.kind in "iu" and given.size > 0
+        if not whole or given.min() < 0 or given.max() >= self.form.classes:
+            raise InputError(
+                f"labels are whole numbers, 0 to {self.form.classes - 1}, and there must be some"
+            )
+        return given.astype(np.int32)
 
     def _choose(self, labels: Array) -> Array:
         """Which examples are in a batch: any class is as likely as any other."""

@@ -13,6 +13,7 @@ sites do not see it, and the browser may delete it on a full disk, unless it gra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -43,6 +44,7 @@ class Entry:
     size        in bytes
     etag        of its server, "" if it gives none; then `modified` (Last-Modified) counts
     kept, used  when it was written and opened last, in seconds since 1970
+    parts       addresses of other files that were added as parts of it, in order
     """
 
     address: str
@@ -52,6 +54,7 @@ class Entry:
     modified: str
     kept: float
     used: float
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,13 @@ class LibraryFile(ByteSource, Protocol):
     address  that it was opened by
     came     where from if that is worth a word, for people
     kept     whether it is in the library now
+    parts    addresses of what was added to the library as parts of it
     """
 
     address: str
     came: str
     kept: bool
+    parts: tuple[str, ...]
 
     async def keep(self, progress: Progress | None = None) -> bool:
         """Write what no load has read so far; the progress stage is "keep".
@@ -102,12 +107,18 @@ async def open(address: str, *, progress: Progress | None = None) -> LibraryFile
     return await open_kept(address, progress)
 
 
-async def add(file: Any, name: str, *, progress: Progress | None = None) -> str:
-    """Keep a copy of a Blob; returns the address that it can be opened by."""
+async def add(
+    file: Any, name: str, *, parts: Sequence[str] = (), progress: Progress | None = None
+) -> str:
+    """Keep a copy of a Blob; returns the address that it can be opened by.
+
+    It takes the place of the one that had this name, in one step. `parts` are addresses of files
+    that were added before and belong to it, such as its `.ptd` files: whoever opens it finds these.
+    """
     _check_browser()
     from webpte.gpu.kept_files import add_blob
 
-    return await add_blob(file, name, progress)
+    return await add_blob(file, name, parts, progress)
 
 
 async def entries() -> list[Entry]:
@@ -115,8 +126,11 @@ async def entries() -> list[Entry]:
     _check_browser()
     from webpte.gpu.kept_files import records
 
-    names = Entry.__dataclass_fields__
-    found = [Entry(**{name: record[name] for name in names}) for record in await records()]
+    names = Entry.__dataclass_fields__.keys() - {"parts"}
+    found = [
+        Entry(**{name: record[name] for name in names}, parts=tuple(record.get("parts", ())))
+        for record in await records()
+    ]
     return sorted(found, key=lambda entry: -entry.used)
 
 

@@ -243,6 +243,98 @@ return message, ran, len(await library.entries()), json.loads(await watch.files(
     assert (entries, files) == (0, [])
 
 
+def test_what_is_cancelled_or_forgotten_locks_nobody_out(harness: Harness, address: str) -> None:
+    """Whoever writes a file has it locked: for other tabs, too, for as long as this one is open."""
+    seen = script(
+        harness,
+        """
+async def deleted():
+    for _ in range(250):
+        try:
+            return await library.delete(address) or "deleted"
+        except webpte.errors.SourceError as error:
+            told = str(error)
+        await asyncio.sleep(0.02)
+    return told
+
+ends = []
+for milliseconds in (0, 1, 2, 3, 5, 8, 13, 500):
+    opening = asyncio.ensure_future(library.open(address))
+    await asyncio.sleep(milliseconds / 1000)
+    opening.cancel()  # if it is open already, nobody asks for it any more
+    del opening
+    ends.append(await deleted())
+return ends
+""",
+        address=address,
+    )
+    assert seen == ["deleted"] * 8
+
+
+def test_an_address_is_that_of_the_site_wherever_it_is_written(
+    harness: Harness, address: str
+) -> None:
+    """A page in another folder may mean another file by the same words."""
+    seen = script(
+        harness,
+        """
+async def names(*given):
+    for one in given:
+        file = await library.open(one)
+        await file.keep()
+    return [entry.address for entry in await library.entries()], file.came
+
+short = address.removeprefix(js.location.origin)
+found = await names(short, f"./docs/..{short}", address)
+wrong = await raises(webpte.errors.SourceError, library.open("http://"))
+await library.delete(short)
+return *found, wrong, len(await library.entries())
+""",
+        address=address,
+    )
+    addresses, came, wrong, left = seen
+    assert addresses == [address]
+    assert came == "from the library, as its server has it"
+    assert wrong.startswith("http:// is no address")
+    assert left == 0
+
+
+def test_keeping_goes_on_when_who_waits_for_it_is_cancelled(harness: Harness, site: Site) -> None:
+    seen = script(
+        harness,
+        """
+file = await library.open(address)
+told = []
+first = asyncio.ensure_future(file.keep(lambda *stage: told.append(stage)))
+await asyncio.sleep(0)
+first.cancel()
+second = await file.keep()  # which waits for the first
+return second, file.kept, told[-1], (await library.entries())[0].size, file.size
+""",
+        address=f"{site.url}{WEIGHTS}",
+    )
+    kept, is_kept, last, on_disk, size = seen
+    assert (kept, is_kept, on_disk) == (True, True, size)
+    assert last == ["keep", size, size]
+
+
+def test_a_copy_names_its_parts(harness: Harness) -> None:
+    seen = script(
+        harness,
+        """
+parts = [await library.add(js.Blob.new([text]), f"m.pte/1-{text}.ptd") for text in "ab"]
+address = await library.add(js.Blob.new(["first"]), "m.pte", parts=parts)
+opened = await library.open(address)
+found = {entry.address: entry.parts for entry in await library.entries()}
+await library.add(js.Blob.new(["second"]), "m.pte")
+again = await library.open(address)
+return opened.parts, found[address], found[parts[0]], again.parts, len(found)
+""",
+    )
+    parts = ["local:m.pte/1-a.ptd", "local:m.pte/1-b.ptd"]
+    assert seen == [parts, parts, [], [], 3]
+
+
 HAS_COMPILED = """async () => {
     const cache = await caches.open("webpte-bytecode");
     const found = await cache.match("/webpte-bytecode");

@@ -49,3 +49,32 @@ def test_calls_at_once_and_memory_that_grows_leave_every_result_right(harness: H
     """
     for size in (1000, (4 << 20) // 4 + 1):
         assert run(harness, code, size) == []
+
+
+def test_results_that_memory_has_no_room_for_are_an_error_and_nobody_waits_for_ever(
+    harness: Harness,
+) -> None:
+    code = """
+    from webpte.gpu import webgpu
+
+    class Large:
+        def to_bytes(self):
+            raise MemoryError
+
+    async with await webpte.load(base64.b64decode(data)) as program:
+        x = np.arange(size, dtype=np.float32)
+        told, bytes_of = [], webgpu._bytes_of
+        for _ in range(3):  # commands are ready by the third
+            webgpu._bytes_of = lambda data, window: bytes_of(Large(), None)
+            try:
+                running = asyncio.wait_for(program.forward(x), 20)
+                told.append(await raises(webpte.errors.OutOfMemoryError, running))
+            finally:
+                webgpu._bytes_of = bytes_of
+            (y,) = await program.forward(x)
+        return [told, np.array_equal(y, -x)]
+    """
+    told, right = run(harness, code, 4)
+    assert len(told) == 3
+    assert all("Python has no memory left" in message for message in told)
+    assert right

@@ -4,23 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from support.graphs import remembering
 from support.page import encode_bytes, python
-from support.pte_writer import GraphWriter, write_pte
 from webpte_host.browser import Harness
-
-
-def remembering(positions: int = 4) -> bytes:
-    """Writes (1, 1, 1, 2) into a cache of ones at a position, and returns cache + weights."""
-    g = GraphWriter()
-    shape = (1, positions, 1, 2)
-    x, position, pos = g.tensor((1, 1, 1, 2)), g.tensor((1,), "int64"), g.symint(0)
-    g.op("et_vk.select_as_symint.default", position, g.int(0), g.int(0), pos)
-    cache = g.prepack(g.tensor(shape, constant=np.ones(shape, np.float32)))
-    weights = g.prepack(g.tensor((2,), constant=np.array([10, 20], np.float32)))
-    g.op("llama.update_cache.default", x, cache, pos, g.tensor((1,)))
-    g.inputs(x, position)
-    g.outputs(g.op("aten.add.Tensor", cache, weights, g.int(1), g.tensor(shape)))
-    return write_pte(g)
 
 
 def test_a_lost_program_recovers(harness: Harness) -> None:

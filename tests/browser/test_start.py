@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from support import limits
-from support.page_visit import status, wait_until_ready
+from support.page_visit import leave, status, wait_until_ready
 from webpte_host import chromium
 from webpte_host.browser import PageLog
 from webpte_host.server import Handler, Site
@@ -64,6 +64,7 @@ def page(profile: BrowserContext, site: Site, asked: Asked) -> Iterator[Page]:
     first.close()
     page = profile.new_page()
     log = PageLog(page)
+    page.goto("data:text/html,another site")  # where Back leads to from the first entry of ours
     page.goto(site.url)
     wait_until_ready(page)
     yield page
@@ -100,3 +101,35 @@ def test_back_goes_from_view_to_view_and_to_the_gallery(page: Page, site: Site) 
     page.go_back()
     expect(page).to_have_url(f"{site.url}?model=sigmoid&view=python")
     expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+
+
+def test_back_while_a_program_is_opened_ends_that_and_leaves_nothing(
+    page: Page, site: Site
+) -> None:
+    leave(page)
+    address = page.url
+    page.route("**/samples/add.pte", lambda route: None)  # which nobody answers for now
+    page.locator("#gallery-list [data-name=add]").click()
+    expect(status(page)).to_contain_text("Opening add.pte")
+    page.go_back()
+    expect(status(page)).to_contain_text("Opening was cancelled")
+    expect(page).to_have_url(address)
+    page.unroute("**/samples/add.pte")  # what is held goes on
+    page.locator("#gallery-list [data-name=sigmoid]").click()
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    page.go_back()
+    expect(status(page)).to_contain_text("Closed")
+    expect(page).to_have_url(address)
+
+
+def test_back_from_what_was_chosen_before_python_is_up_goes_to_the_gallery(
+    page: Page, site: Site
+) -> None:
+    page.goto("data:text/html,another site")
+    page.goto(site.url)
+    page.locator("#gallery-list [data-name=add]").click()
+    page.go_back()
+    wait_until_ready(page)
+    expect(status(page)).to_contain_text("Opening was cancelled")
+    expect(page).to_have_url(site.url)
+    expect(page.locator("[data-act=close]")).to_have_count(0)

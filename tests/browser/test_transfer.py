@@ -214,8 +214,8 @@ def test_a_fault_ends_it_all(page: Harness, fault: str, name: str, message: str)
 
 
 # A file by its address, of which all but the beginning is fetched in ranges; `status` is what the
-# server answers to these.
-URL = """async ([status]) => {
+# server answers to these. They begin `late` bytes after what was asked for, of a file that `grew`.
+URL = """async ([status, late = 0, grew = 0]) => {
     const size = 200_000;
     const bytes = Uint8Array.from({ length: size }, (_, i) => i % 251);
     const requests = [];
@@ -223,8 +223,9 @@ URL = """async ([status]) => {
     globalThis.fetch = async (url, { headers, signal }) => {
         const [begin, end] = headers.Range.slice(6).split("-").map(Number);
         requests.push([begin, end, signal instanceof AbortSignal]);
+        const part = begin ? `${begin + late}-${end + late}/${size + grew}` : `0-${end}/${size}`;
         return new Response(bytes.slice(begin, end + 1), {
-            status: begin ? status : 206, headers: { "Content-Range": `bytes */${size}` },
+            status: begin ? status : 206, headers: { "Content-Range": `bytes ${part}` },
         });
     };
     try {
@@ -256,3 +257,11 @@ def test_a_server_that_does_not_go_on_with_ranges(page: Harness) -> None:
     for status in (200, 500):
         seen = page.page.evaluate(URL, [status])
         assert seen["message"] == f"the server answered {status} to bytes=150001-150064"
+
+
+def test_a_server_that_answers_with_other_bytes(page: Harness) -> None:
+    seen = page.page.evaluate(URL, [206, 8])
+    assert seen["message"] == "the server answered from byte 150009 on to bytes=150001-150064"
+    for size in (1, -1):
+        seen = page.page.evaluate(URL, [206, 0, size])
+        assert seen["message"].startswith("the file was changed on its server while it was read")

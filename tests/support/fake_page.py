@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -42,10 +42,10 @@ class FakeLibrary:
         self.persistent = False
         self._clock = 0.0
 
-    def put(self, address: str, name: str, data: Any, size: int) -> None:
+    def put(self, address: str, name: str, data: Any, size: int, parts: Sequence[str] = ()) -> None:
         self._clock += 1
         times = self._clock, self._clock
-        self.files[address] = Entry(address, name, size, "", "", *times), data
+        self.files[address] = Entry(address, name, size, "", "", *times, tuple(parts)), data
 
     async def entries(self) -> list[Entry]:
         return sorted((entry for entry, _ in self.files.values()), key=lambda entry: -entry.used)
@@ -54,13 +54,15 @@ class FakeLibrary:
         used = sum(entry.size for entry, _ in self.files.values())
         return Usage(used, 10 << 30, self.persistent)
 
-    async def add(self, file: Any, name: str, *, progress: Progress | None = None) -> str:
+    async def add(
+        self, file: Any, name: str, *, parts: Sequence[str] = (), progress: Progress | None = None
+    ) -> str:
         if self.full:
             raise webpte.errors.SourceError(f"{name} is not kept: there is no room left for it")
         data = file.data if isinstance(file, File) else file
         if progress is not None:
             progress("keep", len(data), len(data))
-        self.put(f"local:{name}", name, data, len(data))
+        self.put(f"local:{name}", name, data, len(data), parts)
         return f"local:{name}"
 
     async def delete(self, address: str) -> None:
@@ -77,6 +79,8 @@ class FakeKept:
         self._library = library
         self.name, self.size, self.data = source.name, source.size, source.data
         self.address, self.came, self.kept = source.address, came, bool(came)
+        entry, _ = library.files.get(source.address, (None, None))
+        self.parts = entry.parts if entry is not None and came else ()
         self.left = False
 
     async def read(self, offset: int, length: int) -> bytes:

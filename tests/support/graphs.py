@@ -7,6 +7,8 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import numpy as np
+
 import webpte
 from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte.checks import resolve_ops
@@ -103,3 +105,17 @@ def chain(
     g.inputs(x)
     g.outputs(value)
     return g
+
+
+def remembering(positions: int = 4) -> bytes:
+    """Writes (1, 1, 1, 2) into a cache of ones at a position, and returns cache + weights."""
+    g = GraphWriter()
+    shape = (1, positions, 1, 2)
+    x, position, pos = g.tensor((1, 1, 1, 2)), g.tensor((1,), "int64"), g.symint(0)
+    g.op("et_vk.select_as_symint.default", position, g.int(0), g.int(0), pos)
+    cache = g.prepack(g.tensor(shape, constant=np.ones(shape, np.float32)))
+    weights = g.prepack(g.tensor((2,), constant=np.array([10, 20], np.float32)))
+    g.op("llama.update_cache.default", x, cache, pos, g.tensor((1,)))
+    g.inputs(x, position)
+    g.outputs(g.op("aten.add.Tensor", cache, weights, g.int(1), g.tensor(shape)))
+    return write_pte(g)

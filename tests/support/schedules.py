@@ -24,6 +24,7 @@ INJECTED = (
     *("write", "read", "run", "run", "profile", "copy"),
 )
 
+REHEARSALS = ("profile", "tune")  # which leave all as it was
 TALKS = 0.6  # as many programs that talk as of another kind: they take long
 
 
@@ -45,8 +46,8 @@ class Numbered(Step):
 class Call(Numbered):
     """A call of a method.
 
-    how is "run" (arrays come back), "gpu" (tensors stay there), "argmax", "unread", "profile", or
-    "again": a profile of the last run, whatever it was (what a profile without inputs is).
+    how is "run" (arrays come back), "gpu" (tensors stay there), "argmax", "unread", "profile",
+    "tune", or "again": a profile of the last run, whatever it was (what one without inputs is).
     `bad` spoils the first input ("shape", "dtype") or leaves it out ("count"). `handed` is the
     number of a call (and of its output) whose GPU tensor is the first input, if it is there then;
     with `native` its buffer is, as one that other code made.
@@ -234,11 +235,13 @@ class _Maker:
         hows = ["run"] * 6 + ["unread", "unread", "argmax", "argmax"]
         if self.device != "numpy":
             hows += ["gpu"] * 4 + ["profile", "profile", "again"]
+        if self.device == "recording":  # elsewhere what is found would be kept
+            hows += ["tune"]
         how = rng.choice(hows)
         if how == "argmax" and len(entry.gives) > 1:
             how = "run"
         spec = entry.specs(rng)
-        bads = ["shape", "dtype"] if how == "profile" else ["shape", "dtype", "count"]
+        bads = ["shape", "dtype"] if how in REHEARSALS else ["shape", "dtype", "count"]
         bad = rng.choice(bads) if rng.random() < 0.08 and spec else ""
         handed = None if bad else self._handed(entry)
         native = handed is not None and rng.random() < 0.3

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from support.schedules import Call, Recover, Step, Talk
+from support.schedules import REHEARSALS, Call, Recover, Step, Talk
 from support.schedules_base import Arrays, Entry, Kind, RefusedError, State
 from webpte.errors import (
     ClosedError,
@@ -178,6 +178,8 @@ def _expected(event: Event, outputs: Arrays) -> Any:
 def _is_result(entry: Entry, event: Event, outputs: Arrays) -> bool:
     if isinstance(event.step, Call) and event.step.how == "profile":
         return all(isinstance(name, str) and time >= 0 for name, time in event.result)
+    if isinstance(event.step, Call) and event.step.how == "tune":
+        return event.result.refused == ()
     expected, close = _expected(event, outputs), 1e-5 if entry.rounds else 0.0
     return len(event.result) == len(expected) and all(
         got is UNKNOWN
@@ -256,7 +258,7 @@ def _after(history: History, event: Event, state: State, initial: State) -> list
         after, expected = entry.model(state, event.arrays)
     except RefusedError:
         return [state]
-    if isinstance(event.step, Call) and event.step.how in ("profile", "again"):
+    if isinstance(event.step, Call) and event.step.how in (*REHEARSALS, "again"):
         return [state]
     if event.error is not None or unfinished:
         return [state, after]

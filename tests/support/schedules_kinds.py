@@ -34,6 +34,7 @@ from support.schedules_base import (
 )
 from support.schedules_stateful import (
     CACHE,
+    CUT,
     GUARDED,
     HOSTED,
     SHARED,
@@ -231,7 +232,7 @@ KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         *(SUM, EMBED, LOOKUP, FOLDS, PICKY, TALK),
-        *(TOTAL, GUARDED, CACHE, HOSTED, TALLY, SHARED),
+        *(TOTAL, GUARDED, CACHE, HOSTED, TALLY, SHARED, CUT),
     )
 }
 
@@ -264,6 +265,17 @@ def _picky_lowering(args: Args) -> Any:
     return relu.lower(args)
 
 
+def _cut_lowering(args: Args) -> Any:
+    """As if one kernel had two cuts, which ask for their sizes; only one of them is right."""
+    from webpte.ops import lookup
+
+    names = {"right": "aten.alias_copy.default", "other": NEG}
+    (rows, *_) = args.tensor("self").dims
+    op = lookup(args.target.choice("cut", f"n{rows}", "right", names))
+    assert op is not None
+    return op.lower(args)
+
+
 @contextmanager
 def ops_of_kinds() -> Iterator[None]:
     """The ops that only these programs have."""
@@ -271,6 +283,7 @@ def ops_of_kinds() -> Iterator[None]:
         for name, lower, reference in (
             ("test.host.default", _no_kernel, _host_reference),
             ("test.picky.default", _picky_lowering, lambda args: args.array("self")),
+            ("test.cut.default", _cut_lowering, lambda args: args.array("self")),
         ):
             stack.enter_context(
                 temporary_op(

@@ -19,6 +19,7 @@ from support.schedules_run import FEW_PLANS, World, in_runtime
 from support.schedules_shrink import shrunk
 from webpte import ahead
 from webpte.gpu.recording import RecordingDevice
+from webpte.runtime import tuning
 from webpte.runtime.contents import read_contents
 from webpte.shaders import ShaderLibrary
 
@@ -94,6 +95,7 @@ def quickly() -> Iterator[Runner]:
             in_runtime("ShaderLibrary", lambda: library),
             in_runtime("MAX_PLANS", FEW_PLANS),
             patch.object(ahead, "BATCH_SECONDS", 1e6),  # the same steps on a slow machine
+            patch.object(tuning, "RUNS", 1),
         ):
             yield runner
     finally:

@@ -203,6 +203,8 @@ class World:
             return []
         if step.how in ("profile", "again"):
             return await program.profile(step.method, *(given if step.how == "profile" else ()))
+        if step.how == "tune":
+            return await program.tune(step.method, *given)
         if step.how == "argmax":
             return [await program.run_argmax(step.method, *given)]
         output = "gpu" if step.how == "gpu" else "numpy"

@@ -71,6 +71,36 @@ ZEROS = (0.0,) * 4
 TOTAL = Kind("total", write_total, {"forward": Entry(four_specs, make_four, model_total)}, ZEROS)
 
 
+def write_cut() -> bytes:
+    """state += x; -state: of rows that a kernel with several cuts has seen."""
+    g = GraphWriter()
+    x, rows, out = g.tensor((4,)), g.tensor((MOST_ROWS, 3)), g.tensor((MOST_ROWS, 3))
+    g.op("test.cut.default", rows, out)
+    g.inputs(x, rows)
+    g.outputs(g.op(NEG, total_of(g, x), g.tensor((4,))), out)
+    return write_pte(dynamic(g, rows, out))
+
+
+def model_cut(state: State, given: Arrays) -> tuple[State, Arrays]:
+    after, outputs = model_total(state, given)
+    return after, [*outputs, given[1]]
+
+
+CUT = Kind(
+    "cut",
+    write_cut,
+    {
+        "forward": Entry(
+            lambda rng: (rng.randrange(7), rng.choice([1, 2, 2, 8])),
+            lambda spec, _: [pattern((4,), spec[0]), pattern((spec[1], 3), spec[0])],
+            model_cut,
+            gives=(None, "rows"),
+        )
+    },
+    ZEROS,
+)
+
+
 def write_guarded() -> bytes:
     """state += x; -state and table[-i]: an index is found wrong after the state was written."""
     g = GraphWriter()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from support.schedules import Call, Recover, Talk
+from support.schedules import REHEARSALS, Call, Recover, Talk
 from support.schedules_judge import Event, History
 from support.small_llm import logits_of
 from webpte.errors import ContextError, InputError
@@ -206,7 +206,7 @@ class Conversation:
             return False
         if isinstance(step, Talk):
             return step.generator != mine.generator and step.how != "reset"
-        used = isinstance(step, Call) and step.how not in ("profile", "again")
+        used = isinstance(step, Call) and step.how not in (*REHEARSALS, "again")
         return used or isinstance(step, Recover)
 
 

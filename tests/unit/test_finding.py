@@ -53,5 +53,16 @@ def test_a_line_is_read_place_by_place() -> None:
 def test_what_does_not_belong_together_is_told() -> None:
     with pytest.raises(InputError, match="are not those of 4 anchors"):
         faces(np.zeros((3, 8)), np.zeros(3), ANCHORS, SIDE)
+    for boxes, anchors, side in (
+        (np.zeros((4, 7)), ANCHORS, SIDE),  # half a point
+        (np.zeros((4, 2, 4)), ANCHORS, SIDE),
+        (np.zeros((4, 8)), np.zeros((4, 4)), SIDE),
+        (np.zeros((4, 8)), ANCHORS, 0),
+    ):
+        with pytest.raises(InputError, match="are not those of 4 anchors"):
+            faces(boxes, np.full(4, 5.0), anchors, side)
     with pytest.raises(InputError, match="do not belong to 2 labels"):
         line_of(np.zeros((5, 3)), ["", "a"])
+    with pytest.raises(InputError, match="do not belong to 2 labels"):
+        line_of(np.zeros((5, 0)), ["", "a"])
+    assert line_of(np.zeros((0, 2)), ["", "a"]).text == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from support.teaching import PYTORCH_LOSSES, SHAPES, batch, examples, first_weig
 from webpte.errors import InputError
 from webpte.gpu.recording import RecordingDevice
 from webpte.learning import Learner, can_be_taught
+from webpte.runtime.info import ScalarInfo
 
 TEACH = SAMPLES / "teach.pte"
 
@@ -83,8 +85,18 @@ def test_what_was_learned_goes_on_elsewhere() -> None:
 def test_what_does_not_fit_is_told() -> None:
     async def script(learner: Learner) -> None:
         pictures, labels = examples(1, seed=1)
-        with pytest.raises(InputError, match="labels are 0 to 4"):
-            await anext(learner.learn(pictures, [9] * len(labels), 1))
+        before = await learner.weights()
+        drawn, _ = batch(learner.form.batch)
+        for wrong in (9, -1, 1.5, 2**40, "a"):
+            with pytest.raises(InputError, match="labels are whole numbers, 0 to 4"):
+                await anext(learner.learn(pictures, [wrong] * len(labels), 1))  # type: ignore[list-item]
+            with pytest.raises(InputError, match="labels are whole numbers, 0 to 4"):
+                await learner.step(drawn, np.array([wrong] * len(drawn)))
+        learner.rate = float("nan")
+        with pytest.raises(InputError, match="the rate of learning is nan"):
+            await anext(learner.learn(pictures, labels.tolist(), 1))
+        for name, array in (await learner.weights()).items():
+            np.testing.assert_array_equal(array, before[name])
         with pytest.raises(InputError, match=r"examples are \[1, 28, 28\] each"):
             await anext(learner.learn(pictures[:, 0], labels.tolist(), 1))
         with pytest.raises(InputError, match="weights of this program are weight1, mean1"):
@@ -95,6 +107,36 @@ def test_what_does_not_fit_is_told() -> None:
     assert not can_be_taught(methods)
     with pytest.raises(InputError, match="methods 'learn' and 'predict'; this one has: forward"):
         webpte.learning.form_of(methods)
+
+
+def test_programs_that_only_look_alike_cannot_be_taught() -> None:
+    taught = asyncio.run(webpte.inspect(TEACH))
+    learn, predict = taught["learn"], taught["predict"]
+    number = ScalarInfo("x", "int", 1)
+    for name, method in {
+        "learn": replace(learn, inputs=(number, *learn.inputs[1:])),
+        "predict": replace(predict, outputs=()),
+    }.items():
+        assert not can_be_taught({**taught, name: method})
+    scalar = replace(predict, outputs=(number,))
+    assert not can_be_taught({**taught, "predict": scalar})
+    assert can_be_taught(taught)
+
+
+def test_whoever_changes_an_array_of_weights_changes_their_own() -> None:
+    async def script(learner: Learner) -> None:
+        picture = np.ones(learner.form.shape, np.float32)
+        before, weights = await learner.predict(picture), await learner.weights()
+        for array in weights.values():
+            np.add(array, 1, out=array)
+        np.testing.assert_array_equal(await learner.predict(picture), before)
+        learner.load(weights)
+        loaded = await learner.predict(picture)
+        for array in weights.values():
+            np.add(array, 1, out=array)
+        np.testing.assert_array_equal(await learner.predict(picture), loaded)
+
+    taught(script)
 
 
 def test_drawings_are_moved_to_the_middle_and_stay_whole() -> None:

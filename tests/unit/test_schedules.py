@@ -82,7 +82,7 @@ def test_schedules_have_everything() -> None:
                 found |= {step.error, step.method}
     steps: set[object] = {Call, Cancel, Close, Destroy, Inject, Read, Recover, Settle, Talk}
     talks = {"generate", "go_on", "more", "feed", "reset", 1, 2, 4, 16, False, 1.4}
-    hows = {"run", "gpu", "argmax", "unread", "profile", "again"}
+    hows = {"run", "gpu", "argmax", "unread", "profile", "tune", "again"}
     bads = {"shape", "dtype", "count"}
     errors = {"error", "memory", "loss", "create_buffers", "create_plan", "run", None}
     assert found >= steps | hows | bads | talks | errors | set(KINDS) | {

@@ -13,7 +13,7 @@ from typing import Any
 
 from page.browser import Browser, Message
 from page.file_desk import FileDesk
-from page.gallery_desk import GalleryDesk
+from page.gallery_desk import FILE, GalleryDesk
 from page.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
 from page.input_desk import InputDesk
 from page.library.desk import LibraryDesk
@@ -208,11 +208,16 @@ class App:
     async def on_go(self, message: Message) -> None:
         """Back or forward: to a program by its address, to one without, or to none."""
         closed, file = self._closed, str(message.get("file") or "")
+        if self._opening.forget_failure():  # that was there, and is here no longer
+            self._stage.show(error="")
+            self._stage.tell("Ready")
         with self._gallery.going():
             if message.get("model") or message.get("url"):
                 await self._gallery.go(message)
                 return
             self._opening.cancel()
+            if file and self._gallery.entry == (FILE, file):
+                return
             if closed is not None and file == closed.source.name and self._stage.session is None:
                 await self._reopen(closed, str(message.get("view") or ""))
                 return

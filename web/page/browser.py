@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -36,7 +36,9 @@ class Library(Protocol):
 
     async def usage(self) -> Usage: ...
 
-    async def add(self, file: Any, name: str, *, progress: Progress | None = None) -> str: ...
+    async def add(
+        self, file: Any, name: str, *, parts: Sequence[str] = (), progress: Progress | None = None
+    ) -> str: ...
 
     async def delete(self, address: str) -> None: ...
 

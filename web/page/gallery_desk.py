@@ -2,7 +2,8 @@
 
 `gallery.js` draws the cards, for they are there before Python is. What is open can be shared as a
 link: `?model=NAME&view=VIEW` for a card, `?url=ADDRESS&view=VIEW` for any other program. Each
-program that is opened or closed is an entry of the browser's history; `address.js` adds the views.
+program that is opened or closed is an entry of the browser's history, from the moment in which its
+opening begins; `address.js` adds the views.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-from page.browser import Message
+from page.browser import Message, Source
 from page.cards import Card, CardError, NoCardError, read_card
 from page.input_desk import InputDesk
 from page.open_desk import OpenDesk
@@ -22,7 +23,7 @@ from page.session import Session
 from page.stage import Change, Stage
 from page.view_desk import HOME, ViewDesk
 
-_FILE = "file"
+FILE = "file"
 
 
 class GalleryDesk:
@@ -75,7 +76,8 @@ class GalleryDesk:
     async def go(self, message: Message) -> None:
         """Back or forward, to a program with an address: what is open already only turns."""
         wanted = next((kind, str(message[kind])) for kind in ("model", "url") if message.get(kind))
-        if wanted == _entry_of(self._stage.session):
+        if wanted == self.entry:
+            self._opening.cancel()  # of something else
             self._views.bring_to_front(str(message.get("view") or HOME))
         else:
             await self.on_link(message)
@@ -149,6 +151,12 @@ class GalleryDesk:
 
     # ---- the address
 
+    @property
+    def entry(self) -> tuple[str, str] | None:
+        """What the history has for the program that is open."""
+        session = self._stage.session
+        return _entry_of(session.source if session is not None else None)
+
     def _follow(self, change: Change) -> None:
         if change not in (Change.SESSION, Change.ADDRESS, Change.VIEW, Change.OPENING):
             return
@@ -157,7 +165,7 @@ class GalleryDesk:
         if change is Change.SESSION:
             self._linked = {}
         if self._opening.turn > self._going:
-            self._show_address(session, change)
+            self._show_address(change)
         self._stage.browser.show(
             # One line of cards as soon as one is opened: what is below moves once, and at once.
             opened={
@@ -166,26 +174,27 @@ class GalleryDesk:
             },
         )
 
-    def _show_address(self, session: Session | None, change: Change) -> None:
-        entry = _entry_of(session)
+    def _show_address(self, change: Change) -> None:
+        entry, coming = self.entry, _entry_of(self._opening.coming)
+        if change is Change.OPENING and coming not in (None, entry):
+            self._stage.browser.show(entry={"opening": True})
         # The same program may have an address only now.
         if entry != self._entry and change is not Change.ADDRESS:
-            file = entry[1] if entry is not None and entry[0] == _FILE else ""
+            file = entry[1] if entry is not None and entry[0] == FILE else ""
             self._stage.browser.show(entry={"file": file})
         self._entry = entry
         query: dict[str, str] = {}
-        if entry is not None and entry[0] != _FILE:
+        if entry is not None and entry[0] != FILE:
             query = {entry[0]: entry[1], "view": self._stage.front}
         elif entry is None:
             query = self._linked  # what could not be opened, so that a reload tries it again
         self._stage.browser.show(address="?" + urlencode(query, safe="/:") if query else "")
 
 
-def _entry_of(session: Session | None) -> tuple[str, str] | None:
-    """How the address names the program that is open, or that it is a file which has none."""
-    if session is None:
+def _entry_of(source: Source | None) -> tuple[str, str] | None:
+    """How the address names a program, or that it is a file which has none."""
+    if source is None:
         return None
-    source = session.source
     if source.card is not None:
         return "model", source.card.name
-    return ("url", source.address) if source.address else (_FILE, source.name)
+    return ("url", source.address) if source.address else (FILE, source.name)

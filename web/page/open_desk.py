@@ -14,7 +14,6 @@ from typing import Any
 from page.browser import Message, Progress, Source
 from page.cards import Card
 from page.file_view import contents_view, unloaded_view
-from page.library.keeping import find_parts
 from page.looks.base import Output
 from page.palette import Command
 from page.run_view import Timing
@@ -24,6 +23,7 @@ from page.status_view import causes, opening_card, progress_view, unfetched_text
 from page.units import ms_text, number_text, shape_text
 from webpte import MethodInfo, Program, TensorInfo
 from webpte.errors import DeviceLostError, OutOfMemoryError, SourceError, WebpteError
+from webpte.library import LOCAL
 
 REDRAW_SECONDS = 0.08  # how often a running figure is drawn again
 
@@ -41,6 +41,7 @@ class OpenDesk:
         self._stage = stage
         self._draw = draw
         self._turn = 0  # of the newest opening
+        self._coming: Source | None = None  # as far as it is known before it is fetched
         # What could not be opened, with its .ptd files and its card.
         self._failed: tuple[Source | str, tuple[Any, ...], Card | None] | None = None
         self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
@@ -50,6 +51,11 @@ class OpenDesk:
     def turn(self) -> int:
         """Of the newest opening: another one when something else was opened, or it was cancelled"""
         return self._turn
+
+    @property
+    def coming(self) -> Source | None:
+        """What is being opened: its address, its card and its name."""
+        return self._coming if self._stage.opening else None
 
     def _commands(self) -> Iterator[Command]:
         if self._stage.opening:
@@ -87,14 +93,18 @@ class OpenDesk:
         if self._failed is not None:
             return await self.open(self._failed[0], extra)
         if session is not None:
-            return await self.open(session.source, extra)
+            source = session.source
+            if source.address.startswith(LOCAL):  # there it has other constants
+                source = replace(source, address="")
+            return await self.open(source, extra)
         raise ValueError(
             "a .ptd file holds only the constants of a program: choose its .pte with it"
         )
 
-    def forget_failure(self) -> None:
-        """Its message was dismissed."""
-        self._failed = None
+    def forget_failure(self) -> bool:
+        """Its message was dismissed; whether there was one."""
+        failed, self._failed = self._failed, None
+        return failed is not None
 
     async def open(
         self,
@@ -114,6 +124,11 @@ class OpenDesk:
         if extra is None:
             extra = wanted.extra if isinstance(wanted, Source) else ()
         self._inspected = None
+        self._coming = (
+            wanted
+            if isinstance(wanted, Source)
+            else Source(name, 0, None, address=wanted, card=card)
+        )
         stage.show(progress=opening_card(name))
         stage.tell(f"Opening {name}", "busy")
         self._announce(opening=True)
@@ -143,21 +158,21 @@ class OpenDesk:
             progress("fetch", 0, 0)
             fetched = await self._stage.browser.fetch(wanted, progress)
             name = _name_of(fetched, card)
-            extra = extra or await self._parts_of(wanted)
+            extra = extra or await self._parts_of(fetched)
             wanted = replace(fetched, name=name, address=wanted, card=card)
         source = replace(wanted, extra=extra)
         try:
+            self._check(turn)  # fetching may take long
             return await self._load_source(source, device, turn, progress)
         except BaseException:
             if source.file is not None:
                 source.file.leave()
             raise
 
-    async def _parts_of(self, address: str) -> tuple[Any, ...]:
+    async def _parts_of(self, program: Source) -> tuple[Any, ...]:
         """The `.ptd` files that the library has with a program of this machine."""
-        browser = self._stage.browser
-        parts = await find_parts(browser.library, address)
-        return tuple([(await browser.fetch(part, _untold)).data for part in parts])
+        parts = program.file.parts if program.file is not None else ()
+        return tuple([(await self._stage.browser.fetch(part, _untold)).data for part in parts])
 
     async def _load_source(
         self, source: Source, device: str | None, turn: int, progress: Progress

@@ -46,6 +46,8 @@
     // What tells one version of a file from the next, if its server says.
     const versionOf = (response) => response.headers.get("ETag") ?? response.headers.get("Last-Modified");
 
+    const RANGE = /^bytes (?:(\d+)-\d+|\*)\/(\d+)$/; // the first byte of an answer, and the size of the whole file
+
     // `head` is the beginning of the file, which is there already. `heard(offset, bytes)` is told of all
     // that comes after it; the memory of the bytes is used again.
     function rangeFile(url, size, head, version, heard) {
@@ -54,7 +56,10 @@
             const range = `bytes=${offset}-${offset + length - 1}`;
             const response = await fetch(url, { headers: { Range: range }, signal });
             if (response.status !== 206) throw new Error(`the server answered ${response.status} to ${range}`);
-            if (version && versionOf(response) && versionOf(response) !== version) {
+            const [, first = offset, total = size] = RANGE.exec(response.headers.get("Content-Range") ?? "") ?? [];
+            if (Number(first) !== offset) throw new Error(`the server answered from byte ${first} on to ${range}`);
+            const renewed = version && versionOf(response) && versionOf(response) !== version;
+            if (renewed || Number(total) !== size) {
                 throw new Error("the file was changed on its server while it was read; open it again");
             }
             return response;
@@ -112,7 +117,7 @@
     async function openAnswer(url, head, progress, heard) {
         if (head.status === 416) return blobFile(new Blob([])); // the range of an empty file
         if (!head.ok) throw new Error(`the server answered ${head.status} ${head.statusText}`);
-        const size = Number(/\/(\d+)$/.exec(head.headers.get("Content-Range") ?? "")?.[1] ?? NaN);
+        const size = Number(RANGE.exec(head.headers.get("Content-Range") ?? "")?.[2] ?? NaN);
         if (head.status === 206 && Number.isSafeInteger(size)) {
             return rangeFile(url, size, await head.arrayBuffer(), versionOf(head), heard);
         }

@@ -7,17 +7,23 @@ through Python. `webpte.library` is the public face.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import json
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from time import time
 from typing import Any
 
+import js
 from pyodide.ffi import JsException, create_proxy
 
 from webpte.errors import SourceError
 from webpte.gpu.device import Progress
 from webpte.gpu.files import JsFile, file_name, open_url
+from webpte.gpu.unbroken import left_alone, or_undo
 from webpte.gpu.webgpu import load_script
 from webpte.source import LOCAL
 
@@ -39,29 +45,54 @@ class LibraryFile(JsFile):
     address  that it was opened by
     came     where from if that is worth a word, for people
     kept     whether it is in the library now
+    parts    addresses of what was added to the library as parts of it
     """
 
-    def __init__(self, file: Any, name: str, address: str, came: str, kept: bool) -> None:
+    def __init__(
+        self,
+        file: Any,
+        name: str,
+        address: str,
+        came: str,
+        kept: bool,
+        parts: Sequence[str] = (),
+    ) -> None:
         super().__init__(file, name)
         self.address = address
         self.came = came
         self.kept = kept
+        self.parts = tuple(parts)
         self._keeper: Any = None
         self._record: Record = {}
-        self._keeping = False
+        self._leaving: weakref.finalize[[], LibraryFile] | None = None
+        self._keeping: asyncio.Future[bool] | None = None
 
-    def _begin(self, keeper: Any, record: Record) -> None:
+    @property
+    def is_begun(self) -> bool:
+        """Whether it is being written, or is written already."""
+        return self._keeper is not None
+
+    def begin(self, keeper: Any, record: Record) -> None:
+        """`keeper` writes it. As long as it does, nobody else can, so it is left at the latest with
+        the last reference to this."""
         self._keeper, self._record = keeper, record
+        self._leaving = weakref.finalize(self, keeper.leave)
+        self._leaving.atexit = False
 
     async def keep(self, progress: Progress | None = None) -> bool:
         """Write what is not written yet; the progress stage is "keep".
 
         Returns whether it is kept. If another tab is at it, or the library is not there, it is
-        not. What goes wrong is a SourceError, and then nothing of it is left.
+        not. What goes wrong is a SourceError, and then nothing of it is left. Whoever waits for it
+        may be cancelled; it goes on.
         """
-        if self._keeper is None or self._keeping:
-            return self.kept
-        self._keeping = True
+        if self._keeping is None:
+            if self._leaving is None or self._leaving.detach() is None:
+                return self.kept
+            self._keeping = left_alone(self._finish(progress))
+        return await asyncio.shield(self._keeping)
+
+    async def _finish(self, progress: Progress | None) -> bool:
         proxy = None if progress is None else create_proxy(progress)
         record = json.dumps({**self._record, "name": self.name})  # as it was called meanwhile
         try:
@@ -69,7 +100,7 @@ class LibraryFile(JsFile):
         except JsException as error:
             raise SourceError(f"{self.name} could not be kept: {_reason(error)}") from error
         finally:
-            self._keeper, self._keeping = None, False
+            self._keeper = self._keeping = None
             if proxy is not None:
                 proxy.destroy()
         self.file, self.kept = load_script("files.js").blobFile(blob), True
@@ -77,9 +108,8 @@ class LibraryFile(JsFile):
 
     def leave(self) -> None:
         """Nobody wants it after all: what was written is removed."""
-        if self._keeper is not None and not self._keeping:
-            self._keeper.leave()
-            self._keeper = None
+        if self._leaving is not None:
+            self._leaving()  # once, and not while it is being kept
 
 
 def _store() -> Any:
@@ -109,8 +139,8 @@ async def open_kept(address: str, progress: Progress | None) -> LibraryFile:
     if store is None:
         plain = await open_url(load_script("files.js"), address, progress)
         return LibraryFile(plain.file, plain.name, address, "", kept=False)
-    key = key_of(address)
-    found = await _find(store, key)
+    address = _absolute(address)
+    found = await _find(store, key_of(address))
     record: Record = {} if found is None else json.loads(found.record)
     if address.startswith(LOCAL):
         if found is None:
@@ -142,6 +172,16 @@ async def open_kept(address: str, progress: Progress | None) -> LibraryFile:
     return opened
 
 
+def _absolute(address: str) -> str:
+    """The same for every page of a site: of several folders each may have its own model.pte."""
+    if address.startswith(LOCAL):
+        return address
+    try:
+        return str(js.URL.new(address, js.location.href).href)
+    except JsException as error:
+        raise SourceError(f"{address} is no address: {error.message}") from error
+
+
 async def _find(store: Any, key: str) -> Any:
     try:
         return await store.find(key)
@@ -154,7 +194,8 @@ async def _use(store: Any, found: Any, record: Record, came: str) -> LibraryFile
     with contextlib.suppress(JsException):  # a full disk is no reason not to read
         await store.change(key_of(address), json.dumps({"used": time()}))
     file = load_script("files.js").blobFile(found.blob)
-    return LibraryFile(file, str(record["name"]), address, came, kept=True)
+    parts = record.get("parts", ())
+    return LibraryFile(file, str(record["name"]), address, came, kept=True, parts=parts)
 
 
 async def _begin(
@@ -169,47 +210,60 @@ async def _begin(
         "modified": modified,
         "kept": now,
         "used": now,
+        "parts": opened.parts,
     }
     try:
         usage = json.loads(await store.usage())
         if opened.size > usage["quota"] - usage["usage"] - _ROOM_LEFT:
             opened.came = "not kept: the browser has no room left for it"
             return
-        keeper = await store.begin(key_of(opened.address), opened.size, hearing)
+        beginning = store.begin(key_of(opened.address), opened.size, hearing)
+        keeper = await or_undo(beginning, _leave)
     except JsException as error:
         opened.came = f"not kept: {_reason(error)}"
         return
     if keeper is not None:
-        opened._begin(keeper, record)
+        opened.begin(keeper, record)
 
 
-async def add_blob(blob: Any, name: str, progress: Progress | None) -> str:
+def _leave(keeper: Any) -> None:
+    """None if another tab was at it."""
+    if keeper is not None:
+        keeper.leave()
+
+
+async def add_blob(blob: Any, name: str, parts: Sequence[str], progress: Progress | None) -> str:
     """A copy of a file that has no address; returns the one that it has here."""
     store = _known_store()
     address = f"{LOCAL}{name}"
     file = load_script("files.js").blobFile(blob)
-    opened = LibraryFile(file, name, address, "", kept=False)
+    opened = LibraryFile(file, name, address, "", kept=False, parts=parts)
     await _begin(store, opened, None)
-    if opened._keeper is None:
+    if not opened.is_begun:
         raise SourceError(f"{name} is {opened.came or 'being kept already'}")
     await opened.keep(progress)
     return address
 
 
+@contextmanager
+def _translated(problem: str) -> Iterator[None]:
+    """JavaScript's exceptions end here."""
+    try:
+        yield
+    except JsException as error:
+        raise SourceError(f"{problem}: {error.message}") from error
+
+
 async def records() -> list[Record]:
     store = _store()
-    try:
+    with _translated("the library cannot be read"):
         return [] if store is None else list(json.loads(await store.records()))
-    except JsException as error:
-        raise SourceError(f"the library cannot be read: {error.message}") from error
 
 
 async def forget(address: str) -> None:
     store = _known_store()
-    try:
-        gone = await store.forget(key_of(address))
-    except JsException as error:
-        raise SourceError(f"{address} could not be deleted: {error.message}") from error
+    with _translated(f"{address} could not be deleted"):
+        gone = await store.forget(key_of(_absolute(address)))
     if not gone:
         raise SourceError(f"{address} is being written, here or in another tab: try again later")
 
@@ -218,9 +272,11 @@ async def usage() -> Record:
     store = _store()
     if store is None:
         return {"usage": 0, "quota": 0, "persistent": False}
-    found: Record = json.loads(await store.usage())
+    with _translated("the browser does not say how much room there is"):
+        found: Record = json.loads(await store.usage())
     return found
 
 
 async def persist() -> bool:
-    return bool(await _known_store().persist())
+    with _translated("the browser could not be asked"):
+        return bool(await _known_store().persist())

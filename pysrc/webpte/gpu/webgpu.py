@@ -110,6 +110,14 @@ async def find_adapter() -> tuple[Any, DeviceInfo]:
     return adapter, info
 
 
+def _bytes_of(data: Any, window: np.ndarray | None) -> bytes:
+    """A copy of what came, or of what is in the window."""
+    try:
+        return window.tobytes() if data is None and window is not None else bytes(data.to_bytes())
+    except MemoryError as error:
+        raise OutOfMemoryError("Python has no memory left for what came from the GPU") from error
+
+
 class _Landings:
     """What is under way, by number: the engine tells the end of each, see `landed` in engine.js."""
 
@@ -130,11 +138,14 @@ class _Landings:
         doing, arrival, window = self._awaited.pop(number)
         if name:
             arrival.arrive(None, _error(doing, name, message))
-        elif data is not None:
-            arrival.arrive(bytes(data.to_bytes()))
+            return
+        try:
+            with _translated(doing):
+                result = _bytes_of(data, window)
+        except Exception as error:  # whoever waits would wait for ever
+            arrival.arrive(None, error)
         else:
-            assert window is not None
-            arrival.arrive(window.tobytes())
+            arrival.arrive(result)
 
 
 class WebGPUDevice:

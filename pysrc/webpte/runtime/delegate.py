@@ -71,6 +71,9 @@ class GpuDelegate:
         self.device = device
         self.lifetime = lifetime
         self._live = LiveState(graph)
+        self._cut = self.info.choices  # how kernels are cut now: during a trial not as was chosen
+        self.asked: dict[int, tuple[Question, ...]] = {}  # by each call, in the last trial
+        self._asked_for: DevicePlan | None = None
         self._planner = Planner(graph, self._live, ops, storage, self.info.target)
         self._symints = graph.used_symints()
         sources = symint_sources(graph, ops)
@@ -161,14 +164,29 @@ class GpuDelegate:
         await self.device.transfer(transfers, progress)
         self.transfers = len(moved)
 
-    async def choose(self, choices: Choices) -> dict[int, tuple[Question, ...]]:
-        """Cut kernels so from now on; what each call asks, at the shapes of the last run."""
+    # Tuning
+
+    async def choose(self, choices: Choices) -> None:
+        """Cut kernels so from now on."""
+        self.info = replace(self.info, choices=choices)
         with self.lifetime.lease():
             async with self.lock:
-                asked = self._planner.retarget(replace(self.info.target, choices=choices))
-                self.preparer.plans.clear()
-                self.info = replace(self.info, choices=choices)
-        return asked
+                self.cut()
+
+    def cut(self, trial: Choices | None = None) -> None:
+        """Kernels as they were chosen, or for a run that tries others: so no other call ever has
+        those that are on trial. Only for whoever has the lock."""
+        wanted = self.info.choices if trial is None else trial
+        if self._cut is not wanted:
+            self._planner.retarget(replace(self.info.target, choices=wanted))
+            self.preparer.plans.clear()
+            self._cut = wanted
+
+    def _ask(self, plan: DevicePlan) -> None:
+        """What each call asks about the cut of its kernels, at the shapes of this plan."""
+        if self._asked_for is not plan:
+            self.asked = self._planner.retarget(replace(self.info.target, choices=self._cut))
+            self._asked_for = plan
 
     # Execution
 
@@ -201,15 +219,18 @@ class GpuDelegate:
         timings: Timings | None = None,
         rehearsal: bool = False,
         guarded: bool = False,
+        trial: Choices | None = None,
     ) -> list[Any]:
         """Run once; `fates` says what becomes of each tensor. SymInts are always on the host.
 
-        With `timings` every kernel is timed. A `rehearsal` leaves state as it was. If it is
-        `guarded`, the caller puts state back, for a method that may call this twice.
+        With `timings` every kernel is timed. A `rehearsal` leaves state as it was, and can be the
+        `trial` of other cuts of kernels. If it is `guarded`, the caller puts state back, for a
+        method that may call this twice.
         """
         replayer = self.replayer
         with self.lifetime.lease():
             async with self.lock:  # calls run in the order in which they came
+                self.cut(trial)
                 self.guard.settle()
                 usual = fates is self._all_read and timings is None and not rehearsal
                 submitted = replayer.again(inputs) if usual else None
@@ -217,6 +238,8 @@ class GpuDelegate:
                     given = await self.readable(inputs)
                     self.guard.settle()
                     call = await replayer.prepare(given, fates, timings)
+                    if trial is not None:
+                        self._ask(call.plan)
                     if not guarded and (rehearsal or self.may_spoil_state(call)):
                         return await self._execute_guarded(call, rehearsal)
                     submitted = await replayer.submit(call)

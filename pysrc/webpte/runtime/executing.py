@@ -31,7 +31,7 @@ def naming(place: Callable[[str], str]) -> Iterator[None]:
     except (InputError, ClosedError):
         raise
     except Exception as error:
-        raise _in_call(error, place(str(error))) from error
+        raise _in_call(error, place(str(error) or type(error).__name__)) from error
 
 
 def _in_call(error: Exception, message: str) -> WebpteError:

@@ -113,6 +113,7 @@ class Headed:
         body = self.body
         with body.lifetime.lease():
             async with body.lock:
+                body.cut()
                 given = await body.readable(inputs)
                 body.guard.settle()
                 head = await self._made_head()
@@ -172,6 +173,7 @@ class Headed:
         body = self.body
         with body.lifetime.lease():
             async with body.lock:
+                body.cut()
                 body.guard.settle()
                 head = await self._made_head()
                 token = self._as_input(await self._token_buffer())

@@ -6,6 +6,7 @@ user's cache folder, or what WEBPTE_TUNING names; if that is set to nothing, not
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -42,12 +43,14 @@ class FileStore:
 
     async def write(self, text: str) -> None:
         """As a whole: another process may read it at any time."""
+        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
             beside.write_text(text, "utf-8")
             beside.replace(self._path)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                beside.unlink()  # half of it, on a full disk
             raise SourceError(
                 f"{self._path}: what tuning found could not be kept ({error.strerror}); the "
                 f"program uses it all the same. {VARIABLE} names another file"

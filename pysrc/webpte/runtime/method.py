@@ -10,12 +10,7 @@ import asyncio
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    nullcontext,
-)
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
@@ -35,6 +30,7 @@ from webpte.format.program import (
 )
 from webpte.gpu.device import Device
 from webpte.kernels import lookup_kernel
+from webpte.ops.target import Choices
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.executing import naming
@@ -65,19 +61,20 @@ class Delegate(Protocol):
 
     async def save_state(self) -> Callable[[], None]:
         """Returns what puts the state back as it is now; for callers that run alone."""
-        ...
 
     async def execute(self, inputs: Sequence[Any]) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
 class _Run:
-    """One call of a method. With `timings` or a `probe` it is a rehearsal."""
+    """One call of a method, or a rehearsal: that may have the rest."""
 
     values: Values
     on_gpu: bool
+    is_rehearsal: bool
     timings: Timings | None
     probe: Probe | None
+    trial: Choices | None
 
 
 class Method:
@@ -113,7 +110,7 @@ class Method:
         # State, and tensors that delegates lend, change with the next call: one call at a time.
         # A method that is one delegate alone leaves that to the delegate.
         alone = not self._is_long and not any(cell.mutable for cell in state.values())
-        self._lock: AbstractAsyncContextManager[Any] = nullcontext() if alone else lock
+        self._lock: asyncio.Lock | nullcontext[None] = nullcontext() if alone else lock
         self._last_inputs: list[Any] | None = None
         self.kernel_ms: dict[str, float] = {}
         # The delegate that is the whole method, if there is one: its outputs are the method's.
@@ -122,9 +119,8 @@ class Method:
             None if self._only_call is None else delegates[self._only_call.delegate_index]
         )
         plain = all(isinstance(i, TensorInfo) or i.kind == "int" for i in self.info.inputs)
-        tensors = all(isinstance(output, TensorInfo) for output in self.info.outputs)
-        on_gpu = isinstance(self.only_delegate, GpuDelegate)
-        self._is_direct = on_gpu and alone and plain and tensors
+        plain &= all(isinstance(output, TensorInfo) for output in self.info.outputs)
+        self._is_direct = isinstance(self.only_delegate, GpuDelegate) and alone and plain
         self._dtypes = [
             DTYPES[o.dtype].numpy for o in self.info.outputs if isinstance(o, TensorInfo)
         ]
@@ -193,7 +189,8 @@ class Method:
                 else value
                 for index, value in zip(self._plan.inputs, given, strict=True)
             ]
-            run = _Run(Values(self._plan, self._state), on_gpu, *(rehearsal or Rehearsal()))
+            values, more = Values(self._plan, self._state), rehearsal or Rehearsal()
+            run = _Run(values, on_gpu, rehearsal is not None, *more)
             try:
                 for index, value in zip(self._plan.inputs, read, strict=True):
                     run.values.store(index, value)
@@ -311,9 +308,13 @@ class Method:
             # What a delegate lends is gone with its next call, which may be in this very method.
             once = self._calls[call.delegate_index] == 1
             fates = [self._fate(index, run.on_gpu, lendable=once) for index in outputs]
-            rehearsal = run.timings is not None
             results = await delegate.execute_mixed(
-                inputs, fates, timings=run.timings, rehearsal=rehearsal, guarded=self._is_long
+                inputs,
+                fates,
+                timings=run.timings,
+                rehearsal=run.is_rehearsal,
+                guarded=self._is_long,
+                trial=run.trial,
             )
             run.values.made(results)
         else:

@@ -62,6 +62,7 @@ class PiecewiseRun:
         delegate = self._delegate
         with delegate.lifetime.lease():
             async with delegate.lock:
+                delegate.cut()
                 given = [await self._on_host(value) for value in inputs]
                 delegate.guard.settle()
                 fates = [Fate.LEND] * len(self._graph.outputs)

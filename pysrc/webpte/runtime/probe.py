@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from webpte.dataflow import Dataflow
 from webpte.graph import Call, Graph
 from webpte.live import LiveState
+from webpte.ops.target import Choices
 from webpte.runtime.comparing import Arrays, Follower, Notes, count_non_finite
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.numpy_delegate import NumpyDelegate
@@ -59,7 +60,11 @@ class Probe:
 
 
 class Rehearsal(NamedTuple):
-    """What a run is for, if it is not for its results: state stays as it was."""
+    """What a run is for, if it is not for its results: state stays as it was.
+
+    `trial` are other cuts of kernels, for this run alone.
+    """
 
     timings: Timings | None = None
     probe: Probe | None = None
+    trial: Choices | None = None

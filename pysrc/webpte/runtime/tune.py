@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakSet
 
-from webpte.errors import InputError
+from webpte.errors import ClosedError, InputError
 from webpte.gpu.device import Progress
 from webpte.runtime.tuning import Measured, Tuning
 
@@ -25,7 +25,7 @@ async def tune(*programs: Program, progress: Progress | None = None, rest: float
     Each method is tuned with the inputs of its last run; one that has not run is left out. In the
     background: `asyncio.create_task(webpte.tune(rest=0.5))`, calls come in between.
 
-    programs  by default all that are loaded on a GPU with a clock
+    programs  by default all that are loaded on a GPU with a clock, until they are closed
     progress  called as progress("tune", done, total), for each method anew
     rest      seconds that are left to other calls after each candidate
     """
@@ -37,7 +37,14 @@ async def tune(*programs: Program, progress: Progress | None = None, rest: float
         )
     rows, refused = dict[str, Measured](), list[str]()
     for program, name in found:
-        tuning = await program.tune(name, progress=progress, rest=rest)
+        try:
+            if not program.remembers(name):
+                continue  # what it was called with has gone meanwhile
+            tuning = await program.tune(name, progress=progress, rest=rest)
+        except ClosedError:
+            if programs:
+                raise
+            continue  # in the background: it is loaded no longer
         rows |= {row.key: row for row in tuning.rows}
         refused += tuning.refused
     return Tuning(tuple(rows.values()), tuple(refused))

@@ -8,7 +8,7 @@ many runs as the longest list of candidates, however many layers a model has.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,9 @@ from webpte.runtime.timings import Timings
 if TYPE_CHECKING:
     from webpte.runtime.method import Method
 
+DEFAULTS: Choices = ()
 RUNS = 5  # of each candidate, after one that compiles and warms up
+TRIES = 3  # to see whether a candidate is right, while other calls come between
 GAIN = 0.97  # another than the default is chosen if it takes at most so much of its time
 RTOL = 1e-3  # of the largest element: what an order of sums may change
 
@@ -84,37 +86,32 @@ class Tuner:
         self._instructions = instructions
         self._delegates = delegates
         self._progress = progress
-        self._asked: dict[tuple[int, int], tuple[Question, ...]] = {}  # by delegate and call
+        self._expected: Sequence[Any] = ()  # with the default cuts
 
     async def tune(self, inputs: Sequence[Any]) -> Tuning:
-        """If anything fails, kernels are cut as before."""
-        before = [delegate.info.choices for delegate in self._delegates]
-        try:
-            tuning = await self._measure(inputs, before)
-        except BaseException:
-            await self._choose(before)
-            raise
-        await self._choose([merged(old, tuning.choices) for old in before])
+        """If anything fails, kernels are cut as before: those on trial are for its own runs."""
+        if not inputs and self._method.info.inputs:
+            # Those of the last call at this moment, whatever calls come between.
+            inputs = self._method.earlier_inputs()
+        tuning = await self._measure(inputs)
+        for delegate in self._delegates:
+            await delegate.choose(merged(delegate.info.choices, tuning.choices))
         return tuning
 
-    async def _choose(self, choices: Iterable[Choices]) -> None:
-        for number, (delegate, each) in enumerate(zip(self._delegates, choices, strict=True)):
-            for call, questions in (await delegate.choose(each)).items():
-                self._asked[number, call] = questions
-
-    async def _measure(self, inputs: Sequence[Any], before: Sequence[Choices]) -> Tuning:
-        expected = await self._method.rehearse(inputs, Rehearsal())
-        await self._choose(before)  # at the shapes of that run, which says what is asked
-        questions = {q.key: q for asked in self._asked.values() for q in asked}
+    async def _measure(self, inputs: Sequence[Any]) -> Tuning:
+        self._expected = await self._method.rehearse(inputs, Rehearsal(trial=DEFAULTS))
+        asked = [call for delegate in self._delegates for call in delegate.asked.values()]
+        questions = {question.key: question for call in asked for question in call}
         rounds = max((len(q.labels) for q in questions.values()), default=0)
         times: dict[str, dict[str, float]] = {key: {} for key in questions}
         refused = []
         for number in range(rounds):
             labels = {k: q.labels[number] for k, q in questions.items() if number < len(q.labels)}
-            await self._choose([tuple(labels.items())] * len(self._delegates))
-            found = await self._timed(inputs, expected)
+            trial = tuple(labels.items())
+            right = await self._is_right(inputs, trial)
+            found = await self._timed(inputs, trial) if right else {}
             for key, label in labels.items():
-                if found is None:
+                if right is False:
                     refused.append(f"{key}: {label}")
                 elif key in found:  # it is not where a call of other shapes came between
                     times[key][label] = found[key]
@@ -125,18 +122,25 @@ class Tuner:
         rows = [_measured(q, times[q.key]) for q in questions.values() if q.default in times[q.key]]
         return Tuning(tuple(rows), tuple(refused))
 
-    async def _timed(
-        self, inputs: Sequence[Any], expected: Sequence[Any]
-    ) -> dict[str, float] | None:
-        """By question, the best of several runs; None if the results are not as expected."""
+    async def _is_right(self, inputs: Sequence[Any], trial: Choices) -> bool | None:
+        """Whether it computes what is expected; None if that is not known, because other calls
+        change what is kept from call to call all the time. Kernels are compiled on the way."""
+        for _ in range(TRIES):
+            outputs = await self._method.rehearse(inputs, Rehearsal(Timings(), trial=trial))
+            if all(map(_alike, outputs, self._expected)):
+                return True
+            before = self._expected
+            self._expected = await self._method.rehearse(inputs, Rehearsal(trial=DEFAULTS))
+            if all(map(_alike, before, self._expected)):
+                return False
+        return None
+
+    async def _timed(self, inputs: Sequence[Any], trial: Choices) -> dict[str, float]:
+        """By question, the best of several runs."""
         best: dict[str, float] = {}
-        for run in range(1 + RUNS):
+        for _ in range(RUNS):
             timings = Timings()
-            outputs = await self._method.rehearse(inputs, Rehearsal(timings))
-            if run == 0:
-                if not all(map(_alike, outputs, expected)):
-                    return None
-                continue
+            await self._method.rehearse(inputs, Rehearsal(timings, trial=trial))
             for key, spent in self._by_question(timings).items():
                 best[key] = min(spent, best.get(key, spent))
         return best
@@ -146,7 +150,7 @@ class Tuner:
         for kernel in timings.kernels:
             instruction = self._instructions[kernel.place]
             assert isinstance(instruction, DelegateCall)
-            asked = self._asked.get((instruction.delegate_index, kernel.call), ())
+            asked = self._delegates[instruction.delegate_index].asked.get(kernel.call, ())
             for question in meant_by(kernel.label, asked):
                 spent = kernel.microseconds or 0.0
                 totals[question.key] = totals.get(question.key, 0.0) + spent

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from webpte.errors import InputError
+from webpte.errors import ExecutionError, InputError
 from webpte.runtime.info import MethodInfo, TensorInfo
 from webpte.runtime.program import Program
 from webpte.text.tokenizer import Tokenizer
@@ -64,8 +64,11 @@ class SentenceEncoder:
                 "(sentences, length) and give a vector for each sentence"
             )
         tokens = program.methods[_METHOD].inputs[0]
+        vectors = program.methods[_METHOD].outputs[0]
         assert isinstance(tokens, TensorInfo)
+        assert isinstance(vectors, TensorInfo)
         self._program = program
+        self._width = vectors.shape[1]
         self._tokenizer = tokenizer
         self._dtype = np.dtype(tokens.dtype)
         (self._fewest, self._most), (self._shortest, self._longest) = tokens.bounds
@@ -84,7 +87,9 @@ class SentenceEncoder:
             vectors |= dict(zip(group, found[: len(group)].astype(np.float64), strict=True))
             if progress is not None:
                 progress(len(vectors), len(texts))
-        rows = np.stack([vectors[at] for at in range(len(texts))])
+        rows = np.array([vectors[at] for at in range(len(texts))]).reshape(len(texts), self._width)
+        if not np.isfinite(rows).all():  # they would be ranked, somehow
+            raise ExecutionError(f"{self._program.name} gave vectors with NaN or infinities")
         norms: Array = np.linalg.norm(rows, axis=1, keepdims=True)
         return rows / np.maximum(norms, 1e-12)
 

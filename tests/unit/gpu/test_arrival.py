@@ -97,6 +97,8 @@ def test_a_call_that_is_cancelled_or_late_ends_so_and_what_comes_later_is_no_new
             await asyncio.wait_for(waiting(second), 0.01)
         for arrival in (first, second):
             await told_by_the_loop(arrival, [], result=7)
+            with pytest.raises(asyncio.CancelledError):
+                arrival.result()
 
     wait(run())
 

@@ -17,7 +17,7 @@ from support.fusion_graphs import HEADS, attention, attention_steps
 from support.graphs import wait
 from support.pte_writer import GraphWriter, write_pte
 from support.timed import Timed
-from webpte.errors import DeviceError, InputError
+from webpte.errors import ClosedError, DeviceError, InputError
 from webpte.gpu.recording import RecordingDevice
 from webpte.ops.target import Question
 from webpte.runtime.tuning import meant_by
@@ -100,6 +100,33 @@ def test_all_that_is_loaded_and_has_run_is_tuned() -> None:
             await webpte.tune()
 
     wait(check())
+
+
+def test_what_is_closed_meanwhile_is_left_out_unless_it_was_asked_for() -> None:
+    async def check(asked: bool, at: int) -> webpte.Tuning:
+        made, device = (convolution(), encoder()), gpu()
+        programs = [await load(each, device) for each in made]
+        for program, (_, inputs) in zip(programs, made, strict=True):
+            await program.forward(*inputs)
+        done = list[int]()
+
+        def close_one(_: str, number: int, __: int) -> None:
+            done.append(number)
+            if len(done) == at:
+                programs[0].close()
+
+        try:
+            return await webpte.tune(*(programs if asked else ()), progress=close_one)
+        finally:
+            assert len(done) >= at
+            for program in programs:
+                program.close()
+
+    for at in (1, 2):
+        found = wait(check(False, at))
+        assert any(row.key.startswith("matmul_joined") for row in found.rows)
+    with pytest.raises(ClosedError):
+        wait(check(True, 1))
 
 
 def test_what_cannot_be_tuned_says_so() -> None:

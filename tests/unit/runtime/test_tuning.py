@@ -14,8 +14,9 @@ import pytest
 
 import webpte
 from support.fusion_graphs import Net, Sizes, normed
-from support.graphs import wait
+from support.graphs import remembering, wait
 from support.pte_writer import write_pte
+from support.schedules_kinds import KINDS, ops_of_kinds
 from support.timed import Timed
 from webpte.errors import DeviceError, SourceError
 from webpte.gpu.device import DeviceInfo
@@ -100,6 +101,106 @@ def test_a_run_that_fails_leaves_kernels_as_they_were(monkeypatch: pytest.Monkey
     wait(check())
 
 
+class Noting(Timed):
+    """Writes down the workgroups of the last dispatch of what is run, but not timed."""
+
+    def __init__(self) -> None:
+        super().__init__(float)
+        self.seen: list[int] = []
+
+    def run(self, plan: int, *args: Any, **kwargs: Any) -> Any:
+        self.seen.append(self._grids[plan][-1])
+        return super().run(plan, *args, **kwargs)
+
+
+@pytest.mark.parametrize("rest", [0.0, 0.003])
+def test_what_is_on_trial_is_for_nobody_else(rest: float) -> None:
+    """It may turn out to compute something else: then it is refused, but a call had it already."""
+
+    async def check() -> None:
+        device = Noting()
+        loading, inputs = load(device)
+        async with await loading as program:
+            await program.forward(*inputs)
+            chosen, graph = set(device.seen), program.graph()
+            tuning = asyncio.ensure_future(program.tune(rest=rest))
+            device.seen.clear()
+            while not tuning.done():
+                await program.forward(*inputs)
+                await asyncio.sleep(0)
+            assert set(device.seen[:-1]) == chosen  # the last may have come after it
+            assert len(device.seen) > 5
+            assert (await tuning).choices != ()
+            tuned = program.graph()
+            await program.forward(*inputs)
+            assert device.seen[-1] not in chosen
+            assert program.graph().nodes == tuned.nodes != graph.nodes
+
+    wait(check())
+
+
+def test_calls_with_other_inputs_and_state_come_between() -> None:
+    """Candidates are held against what the same inputs, and the same state, give otherwise."""
+
+    async def check(calls: int) -> webpte.Tuning:
+        kind, device = KINDS["cut"], Timed(float)
+        async with await webpte.load(kind.file, device=device) as program:
+            x, rows = np.ones(4, np.float32), np.ones((2, 3), np.float32)
+            await program.forward(x, rows)
+            tuning = asyncio.ensure_future(program.tune(rest=0.001))
+            await asyncio.sleep(0)  # it takes the inputs of the last call
+            for call in range(calls):
+                await program.forward(x, call * rows[: 1 + call % 2])
+                await asyncio.sleep(0.0005)
+            return await tuning
+
+    with ops_of_kinds():
+        for calls in (1, 2, 3, 40):
+            assert wait(check(calls)).refused == ()
+        (row,) = wait(check(2)).rows
+    assert row.key == "cut n2"
+
+
+def test_a_method_that_takes_nothing_need_not_have_run() -> None:
+    async def check() -> None:
+        async with await webpte.load(KINDS["shared"].file, device=Timed(float)) as program:
+            assert (await program.tune("get")).refused == ()
+
+    wait(check())
+
+
+def test_state_is_afterwards_as_it_was() -> None:
+    async def check() -> None:
+        async with await webpte.load(remembering(), device=Timed(float)) as program:
+            x = np.full((1, 1, 1, 2), 5, np.float32)
+            (before,) = await program.forward(x, np.array([0]))
+            await program.tune("forward", 2 * x, np.array([1]))
+            (after,) = await program.forward(x, np.array([0]))
+            np.testing.assert_array_equal(after, before)
+
+    wait(check())
+
+
+@pytest.mark.parametrize("how", ["run_argmax", "values", "run_unread"])
+def test_after_a_tuning_that_was_broken_off_every_way_to_run_has_what_was_chosen(how: str) -> None:
+    def stop(_: str, done: int, __: int) -> None:
+        if done == 2:
+            raise RuntimeError("enough")
+
+    async def check() -> None:
+        loading, inputs = load(Timed(float))
+        async with await loading as program:
+            chosen = program.graph().nodes
+            with pytest.raises(RuntimeError, match="enough"):
+                await program.tune("forward", *inputs, progress=stop)
+            assert program.graph().nodes != chosen, "on trial until somebody calls"
+            more = {"nodes": [0]} if how == "values" else {}
+            await getattr(program, how)("forward", *inputs, **more)
+            assert program.graph().nodes == chosen
+
+    wait(check())
+
+
 def test_two_at_once_do_not_time_each_other() -> None:
     async def check() -> None:
         loading, inputs = load(Timed(float))
@@ -162,6 +263,7 @@ def test_a_file_that_cannot_be_written_is_told(file: Path) -> None:
     file.mkdir()
     with pytest.raises(SourceError, match="could not be kept"):
         wait(keep_choices(NATIVE, (("a", "1"),)))
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_nothing_is_kept_in_tests() -> None:

@@ -34,6 +34,27 @@ def counting(extra: Callable[[GraphWriter, Any], Any] | None = None) -> GraphWri
 # Calls that fail
 
 
+@pytest.mark.parametrize("saves", [False, True])
+def test_state_that_could_not_be_put_back_is_before_anything_else_happens(saves: bool) -> None:
+    """Before the next call, and before the next copy of it, which would be of the wrong one."""
+
+    async def run() -> None:
+        delegate, device = await make_delegate(counting())
+        await delegate.execute([ones(2)])
+        restore = await delegate.save_state()
+        await delegate.execute([ones(2)])
+        device.inject(errors.DeviceError, method="copy")
+        restore()
+        if saves:
+            again = await delegate.save_state()
+            await delegate.execute([ones(2)])
+            again()
+        (state,) = await delegate.execute([0 * ones(2)])
+        np.testing.assert_array_equal(state, ones(2))
+
+    wait(run())
+
+
 def test_failed_calls_leave_no_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delegate_module, "MAX_PLANS", 3)
 

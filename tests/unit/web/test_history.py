@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qsl
 
+import pytest
+
 import webpte
 from page.app import App
 from page.browser import Progress, Source
-from support.fake_page import SAMPLES, FakeBrowser, File
+from support.fake_page import SAMPLES, Engine, FakeBrowser, File
 
 SIGMOID = {"name": "sigmoid", "folder": "samples/", "files": {"program": "sigmoid.pte"}}
 ADD = {"name": "add", "folder": "samples/", "files": {"program": "add.pte"}}
@@ -23,6 +25,7 @@ class Historian(FakeBrowser):
         super().__init__()
         self.entries: list[tuple[str, str]] = [("", "")]  # (query, file)
         self.at = 0
+        self.opening = {0: False}  # whether the program of an entry is still on its way
         self.held: asyncio.Event | None = None  # what is fetched comes once this is set
 
     async def fetch(self, url: str, progress: Progress) -> Source:
@@ -32,8 +35,11 @@ class Historian(FakeBrowser):
 
     def show(self, **changes: Any) -> None:
         if "entry" in changes:
-            self.entries[self.at + 1 :] = [(self.entries[self.at][0], changes["entry"]["file"])]
-            self.at += 1
+            query, file = self.entries[self.at]
+            opening = changes["entry"].get("opening", False)
+            self.at += not self.opening[self.at]
+            self.entries[self.at :] = [(query, file if opening else changes["entry"]["file"])]
+            self.opening[self.at] = opening
         if "address" in changes:
             self.entries[self.at] = changes["address"], self.entries[self.at][1]
         super().show(**changes)
@@ -45,10 +51,10 @@ class Historian(FakeBrowser):
         return {"act": "go", **named, **({"file": file} if file else {})}
 
 
-def visit(script: Callable[[App, Historian], Awaitable[None]]) -> None:
+def visit(script: Callable[[App, Historian], Awaitable[None]], engine: Any = webpte) -> None:
     async def whole() -> None:
         browser = Historian()
-        app = App(browser, webpte)
+        app = App(browser, engine)
         await app.receive({"act": "hello", "cards": [SIGMOID, ADD]})
         await script(app, browser)
 
@@ -126,20 +132,72 @@ def test_a_link_has_its_entry_already() -> None:
     visit(script)
 
 
-def test_back_ends_an_opening() -> None:
+MINE = File("mine.pte", (SAMPLES / "sigmoid.pte").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("first", "entry", "close"),
+    [
+        (None, ("", ""), False),
+        ({"act": "card", "name": "add"}, ("?model=add&view=run", ""), True),
+        ({"act": "open-file", "files": [MINE]}, ("", "mine.pte"), True),
+    ],
+)
+def test_back_ends_an_opening_and_goes_nowhere_else(
+    first: dict[str, Any] | None, entry: tuple[str, str], close: bool
+) -> None:
     async def script(app: App, browser: Historian) -> None:
-        await app.receive({"act": "card", "name": "add"})
-        gate = asyncio.Event()
-        browser.held = gate
+        if first is not None:
+            await app.receive(first)
+        gate = browser.held = asyncio.Event()
         opening = app.receive({"act": "card", "name": "sigmoid"})
         await asyncio.sleep(0)
         await app.receive(browser.go(-1))
+        assert browser.text["status"] == "Opening was cancelled"
         gate.set()
         await opening
-        assert browser.text["status"] == "Closed"
-        assert browser.entries[browser.at] == ("", "")
+        assert browser.text["status"] == "Opening was cancelled"
+        assert browser.entries[browser.at] == entry
+        assert ('data-act="close"' in browser.html.get("file", "")) == close
+        await app.receive(browser.go(1))  # to what was not opened: it is as it was before
+        assert ('data-act="close"' in browser.html.get("file", "")) == close
+        browser.held = None
+        await app.receive({"act": "card", "name": "sigmoid"})
+        assert browser.entries[browser.at - 1 :] == [entry, ("?model=sigmoid&view=run", "")]
 
     visit(script)
+
+
+def test_back_from_what_could_not_be_opened_takes_its_message_along() -> None:
+    async def script(app: App, browser: Historian) -> None:
+        await app.receive({"act": "open-url", "fields": {"url": "samples/none.pte"}})
+        assert "404" in browser.html["error"]
+        assert (browser.at, browser.entries) == (1, [("", ""), ("", "")])
+        await app.receive(browser.go(-1))
+        assert (browser.html["error"], browser.text["status"]) == ("", "Ready")
+
+    visit(script)
+
+
+def test_what_could_not_be_opened_leaves_its_entry_to_the_next() -> None:
+    async def script(app: App, browser: Historian) -> None:
+        for _ in range(2):
+            await app.receive({"act": "open-url", "fields": {"url": "samples/none.pte"}})
+        await app.receive({"act": "card", "name": "add"})
+        assert browser.entries == [("", ""), ("?model=add&view=run", "")]
+
+    visit(script)
+
+
+def test_the_same_program_on_another_device_is_no_entry() -> None:
+    async def script(app: App, browser: Historian) -> None:
+        await app.receive({"act": "card", "name": "add"})
+        entries = list(browser.entries)
+        await app.receive({"act": "device", "value": "webgpu"})
+        assert browser.entries == entries
+        assert browser.opening == {0: False, 1: False}
+
+    visit(script, Engine())
 
 
 def test_what_is_opened_while_a_link_is_fetched_has_an_entry_of_its_own() -> None:

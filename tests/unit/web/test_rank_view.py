@@ -15,16 +15,16 @@ from page.app import App
 from page.chat.codec import IdTokenizer, id_codec
 from support.fake_page import SAMPLES, FakeBrowser, File, drive, open_sample
 from support.pte_writer import GraphWriter, write_pte
-from webpte.errors import InputError
+from webpte.errors import ExecutionError, InputError
 from webpte.text import SentenceEncoder, encodes_sentences
 
 SENTENCES, LENGTH, WORDS, WIDTH = 3, 5, 7, 8
 
 
-def encoder_pte() -> bytes:
+def encoder_pte(word: float = 1) -> bytes:
     """The mean of its words' vectors: word 0 is padding, and word n points in direction n."""
     table = np.zeros((WORDS, WIDTH), np.float32)
-    table[np.arange(1, WORDS), np.arange(1, WORDS)] = 1
+    table[np.arange(1, WORDS), np.arange(1, WORDS)] = word
     g = GraphWriter()
     tokens, weights = g.tensor((SENTENCES, LENGTH), "int32"), g.tensor(table.shape, constant=table)
     words = g.op("aten.embedding.default", weights, tokens, g.tensor((SENTENCES, LENGTH, WIDTH)))
@@ -34,6 +34,21 @@ def encoder_pte() -> bytes:
     g.inputs(tokens)
     g.outputs(mean)
     return write_pte(g)
+
+
+def test_no_texts_have_no_vectors_and_what_is_not_finite_is_told() -> None:
+    async def script() -> None:
+        async with await webpte.load(encoder_pte(), device="numpy") as program:
+            encoder = SentenceEncoder(program, IdTokenizer(WORDS))
+            assert (await encoder.embed([])).shape == (0, WIDTH)
+            assert await encoder.rank("1", []) == []
+        broken = encoder_pte(word=np.nan)
+        async with await webpte.load(broken, device="numpy", name="broken.pte") as program:
+            encoder = SentenceEncoder(program, IdTokenizer(WORDS))
+            with pytest.raises(ExecutionError, match=r"broken\.pte gave vectors with NaN"):
+                await encoder.rank("1 2", ["3"])
+
+    asyncio.run(script())
 
 
 def text_of(browser: FakeBrowser) -> str:

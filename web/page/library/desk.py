@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from secrets import token_hex
 from time import perf_counter, time
 
 from page.browser import Message, Source
-from page.library.keeping import part_name, parts_of
+from page.library.keeping import delete_all, forsaken, part_name, parts_of
 from page.library.markup import Row, is_program, keep_note, library_view, summary_text
 from page.markup import render
 from page.session import Session
@@ -29,6 +30,7 @@ class LibraryDesk:
         self._entries: list[Entry] = []
         self._usage = _NOTHING
         self._asked = ""  # the address of a file that is to go, if people are sure
+        self._copied: Session | None = None  # of what a copy is being written
         self._tasks: set[asyncio.Future[None]] = set()
         stage.listeners.append(self._follow)
 
@@ -92,9 +94,10 @@ class LibraryDesk:
         self._asked = ""
         freed = 0
         try:
-            for entry in [*parts_of(self._entries, address), *self._named(address)]:
-                await self._stage.browser.library.delete(entry.address)
-                freed += entry.size
+            for program in self._named(address):  # first, so that it is never there without parts
+                for entry in [program, *parts_of(self._entries, program)]:
+                    await self._stage.browser.library.delete(entry.address)
+                    freed += entry.size
         finally:
             await self.refresh()
         self._stage.tell(f"Deleted: {bytes_text(freed)} are free again")
@@ -121,11 +124,13 @@ class LibraryDesk:
     async def on_library_keep(self, message: Message) -> None:
         """A copy of the program that was dropped, with its `.ptd` files."""
         session = self._stage.session
-        if session is None or session.source.address:
+        if session is None or session.source.address or session is self._copied:
             return
+        self._copied = session
         try:
             address = await self._copy(session)
         finally:
+            self._copied = None
             self._draw_note()
         if session is self._stage.session:
             session.source = replace(session.source, address=address)
@@ -143,16 +148,19 @@ class LibraryDesk:
                 drawn = perf_counter()
                 self._draw_note(done, total)
 
-        parts: list[str] = []
+        copy, parts = token_hex(4), list[str]()
+        same = f"{LOCAL}{source.name}"
+        replaced = [entry for entry in await library.entries() if entry.address == same]
         try:
             for index, part in enumerate(source.extra):
-                name = part_name(source.name, index)
+                name = part_name(source.name, copy, index)
                 parts.append(await library.add(part, name, progress=progress))
-            return await library.add(source.data, source.name, progress=progress)
+            address = await library.add(source.data, source.name, parts=parts, progress=progress)
         except BaseException:
-            for part in parts:  # nobody would see them without their program
-                await library.delete(part)
+            await delete_all(library, parts)  # nobody would see them without their program
             raise
+        await delete_all(library, [part for program in replaced for part in program.parts])
+        return address
 
     # ---- the list
 
@@ -161,17 +169,23 @@ class LibraryDesk:
 
     def _is_open(self, address: str) -> bool:
         session = self._stage.session
-        own = session.source.address if session is not None else ""
-        return bool(own) and self._stage.browser.absolute(own) == address
+        if session is None:
+            return False
+        file, own = session.source.file, session.source.address
+        read = file is not None and file.kept and file.address == address
+        return read or (bool(own) and self._stage.browser.absolute(own) == address)
 
     def _others(self) -> list[Entry]:
-        return [e for e in self._entries if not is_program(e) and not e.address.startswith(LOCAL)]
+        fetched = [
+            e for e in self._entries if not is_program(e) and not e.address.startswith(LOCAL)
+        ]
+        return fetched + forsaken(self._entries, time())
 
     def _draw(self) -> None:
         rows = [
             Row(
                 entry,
-                entry.size + sum(part.size for part in parts_of(self._entries, entry.address)),
+                entry.size + sum(part.size for part in parts_of(self._entries, entry)),
                 self._is_open(entry.address),
                 entry.address == self._asked,
             )
