@@ -5,7 +5,9 @@
 
 override PENALIZED: bool;
 override MASKED: bool;
-override SEEN_WORDS: u32; // a bit for each token of the workgroup's parts
+override SEEN_WORDS: u32; // a bit for each token of the workgroup's part
+
+const OWN_WORDS = ${OWN_WORDS}u; // a bit for each token of a thread's part
 
 struct Params {
     first: u32, // logit of the row
@@ -25,16 +27,23 @@ struct Params {
 @group(0) @binding(7) var<uniform> position: vec4<i32>;
 @group(0) @binding(8) var<uniform> params: Params;
 
+// A thread that has a part to itself has `own`: software adapters take half a minute to compile a shader with as
+// much workgroup memory as all threads of a workgroup would need for that.
 var<workgroup> seen: array<atomic<u32>, SEEN_WORDS>;
+var<private> own: array<u32, OWN_WORDS>;
 
 // Each part looks for its own tokens in all of the history: nothing has to be sorted.
 fn note_history(place: Place) {
     let first = place.row * params.part;
-    let base = place.local * params.part / 32u;
     for (var i = place.lane; i < u32(position.x); i += LANES) {
         let token = bitcast<u32>(history[i]) - first;
-        if (token < params.part) {
-            atomicOr(&seen[base + token / 32u], 1u << (token % 32u));
+        if (token >= params.part) {
+            continue;
+        }
+        if (LANES == 1u) {
+            own[token / 32u] |= 1u << (token % 32u);
+        } else {
+            atomicOr(&seen[token / 32u], 1u << (token % 32u));
         }
     }
     if (LANES > 1u) {
@@ -44,7 +53,13 @@ fn note_history(place: Place) {
 
 fn was_seen(place: Place, token: u32) -> bool {
     let local = token - place.row * params.part;
-    return ((atomicLoad(&seen[(place.local * params.part + local) / 32u]) >> (local % 32u)) & 1u) == 1u;
+    var word = 0u;
+    if (LANES == 1u) {
+        word = own[local / 32u];
+    } else {
+        word = atomicLoad(&seen[local / 32u]);
+    }
+    return ((word >> (local % 32u)) & 1u) == 1u;
 }
 
 fn is_allowed(token: u32) -> bool {

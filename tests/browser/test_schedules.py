@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from support import extent
+from support import extent, limits
 from support.page import python
 from webpte_host.browser import Harness
 from webpte_host.server import Site
@@ -55,7 +55,7 @@ async def make_device():
 failed = []
 with ops_of_kinds(), in_runtime("MAX_PLANS", FEW_PLANS):
     for schedule in list(browser_schedules(seed, start + count))[start:]:
-        problems = await World(schedule, make_device, seconds=20).run()
+        problems = await World(schedule, make_device, seconds=seconds).run()
         if problems:
             failed.append("\\n".join([repr(schedule), *problems]))
 return failed
@@ -76,7 +76,10 @@ def page(browser: Browser, site: Site, root: Path) -> Iterator[Harness]:
 @pytest.mark.parametrize("start", range(0, COUNT, PER_CALL))
 def test_schedules(page: Harness, start: int, pytestconfig: pytest.Config) -> None:
     seed = pytestconfig.getoption("seed")
-    failed = python(page, RUN, seed=seed, start=start, count=PER_CALL)
+    # Compiling for a device that came anew takes longest.
+    failed = python(
+        page, RUN, seed=seed, start=start, count=PER_CALL, seconds=limits.START_MS / 1000
+    )
     assert not failed, "\n\n".join(failed)
     assert page.log.errors == []
     assert page.log.console_errors == []

@@ -21,7 +21,7 @@ from support.cases import Array
 from support.explain import explain
 from support.graphs import make_planner, read_graph
 from support.native import need_native
-from support.software import kernels_that_wait
+from support.software import slow_kernels
 from support.tables import Row, every_row
 from webpte.gpu.native import NativeDevice
 from webpte.graph import Graph
@@ -76,7 +76,7 @@ def test_row(row: Row) -> None:
     program = row.program()
     graph = read_graph(program)
     in_software = kernels(graph, SOFTWARE)
-    assert kernels_that_wait(in_software) == []
+    assert slow_kernels(in_software) == []
     targets = [GPU]
     if in_software != kernels(graph, GPU):
         targets.append(SOFTWARE)

@@ -154,7 +154,8 @@ class Steps:
         args, logits = self.args, self.args.tensor("logits")
         history, penalized = args.optional_tensor("history"), args.flag("penalized")
         allowed = args.optional_tensor("allowed")
-        bits = self.part * (THREADS // self.layout.lanes)
+        alone = self.layout == ONE_LANE
+        words = self.part // WORD_BITS if penalized else 1
         cleared = STAGE_WORDS * self.stages
         return self._dispatch(
             "sample_keys",
@@ -165,11 +166,11 @@ class Steps:
                 args.uniform("position"),
             ),
             pack("5I", logits.numel - self.length, self.length, self.parts, self.part, cleared),
-            (("FLOAT", logits.dtype.wgsl),),
+            (("FLOAT", logits.dtype.wgsl), ("OWN_WORDS", str(words if alone else 1))),
             (
                 ("PENALIZED", penalized),
                 ("MASKED", allowed is not None),
-                ("SEEN_WORDS", bits // WORD_BITS if penalized else 1),
+                ("SEEN_WORDS", 1 if alone else words),
             ),
         )
 

@@ -16,7 +16,7 @@ from support.graphs import read_graph
 from support.linear_q4_cases import backward, q4gsw
 from support.matmul_cases import bmm, linear, mm
 from support.row_cases import RowCase
-from support.software import kernels_that_wait
+from support.software import slow_kernels
 from support.tables import Row, one_row_per_op
 from webpte.checks import resolve_ops
 from webpte.live import LiveState
@@ -32,7 +32,7 @@ SOFTWARE = Target(software=True)
 @pytest.mark.parametrize("row", one_row_per_op(), ids=str)
 def test_nothing_waits_for_other_threads(row: Row) -> None:
     """tests/native/test_tables.py and tests/browser/test_variants.py ask it of every row."""
-    assert kernels_that_wait(lowered(row.program(), SOFTWARE)) == []
+    assert slow_kernels(lowered(row.program(), SOFTWARE)) == []
 
 
 def lowered(program: bytes, target: Target) -> list[Dispatch]:
