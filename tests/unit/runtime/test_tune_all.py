@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -20,9 +21,16 @@ from support.timed import Timed
 from webpte.errors import ClosedError, DeviceError, InputError
 from webpte.gpu.recording import RecordingDevice
 from webpte.ops.target import Question
+from webpte.runtime.tune import Loaded
 from webpte.runtime.tuning import meant_by
 
 Made = tuple[GraphWriter, list[np.ndarray]]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests leave programs to the garbage collector, which comes when it likes."""
+    monkeypatch.setattr(Loaded, "programs", WeakSet())
 
 
 def encoder() -> Made:
