@@ -17,7 +17,8 @@ import numpy as np
 from webpte.errors import InputError
 from webpte.ops.candidates import MOST as MOST_CANDIDATES
 from webpte.ops.candidates import candidate_words
-from webpte.ops.sample import SETTINGS, Settings, choose_token
+from webpte.ops.sample import SETTINGS
+from webpte.ops.sample_numpy import Settings, choose_token
 
 Array = np.ndarray
 

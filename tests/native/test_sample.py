@@ -15,7 +15,7 @@ from support.native import need_native
 from support.sample_cases import is_nearly
 from webpte.dtypes import DTYPES
 from webpte.gpu.native import NativeDevice
-from webpte.ops.sample import Settings, choose_token
+from webpte.ops.sample_numpy import Settings, choose_token
 from webpte.runtime.delegate import GpuDelegate
 from webpte.runtime.heads import HeadKind, sample_graph
 from webpte.sampling import Sampling, seed_words

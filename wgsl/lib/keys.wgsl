@@ -1,5 +1,5 @@
 // Keys that order as logits do, and how far below the largest a token is. The counterpart of
-// pysrc/webpte/ops/sample.py, bit for bit.
+// pysrc/webpte/ops/sample_numpy.py, bit for bit.
 
 const NAN_KEY = 0u;
 const NEVER_KEY = 1u; // of -inf

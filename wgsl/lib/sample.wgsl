@@ -1,4 +1,4 @@
-// What the kernels that choose a token share. The counterpart of pysrc/webpte/ops/sample.py, bit for bit.
+// What the kernels that choose a token share. The counterpart of pysrc/webpte/ops/sample_numpy.py, bit for bit.
 //
 // The kernel has `settings: array<${SETTING}>` and `tops: array<u32>`, the largest key of each part,
 // and in its params `parts`.

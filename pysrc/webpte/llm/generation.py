@@ -22,7 +22,7 @@ from webpte.context import Context
 from webpte.errors import ExecutionError, InputError, TextError
 from webpte.llm.constraint import Allowed, Constraint
 from webpte.llm.logprobs import TokenLogprob, candidates_for
-from webpte.ops.sample import mask_of
+from webpte.ops.sample_numpy import mask_of
 from webpte.runtime.program import Program
 from webpte.sampling import Choice, Chosen, Sampling
 

@@ -26,16 +26,8 @@ from webpte.ops.fixed_point import negative_power
 from webpte.ops.records import Dispatch, Scratch, ceil_div, pack
 from webpte.ops.registry import register
 from webpte.ops.rows import ONE_LANE, THREADS, Layout, check_floats, contiguous_layout
-from webpte.ops.sample import (
-    LOG2_E,
-    NEVER_KEY,
-    PART,
-    SOFTWARE_PART,
-    distances_below,
-    is_word,
-    keys_of,
-    numbers_of,
-)
+from webpte.ops.sample import PART, SOFTWARE_PART, is_word
+from webpte.ops.sample_numpy import LOG2_E, NEVER_KEY, distances_below, keys_of, numbers_of
 from webpte.shapes import Dims
 
 Array = np.ndarray

@@ -69,6 +69,16 @@ class Convolution:
         )
 
     @property
+    def has_nine_taps(self) -> bool:
+        """Whether it is one group of 3 x 3 taps, one pixel apart, at every pixel."""
+        return (
+            self.kernel == (3, 3)
+            and self.stride == self.dilation == (1, 1)
+            and self.groups == 1
+            and not self.transposed
+        )
+
+    @property
     def is_pointwise(self) -> bool:
         """Whether it is one, and rows of the second are whole quads."""
         return self.has_one_tap and math.prod(self.in_size) % 4 == 0

@@ -43,13 +43,7 @@ WINDOW = Window()
 
 def takes(conv: Convolution) -> bool:
     """Whether the kernel can."""
-    return (
-        conv.kernel == (3, 3)
-        and conv.stride == conv.dilation == (1, 1)
-        and conv.groups == 1
-        and not conv.transposed
-        and conv.in_channels % 4 == 0
-    )
+    return conv.has_nine_taps and conv.in_channels % 4 == 0
 
 
 def suits(conv: Convolution) -> bool:

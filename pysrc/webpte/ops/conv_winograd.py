@@ -61,13 +61,7 @@ def patches_of(conv: Convolution) -> Pair:
 
 def takes(conv: Convolution) -> bool:
     """Whether the kernel can."""
-    return (
-        conv.kernel == (3, 3)
-        and conv.stride == conv.dilation == (1, 1)
-        and conv.groups == 1
-        and not conv.transposed
-        and min(conv.in_size) > 0
-    )
+    return conv.has_nine_taps and min(conv.in_size) > 0
 
 
 def may_pay(conv: Convolution) -> bool:

@@ -9,7 +9,8 @@ from webpte.format.vulkan import BoolValue, IntListValue, IntValue, NullValue, S
 from webpte.graph import Call, Graph, Tensor, Value
 from webpte.ops.candidates import words_of
 from webpte.ops.records import ceil_div
-from webpte.ops.sample import SETTINGS, WORD_BITS
+from webpte.ops.sample import SETTINGS
+from webpte.ops.sample_numpy import WORD_BITS
 from webpte.sampling import Choice
 from webpte.shapes import Dims
 
