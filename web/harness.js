@@ -105,6 +105,19 @@ function pageSide() {
     return settled ?? { moves: call.moves, progress: call.progress };
   };
 
+  // Whether a device of the page's own is answered, while the interpreter's is not: in words.
+  globalThis.gpuAnswers = (ms) => {
+    const asked = async () => {
+      const device = await (await navigator.gpu.requestAdapter()).requestDevice();
+      device.queue.submit([]);
+      await device.queue.onSubmittedWorkDone();
+      device.destroy();
+      return "answers";
+    };
+    const late = new Promise((resolve) => setTimeout(resolve, ms, "does not answer"));
+    return Promise.race([asked().catch((error) => `fails: ${error.message}`), late]);
+  };
+
   // The interpreter is gone then, and the page has to be loaded again.
   globalThis.stopPython = () => worker.terminate();
 }

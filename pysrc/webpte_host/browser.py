@@ -23,9 +23,28 @@ _START_MS = 600_000
 _LOOK_MS = 1_000
 _ADAPTER_MS = 60_000
 _START_CALL = 0  # as harness.js counts
+_ANSWER_MS = 10_000  # for a page that hangs to say what it waits for
 
 # Told once a second what a call does, in words.
 Watcher = Callable[[str], None]
+
+
+# Which coroutines wait, and for which: from the outermost to the innermost of each task.
+_WAITING = """
+import asyncio
+
+def frames(coroutine):
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
+        if frame is not None:
+            code = frame.f_code
+            yield f"{code.co_name} ({code.co_filename.rpartition('/')[2]}:{frame.f_lineno})"
+        inner = getattr(coroutine, "cr_await", None)
+        coroutine = inner or getattr(coroutine, "gi_yieldfrom", None)
+
+tasks = asyncio.all_tasks() - {asyncio.current_task()}
+return [" > ".join(frames(task.get_coro())) for task in tasks]
+"""
 
 
 class PagePythonError(Exception):
@@ -141,12 +160,18 @@ class Harness:
         The page is given up after `timeout` seconds without any sign of life, and after ten times
         as long if the browser computes all the while but the code reports no progress.
         """
-        start = "([code, args]) => globalThis.startPython(code, args)"
-        call = self._evaluate(start, [textwrap.dedent(code), arguments], timeout)
+        if self.lost:
+            raise PageLostError("the page was lost before this call")
+        call = self._start(textwrap.dedent(code), arguments, timeout)
         reply = self._wait_for(call, timeout, watcher)
         if "error" in reply:
             raise PagePythonError(reply["error"], reply["summary"])
         return reply["value"]
+
+    def _start(self, code: str, arguments: dict[str, Any], timeout: float) -> int:
+        start = "([code, args]) => globalThis.startPython(code, args)"
+        call: int = self._evaluate(start, [code, arguments], timeout)
+        return call
 
     def _wait_for(self, call: int, timeout: float, watcher: Watcher | None) -> dict[str, Any]:
         """The page never blocks, and so never for longer than a look takes: Python is elsewhere."""
@@ -165,8 +190,22 @@ class Harness:
             if watcher is not None:
                 watcher(doing)
             if reason := patience.see(seen["moves"], self._processes.busy_seconds()):
+                last_words = self._last_words(timeout)
                 self._give_up(timeout)
-                raise PageLostError(f"{reason} ({doing})")
+                raise PageLostError(f"{reason} ({doing}); {last_words}")
+
+    def _last_words(self, timeout: float) -> str:
+        """What a page that hangs waits for, and whether the browser's GPU still answers others."""
+        try:
+            call = self._start(_WAITING, {}, timeout)
+            gpu = self._evaluate("(ms) => globalThis.gpuAnswers(ms)", _ANSWER_MS, timeout)
+            look = "([call, ms]) => globalThis.watchPython(call, ms)"
+            seen = self._evaluate(look, [call, _ANSWER_MS], timeout)
+        except (PageLostError, PlaywrightError) as error:
+            return f"the page does not answer: {error}"
+        waiting = seen.get("reply", {}).get("value")
+        python = f"Python waits in {waiting}" if waiting is not None else "Python does not answer"
+        return f"{python}; another device of its GPU {gpu}"
 
     def _give_up(self, timeout: float) -> None:
         """What goes on in the page ends: it would be in the way of other pages."""

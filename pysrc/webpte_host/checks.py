@@ -17,6 +17,9 @@ _NATIVE = ("tests/native", "tests/unit/gpu/test_native.py", "tests/unit/gpu/test
 _ALL = "--all"
 _SITE = ("tests/browser/test_site.py", "tests/browser/test_modes.py", "tests/site")
 _LAST_WORDS_SECONDS = 10
+# A browser that hangs, once in a great while, is no verdict on a test: it is repeated in
+# another page, once, and the run says so. Whatever else goes wrong is a failure at once.
+_IN_BROWSER = ("--reruns", "1", "--only-rerun", "PageLostError: no sign of life")
 
 _USAGE = """\
 usage: python3 serve.py test [--all | --native | --site | --adapter hardware] [pytest arguments]
@@ -93,7 +96,7 @@ def _on_adapter(adapter: str, arguments: list[str]) -> int:
         return _conclude(["adapter"])
     chosen = arguments
     if not any(_is_path(argument) for argument in arguments):
-        chosen = [*_by_file(), *arguments, "tests/browser"]
+        chosen = [*_by_file(), *_IN_BROWSER, *arguments, "tests/browser"]
     passed = _run_section("browser tests", [str(python), "-m", "pytest", *chosen])
     return _conclude([] if passed else ["browser tests"])
 
@@ -115,7 +118,7 @@ def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
         # one browser for all its tests.
         ("unit tests", [*pytest, *_by_file(), *arguments, "tests/unit"]),
         _native_tests(python, [*arguments, "tests/native"]),
-        ("browser tests", [*pytest, *_by_file(), *arguments, "tests/browser"]),
+        ("browser tests", [*pytest, *_by_file(), *_IN_BROWSER, *arguments, "tests/browser"]),
     ]
 
 

@@ -173,14 +173,22 @@ def test_python_that_waits_for_ever_is_reported(fresh_harness: Harness) -> None:
     """
     seconds = limits.HANG_SECONDS
     # On a busy machine even what is idle has to wait for a processor, which looks like work.
-    told = rf"no (sign of life|progress) for ({seconds}|{10 * seconds}) s.* \(compile 3 of 8\)"
+    told = (
+        rf"no (sign of life|progress) for ({seconds}|{10 * seconds}) s.* \(compile 3 of 8\); "
+        r"Python waits in .*_body \(<harness>:4\).*; another device of its GPU answers"
+    )
     with pytest.raises(PageLostError, match=told):
         fresh_harness.python(code, timeout=seconds)
     assert fresh_harness.lost
+    with pytest.raises(PageLostError, match="lost before"):  # at once: nobody answers any more
+        fresh_harness.python("return 1")
 
 
 def test_python_that_computes_for_ever_is_reported(fresh_harness: Harness) -> None:
-    told = r"no progress for 10 s, though the browser is alive \(no stage reported\)"
+    told = (
+        r"no progress for 10 s, though the browser is alive \(no stage reported\); "
+        "Python does not answer; another device of its GPU answers"
+    )
     with pytest.raises(PageLostError, match=told):
         fresh_harness.python("while True: pass", timeout=1)
     assert fresh_harness.lost

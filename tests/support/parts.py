@@ -60,13 +60,15 @@ class TellFailures:
 
     @pytest.hookimpl(trylast=True)  # after its letter
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if not report.failed:
+        repeated = str(report.outcome) == "rerun"  # pytest-rerunfailures has one of its own
+        if not (report.failed or repeated):
             return
         crash = getattr(report.longrepr, "reprcrash", None)
         message = crash.message if crash else report.longreprtext
         self._terminal.write("\n")  # after the letters of others
         where = "" if report.when == "call" else f" in its {report.when}"
-        self._terminal.write_line(f"FAILED{where}: {report.nodeid}, {report.duration:.1f} s")
+        verdict = "REPEATED" if repeated else "FAILED"
+        self._terminal.write_line(f"{verdict}{where}: {report.nodeid}, {report.duration:.1f} s")
         for line in message.splitlines()[-_MESSAGE_LINES:]:
             self._terminal.write_line(f"    {line}")
 
