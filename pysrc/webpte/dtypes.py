@@ -9,6 +9,7 @@ are stored as they are where the GPU has them (`NATIVE_HALF`), and as float32 el
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from functools import cached_property
 from typing import Any
 
@@ -135,13 +136,20 @@ def convert_exactly(array: np.ndarray, target: np.dtype[Any], what: str) -> np.n
     """
     if array.dtype == target:
         return array
-    if not np.can_cast(array.dtype, target, "same_kind"):
+    if not _is_of_kind(array.dtype, target):
         raise OverflowError(f"{what}: an array of {array.dtype} cannot become {target}")
-    with np.errstate(over="ignore"):
+    if target.kind in "iu":
         converted = array.astype(target)
-    if array.dtype.kind in "iu" and target.kind in "iu" and not np.array_equal(converted, array):
-        raise OverflowError(f"{what}: {array.dtype} values outside the range of {target}")
-    return converted
+        if (converted != array).any():
+            raise OverflowError(f"{what}: {array.dtype} values outside the range of {target}")
+        return converted
+    with np.errstate(over="ignore"):
+        return array.astype(target)
+
+
+@cache  # it is asked with every call, and takes as long as a small array's conversion
+def _is_of_kind(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    return np.can_cast(source, target, "same_kind")
 
 
 def narrow_to_storage(array: np.ndarray, dtype: DType, what: str) -> np.ndarray:

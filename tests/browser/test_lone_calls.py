@@ -78,3 +78,81 @@ def test_results_that_memory_has_no_room_for_are_an_error_and_nobody_waits_for_e
     assert len(told) == 3
     assert all("Python has no memory left" in message for message in told)
     assert right
+
+
+# Notes writes to the queue, and which buffers for uploads are made and destroyed.
+_LIFTS = """
+(() => {
+    const seen = { writes: 0, made: 0, destroyed: 0 };
+    const lifts = new WeakSet();
+    const { createBuffer } = GPUDevice.prototype;
+    const { destroy } = GPUBuffer.prototype;
+    const { writeBuffer } = GPUQueue.prototype;
+    GPUDevice.prototype.createBuffer = function (what) {
+        const made = createBuffer.call(this, what);
+        if (what.usage & GPUBufferUsage.MAP_WRITE) { seen.made++; lifts.add(made); }
+        return made;
+    };
+    GPUBuffer.prototype.destroy = function () {
+        if (lifts.delete(this)) seen.destroyed++;
+        destroy.call(this);
+    };
+    GPUQueue.prototype.writeBuffer = function (...rest) { seen.writes++; writeBuffer.apply(this, rest); };
+    seen.restore = () => {
+        GPUDevice.prototype.createBuffer = createBuffer;
+        GPUBuffer.prototype.destroy = destroy;
+        GPUQueue.prototype.writeBuffer = writeBuffer;
+    };
+    return seen;
+})()
+"""
+
+
+def test_a_large_input_goes_by_a_mapped_buffer_which_the_next_call_has_again(
+    harness: Harness,
+) -> None:
+    code = """
+    from pyodide.code import run_js
+    async with await webpte.load(base64.b64decode(data)) as program:
+        x = np.arange(size, dtype=np.float32)
+        await program.forward(x)  # what is made once
+        seen, told = run_js(script), []
+        try:
+            for number in range(4):
+                (y,) = await program.forward(x + number)
+                assert np.array_equal(y, -(x + number)), number
+            told.append([seen.writes, seen.made <= 1])  # one may be on its way back yet
+            made = seen.made
+            results = await asyncio.gather(*(program.forward(x * i) for i in range(5)))
+            assert all(np.array_equal(y, -x * i) for i, (y,) in enumerate(results))
+            told.append(seen.made - made <= 5)
+            running = asyncio.ensure_future(program.forward(x))
+            await asyncio.sleep(0)
+            program.close()  # with a call under way
+            try:
+                await running
+            except webpte.WebpteError:
+                pass
+            while seen.destroyed < seen.made:
+                await asyncio.sleep(0.01)
+        finally:
+            seen.restore()
+        return told
+    """
+    data = encode_bytes(write_pte(chain(1, dims=(50_000,), op="aten.neg.default")))
+    found = python(harness, code, data=data, size=50_000, script=_LIFTS)
+    assert found == [[0, True], True]
+    small = encode_bytes(write_pte(chain(1, dims=(1000,), op="aten.neg.default")))
+    code = """
+    from pyodide.code import run_js
+    async with await webpte.load(base64.b64decode(data)) as program:
+        x = np.arange(1000, dtype=np.float32)
+        await program.forward(x)
+        seen = run_js(script)
+        try:
+            await program.forward(x)
+        finally:
+            seen.restore()
+        return [seen.writes, seen.made]
+    """
+    assert python(harness, code, data=small, script=_LIFTS) == [1, 0]

@@ -13,6 +13,7 @@
     const modules = new Map();
     const layouts = new Map();
     const plans = new Map();
+    const MAPPED = { from: 1 << 17, to: 1 << 24 }; // bytes of a payload that goes by a mapped buffer
     const anyRead = { closed: true }; // what `collect` takes for the plan of a read
     let nextId = 1;
     let lost = null;
@@ -115,11 +116,44 @@
         }
     }
 
-    function writeUploads(plan) {
+    // Inputs of some size go by buffers that are mapped already: a write to the queue copies them once
+    // more, and the browser's other process has to take that in before it sees the first command.
+    function upload(plan, encoder) {
         if (!plan.uploads.length) return;
         const bytes = plan.payload.bytes();
+        const lift = MAPPED.from <= bytes.length && bytes.length <= MAPPED.to ? liftOf(plan, bytes.length) : null;
+        if (lift) {
+            new Uint8Array(lift.getMappedRange()).set(bytes);
+            lift.unmap();
+        }
         for (const [buffer, offset, size] of plan.uploads) {
-            device.queue.writeBuffer(buffer, 0, bytes, offset, size);
+            if (lift) encoder.copyBufferToBuffer(lift, offset, buffer, 0, size);
+            else device.queue.writeBuffer(buffer, 0, bytes, offset, size);
+        }
+        if (lift) plan.lifting.push(lift);
+    }
+
+    // A mapped buffer for what goes up; null where there is no memory for one.
+    function liftOf(plan, nbytes) {
+        const free = plan.lifts.pop();
+        if (free?.size >= nbytes) return free;
+        free?.destroy();
+        try {
+            const usage = GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC;
+            const size = Math.ceil(nbytes / 4) * 4;
+            return device.createBuffer({ size, usage, mappedAtCreation: true });
+        } catch {
+            return null;
+        }
+    }
+
+    // Once submitted, they are mapped again for the next call, while this one is waited for.
+    function returnLifts(plan) {
+        for (const lift of plan.lifting.splice(0)) {
+            lift.mapAsync(GPUMapMode.WRITE).then(
+                () => { if (plan.closed) lift.destroy(); else plan.lifts.push(lift); },
+                () => lift.destroy(),
+            );
         }
     }
 
@@ -155,14 +189,15 @@
     // Encodes and submits one execution; returns the buffer that will hold its results. What is not
     // proven goes as a whole: all of it happens, or nothing.
     function submit(plan, copies, read, encodeKernels = encode, whole = true) {
-        writeUploads(plan);
         const tape = makeTape(whole);
+        upload(plan, tape.encoder);
         encodeAll(tape, plan, copies, encodeKernels);
         const staging = read && plan.resultBytes ? stagingOf(plan) : null;
         for (const [buffer, size, offset] of staging ? plan.readbacks : []) {
             tape.encoder.copyBufferToBuffer(buffer, 0, staging, offset, size);
         }
         tape.send();
+        returnLifts(plan);
         return staging;
     }
 
@@ -305,7 +340,7 @@
         createPlan(description) {
             const { uploads, clears, parts, dispatches, readbacks, resultBytes } = JSON.parse(description);
             return scoped(() => register(plans, {
-                resultBytes, closed: false, staging: [], proven: false,
+                resultBytes, closed: false, staging: [], lifts: [], lifting: [], proven: false,
                 uploads: uploads.map(([id, ...rest]) => [buffers.get(id), ...rest]),
                 clears: clears.map((id) => buffers.get(id)),
                 parts: parts.map(([id, ...copies]) => ({ plan: known(id), copies: copies.map(resolved) })),
@@ -332,7 +367,7 @@
             const plan = plans.get(id);
             plan.closed = true;
             detach(plan);
-            for (const buffer of plan.staging) buffer.destroy();
+            for (const buffer of [...plan.staging, ...plan.lifts]) buffer.destroy();
             plans.delete(id);
         },
 
