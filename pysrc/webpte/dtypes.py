@@ -9,8 +9,7 @@ are stored as they are where the GPU has them (`NATIVE_HALF`), and as float32 el
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np

@@ -97,7 +97,10 @@ _LIFTS = """
         if (lifts.delete(this)) seen.destroyed++;
         destroy.call(this);
     };
-    GPUQueue.prototype.writeBuffer = function (...rest) { seen.writes++; writeBuffer.apply(this, rest); };
+    GPUQueue.prototype.writeBuffer = function (...rest) {
+        seen.writes++;
+        writeBuffer.apply(this, rest);
+    };
     seen.restore = () => {
         GPUDevice.prototype.createBuffer = createBuffer;
         GPUBuffer.prototype.destroy = destroy;

@@ -94,13 +94,20 @@ class Preparer:
     def again(self, inputs: Sequence[Input]) -> DevicePlan | None:
         """The current plan, if all that is new about a call is what is in its arrays.
 
-        There is nothing to bring up to date then, and nothing to check that was not checked before.
+        There is nothing to bring up to date then, and nothing to check but indices, of which none
+        may come from elsewhere: what is submitted now cannot fail for what is in tensors.
         """
         plan = self.plans.current
-        if plan is None or not plan.is_plain or self._has_symints:
+        if plan is None or not plan.is_one_replay or self._has_symints:
             return None
         signature = tuple((value.shape, False) for value in inputs if isinstance(value, np.ndarray))
-        return plan if signature == plan.key[0] and len(inputs) == len(signature) else None
+        if signature != plan.key[0] or len(inputs) != len(signature):
+            return None
+        if faults := plan.segments[0].faults:
+            if not self.are_checked(plan, inputs):
+                return None
+            self._check_indices(faults, inputs)
+        return plan
 
     def follow(self, inputs: Sequence[Input]) -> bool:
         """Whether the current plan serves these inputs, too; if it does, they are the live ones.

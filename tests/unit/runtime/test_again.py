@@ -10,6 +10,7 @@ import pytest
 
 from support.graphs import chain, load, make_delegate, wait
 from support.recorded import ones
+from support.turns import lookup
 from webpte import errors
 from webpte.gpu.recording import RecordingDevice
 from webpte.runtime.delegate import GpuDelegate
@@ -112,5 +113,34 @@ def test_numbers_that_do_not_fit_are_refused_as_in_a_first_call() -> None:
             messages.append(str(caught.value))
             await program.forward(np.zeros(4, np.int32))
         assert messages[0] == messages[1]
+
+    wait(run())
+
+
+@pytest.mark.parametrize("computed", [False, True])
+def test_indices_are_checked_and_nothing_else(
+    computed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are given. What the GPU alone knows may fail: such calls take no short way."""
+
+    async def run() -> None:
+        delegate, device = await make_delegate(lookup(4, computed=computed))
+        seen = resizings(delegate, monkeypatch)
+        sign = -1 if computed else 1
+        for rows in ([1, 2, 3, 0], [9, 0, 0, 1]):
+            (y,) = await delegate.execute([sign * np.array(rows, np.int32)])
+            assert y[:, 0].tolist() == rows
+        runs = len([name for name, *_ in device.log if name == "run"])
+        messages = []
+        for _ in range(2):
+            with pytest.raises(errors.IndexRangeError) as caught:
+                await delegate.execute([sign * np.array([0, 10, 0, 0], np.int32)])
+            messages.append(str(caught.value))
+        assert messages[0] == messages[1]
+        after = len([name for name, *_ in device.log if name == "run"])
+        assert after - runs == (2 if computed else 0), "what is given is checked before it goes"
+        (y,) = await delegate.execute([sign * np.array([4, 4, 4, 5], np.int32)])
+        assert y[:, 0].tolist() == [4, 4, 4, 5]
+        assert len(seen) == (5 if computed else 0)
 
     wait(run())
