@@ -4,7 +4,6 @@
 // use lib/product.wgsl
 // use lib/weights.wgsl
 // use lib/wide_units.wgsl
-// use lib/plain_row.wgsl
 // use lib/one_row.wgsl
 
 struct Params {

@@ -27,7 +27,7 @@ from support.fusion_graphs import (
 from support.graphs import wait
 from support.native import need_native
 from support.pte_writer import GraphWriter, write_pte
-from webpte.ops import attention_kernels, conv_window, one_row, spread
+from webpte.ops import conv_window, one_row, spread
 
 LARGE_BLOCKS = ((spread.Shape(4, 4, blocks=2), 0),)
 
@@ -102,23 +102,6 @@ def test_chains() -> None:
 def test_attention(heads: Heads) -> None:
     net = attention(heads)
     compare(net.g, attention_steps(net, heads), tolerance=1e-5)
-
-
-@pytest.mark.parametrize("heads", HEADS, ids=str)
-def test_the_product_after_attention(heads: Heads) -> None:
-    for after in ("product", "residual"):
-        net = attention(heads, after=after)
-        compare(net.g, attention_steps(net, heads), tolerance=1e-5)
-
-
-@pytest.mark.parametrize("keys", [8, 16])
-def test_a_product_of_many_shares(keys: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """17 and 9: several reads at once, and a rest; few of them have keys at first."""
-    monkeypatch.setattr(attention_kernels, "LEAST_KEYS", keys)
-    monkeypatch.setitem(attention_kernels.KEYS_PER_SPLIT, "attention_rope", keys)
-    for heads in (HEADS[0], Heads(1, 12, 4, 32)):
-        net = attention(heads, after="residual")
-        compare(net.g, attention_steps(net, heads), tolerance=1e-5)
 
 
 @pytest.mark.parametrize("heads", [HEADS[1], HEADS[2], HEADS[5]], ids=str)

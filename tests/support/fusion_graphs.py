@@ -258,11 +258,10 @@ HEADS = (
 )
 
 
-def attention(heads: Heads, kind: str = "q4", norm: bool = True, after: str = "") -> Net:
+def attention(heads: Heads, kind: str = "q4", norm: bool = True) -> Net:
     """norm, q/k/v, rope and attention with a cache; inputs: x, position and the tables.
 
-    The output is the only end of the graph, but for its caches. `after` attention may come a
-    "product", or one with the "residual".
+    The output is the only end of the graph, but for its caches.
     """
     net = Net(heads.size)
     g = net.g
@@ -287,10 +286,6 @@ def attention(heads: Heads, kind: str = "q4", norm: bool = True, after: str = ""
     out = g.tensor(shapes[0])
     rest = (place, g.int(1), g.null(), g.int(0), g.bool_(True), g.null())
     g.op("sdpa_with_kv_cache.default", *turned, v, *caches, *rest, out)
-    if after:
-        flat = net.view(out, 1, heads.tokens, heads.heads * heads.size)
-        out = net.linear(flat, INNER, kind)
-        out = net.add(out, x) if after == "residual" else out
     g.inputs(x, position)
     g.outputs(out)
     return net

@@ -9,12 +9,9 @@
 // With NORMED, x counts as its root mean square normalization with the weights `gain`: sums are found
 // with x * gain and multiplied by 1 / rms at their end.
 //
-// Goes with lib/product.wgsl, lib/weights.wgsl and lib/wide_units.wgsl. The kernel declares `gain` (an array
-// of StoredQuad) and `params.product`, `params.eps`, and
+// Goes with lib/product.wgsl, lib/weights.wgsl and lib/wide_units.wgsl. The kernel declares `x` and `gain`
+// (arrays of StoredQuad) and `params.product`, `params.eps`, and
 //     fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units    at `at`, and UNITS from one to the next
-//     fn await_x(thread: u32)                                      by all, before the first `x_at`
-//     fn x_at(quad: u32) -> vec4<f32>
-// for which lib/plain_row.wgsl has the last two where x is in memory as it is.
 
 override NORMED: bool = false;
 
@@ -61,7 +58,7 @@ fn fetch_x(chunk: u32, thread: u32) -> Run {
     for (var i = 0u; i < X_LOADS; i++) {
         let quad = chunk * STAGED + i * THREADS + thread;
         if (i * THREADS + thread < STAGED && quad < UNITS * X_QUADS) {
-            run[i] = x_at(quad);
+            run[i] = vec4<f32>(x[quad]);
         }
     }
     return run;
@@ -117,7 +114,6 @@ fn multiply_row(thread: u32, matrix: u32, stride: u32, column: u32) {
     if (MATRICES == 2u) {
         others = units_at(1u, stride, column, unit_of(0u, thread));
     }
-    await_x(thread); // while the first units are on their way
     var run = fetch_x(0u, thread);
     var sums = Quad();
     var other_sums = Quad();

@@ -7,7 +7,7 @@ have the rules, one function each. What a fused call is, in shapes, references a
 
 from __future__ import annotations
 
-from webpte.fusion.attention import attention_block, product_after_attention
+from webpte.fusion.attention import attention_block
 from webpte.fusion.convolutions import convolution_block
 from webpte.fusion.core import Rule, apply
 from webpte.fusion.dense import activation_after_product, joined_products
@@ -22,7 +22,7 @@ __all__ = ["RULES", "fuse"]
 # Rules of a row look at a graph together; those of the next one at what is left.
 RULES: tuple[tuple[Rule, ...], ...] = (
     (
-        *(product_after_attention, attention_block, softmax_attention),
+        *(attention_block, softmax_attention),
         *(gated_products, add_after_product, norm_before_product, convolution_block),
         *(activation_after_product, joined_products, bent_batch_norm),
     ),

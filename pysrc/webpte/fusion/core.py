@@ -4,8 +4,7 @@ A rule looks at one call and says what it would fuse with it: `Found`. Whether t
 decided here, for all rules alike:
 
 - what the parts give and the fused call does not is used by nobody else and is no output;
-- what is written more than once, or changed in place, is touched by the last part alone, or by one
-  that no other call shares it with;
+- what is written more than once, or changed in place, is touched by the last part alone;
 - there is a place in the order of calls after all that is read, and before all that reads.
 """
 
@@ -158,21 +157,13 @@ class _Rewriting:
         return isinstance(self._graph.value(value_id), Tensor | SymIntValue)
 
     def _is_steady(self, found: Found) -> bool:
-        """Whether what others may write to is touched by the last part alone.
-
-        What but one call of the graph touches, no other can meet halfway, wherever it goes.
-        """
-        flow = self._flow
-        return all(
-            i not in flow.volatile or self._is_alone_with(part, i)
+        """Whether what others may write to is touched by the last part alone."""
+        touched = {
+            i
             for part in found.parts[:-1]
-            for i in (*flow.takes(part), *flow.gives(part))
-        )
-
-    def _is_alone_with(self, call: Call, value_id: int) -> bool:
-        flow = self._flow
-        touching = {*flow.readers.get(value_id, ()), *flow.writers.get(value_id, ())}
-        return touching == {call.index} and value_id not in self._graph.outputs
+            for i in (*self._flow.takes(part), *self._flow.gives(part))
+        }
+        return touched.isdisjoint(self._flow.volatile)
 
     def _place(self, found: Found, indices: set[int]) -> _Place | None:
         """Where the fused call goes: where its last part is, or before its first reader."""

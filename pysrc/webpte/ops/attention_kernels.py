@@ -36,7 +36,7 @@ Overrides = tuple[tuple[str, float], ...]
 # Of the shaders.
 TILE_ROWS, LANES, STAGE, TILE_KEYS, MAX_COLUMNS = 64, 8, 480, 32, 8
 SPLIT_ROWS, MAX_SPLIT_HEAD, MAX_SPLITS = 4, 256, 64
-MERGE, MERGE_SIZE = "attention_merge", 256
+MERGE_SIZE = 256
 BLOCK_HEAD, BLOCK_BYTES = 64, 32768
 NO_MASK, ADDED, BOOLEAN = range(3)
 # Constants that one of the simple kernels has no use for.
@@ -269,7 +269,7 @@ def finish(
     if splits == 1:
         return [attention]
     merge = Dispatch(
-        kernel=MERGE,
+        kernel="attention_merge",
         bindings=(values, stats, call.out.id),
         params=pack("8I", lines // splits, tokens, heads, splits, *call.out.strides, 0),
         grid=fold_grid(lines // splits),

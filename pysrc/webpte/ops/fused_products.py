@@ -148,7 +148,7 @@ def rounds(norm: Intake | None) -> bool:
     return norm is not None and norm.least is not None
 
 
-def linears_of(parts: Sequence[Part]) -> list[tuple[Linear, Args]]:
+def linears_of(parts: list[Part]) -> list[tuple[Linear, Args]]:
     return [(LINEAR_OF[op.name], part) for op, part in parts if op.name in LINEAR_OF]
 
 

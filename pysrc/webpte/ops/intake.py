@@ -1,7 +1,4 @@
-"""What happens to x on its way into a product of few rows: see wgsl/lib/normed_rows.wgsl.
-
-Or, of one row that attention leaves in shares, wgsl/linear_q4_row_merged.wgsl.
-"""
+"""What happens to x on its way into a product of few rows: see wgsl/lib/normed_rows.wgsl."""
 
 from __future__ import annotations
 
@@ -9,20 +6,10 @@ from dataclasses import dataclass
 
 from webpte.ops.args import TensorArg
 from webpte.ops.products import Overrides, Slicing
-from webpte.ops.records import Binding, pack
+from webpte.ops.records import pack
 
 # Of a workgroup that normalizes: sums and squares of 4 rows fit into the 16 KB that all GPUs have.
 NORMED_THREADS = 128
-
-
-@dataclass(frozen=True)
-class Shares:
-    """What attention leaves of a row whose keys were split: `splits` for each head of `size`."""
-
-    values: Binding
-    stats: Binding
-    splits: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -30,14 +17,13 @@ class Intake:
     """What happens to x on its way into a product of few rows.
 
     With a `gain`, root mean square normalization; with a smallest scale, `least`, it is rounded to
-    int8 then, as its rows' extremes ask for. One row may be in `shares` yet, and nothing else then.
+    int8 then, as its rows' extremes ask for.
     """
 
     x: TensorArg
     gain: TensorArg | None = None
     eps: float = 0.0
     least: float | None = None
-    shares: Shares | None = None
 
 
 def gain_of(norm: Intake | None) -> int | None:

@@ -22,7 +22,7 @@ from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import float_type
 from webpte.ops.intake import NORMED_THREADS, Intake, eps_of, gain_of, row_overrides
-from webpte.ops.one_row import MANY_ROWS, choose_cut, is_one_row, merged_kernel, row_dispatch
+from webpte.ops.one_row import MANY_ROWS, choose_cut, is_one_row, row_dispatch
 from webpte.ops.packed_weights import (
     BYTES,
     HIGH_FIRST,
@@ -185,10 +185,6 @@ def lower_row(
     target: Target,
 ) -> Dispatch:
     cut = choose_cut(weights, 1, target)
-    if norm is not None and norm.shares is not None:
-        return row_dispatch(
-            merged_kernel(norm.shares, weights, cut), product, (product.addend_id, out), cut
-        )
     normed = (("NORMED", gain_of(norm) is not None),)
     kernel = normed_kernel("linear_q4_row", x, [weights], norm, cut.types(weights, 1), normed)
     kernel = replace(kernel, params=weights.params + eps_of(norm))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from webpte.ops.intake import Shares, eps_of
 from webpte.ops.packed_weights import BYTES, Quantized
 from webpte.ops.products import Kernel, Product, Types
 from webpte.ops.records import Binding, Dispatch, ceil_div, fold_grid
@@ -17,8 +16,6 @@ from webpte.ops.target import Target
 
 FOLDS, SQUARE_FOLDS, QUAD_BYTES = 8, 32, 16  # of the shader
 MOST_STAGED_BYTES = 8192
-SHARE_BYTES = 8  # of wgsl/linear_q4_row_merged.wgsl
-MOST_SHARED_READS = 1 << 22  # bytes that all workgroups together read of attention's shares
 # Where the rows of W are so many that they alone keep a GPU busy.
 MANY_ROWS = 32768
 
@@ -99,31 +96,6 @@ def default_cut(weights: Quantized, matrices: int, target: Target) -> RowCut:
     if wanted.shared_bytes(weights, matrices) <= target.shared_bytes:
         return wanted
     return RowCut(64, 16)
-
-
-def merged_kernel(shares: Shares, weights: Quantized, cut: RowCut) -> Kernel:
-    """Of a row that attention has left in shares."""
-    split = (("HEAD_QUADS", str(shares.size // 4)), ("SPLITS", str(shares.splits)))
-    return Kernel(
-        name="linear_q4_row_merged",
-        operands=(shares.values, shares.stats, None, weights.tensor.id, weights.scales.id),
-        types=(*cut.types(weights, 1), *split),
-        overrides=weights.unit_overrides,
-        params=weights.params + eps_of(None),
-    )
-
-
-def takes_shares(product: Product, weights: Quantized, shares: Shares, target: Target) -> bool:
-    """Whether one kernel adds up attention's shares and multiplies, and is better off for it.
-
-    Each workgroup reads all of them again. That is worth a dispatch while it is little.
-    """
-    if not is_one_row(product, [weights], target) or shares.size % 4 or product.k % shares.size:
-        return False
-    cut = choose_cut(weights, 1, target)
-    rows = product.k // shares.size * shares.splits
-    fits = cut.shared_bytes(weights, 1) + SHARE_BYTES * rows <= target.shared_bytes
-    return fits and ceil_div(product.n, cut.columns) * rows * shares.size * 4 <= MOST_SHARED_READS
 
 
 def row_dispatch(
