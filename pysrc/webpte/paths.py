@@ -5,6 +5,7 @@ A way is asked for by its name, several at once with `+` between them:
     fuse        every call by itself
     f16         half floats as float32
     subgroups   sums by subgroups, or without them where they are chosen
+    matrices    products by subgroup matrices, or without them where they are chosen
     plain       the kernels of a software adapter on a GPU, and a GPU's on a software adapter
     tuning      kernels cut as they are where nothing was measured
 """
@@ -51,6 +52,15 @@ def _other_subgroups(info: DeviceInfo, options: Options) -> Path:
     return Path(label, replace(options, subgroups=other), missing)
 
 
+def _other_matrices(info: DeviceInfo, options: Options) -> Path:
+    """With half floats switched off there are none."""
+    there = options.applied_to(info).has_matrices
+    other = not (info.prefers_matrices and there)
+    missing = "" if there else "not there: this adapter has no subgroup matrices of half floats"
+    label = f"{'with' if other else 'without'} matrices"
+    return Path(label, replace(options, matrices=other), missing)
+
+
 def _other_kernels(info: DeviceInfo, options: Options) -> Path:
     other = not info.software
     label = "plain kernels" if other else "a GPU's kernels"
@@ -66,6 +76,7 @@ _WAYS: dict[str, Callable[[DeviceInfo, Options], Path]] = {
     "fuse": _without_fusion,
     "f16": _without_halves,
     "subgroups": _other_subgroups,
+    "matrices": _other_matrices,
     "plain": _other_kernels,
     "tuning": _without_tuning,
 }

@@ -123,8 +123,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         const=("all",),
         default=(),
         metavar="WAYS",
-        help="run every case as chosen and once per way: fuse,f16,subgroups,plain,tuning (each the "
-        "other way than chosen; a+b for both at once) or all, the default; a table compares them",
+        help="run every case as chosen and once per way: fuse,f16,subgroups,matrices,plain,tuning "
+        "(each the other way; a+b for both at once) or all, the default; a table compares them",
     )
     parser.add_argument(
         "--timeout",

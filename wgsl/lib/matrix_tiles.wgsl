@@ -1,0 +1,234 @@
+// A matrix product by subgroup matrices: a workgroup of four subgroups keeps K_STEP columns of A and rows
+// of B in shared memory, each number as the sum of two half floats (lib/powers.wgsl), and each subgroup
+// ROW_MATRICES x COLUMN_MATRICES matrices of 16 x 16 sums in registers. What comes next is read from memory
+// while there is something to multiply.
+//
+// A kernel that uses this file (and lib/matrices.wgsl, lib/powers.wgsl and lib/product.wgsl) declares
+// `halves`, the rows of A as linear_q4_halves.wgsl writes them, `exponents`, those of the m rows and of the
+// n columns, and supplies a type BRaw and
+//     fn fetch_b(column: u32, k: u32) -> BRaw     what is in memory, of B_QUADS quads along k
+//     fn b_quad(raw: BRaw, i: u32) -> vec4<f32>   what the i-th of them means; zeros outside of the matrix
+
+const K_STEP = 16u;
+const STEP_QUADS = K_STEP / 4u;
+const THREADS = 128u;
+const ROW_MATRICES = ${ROW_MATRICES}u; // 2 or 4, as the columns'
+const COLUMN_MATRICES = ${COLUMN_MATRICES}u;
+const A_ROWS = 32u * ROW_MATRICES;
+const B_COLUMNS = 32u * COLUMN_MATRICES;
+const B_THREADS = THREADS / B_COLUMNS; // that bring one column
+const B_QUADS = STEP_QUADS / B_THREADS;
+// Numbers of A are two half floats each, or one, if they were half floats from the start.
+const A_PARTS = ${A_PARTS}u;
+
+// Quads from one row of A, or column of B, to the next: two of them are padding, so that eight rows lie in
+// eight different parts of shared memory.
+const LINE = STEP_QUADS + 2u;
+var<workgroup> a_high: array<Halves, A_ROWS * LINE>;
+var<workgroup> a_low: array<Halves, select(16u, A_ROWS, A_PARTS == 2u) * LINE>;
+var<workgroup> b_high: array<Halves, B_COLUMNS * LINE>;
+var<workgroup> b_low: array<Halves, B_COLUMNS * LINE>;
+var<workgroup> patches: array<vec4<f32>, 256>; // 16 x 16 sums of each subgroup
+
+// use lib/matrix_memory.wgsl
+
+// An invocation brings one quad along k of every 32nd row of A, and B_QUADS of one column of B.
+struct Fetched {
+    high0: Halves,
+    high1: Halves,
+    high2: Halves,
+    high3: Halves,
+    low0: Halves,
+    low1: Halves,
+    low2: Halves,
+    low3: Halves,
+    b: BRaw,
+}
+
+fn b_column(thread: u32) -> u32 { return thread / B_THREADS; }
+fn b_first_quad(thread: u32) -> u32 { return thread % B_THREADS * B_QUADS; }
+
+// Rows outside of the matrix are the last one again: nobody looks at their sums.
+fn a_place(part: Part, thread: u32, k: u32, i: u32) -> u32 {
+    let row = min(part.row + thread / STEP_QUADS + 32u * i, params.product.m - 1u);
+    let quads = (params.product.k + K_STEP - 1u) / K_STEP * STEP_QUADS;
+    return (row * quads + k / 4u + thread % STEP_QUADS) * A_PARTS;
+}
+
+fn fetch(part: Part, thread: u32, k: u32) -> Fetched {
+    var fetched: Fetched;
+    let at0 = a_place(part, thread, k, 0u);
+    let at1 = a_place(part, thread, k, 1u);
+    fetched.high0 = halves[at0];
+    fetched.high1 = halves[at1];
+    if (A_PARTS == 2u) {
+        fetched.low0 = halves[at0 + 1u];
+        fetched.low1 = halves[at1 + 1u];
+    }
+    if (ROW_MATRICES == 4u) {
+        let at2 = a_place(part, thread, k, 2u);
+        let at3 = a_place(part, thread, k, 3u);
+        fetched.high2 = halves[at2];
+        fetched.high3 = halves[at3];
+        if (A_PARTS == 2u) {
+            fetched.low2 = halves[at2 + 1u];
+            fetched.low3 = halves[at3 + 1u];
+        }
+    }
+    fetched.b = fetch_b(part.column + b_column(thread), k + b_first_quad(thread) * 4u);
+    return fetched;
+}
+
+fn store_a(thread: u32, i: u32, high: Halves, low: Halves) {
+    let at = (thread / STEP_QUADS + 32u * i) * LINE + thread % STEP_QUADS;
+    a_high[at] = high;
+    if (A_PARTS == 2u) {
+        a_low[at] = low;
+    }
+}
+
+// `scale` is the power of two that the column is multiplied by.
+fn store_b(thread: u32, i: u32, values: vec4<f32>, scale: f32) {
+    let at = b_column(thread) * LINE + b_first_quad(thread) + i;
+    let scaled = values * scale;
+    let high = to_halves(scaled);
+    b_high[at] = high;
+    b_low[at] = to_halves(scaled - to_floats(high));
+}
+
+fn store(thread: u32, fetched: Fetched, scale: f32) {
+    store_a(thread, 0u, fetched.high0, fetched.low0);
+    store_a(thread, 1u, fetched.high1, fetched.low1);
+    if (ROW_MATRICES == 4u) {
+        store_a(thread, 2u, fetched.high2, fetched.low2);
+        store_a(thread, 3u, fetched.high3, fetched.low3);
+    }
+    store_b(thread, 0u, b_quad(fetched.b, 0u), scale);
+    store_b(thread, 1u, b_quad(fetched.b, 1u), scale);
+    if (B_QUADS == 4u) {
+        store_b(thread, 2u, b_quad(fetched.b, 2u), scale);
+        store_b(thread, 3u, b_quad(fetched.b, 3u), scale);
+    }
+}
+
+// The sums of 16 rows. Not an array: see lib/tiles.wgsl.
+struct SumRow {
+    c0: Sums,
+    c1: Sums,
+    c2: Sums,
+    c3: Sums,
+}
+
+// 16 k of as many columns of B as a subgroup has.
+struct Rights {
+    high0: Right,
+    high1: Right,
+    high2: Right,
+    high3: Right,
+    low0: Right,
+    low1: Right,
+    low2: Right,
+    low3: Right,
+}
+
+fn rights_of(column: u32) -> Rights {
+    var rights: Rights;
+    rights.high0 = high_right(column);
+    rights.low0 = low_right(column);
+    rights.high1 = high_right(column + 16u);
+    rights.low1 = low_right(column + 16u);
+    if (COLUMN_MATRICES == 4u) {
+        rights.high2 = high_right(column + 32u);
+        rights.low2 = low_right(column + 32u);
+        rights.high3 = high_right(column + 48u);
+        rights.low3 = low_right(column + 48u);
+    }
+    return rights;
+}
+
+// The small products first. That of both lows is left out.
+fn plus_products(sums: Sums, high: Left, low: Left, right_high: Right, right_low: Right) -> Sums {
+    var found = plus_product(sums, high, right_low);
+    if (A_PARTS == 2u) {
+        found = plus_product(found, low, right_high);
+    }
+    return plus_product(found, high, right_high);
+}
+
+fn add_products(sums: ptr<function, SumRow>, row: u32, rights: Rights) {
+    let high = high_left(row);
+    var low: Left;
+    if (A_PARTS == 2u) {
+        low = low_left(row);
+    }
+    (*sums).c0 = plus_products((*sums).c0, high, low, rights.high0, rights.low0);
+    (*sums).c1 = plus_products((*sums).c1, high, low, rights.high1, rights.low1);
+    if (COLUMN_MATRICES == 4u) {
+        (*sums).c2 = plus_products((*sums).c2, high, low, rights.high2, rights.low2);
+        (*sums).c3 = plus_products((*sums).c3, high, low, rights.high3, rights.low3);
+    }
+}
+
+fn write_sums(part: Part, place: Place, row: u32, column: u32, sums: Sums) {
+    let subgroup = subgroup_of(place);
+    store_sums(sums, subgroup);
+    workgroupBarrier();
+    for (var i = lane_of(place); i < 64u; i += 32u) {
+        let at_row = part.row + row + i / 4u;
+        let at_column = part.column + column + i % 4u * 4u;
+        let found = patches[subgroup * 64u + i];
+        var result = vec4<f32>();
+        if (at_row < params.product.m) {
+            let exponent = exponents[at_row];
+            for (var c = 0u; c < 4u; c++) {
+                let columns = exponents[params.product.m + min(at_column + c, params.product.n - 1u)];
+                result[c] = times_power(found[c], exponent + columns);
+            }
+        }
+        write_quad(part, at_row, at_column, Quad(result));
+    }
+    workgroupBarrier();
+}
+
+fn write_row(part: Part, place: Place, row: u32, column: u32, sums: SumRow) {
+    write_sums(part, place, row, column, sums.c0);
+    write_sums(part, place, row, column + 16u, sums.c1);
+    if (COLUMN_MATRICES == 4u) {
+        write_sums(part, place, row, column + 32u, sums.c2);
+        write_sums(part, place, row, column + 48u, sums.c3);
+    }
+}
+
+fn multiply_matrices(part: Part, place: Place) {
+    let thread = place.thread;
+    let row = subgroup_of(place) / 2u * 16u * ROW_MATRICES;
+    let column = subgroup_of(place) % 2u * 16u * COLUMN_MATRICES;
+    let last = params.product.n - 1u;
+    let scale = power_of(-exponents[params.product.m + min(part.column + b_column(thread), last)]);
+    var s0: SumRow;
+    var s1: SumRow;
+    var s2: SumRow;
+    var s3: SumRow;
+    var fetched = fetch(part, thread, part.k_begin);
+    for (var k = part.k_begin; k < part.k_end; k += K_STEP) {
+        store(thread, fetched, scale);
+        workgroupBarrier();
+        if (k + K_STEP < part.k_end) {
+            fetched = fetch(part, thread, k + K_STEP);
+        }
+        let rights = rights_of(column);
+        add_products(&s0, row, rights);
+        add_products(&s1, row + 16u, rights);
+        if (ROW_MATRICES == 4u) {
+            add_products(&s2, row + 32u, rights);
+            add_products(&s3, row + 48u, rights);
+        }
+        workgroupBarrier();
+    }
+    write_row(part, place, row, column, s0);
+    write_row(part, place, row + 16u, column, s1);
+    if (ROW_MATRICES == 4u) {
+        write_row(part, place, row + 32u, column, s2);
+        write_row(part, place, row + 48u, column, s3);
+    }
+}
