@@ -1,4 +1,4 @@
-// Before linear_q4_matrix.wgsl: the rows of x as half floats, one or two for each number, and the
+// Before linear_q4_matrix.wgsl: the rows of x as half floats, two for each number, and the
 // exponents that bring rows of x and columns of weights to the size of half floats. A workgroup takes one
 // row, or, behind the last of them, the scales of 32 columns.
 
@@ -9,7 +9,6 @@
 // use lib/powers.wgsl
 
 const K_STEP = 16u; // of lib/matrix_tiles.wgsl
-const A_PARTS = ${A_PARTS}u;
 const THREADS = 128u;
 const COLUMNS = 32u;
 
@@ -26,7 +25,7 @@ struct Params {
 @group(0) @binding(1) var<storage, read> row_scales: array<StoredQuad>;
 @group(0) @binding(2) var<storage, read> row_zeros: array<quad_${ZERO}>;
 @group(0) @binding(3) var<storage, read> scales: array<StoredQuad>;
-@group(0) @binding(4) var<storage, read_write> halves: array<Halves>;
+@group(0) @binding(4) var<storage, read_write> halves: array<vec4<u32>>;
 @group(0) @binding(5) var<storage, read_write> exponents: array<i32>;
 @group(0) @binding(6) var<uniform> params: Params;
 
@@ -48,11 +47,8 @@ fn split_row(thread: u32, row: u32) {
     for (var quad = thread; quad < quads; quad += THREADS) {
         let values = x_quad(row, quad * 4u) * scale;
         let high = to_halves(values);
-        let at = (row * quads + quad) * A_PARTS;
-        halves[at] = high;
-        if (A_PARTS == 2u) {
-            halves[at + 1u] = to_halves(values - to_floats(high));
-        }
+        let low = to_halves(values - to_floats(high));
+        halves[row * quads + quad] = vec4<u32>(bitcast<vec2<u32>>(high), bitcast<vec2<u32>>(low));
     }
 }
 

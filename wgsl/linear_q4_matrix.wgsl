@@ -9,6 +9,8 @@
 // use lib/matrix_tiles.wgsl
 
 alias BRaw = Packed;
+// A row is whole units of 16 bytes, each of which shares a scale.
+override WIDE: bool;
 
 struct Params {
     product: Product,
@@ -18,7 +20,7 @@ struct Params {
     scale_stride: u32,
 }
 
-@group(0) @binding(0) var<storage, read> halves: array<Halves>;
+@group(0) @binding(0) var<storage, read> halves: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> exponents: array<i32>;
 @group(0) @binding(2) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> scales: array<StoredQuad>;
@@ -49,26 +51,60 @@ fn quad_of(row: u32, k: u32) -> vec4<f32> {
     return values;
 }
 
+// As wide weights are read: no word twice, and one scale for all.
+fn fetch_wide(column: u32, k: u32) -> Packed {
+    var packed: Packed;
+    let byte = column * params.row_bytes + select(k / 2u, k, FORMAT == BYTES);
+    packed.scale = vec4<f32>(scale_at(column, k));
+    if (FORMAT == BYTES && B_QUADS == 4u) {
+        packed.words = weights[byte / 16u];
+    } else if (FORMAT == BYTES) {
+        packed.words = vec4<u32>(word_at(byte), word_at(byte + 4u), 0u, 0u);
+    } else if (B_QUADS == 4u) {
+        let pair = vec2<u32>(word_at(byte), word_at(byte + 4u));
+        packed.words = vec4<u32>(pair.x, pair.x >> 16u, pair.y, pair.y >> 16u);
+    } else {
+        let word = word_at(byte);
+        packed.words = vec4<u32>(word, word >> 16u, 0u, 0u);
+    }
+    return packed;
+}
+
+fn fetch_aligned(column: u32, k: u32) -> Packed {
+    var packed: Packed;
+    packed.words.x = word_from(column, k);
+    packed.scale.x = scale_at(column, k);
+    if (k + 4u < params.inner) {
+        packed.words.y = word_from(column, k + 4u);
+        packed.scale.y = scale_at(column, k + 4u);
+    }
+    if (B_QUADS == 4u && k + 8u < params.inner) {
+        packed.words.z = word_from(column, k + 8u);
+        packed.scale.z = scale_at(column, k + 8u);
+    }
+    if (B_QUADS == 4u && k + 12u < params.inner) {
+        packed.words.w = word_from(column, k + 12u);
+        packed.scale.w = scale_at(column, k + 12u);
+    }
+    return packed;
+}
+
 fn fetch_b(column: u32, k: u32) -> Packed {
     var packed: Packed;
-    if (column >= params.product.n) {
+    if (column >= params.product.n || k >= params.inner) {
         return packed;
     }
-    if (!WEIGHTS_ALIGNED) {
-        packed.block.k0 = quad_of(column, k);
-        packed.block.k1 = quad_of(column, k + 4u);
-        if (B_QUADS == 4u) {
-            packed.block.k2 = quad_of(column, k + 8u);
-            packed.block.k3 = quad_of(column, k + 12u);
-        }
-        return packed;
+    if (WIDE) {
+        return fetch_wide(column, k);
     }
-    for (var i = 0u; i < B_QUADS; i++) {
-        let at = k + 4u * i;
-        if (at < params.inner) {
-            packed.words[i] = word_from(column, at);
-            packed.scale[i] = scale_at(column, at);
-        }
+    if (WEIGHTS_ALIGNED) {
+        return fetch_aligned(column, k);
+    }
+    packed.block.k0 = quad_of(column, k);
+    packed.block.k1 = quad_of(column, k + 4u);
+    if (B_QUADS == 4u) {
+        packed.block.k2 = quad_of(column, k + 8u);
+        packed.block.k3 = quad_of(column, k + 12u);
     }
     return packed;
 }
@@ -83,14 +119,16 @@ fn values_of(word: u32) -> vec4<f32> {
     return float_of((vec4<u32>(word) >> shifts) & vec4<u32>(0xfu)) - 8388616.0;
 }
 
-fn b_quad(packed: Packed, i: u32) -> vec4<f32> {
-    if (WEIGHTS_ALIGNED) {
-        return values_of(packed.words[i]) * packed.scale[i];
+fn b_block(packed: Packed) -> Block {
+    if (!WEIGHTS_ALIGNED) {
+        return packed.block;
     }
-    if (i < 2u) {
-        return select(packed.block.k0, packed.block.k1, i == 1u);
-    }
-    return select(packed.block.k2, packed.block.k3, i == 3u);
+    return Block(
+        values_of(packed.words.x) * packed.scale.x,
+        values_of(packed.words.y) * packed.scale.y,
+        values_of(packed.words.z) * packed.scale.z,
+        values_of(packed.words.w) * packed.scale.w,
+    );
 }
 
 @compute @workgroup_size(THREADS)

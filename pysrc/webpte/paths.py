@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import webpte
-from webpte import DeviceInfo, Options
+from webpte import DeviceError, DeviceInfo, Options
 from webpte.runtime.kept_choices import kept_choices
 from webpte.runtime.options import AS_SUITS
 from webpte.suite import Array, FetchBytes, Seen, compare, parse_entry, run_entry
@@ -114,6 +114,14 @@ async def described_paths(asked: Sequence[str], device: str) -> list[dict[str, A
     info = (await webpte.shared_device(device)).info
     tuned = replace(info, choices=await kept_choices(info))
     return [asdict(path) for path in paths_of(asked, tuned)]
+
+
+async def options_of(way: str, device: str) -> Options:
+    """Those of one way, for programs on a device that has it."""
+    _, path = await described_paths([way], device)
+    if path["missing"]:
+        raise DeviceError(f"{path['label']}: {path['missing']}")
+    return Options(**path["options"])
 
 
 class Ways:

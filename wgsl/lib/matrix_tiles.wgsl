@@ -4,10 +4,11 @@
 // while there is something to multiply.
 //
 // A kernel that uses this file (and lib/matrices.wgsl, lib/powers.wgsl and lib/product.wgsl) declares
-// `halves`, the rows of A as linear_q4_halves.wgsl writes them, `exponents`, those of the m rows and of the
-// n columns, and supplies a type BRaw and
-//     fn fetch_b(column: u32, k: u32) -> BRaw     what is in memory, of B_QUADS quads along k
-//     fn b_quad(raw: BRaw, i: u32) -> vec4<f32>   what the i-th of them means; zeros outside of the matrix
+// `halves` (array<vec4<u32>>: the rows of A, a quad's first halves and its second ones together, with zeros
+// up to a multiple of K_STEP), `exponents` (those of the m rows and of the n columns), and supplies a type
+// BRaw and
+//     fn fetch_b(column: u32, k: u32) -> BRaw   what is in memory: B_QUADS quads along k
+//     fn b_block(raw: BRaw) -> Block            what they mean, k0 being the first quad; zeros outside of the matrix
 
 const K_STEP = 16u;
 const STEP_QUADS = K_STEP / 4u;
@@ -18,7 +19,7 @@ const A_ROWS = 32u * ROW_MATRICES;
 const B_COLUMNS = 32u * COLUMN_MATRICES;
 const B_THREADS = THREADS / B_COLUMNS; // that bring one column
 const B_QUADS = STEP_QUADS / B_THREADS;
-// Numbers of A are two half floats each, or one, if they were half floats from the start.
+// Numbers of A are two half floats each, or one, if they were half floats from the start: the other is 0.
 const A_PARTS = ${A_PARTS}u;
 
 // Quads from one row of A, or column of B, to the next: two of them are padding, so that eight rows lie in
@@ -34,14 +35,10 @@ var<workgroup> patches: array<vec4<f32>, 256>; // 16 x 16 sums of each subgroup
 
 // An invocation brings one quad along k of every 32nd row of A, and B_QUADS of one column of B.
 struct Fetched {
-    high0: Halves,
-    high1: Halves,
-    high2: Halves,
-    high3: Halves,
-    low0: Halves,
-    low1: Halves,
-    low2: Halves,
-    low3: Halves,
+    a0: vec4<u32>,
+    a1: vec4<u32>,
+    a2: vec4<u32>,
+    a3: vec4<u32>,
     b: BRaw,
 }
 
@@ -49,41 +46,29 @@ fn b_column(thread: u32) -> u32 { return thread / B_THREADS; }
 fn b_first_quad(thread: u32) -> u32 { return thread % B_THREADS * B_QUADS; }
 
 // Rows outside of the matrix are the last one again: nobody looks at their sums.
-fn a_place(part: Part, thread: u32, k: u32, i: u32) -> u32 {
+fn fetch_a(part: Part, thread: u32, k: u32, i: u32) -> vec4<u32> {
     let row = min(part.row + thread / STEP_QUADS + 32u * i, params.product.m - 1u);
     let quads = (params.product.k + K_STEP - 1u) / K_STEP * STEP_QUADS;
-    return (row * quads + k / 4u + thread % STEP_QUADS) * A_PARTS;
+    return halves[row * quads + k / 4u + thread % STEP_QUADS];
 }
 
 fn fetch(part: Part, thread: u32, k: u32) -> Fetched {
     var fetched: Fetched;
-    let at0 = a_place(part, thread, k, 0u);
-    let at1 = a_place(part, thread, k, 1u);
-    fetched.high0 = halves[at0];
-    fetched.high1 = halves[at1];
-    if (A_PARTS == 2u) {
-        fetched.low0 = halves[at0 + 1u];
-        fetched.low1 = halves[at1 + 1u];
-    }
+    fetched.a0 = fetch_a(part, thread, k, 0u);
+    fetched.a1 = fetch_a(part, thread, k, 1u);
     if (ROW_MATRICES == 4u) {
-        let at2 = a_place(part, thread, k, 2u);
-        let at3 = a_place(part, thread, k, 3u);
-        fetched.high2 = halves[at2];
-        fetched.high3 = halves[at3];
-        if (A_PARTS == 2u) {
-            fetched.low2 = halves[at2 + 1u];
-            fetched.low3 = halves[at3 + 1u];
-        }
+        fetched.a2 = fetch_a(part, thread, k, 2u);
+        fetched.a3 = fetch_a(part, thread, k, 3u);
     }
     fetched.b = fetch_b(part.column + b_column(thread), k + b_first_quad(thread) * 4u);
     return fetched;
 }
 
-fn store_a(thread: u32, i: u32, high: Halves, low: Halves) {
+fn store_a(thread: u32, i: u32, pair: vec4<u32>) {
     let at = (thread / STEP_QUADS + 32u * i) * LINE + thread % STEP_QUADS;
-    a_high[at] = high;
+    a_high[at] = bitcast<Halves>(pair.xy);
     if (A_PARTS == 2u) {
-        a_low[at] = low;
+        a_low[at] = bitcast<Halves>(pair.zw);
     }
 }
 
@@ -97,17 +82,18 @@ fn store_b(thread: u32, i: u32, values: vec4<f32>, scale: f32) {
 }
 
 fn store(thread: u32, fetched: Fetched, scale: f32) {
-    store_a(thread, 0u, fetched.high0, fetched.low0);
-    store_a(thread, 1u, fetched.high1, fetched.low1);
+    store_a(thread, 0u, fetched.a0);
+    store_a(thread, 1u, fetched.a1);
     if (ROW_MATRICES == 4u) {
-        store_a(thread, 2u, fetched.high2, fetched.low2);
-        store_a(thread, 3u, fetched.high3, fetched.low3);
+        store_a(thread, 2u, fetched.a2);
+        store_a(thread, 3u, fetched.a3);
     }
-    store_b(thread, 0u, b_quad(fetched.b, 0u), scale);
-    store_b(thread, 1u, b_quad(fetched.b, 1u), scale);
+    let block = b_block(fetched.b);
+    store_b(thread, 0u, block.k0, scale);
+    store_b(thread, 1u, block.k1, scale);
     if (B_QUADS == 4u) {
-        store_b(thread, 2u, b_quad(fetched.b, 2u), scale);
-        store_b(thread, 3u, b_quad(fetched.b, 3u), scale);
+        store_b(thread, 2u, block.k2, scale);
+        store_b(thread, 3u, block.k3, scale);
     }
 }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from webpte.ops.matrix_tiles import (
-    a_parts,
     exponents_memory,
     halves_memory,
     matrix_dispatches,
@@ -36,11 +35,7 @@ def matrix_linear(kernel: Kernel, weights: Quantized, product: Product, out: int
         bindings=(*of_x, scales, halves_memory(product), exponents_memory(product)),
         params=product.params(1, 1) + kernel.params + pack("I", power),
         grid=fold_grid(product.m + ceil_div(product.n, COLUMNS)),
-        types=(
-            ("A_PARTS", str(a_parts(product))),
-            *kernel.types,
-            *product.types(product.stored),
-        ),
+        types=(*kernel.types, *product.types(product.stored)),
         overrides=_those(kernel, OF_X),
     )
     multiply = replace(
@@ -48,7 +43,7 @@ def matrix_linear(kernel: Kernel, weights: Quantized, product: Product, out: int
         name="linear_q4_matrix",
         operands=(packed, scales),
         types=(),
-        overrides=_those(kernel, OF_WEIGHTS),
+        overrides=(*_those(kernel, OF_WEIGHTS), ("WIDE", weights.wide)),
     )
     return matrix_dispatches(halves, multiply, product, out)
 
