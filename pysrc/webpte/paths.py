@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import webpte
-from webpte import DeviceError, DeviceInfo, Options
+from webpte import DeviceInfo, Options
+from webpte.errors import DeviceError
 from webpte.runtime.kept_choices import kept_choices
 from webpte.runtime.options import AS_SUITS
 from webpte.suite import Array, FetchBytes, Seen, compare, parse_entry, run_entry
@@ -100,12 +101,12 @@ def paths_of(asked: Sequence[str], info: DeviceInfo) -> list[Path]:
 
 
 def _path(name: str, info: DeviceInfo) -> Path:
-    """Several ways at once are missing if one of them is."""
-    steps, options = [], AS_SUITS
-    for each in name.split(JOINED):
+    """Several ways at once are missing if one of them is, or is with the others."""
+    names, steps, options = name.split(JOINED), list[Path](), AS_SUITS
+    for each in names:
         steps.append(_WAYS[each](info, options))
         options = steps[-1].options
-    missing = next((step.missing for step in steps if step.missing), "")
+    missing = next(filter(None, (_WAYS[each](info, options).missing for each in names)), "")
     return Path(", ".join(step.label for step in steps), options, missing)
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from webpte_host import chromium, environment, kernel_table, pipelines
+from webpte_host import chromium, environment, kernel_table, path_table, pipelines
 from webpte_host.content import Mount
 from webpte_host.errors import HostError
 
@@ -105,11 +105,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _way(text: str) -> str:
-    from webpte.paths import ALL, NAMES, unknown_names
-
-    if text == ALL or unknown_names([text]):
-        raise argparse.ArgumentTypeError(f"{text}: one of {', '.join(NAMES)}, or several with +")
-    return text
+    (name, *others) = path_table.names_of(text)
+    if others or name == "all":
+        raise argparse.ArgumentTypeError("one way at a time; a+b for both at once")
+    return name
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:

@@ -118,7 +118,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     ways.add_argument(
         "--options",
-        type=_names,
+        type=path_table.names_of,
         nargs="?",
         const=("all",),
         default=(),
@@ -139,16 +139,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if options.options and options.device == "numpy":
         parser.error("--options is for GPUs: NumPy has no other way to go")
     return options
-
-
-def _names(text: str) -> tuple[str, ...]:
-    from webpte.paths import NAMES, unknown_names
-
-    names = tuple(text.split(","))
-    if unknown := unknown_names(names):
-        known = ", ".join((*NAMES, "all"))
-        raise argparse.ArgumentTypeError(f"no way is called {unknown[0]!r}; there are {known}")
-    return names
 
 
 def _seconds(text: str) -> float:
