@@ -9,8 +9,8 @@ infinite, and those below 2^-17 of the largest are all that lose digits. Of the 
 such sums that of both second halves is left out. What is off then:
 
     2^-22   of each product: the last digits of either number, and what is left out
-    2^-24   of the sum so far, or twice that where a GPU cuts instead of rounding, for each 16 k of
-            each of the three products
+    2^-24   of the sum so far at most, or twice that where a GPU cuts instead of rounding, for each
+            16 k of each of the three products
 
 A row with an infinity or NaN, or a column with such a scale, gives NaN.
 """
