@@ -56,7 +56,7 @@ if not info.has_matrices:
 chosen = matrix_tiles.choose_matrix_tiling
 cuts = [None, *((t, p) for t in matrix_tiles.MATRIX_TILINGS for p in (1, 2, 4, 8))]
 for cut in cuts:
-    name = "as chosen" if cut is None else f"{cut[0].rows}x{cut[0].columns} k/{cut[1]}"
+    name = "as chosen" if cut is None else matrix_tiles._label(cut)
     try:
         matrix_tiles.choose_matrix_tiling = (lambda _: cut) if cut else chosen
         result, kernels = await timed(True)

@@ -1,6 +1,6 @@
-// A matrix product by subgroup matrices: a workgroup of four subgroups keeps K_STEP columns of A and rows
-// of B in shared memory, each number as the sum of two half floats (lib/powers.wgsl), and each subgroup
-// ROW_MATRICES x COLUMN_MATRICES matrices of 16 x 16 sums in registers. What comes next is read from memory
+// A matrix product by subgroup matrices: a workgroup of SUBGROUP_ROWS x 2 subgroups keeps K_STEP columns of A
+// and rows of B in shared memory, each number as the sum of two half floats (lib/powers.wgsl), and each
+// subgroup ROW_MATRICES x COLUMN_MATRICES matrices of 16 x 16 sums in registers. What comes next is read from memory
 // while there is something to multiply.
 //
 // A kernel that uses this file (and lib/matrices.wgsl, lib/powers.wgsl and lib/product.wgsl) declares
@@ -12,12 +12,14 @@
 
 const K_STEP = 16u;
 const STEP_QUADS = K_STEP / 4u;
-const THREADS = 128u;
+const SUBGROUP_ROWS = ${SUBGROUP_ROWS}u;
+const THREADS = 2u * SUBGROUP_ROWS * 32u;
 const ROW_MATRICES = ${ROW_MATRICES}u; // 2 or 4, as the columns'
 const COLUMN_MATRICES = ${COLUMN_MATRICES}u;
-const A_ROWS = 32u * ROW_MATRICES;
-const B_COLUMNS = 32u * COLUMN_MATRICES;
-const B_THREADS = THREADS / B_COLUMNS; // that bring one column
+const A_ROWS = SUBGROUP_ROWS * ROW_MATRICES * 16u;
+const B_COLUMNS = 2u * COLUMN_MATRICES * 16u;
+const ROWS_AT_ONCE = THREADS / STEP_QUADS; // of A, that all invocations bring together
+const B_THREADS = THREADS / B_COLUMNS; // that bring one column: 1 or 2
 const B_QUADS = STEP_QUADS / B_THREADS;
 // Numbers of A are two half floats each, or one, if they were half floats from the start: the other is 0.
 const A_PARTS = ${A_PARTS}u;
@@ -29,11 +31,11 @@ var<workgroup> a_high: array<Halves, A_ROWS * LINE>;
 var<workgroup> a_low: array<Halves, select(16u, A_ROWS, A_PARTS == 2u) * LINE>;
 var<workgroup> b_high: array<Halves, B_COLUMNS * LINE>;
 var<workgroup> b_low: array<Halves, B_COLUMNS * LINE>;
-var<workgroup> patches: array<vec4<f32>, 256>; // 16 x 16 sums of each subgroup
+var<workgroup> patches: array<vec4<f32>, 2u * SUBGROUP_ROWS * 64u>; // 16 x 16 sums of each subgroup
 
 // use lib/matrix_memory.wgsl
 
-// An invocation brings one quad along k of every 32nd row of A, and B_QUADS of one column of B.
+// An invocation brings one quad along k of ROW_MATRICES rows of A, and B_QUADS of one column of B.
 struct Fetched {
     a0: vec4<u32>,
     a1: vec4<u32>,
@@ -47,7 +49,7 @@ fn b_first_quad(thread: u32) -> u32 { return thread % B_THREADS * B_QUADS; }
 
 // Rows outside of the matrix are the last one again: nobody looks at their sums.
 fn fetch_a(part: Part, thread: u32, k: u32, i: u32) -> vec4<u32> {
-    let row = min(part.row + thread / STEP_QUADS + 32u * i, params.product.m - 1u);
+    let row = min(part.row + thread / STEP_QUADS + ROWS_AT_ONCE * i, params.product.m - 1u);
     let quads = (params.product.k + K_STEP - 1u) / K_STEP * STEP_QUADS;
     return halves[row * quads + k / 4u + thread % STEP_QUADS];
 }
@@ -65,7 +67,7 @@ fn fetch(part: Part, thread: u32, k: u32) -> Fetched {
 }
 
 fn store_a(thread: u32, i: u32, pair: vec4<u32>) {
-    let at = (thread / STEP_QUADS + 32u * i) * LINE + thread % STEP_QUADS;
+    let at = (thread / STEP_QUADS + ROWS_AT_ONCE * i) * LINE + thread % STEP_QUADS;
     a_high[at] = bitcast<Halves>(pair.xy);
     if (A_PARTS == 2u) {
         a_low[at] = bitcast<Halves>(pair.zw);

@@ -169,7 +169,7 @@ def lower_linear(
         return block_dispatches(simple(kernel), product, out.id)
     if not is_sliced(product):
         if takes_matrices(product, args.target):
-            return matrix_linear(kernel, weights, product, out.id)
+            return matrix_linear(kernel, weights, product, out.id, args.target)
         return tile_dispatches(kernel, product, out.id, args.target)
     if rows is None and not rounds and is_one_row(product, [weights], args.target):
         return [lower_row(x, weights, product, norm, out.id, args.target)]

@@ -16,6 +16,7 @@ from webpte.ops.matrix_tiles import (
 from webpte.ops.packed_weights import BYTES, Quantized
 from webpte.ops.products import Kernel, Overrides, Product
 from webpte.ops.records import Dispatch, ceil_div, fold_grid, pack
+from webpte.ops.target import Target
 
 COLUMNS = 32  # of wgsl/linear_q4_halves.wgsl: those that a workgroup looks at
 
@@ -26,7 +27,9 @@ SCALE_POWER, SCALE_POWER_OF_BYTES = 11, 7
 OF_X, OF_WEIGHTS = ("QUANTIZED", "X_ALIGNED"), ("FORMAT", "GROUP_SIZE", "WEIGHTS_ALIGNED")
 
 
-def matrix_linear(kernel: Kernel, weights: Quantized, product: Product, out: int) -> list[Dispatch]:
+def matrix_linear(
+    kernel: Kernel, weights: Quantized, product: Product, out: int, target: Target
+) -> list[Dispatch]:
     """`kernel` is that of tiles: what it binds, of x and of the weights, is bound here, too."""
     *of_x, packed, scales = kernel.operands
     power = SCALE_POWER_OF_BYTES if weights.format == BYTES else SCALE_POWER
@@ -45,7 +48,7 @@ def matrix_linear(kernel: Kernel, weights: Quantized, product: Product, out: int
         types=(),
         overrides=(*_those(kernel, OF_WEIGHTS), ("WIDE", weights.wide)),
     )
-    return matrix_dispatches(halves, multiply, product, out)
+    return matrix_dispatches(halves, multiply, product, out, target)
 
 
 def _those(kernel: Kernel, names: tuple[str, ...]) -> Overrides:

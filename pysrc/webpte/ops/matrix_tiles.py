@@ -23,6 +23,7 @@ from functools import lru_cache
 from webpte.ops.products import (
     MAX_K_PARTS,
     MIN_K_PART,
+    MOST_CANDIDATES,
     Kernel,
     Product,
     Types,
@@ -36,29 +37,29 @@ from webpte.ops.rows import power_of_two
 from webpte.ops.target import Target
 
 K_STEP = 16  # of wgsl/lib/matrix_tiles.wgsl
-THREADS = 128
 SHARED_BYTES = 32768  # that the largest tile fits into
 
 
 @dataclass(frozen=True)
 class MatrixTiling:
-    """How many matrices of 16 x 16 sums each of 2 x 2 subgroups has; `speed` is as a `Tiling`'s."""
+    """The constants of wgsl/lib/matrix_tiles.wgsl; `speed` is as a `Tiling`'s."""
 
     row_matrices: int
     column_matrices: int
     speed: float
+    subgroup_rows: int = 2
 
     @property
     def rows(self) -> int:
-        return 32 * self.row_matrices
+        return 16 * self.subgroup_rows * self.row_matrices
 
     @property
     def columns(self) -> int:
-        return 32 * self.column_matrices
+        return 16 * 2 * self.column_matrices
 
     @property
     def threads(self) -> int:
-        return THREADS
+        return 2 * self.subgroup_rows * 32
 
     def tiles(self, product: Product) -> int:
         return ceil_div(product.m, self.rows) * ceil_div(product.n, self.columns)
@@ -68,19 +69,46 @@ class MatrixTiling:
         return (
             ("COLUMN_MATRICES", str(self.column_matrices)),
             ("ROW_MATRICES", str(self.row_matrices)),
+            ("SUBGROUP_ROWS", str(self.subgroup_rows)),
         )
 
 
-MATRIX_TILINGS = (MatrixTiling(4, 4, 120.0), MatrixTiling(4, 2, 100.0), MatrixTiling(2, 2, 70.0))
+# Speeds are guesses, in the order that memory that is read suggests: nothing was measured yet.
+MATRIX_TILINGS = (
+    MatrixTiling(4, 4, 120.0),
+    MatrixTiling(4, 2, 100.0),
+    MatrixTiling(2, 2, 70.0),
+    MatrixTiling(2, 4, 115.0, subgroup_rows=4),
+)
+Cut = tuple[MatrixTiling, int]  # and into how many parts k is cut
 
 
-@lru_cache(256)
-def choose_matrix_tiling(product: Product) -> tuple[MatrixTiling, int]:
-    """The tiling that takes least time, and into how many parts to cut k."""
+def cuts_of(product: Product) -> list[Cut]:
+    """Those that take least time first."""
     most = max(1, min(MAX_K_PARTS, product.k // MIN_K_PART))
-    parts = [1 << i for i in range(most.bit_length())]
-    choices = [(tiling, k_parts) for tiling in MATRIX_TILINGS for k_parts in parts]
-    return min(choices, key=lambda choice: cost(product, *choice))
+    cuts = [(tiling, 1 << i) for tiling in MATRIX_TILINGS for i in range(most.bit_length())]
+    return sorted(cuts, key=lambda cut: cost(product, *cut))
+
+
+@lru_cache(256)  # a model has few sizes, in many layers
+def choose_matrix_tiling(product: Product) -> Cut:
+    return cuts_of(product)[0]
+
+
+def tuned_matrix_tiling(name: str, product: Product, target: Target) -> Cut:
+    """What was measured on this adapter, or else what `cost` says is the fastest."""
+    default = choose_matrix_tiling(product)
+    if not target.asks:
+        return default
+    cuts = (default, *cuts_of(product)[:MOST_CANDIDATES])
+    candidates = {_label(cut): cut for cut in cuts}
+    shape_class = f"m{power_of_two(product.m)} n{product.n} k{product.k} {product.stored}"
+    return target.choice(f"{name} tiles", shape_class, _label(default), candidates)
+
+
+def _label(cut: Cut) -> str:
+    tiling, k_parts = cut
+    return f"{tiling.rows}x{tiling.columns}/{tiling.threads} k/{k_parts}"
 
 
 def takes_matrices(product: Product, target: Target) -> bool:
@@ -102,10 +130,10 @@ def exponents_memory(product: Product) -> Scratch:
 
 
 def matrix_dispatches(
-    before: Dispatch, kernel: Kernel, product: Product, out: int
+    before: Dispatch, kernel: Kernel, product: Product, out: int, target: Target
 ) -> list[Dispatch]:
     """What makes the half floats and exponents, the product, and where it was cut, its sum."""
-    tiling, wanted = choose_matrix_tiling(product.plain)
+    tiling, wanted = tuned_matrix_tiling(kernel.name, product.plain, target)
     k_part = part_length(product.k, wanted)
     k_parts = max(1, ceil_div(product.k, k_part))
     m_parts, n_parts = ceil_div(product.m, tiling.rows), ceil_div(product.n, tiling.columns)

@@ -16,7 +16,7 @@ from webpte.ops import linear_q4_matrix, matrix_tiles
 from webpte.ops.matrix_tiles import MATRIX_TILINGS, SHARED_BYTES, choose_matrix_tiling
 from webpte.ops.products import Product
 from webpte.ops.records import Dispatch
-from webpte.ops.target import GPU, Target
+from webpte.ops.target import GPU, Question, Target
 from webpte.shaders import shader_folder
 
 Array = np.ndarray
@@ -76,6 +76,17 @@ def test_few_large_tiles_are_cut_or_made_smaller() -> None:
     assert choose_matrix_tiling(Product(4096, 8192, 2048)) == (MATRIX_TILINGS[0], 1)
 
 
+def test_tuning_may_choose_another_cut() -> None:
+    asked: list[Question] = []
+    chosen = lowered(MANY[0], replace(MATRICES, asked=asked))
+    assert chosen == lowered(MANY[0], MATRICES)
+    (question,) = asked
+    assert question.key == "linear_q4_matrix tiles m64 n8 k64 f32"
+    other = next(label for label in question.labels if label != question.default)
+    tuned = lowered(MANY[0], replace(MATRICES, choices=((question.key, other),)))
+    assert tuned != chosen
+
+
 def test_memory_that_kernels_share() -> None:
     halves, multiply = lowered(q4gsw((40, 72), 8, 12), MATRICES)
     pairs, exponents = halves.bindings[-2:]
@@ -89,7 +100,6 @@ def test_memory_that_kernels_share() -> None:
     [
         (matrix_tiles.K_STEP, "lib/matrix_tiles.wgsl", r"const K_STEP = (\d+)u;"),
         (matrix_tiles.K_STEP, "linear_q4_halves.wgsl", r"const K_STEP = (\d+)u;"),
-        (matrix_tiles.THREADS, "lib/matrix_tiles.wgsl", r"const THREADS = (\d+)u;"),
         (linear_q4_matrix.COLUMNS, "linear_q4_halves.wgsl", r"const COLUMNS = (\d+)u;"),
     ],
 )
