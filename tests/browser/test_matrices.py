@@ -69,5 +69,9 @@ def test_every_tiling(harness: Harness) -> None:
         pytest.skip("no subgroup matrices, which the test above has seen to be said")
     for tiling in range(len(MATRIX_TILINGS)):
         for k_parts in (1, 3):
-            given = {"cases": as_json(MATRIX_CASES), "tiling": tiling, "k_parts": k_parts}
+            given: dict[str, Any] = {
+                "cases": as_json(MATRIX_CASES),
+                "tiling": tiling,
+                "k_parts": k_parts,
+            }
             assert harness.python(COMPARE, **given, timeout=limits.CALL_SECONDS) == []

@@ -186,12 +186,14 @@ def test_names_are_looked_up_where_there_is_numpy(
     """Whatever Python the command was started with: it starts itself again in its environment."""
     (tmp_path / "manifest.json").write_text(json.dumps([chain_suite(tmp_path)]))
     monkeypatch.setattr(environment, "inside", lambda: False)
-    monkeypatch.setattr(environment, "rerun_inside", lambda arguments, **_: arguments)
+    rerun: list[list[str]] = []
+    monkeypatch.setattr(environment, "rerun_inside", lambda given, **_: rerun.append(given))
     monkeypatch.setitem(sys.modules, "webpte.paths", None)  # cannot be imported
-    given = [str(tmp_path), "--options", "fuse,f16"]
-    assert verify.main(given) == ["verify", *given]
-    program = str(tmp_path / "chain.pte")
-    assert bench.main([program, "--options", "fuse"]) == ["bench", program, "--options", "fuse"]
+    of_verify = [str(tmp_path), "--options", "fuse,f16"]
+    of_bench = [str(tmp_path / "chain.pte"), "--options", "fuse"]
+    verify.main(of_verify)
+    bench.main(of_bench)
+    assert rerun == [["verify", *of_verify], ["bench", *of_bench]]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from support.row_cases import RowCase, normal
 from webpte.ops import linear_q4_matrix, matrix_tiles
 from webpte.ops.matrix_tiles import MATRIX_TILINGS, SHARED_BYTES, choose_matrix_tiling
 from webpte.ops.products import Product
-from webpte.ops.records import Dispatch
+from webpte.ops.records import Dispatch, Scratch
 from webpte.ops.target import GPU, Question, Target
 from webpte.shaders import shader_folder
 
@@ -91,6 +91,8 @@ def test_memory_that_kernels_share() -> None:
     halves, multiply = lowered(q4gsw((40, 72), 8, 12), MATRICES)
     pairs, exponents = halves.bindings[-2:]
     assert multiply.bindings[:2] == (pairs, exponents)
+    assert isinstance(pairs, Scratch)
+    assert isinstance(exponents, Scratch)
     assert pairs.nbytes >= 40 * 80 * 4  # rows of 72 are filled up to 80
     assert exponents.nbytes >= (40 + 8) * 4
 
