@@ -18,6 +18,7 @@ from support.row_cases import RowCase
 from webpte.gpu.native import NativeDevice
 from webpte.ops import matrix_tiles
 from webpte.ops.matrix_tiles import MATRIX_TILINGS
+from webpte_host.layout import ROOT
 
 Array = np.ndarray
 
@@ -89,3 +90,19 @@ def test_rows_and_columns_of_any_size() -> None:
         together = np.abs(x).astype(np.float64) @ np.abs(weights).T
         assert (np.abs(got - want)[finite] <= 2.0**-21 * together[finite] + 1e-37).all()
     assert (got[3, :6] == 0).all()
+
+
+def test_a_prompt_of_a_model() -> None:
+    """Residuals are added, and products follow each other in the same scratch memory."""
+    path = ROOT / "tests" / "data" / "llm" / "llama_tiny_q4.pte"
+    inputs = np.arange(40, dtype=np.int64)[None] * 7 % 50, np.zeros(1, np.int64)
+
+    async def logits(on: Any) -> tuple[Array, frozenset[str]]:
+        async with await webpte.load(path, device=on) as loaded:
+            (result, *_) = await loaded.forward(*inputs)
+            return result, loaded.kernels
+
+    got, kernels = asyncio.run(logits(device()))
+    want, _ = asyncio.run(logits("numpy"))
+    assert "linear_q4_matrix" in {kernel.split()[0] for kernel in kernels}
+    assert float(np.abs(got - want).max() / np.abs(want).max()) < 1e-5
