@@ -99,39 +99,11 @@ fn store(thread: u32, fetched: Fetched, scale: f32) {
     }
 }
 
-// The sums of 16 rows. Not an array: see lib/tiles.wgsl.
-struct SumRow {
-    c0: Sums,
-    c1: Sums,
-    c2: Sums,
-    c3: Sums,
-}
-
-// 16 k of as many columns of B as a subgroup has.
-struct Rights {
-    high0: Right,
-    high1: Right,
-    high2: Right,
-    high3: Right,
-    low0: Right,
-    low1: Right,
-    low2: Right,
-    low3: Right,
-}
-
-fn rights_of(column: u32) -> Rights {
-    var rights: Rights;
-    rights.high0 = high_right(column);
-    rights.low0 = low_right(column);
-    rights.high1 = high_right(column + 16u);
-    rights.low1 = low_right(column + 16u);
-    if (COLUMN_MATRICES == 4u) {
-        rights.high2 = high_right(column + 32u);
-        rights.low2 = low_right(column + 32u);
-        rights.high3 = high_right(column + 48u);
-        rights.low3 = low_right(column + 48u);
+fn second_left(line: u32) -> Left {
+    if (A_PARTS == 2u) {
+        return low_left(line);
     }
-    return rights;
+    return Left();
 }
 
 // The small products first. That of both lows is left out.
@@ -141,20 +113,6 @@ fn plus_products(sums: Sums, high: Left, low: Left, right_high: Right, right_low
         found = plus_product(found, low, right_high);
     }
     return plus_product(found, high, right_high);
-}
-
-fn add_products(sums: ptr<function, SumRow>, row: u32, rights: Rights) {
-    let high = high_left(row);
-    var low: Left;
-    if (A_PARTS == 2u) {
-        low = low_left(row);
-    }
-    (*sums).c0 = plus_products((*sums).c0, high, low, rights.high0, rights.low0);
-    (*sums).c1 = plus_products((*sums).c1, high, low, rights.high1, rights.low1);
-    if (COLUMN_MATRICES == 4u) {
-        (*sums).c2 = plus_products((*sums).c2, high, low, rights.high2, rights.low2);
-        (*sums).c3 = plus_products((*sums).c3, high, low, rights.high3, rights.low3);
-    }
 }
 
 fn write_sums(part: Part, place: Place, row: u32, column: u32, sums: Sums) {
@@ -178,25 +136,29 @@ fn write_sums(part: Part, place: Place, row: u32, column: u32, sums: Sums) {
     workgroupBarrier();
 }
 
-fn write_row(part: Part, place: Place, row: u32, column: u32, sums: SumRow) {
-    write_sums(part, place, row, column, sums.c0);
-    write_sums(part, place, row, column + 16u, sums.c1);
-    if (COLUMN_MATRICES == 4u) {
-        write_sums(part, place, row, column + 32u, sums.c2);
-        write_sums(part, place, row, column + 48u, sums.c3);
-    }
-}
-
+// Matrices have names of their own, not places in arrays or structs: compilers then keep them in registers.
 fn multiply_matrices(part: Part, place: Place) {
     let thread = place.thread;
     let row = subgroup_of(place) / 2u * 16u * ROW_MATRICES;
     let column = subgroup_of(place) % 2u * 16u * COLUMN_MATRICES;
     let last = params.product.n - 1u;
     let scale = power_of(-exponents[params.product.m + min(part.column + b_column(thread), last)]);
-    var s0: SumRow;
-    var s1: SumRow;
-    var s2: SumRow;
-    var s3: SumRow;
+    var s00: Sums;
+    var s01: Sums;
+    var s02: Sums;
+    var s03: Sums;
+    var s10: Sums;
+    var s11: Sums;
+    var s12: Sums;
+    var s13: Sums;
+    var s20: Sums;
+    var s21: Sums;
+    var s22: Sums;
+    var s23: Sums;
+    var s30: Sums;
+    var s31: Sums;
+    var s32: Sums;
+    var s33: Sums;
     var fetched = fetch(part, thread, part.k_begin);
     for (var k = part.k_begin; k < part.k_end; k += K_STEP) {
         store(thread, fetched, scale);
@@ -204,19 +166,76 @@ fn multiply_matrices(part: Part, place: Place) {
         if (k + K_STEP < part.k_end) {
             fetched = fetch(part, thread, k + K_STEP);
         }
-        let rights = rights_of(column);
-        add_products(&s0, row, rights);
-        add_products(&s1, row + 16u, rights);
+        let b0 = high_right(column);
+        let c0 = low_right(column);
+        let b1 = high_right(column + 16u);
+        let c1 = low_right(column + 16u);
+        var b2: Right;
+        var c2: Right;
+        var b3: Right;
+        var c3: Right;
+        if (COLUMN_MATRICES == 4u) {
+            b2 = high_right(column + 32u);
+            c2 = low_right(column + 32u);
+            b3 = high_right(column + 48u);
+            c3 = low_right(column + 48u);
+        }
+        let a0 = high_left(row);
+        let d0 = second_left(row);
+        s00 = plus_products(s00, a0, d0, b0, c0);
+        s01 = plus_products(s01, a0, d0, b1, c1);
+        if (COLUMN_MATRICES == 4u) {
+            s02 = plus_products(s02, a0, d0, b2, c2);
+            s03 = plus_products(s03, a0, d0, b3, c3);
+        }
+        let a1 = high_left(row + 16u);
+        let d1 = second_left(row + 16u);
+        s10 = plus_products(s10, a1, d1, b0, c0);
+        s11 = plus_products(s11, a1, d1, b1, c1);
+        if (COLUMN_MATRICES == 4u) {
+            s12 = plus_products(s12, a1, d1, b2, c2);
+            s13 = plus_products(s13, a1, d1, b3, c3);
+        }
         if (ROW_MATRICES == 4u) {
-            add_products(&s2, row + 32u, rights);
-            add_products(&s3, row + 48u, rights);
+            let a2 = high_left(row + 32u);
+            let d2 = second_left(row + 32u);
+            s20 = plus_products(s20, a2, d2, b0, c0);
+            s21 = plus_products(s21, a2, d2, b1, c1);
+            if (COLUMN_MATRICES == 4u) {
+                s22 = plus_products(s22, a2, d2, b2, c2);
+                s23 = plus_products(s23, a2, d2, b3, c3);
+            }
+            let a3 = high_left(row + 48u);
+            let d3 = second_left(row + 48u);
+            s30 = plus_products(s30, a3, d3, b0, c0);
+            s31 = plus_products(s31, a3, d3, b1, c1);
+            if (COLUMN_MATRICES == 4u) {
+                s32 = plus_products(s32, a3, d3, b2, c2);
+                s33 = plus_products(s33, a3, d3, b3, c3);
+            }
         }
         workgroupBarrier();
     }
-    write_row(part, place, row, column, s0);
-    write_row(part, place, row + 16u, column, s1);
+    write_sums(part, place, row, column, s00);
+    write_sums(part, place, row, column + 16u, s01);
+    write_sums(part, place, row + 16u, column, s10);
+    write_sums(part, place, row + 16u, column + 16u, s11);
+    if (COLUMN_MATRICES == 4u) {
+        write_sums(part, place, row, column + 32u, s02);
+        write_sums(part, place, row, column + 48u, s03);
+        write_sums(part, place, row + 16u, column + 32u, s12);
+        write_sums(part, place, row + 16u, column + 48u, s13);
+    }
     if (ROW_MATRICES == 4u) {
-        write_row(part, place, row + 32u, column, s2);
-        write_row(part, place, row + 48u, column, s3);
+        write_sums(part, place, row + 32u, column, s20);
+        write_sums(part, place, row + 32u, column + 16u, s21);
+        write_sums(part, place, row + 48u, column, s30);
+        write_sums(part, place, row + 48u, column + 16u, s31);
+    }
+    if (ROW_MATRICES * COLUMN_MATRICES == 16u) {
+        write_sums(part, place, row + 32u, column + 32u, s22);
+        write_sums(part, place, row + 32u, column + 48u, s23);
+        write_sums(part, place, row + 48u, column + 32u, s32);
+        write_sums(part, place, row + 48u, column + 48u, s33);
     }
 }
