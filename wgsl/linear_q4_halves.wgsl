@@ -7,9 +7,8 @@
 // use lib/product.wgsl
 // use lib/activations.wgsl
 // use lib/powers.wgsl
+// use lib/split_rows.wgsl
 
-const K_STEP = 16u; // of lib/matrix_tiles.wgsl
-const THREADS = 128u;
 const COLUMNS = 32u;
 
 struct Params {
@@ -29,28 +28,9 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> exponents: array<i32>;
 @group(0) @binding(6) var<uniform> params: Params;
 
-var<workgroup> largest: array<atomic<u32>, COLUMNS>; // bits; those of numbers of one sign are in order
+var<workgroup> sizes: array<atomic<u32>, COLUMNS>;
 
-fn split_row(thread: u32, row: u32) {
-    let quads = (params.product.k + K_STEP - 1u) / K_STEP * K_STEP / 4u;
-    var size = 0u;
-    for (var quad = thread; quad < quads; quad += THREADS) {
-        size = max(size, size_of(x_quad(row, quad * 4u)));
-    }
-    atomicMax(&largest[0], size);
-    workgroupBarrier();
-    let exponent = exponent_of(atomicLoad(&largest[0]), LARGEST);
-    if (thread == 0u) {
-        exponents[row] = exponent;
-    }
-    let scale = power_of(select(-exponent, 0, exponent == NOT_FINITE));
-    for (var quad = thread; quad < quads; quad += THREADS) {
-        let values = x_quad(row, quad * 4u) * scale;
-        let high = to_halves(values);
-        let low = to_halves(values - to_floats(high));
-        halves[row * quads + quad] = vec4<u32>(bitcast<vec2<u32>>(high), bitcast<vec2<u32>>(low));
-    }
-}
+fn row_quad(row: u32, k: u32) -> vec4<f32> { return x_quad(row, k); }
 
 fn look_at_columns(thread: u32, first: u32) {
     let lane = thread % COLUMNS;
@@ -62,11 +42,11 @@ fn look_at_columns(thread: u32, first: u32) {
             let at = group * params.scale_stride + column;
             size = max(size, bitcast<u32>(f32(scales[at / 4u][at % 4u])) & 0x7fffffffu);
         }
-        atomicMax(&largest[lane], size);
+        atomicMax(&sizes[lane], size);
     }
     workgroupBarrier();
     if (thread < COLUMNS && column < params.product.n) {
-        exponents[params.product.m + column] = exponent_of(atomicLoad(&largest[lane]), params.scale_power);
+        exponents[params.product.m + column] = exponent_of(atomicLoad(&sizes[lane]), params.scale_power);
     }
 }
 

@@ -119,15 +119,21 @@ fn values_of(word: u32) -> vec4<f32> {
     return float_of((vec4<u32>(word) >> shifts) & vec4<u32>(0xfu)) - 8388616.0;
 }
 
-fn b_block(packed: Packed) -> Block {
-    if (!WEIGHTS_ALIGNED) {
-        return packed.block;
+fn b_pairs(packed: Packed, scale: f32) -> Pairs {
+    var block = packed.block;
+    if (WEIGHTS_ALIGNED) {
+        block = Block(
+            values_of(packed.words.x) * packed.scale.x,
+            values_of(packed.words.y) * packed.scale.y,
+            values_of(packed.words.z) * packed.scale.z,
+            values_of(packed.words.w) * packed.scale.w,
+        );
     }
-    return Block(
-        values_of(packed.words.x) * packed.scale.x,
-        values_of(packed.words.y) * packed.scale.y,
-        values_of(packed.words.z) * packed.scale.z,
-        values_of(packed.words.w) * packed.scale.w,
+    return Pairs(
+        pair_of(block.k0 * scale),
+        pair_of(block.k1 * scale),
+        pair_of(block.k2 * scale),
+        pair_of(block.k3 * scale),
     );
 }
 

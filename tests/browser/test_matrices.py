@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from support import limits
-from support.linear_q4_cases import MATRIX_CASES
+from support import limits, linear_q4_cases, matmul_cases
 from support.row_cases import as_json
 from webpte.ops.matrix_tiles import MATRIX_TILINGS
 from webpte_host.browser import Harness
+
+CASES = [*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES]
 
 WAYS = """
 from dataclasses import replace
@@ -43,7 +44,7 @@ try:
         cpu = await webpte.load(data, device="numpy")
         (result,), (wanted,) = await gpu.forward(*inputs), await cpu.forward(*inputs)
         off = float(np.abs(result - wanted).max() / np.abs(wanted).max())
-        matrices = any(name.startswith("linear_q4_matrix") for name in gpu.kernels)
+        matrices = any(name.split()[0].endswith("_matrix") for name in gpu.kernels)
         gpu.close()
         if not matrices or not off < 2e-6:
             failures.append(f"{case['name']}: {matrices} {off}")
@@ -70,7 +71,7 @@ def test_every_tiling(harness: Harness) -> None:
     for tiling in range(len(MATRIX_TILINGS)):
         for k_parts in (1, 3):
             given: dict[str, Any] = {
-                "cases": as_json(MATRIX_CASES),
+                "cases": as_json(CASES),
                 "tiling": tiling,
                 "k_parts": k_parts,
             }

@@ -17,11 +17,10 @@ import numpy as np
 import pytest
 
 import webpte
-from support import winograd
+from support import linear_q4_cases, matmul_cases, winograd
 from support.conv_graphs import conv_block
 from support.encoder_graphs import Encoder, encoder_layer
 from support.graphs import build_graph, chain, make_planner, read_graph
-from support.linear_q4_cases import MATRIX_CASES
 from support.page import HarnessSource, python
 from support.pte_writer import write_pte
 from support.software import waits
@@ -109,7 +108,8 @@ def lower(rows: Sequence[Row]) -> set[PipelineSpec]:
     # No default, but what tuning may choose.
     pairs += [(graph, winograd.choosing(graph, n)) for graph in tuned for n in winograd.LABELS]
     # Nor is this: for those who ask for subgroup matrices.
-    pairs += [(read_graph(case.program()), MATRICES) for case in MATRIX_CASES]
+    cases = (*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES)
+    pairs += [(read_graph(case.program()), MATRICES) for case in cases]
     found: set[tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, float], ...]]] = set()
     for graph, target in pairs:
         planner, _ = make_planner(graph, target)

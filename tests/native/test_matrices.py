@@ -12,11 +12,13 @@ import pytest
 
 import webpte
 from support.linear_q4_cases import MATRIX_CASES, dequantized, q4gsw
+from support.matmul_cases import MATRIX_CASES as MATMUL_CASES
+from support.matmul_cases import linear
 from support.native import need_native
 from support.plain_matrices import plain_matrices, with_matrices
 from support.row_cases import RowCase
 from webpte.gpu.native import NativeDevice
-from webpte.ops import matrix_tiles
+from webpte.ops import matrix_tiles, spread
 from webpte.ops.matrix_tiles import MATRIX_TILINGS
 from webpte_host.layout import ROOT
 
@@ -47,7 +49,7 @@ def differs(case: RowCase, tiling: int, k_parts: int) -> float:
     cut = MATRIX_TILINGS[tiling], k_parts
     with patch.object(matrix_tiles, "choose_matrix_tiling", lambda product: cut):
         got, kernels = asyncio.run(run(case.program(), case.steps[0], device()))
-    assert any(kernel.startswith("linear_q4_matrix") for kernel in kernels)
+    assert any(kernel.split()[0].endswith("_matrix") for kernel in kernels)
     want, _ = asyncio.run(run(case.program(), case.steps[0], "numpy"))
     return float(np.abs(got - want).max() / np.abs(want).max())
 
@@ -57,8 +59,19 @@ CUTS = [(0, 1), (2, 3), (1, 2), (3, 1), (2, 2), *[(2, 1)] * 4]
 
 
 @pytest.mark.parametrize(("case", "cut"), [*zip(MATRIX_CASES, CUTS, strict=True)], ids=str)
-def test_tilings(case: RowCase, cut: tuple[int, int]) -> None:
+def test_packed_weights(case: RowCase, cut: tuple[int, int]) -> None:
     assert differs(case, *cut) < 1e-6
+
+
+@pytest.mark.parametrize("case", MATMUL_CASES, ids=str)
+def test_floats(case: RowCase) -> None:
+    assert differs(case, 2, 2) < 1e-6
+
+
+def test_floats_that_are_read_whole() -> None:
+    """Whose rows are multiples of four; such products are made otherwise unless they are large."""
+    with patch.object(spread, "MOST_WORK", 0):
+        assert differs(linear((131, 64), 133, None), 2, 1) < 1e-6
 
 
 def test_rows_and_columns_of_any_size() -> None:

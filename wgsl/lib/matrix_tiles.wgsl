@@ -7,8 +7,9 @@
 // `halves` (array<vec4<u32>>: the rows of A, a quad's first halves and its second ones together, with zeros
 // up to a multiple of K_STEP), `exponents` (those of the m rows and of the n columns), and supplies a type
 // BRaw and
-//     fn fetch_b(column: u32, k: u32) -> BRaw   what is in memory: B_QUADS quads along k
-//     fn b_block(raw: BRaw) -> Block            what they mean, k0 being the first quad; zeros outside of the matrix
+//     fn fetch_b(column: u32, k: u32) -> BRaw            what is in memory: B_QUADS quads along k
+//     fn b_pairs(raw: BRaw, scale: f32) -> Pairs         what they mean, times the column's power of two; zeros
+//                                                        behind the last k
 
 const K_STEP = 16u;
 const STEP_QUADS = K_STEP / 4u;
@@ -21,8 +22,9 @@ const B_COLUMNS = 2u * COLUMN_MATRICES * 16u;
 const ROWS_AT_ONCE = THREADS / STEP_QUADS; // of A, that all invocations bring together
 const B_THREADS = THREADS / B_COLUMNS; // that bring one column: 1 or 2
 const B_QUADS = STEP_QUADS / B_THREADS;
-// Numbers of A are two half floats each, or one, if they were half floats from the start: the other is 0.
+// Numbers are two half floats each, or one, if they were half floats from the start: the other is 0.
 const A_PARTS = ${A_PARTS}u;
+const B_PARTS = ${B_PARTS}u;
 
 // Quads from one row of A, or column of B, to the next: two of them are padding, so that eight rows lie in
 // eight different parts of shared memory.
@@ -30,10 +32,18 @@ const LINE = STEP_QUADS + 2u;
 var<workgroup> a_high: array<Halves, A_ROWS * LINE>;
 var<workgroup> a_low: array<Halves, select(16u, A_ROWS, A_PARTS == 2u) * LINE>;
 var<workgroup> b_high: array<Halves, B_COLUMNS * LINE>;
-var<workgroup> b_low: array<Halves, B_COLUMNS * LINE>;
+var<workgroup> b_low: array<Halves, select(16u, B_COLUMNS, B_PARTS == 2u) * LINE>;
 var<workgroup> patches: array<vec4<f32>, 2u * SUBGROUP_ROWS * 64u>; // 16 x 16 sums of each subgroup
 
 // use lib/matrix_memory.wgsl
+
+// Up to four quads, the first and the second halves of each.
+struct Pairs {
+    p0: vec4<u32>,
+    p1: vec4<u32>,
+    p2: vec4<u32>,
+    p3: vec4<u32>,
+}
 
 // An invocation brings one quad along k of ROW_MATRICES rows of A, and B_QUADS of one column of B.
 struct Fetched {
@@ -47,11 +57,15 @@ struct Fetched {
 fn b_column(thread: u32) -> u32 { return thread / B_THREADS; }
 fn b_first_quad(thread: u32) -> u32 { return thread % B_THREADS * B_QUADS; }
 
+// Where a row has its quad from k on.
+fn halves_place(row: u32, k: u32) -> u32 {
+    return row * ((params.product.k + K_STEP - 1u) / K_STEP * STEP_QUADS) + k / 4u;
+}
+
 // Rows outside of the matrix are the last one again: nobody looks at their sums.
 fn fetch_a(part: Part, thread: u32, k: u32, i: u32) -> vec4<u32> {
     let row = min(part.row + thread / STEP_QUADS + ROWS_AT_ONCE * i, params.product.m - 1u);
-    let quads = (params.product.k + K_STEP - 1u) / K_STEP * STEP_QUADS;
-    return halves[row * quads + k / 4u + thread % STEP_QUADS];
+    return halves[halves_place(row, k) + thread % STEP_QUADS];
 }
 
 fn fetch(part: Part, thread: u32, k: u32) -> Fetched {
@@ -74,13 +88,12 @@ fn store_a(thread: u32, i: u32, pair: vec4<u32>) {
     }
 }
 
-// `scale` is the power of two that the column is multiplied by.
-fn store_b(thread: u32, i: u32, values: vec4<f32>, scale: f32) {
+fn store_b(thread: u32, i: u32, pair: vec4<u32>) {
     let at = b_column(thread) * LINE + b_first_quad(thread) + i;
-    let scaled = values * scale;
-    let high = to_halves(scaled);
-    b_high[at] = high;
-    b_low[at] = to_halves(scaled - to_floats(high));
+    b_high[at] = bitcast<Halves>(pair.xy);
+    if (B_PARTS == 2u) {
+        b_low[at] = bitcast<Halves>(pair.zw);
+    }
 }
 
 fn store(thread: u32, fetched: Fetched, scale: f32) {
@@ -90,12 +103,12 @@ fn store(thread: u32, fetched: Fetched, scale: f32) {
         store_a(thread, 2u, fetched.a2);
         store_a(thread, 3u, fetched.a3);
     }
-    let block = b_block(fetched.b);
-    store_b(thread, 0u, block.k0, scale);
-    store_b(thread, 1u, block.k1, scale);
+    let pairs = b_pairs(fetched.b, scale);
+    store_b(thread, 0u, pairs.p0);
+    store_b(thread, 1u, pairs.p1);
     if (B_QUADS == 4u) {
-        store_b(thread, 2u, block.k2, scale);
-        store_b(thread, 3u, block.k3, scale);
+        store_b(thread, 2u, pairs.p2);
+        store_b(thread, 3u, pairs.p3);
     }
 }
 
@@ -106,9 +119,19 @@ fn second_left(line: u32) -> Left {
     return Left();
 }
 
+fn second_right(line: u32) -> Right {
+    if (B_PARTS == 2u) {
+        return low_right(line);
+    }
+    return Right();
+}
+
 // The small products first. That of both lows is left out.
 fn plus_products(sums: Sums, high: Left, low: Left, right_high: Right, right_low: Right) -> Sums {
-    var found = plus_product(sums, high, right_low);
+    var found = sums;
+    if (B_PARTS == 2u) {
+        found = plus_product(found, high, right_low);
+    }
     if (A_PARTS == 2u) {
         found = plus_product(found, low, right_high);
     }
@@ -167,18 +190,18 @@ fn multiply_matrices(part: Part, place: Place) {
             fetched = fetch(part, thread, k + K_STEP);
         }
         let b0 = high_right(column);
-        let c0 = low_right(column);
+        let c0 = second_right(column);
         let b1 = high_right(column + 16u);
-        let c1 = low_right(column + 16u);
+        let c1 = second_right(column + 16u);
         var b2: Right;
         var c2: Right;
         var b3: Right;
         var c3: Right;
         if (COLUMN_MATRICES == 4u) {
             b2 = high_right(column + 32u);
-            c2 = low_right(column + 32u);
+            c2 = second_right(column + 32u);
             b3 = high_right(column + 48u);
-            c3 = low_right(column + 48u);
+            c3 = second_right(column + 48u);
         }
         let a0 = high_left(row);
         let d0 = second_left(row);

@@ -1,6 +1,6 @@
 // Numbers of any size as half floats: a row or a column is divided by a power of two, so that its largest
 // number is near 2^14, and each number is the sum of two half floats, the second about 2^-11 of the first.
-// What is left out of a product of two such sums is about 2^-22 of it.
+// What is left out of a product of two such sums is about 2^-22 of it. Goes with lib/matrices.wgsl.
 
 const LARGEST = 14u; // the power of two that the largest number of a row comes to
 const NOT_FINITE = 0x100000; // instead of an exponent
@@ -30,4 +30,11 @@ fn times_power(value: f32, exponent: i32) -> f32 {
     }
     let half = exponent / 2;
     return value * power_of(half) * power_of(exponent - half);
+}
+
+// The first halves of four numbers, and the second ones.
+fn pair_of(values: vec4<f32>) -> vec4<u32> {
+    let high = to_halves(values);
+    let low = to_halves(values - to_floats(high));
+    return vec4<u32>(bitcast<vec2<u32>>(high), bitcast<vec2<u32>>(low));
 }

@@ -35,7 +35,7 @@ def matrix_linear(
     power = SCALE_POWER_OF_BYTES if weights.format == BYTES else SCALE_POWER
     halves = Dispatch(
         kernel="linear_q4_halves",
-        bindings=(*of_x, scales, halves_memory(product), exponents_memory(product)),
+        bindings=(*of_x, scales, halves_memory(product, product.m), exponents_memory(product)),
         params=product.params(1, 1) + kernel.params + pack("I", power),
         grid=fold_grid(product.m + ceil_div(product.n, COLUMNS)),
         types=(*kernel.types, *product.types(product.stored)),
@@ -45,7 +45,7 @@ def matrix_linear(
         kernel,
         name="linear_q4_matrix",
         operands=(packed, scales),
-        types=(),
+        types=(("B_PARTS", "2"),),
         overrides=(*_those(kernel, OF_WEIGHTS), ("WIDE", weights.wide)),
     )
     return matrix_dispatches(halves, multiply, product, out, target)

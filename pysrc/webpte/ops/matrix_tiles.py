@@ -118,10 +118,10 @@ def takes_matrices(product: Product, target: Target) -> bool:
     return there and plain and not product.empty and product.k > 0
 
 
-def halves_memory(product: Product) -> Scratch:
-    """For A; sizes are powers of two, so that changing shapes share a few buffers."""
+def halves_memory(product: Product, rows: int) -> Scratch:
+    """For rows of k; sizes are powers of two, so that changing shapes share a few buffers."""
     width = K_STEP * ceil_div(product.k, K_STEP)
-    return Scratch("matrix halves", power_of_two(4 * product.m * width))
+    return Scratch("matrix halves", power_of_two(4 * rows * width))
 
 
 def exponents_memory(product: Product) -> Scratch:
@@ -129,10 +129,18 @@ def exponents_memory(product: Product) -> Scratch:
     return Scratch("matrix exponents", power_of_two(4 * (product.m + product.n)))
 
 
+def parts_of(product: Product) -> str:
+    """Half floats for each number: what is stored as one needs no second one."""
+    return "1" if product.stored == "f16" else "2"
+
+
 def matrix_dispatches(
     before: Dispatch, kernel: Kernel, product: Product, out: int, target: Target
 ) -> list[Dispatch]:
-    """What makes the half floats and exponents, the product, and where it was cut, its sum."""
+    """What makes the half floats and exponents, the product, and where it was cut, its sum.
+
+    `before` binds the memory of half floats and of exponents last, `kernel` first.
+    """
     tiling, wanted = tuned_matrix_tiling(kernel.name, product.plain, target)
     k_part = part_length(product.k, wanted)
     k_parts = max(1, ceil_div(product.k, k_part))
@@ -140,9 +148,8 @@ def matrix_dispatches(
     first = product.plain if k_parts > 1 else product
     written_to = parts_memory(product, k_parts) if k_parts > 1 else out
     written = product.type if k_parts > 1 else product.stored
-    a_parts = "1" if product.stored == "f16" else "2"  # what was a half float needs no second one
-    types = (("A_PARTS", a_parts), *tiling.types, *product.types(written))
-    operands = (halves_memory(product), exponents_memory(product), *kernel.operands)
+    types = (("A_PARTS", parts_of(product)), *tiling.types, *product.types(written))
+    operands = (*before.bindings[-2:], *kernel.operands)
     multiply = Dispatch(
         kernel=kernel.name,
         bindings=(*operands, first.addend_id, written_to),

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from support.graphs import make_planner, read_graph
 from support.linear_q4_cases import dq8ca, int8, q4gsw, qcs4w
+from support.matmul_cases import MATRIX_CASES as MATMUL_CASES
+from support.matmul_cases import linear, mm
 from support.row_cases import RowCase, normal
-from webpte.ops import linear_q4_matrix, matrix_tiles
+from webpte.ops import linear_q4_matrix, matmul_matrix, matrix_tiles
 from webpte.ops.matrix_tiles import MATRIX_TILINGS, SHARED_BYTES, choose_matrix_tiling
 from webpte.ops.products import Product
 from webpte.ops.records import Dispatch, Scratch
@@ -48,6 +51,17 @@ def test_products_of_many_rows(case: RowCase) -> None:
     assert kernels(case, GPU) == ["linear_q4"]
 
 
+def test_linear_layers_of_floats() -> None:
+    by_matrices = ["matmul_halves", "matmul_matrix"]
+    for case in MATMUL_CASES:
+        assert kernels(case, MATRICES) == by_matrices
+        assert kernels(case, GPU) == ["matmul"]
+    assert kernels(linear((127, 37), 133, None), MATRICES) == ["matmul"]
+    assert kernels(mm(131, 133, 37), MATRICES) == ["matmul"]  # B is [k, n]
+    with patch.object(matmul_matrix, "MOST_BYTES", 1 << 15):
+        assert kernels(MATMUL_CASES[0], MATRICES) == ["matmul"]
+
+
 @pytest.mark.parametrize(
     "target",
     [
@@ -58,7 +72,8 @@ def test_products_of_many_rows(case: RowCase) -> None:
 )
 def test_where_there_are_none_nothing_changes(target: Target) -> None:
     without = replace(target, matrices=False)
-    assert lowered(MANY[0], target) == lowered(MANY[0], without)
+    for case in (MANY[0], MATMUL_CASES[0]):
+        assert lowered(case, target) == lowered(case, without)
 
 
 def test_few_rows_stay_as_they_are() -> None:
@@ -101,7 +116,7 @@ def test_memory_that_kernels_share() -> None:
     ("value", "file", "pattern"),
     [
         (matrix_tiles.K_STEP, "lib/matrix_tiles.wgsl", r"const K_STEP = (\d+)u;"),
-        (matrix_tiles.K_STEP, "linear_q4_halves.wgsl", r"const K_STEP = (\d+)u;"),
+        (matrix_tiles.K_STEP, "lib/split_rows.wgsl", r"const K_STEP = (\d+)u;"),
         (linear_q4_matrix.COLUMNS, "linear_q4_halves.wgsl", r"const COLUMNS = (\d+)u;"),
     ],
 )
