@@ -16,6 +16,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
+from support import limits
 from support.linear_q4_cases import Q4GSW
 from support.pte_writer import GraphWriter, write_pte
 from webpte_host.browser import Harness, open_browser
@@ -98,7 +99,7 @@ def main(options: argparse.Namespace) -> None:
             sizes = {"m": options.rows, "n": n, "k": k}
             data = b64encode(program(**sizes)).decode()
             given = {**sizes, "group": GROUP, "runs": options.runs, "data": data}
-            found = harness.python(CODE, timeout=600, **given)
+            found = harness.python(CODE, timeout=limits.CALL_SECONDS, **given)
             show(**sizes, found=found)
             everything.append({**sizes, **found})
     if options.json:
