@@ -17,6 +17,7 @@ from support.matmul_cases import linear
 from support.native import need_native
 from support.plain_matrices import plain_matrices, with_matrices
 from support.row_cases import RowCase
+from support.tables import Row
 from webpte.gpu.native import NativeDevice
 from webpte.ops import matrix_tiles, spread
 from webpte.ops.matrix_tiles import MATRIX_TILINGS
@@ -72,6 +73,21 @@ def test_floats_that_are_read_whole() -> None:
     """Whose rows are multiples of four; such products are made otherwise unless they are large."""
     with patch.object(spread, "MOST_WORK", 0):
         assert differs(linear((131, 64), 133, None), 2, 1) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "case", [MATRIX_CASES[1], MATRIX_CASES[3], MATRIX_CASES[6], MATMUL_CASES[0]], ids=str
+)
+def test_half_floats(case: RowCase) -> None:
+    """One half float for each number of x, and of floats' weights, too."""
+    if not asyncio.run(NativeDevice.create()).info.has_halves:
+        pytest.skip("no shader-f16")
+    program = Row("linear", case).half_program()
+    got, kernels = asyncio.run(run(program, case.steps[0], device()))
+    want, _ = asyncio.run(run(program, case.steps[0], "numpy"))
+    (matrix,) = (kernel for kernel in kernels if kernel.split()[0].endswith("_matrix"))
+    assert matrix.split()[1:3] == ["2" if "q4" in matrix else "1", "1"]  # of weights, of x
+    assert float(np.abs(got - want).max() / np.abs(want).max()) < 1e-3
 
 
 def test_rows_and_columns_of_any_size() -> None:
