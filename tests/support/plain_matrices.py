@@ -22,8 +22,8 @@ from webpte.gpu.device import FEATURES, MATRIX_SHAPE, MATRIX_SUBGROUP, DeviceInf
 MATRICES = """
 alias Halves = vec2<u32>;
 
-struct Left { line: u32, low: bool }
-struct Right { line: u32, low: bool }
+struct Left { band: u32, line: u32, low: bool }
+struct Right { band: u32, line: u32, low: bool }
 struct Sums { values: array<f32, 8> }
 
 // By hand, for numbers below 65520: not every driver compiles the functions that WGSL has for it.
@@ -57,26 +57,29 @@ fn subgroup_of(place: Place) -> u32 {
 }
 """
 
-MATRIX_MEMORY = """
-fn high_left(line: u32) -> Left { return Left(line, false); }
-fn low_left(line: u32) -> Left { return Left(line, true); }
-fn high_right(line: u32) -> Right { return Right(line, false); }
-fn low_right(line: u32) -> Right { return Right(line, true); }
+LOADS = "\n".join(
+    f"fn {size}_{kind.lower()}{i}(band: u32) -> {kind} "
+    f"{{ return {kind}(band, {16 * i}u, {'true' if size == 'low' else 'false'}); }}"
+    for kind in ("Left", "Right")
+    for size in ("high", "low")
+    for i in range(4)
+)
 
+MATRIX_MEMORY = """
 fn left_quad(left: Left, row: u32, quad: u32) -> vec4<f32> {
     let at = (left.line + row) * LINE + quad;
     if (left.low) {
-        return to_floats(a_low[at]);
+        return to_floats(a_low[left.band][at]);
     }
-    return to_floats(a_high[at]);
+    return to_floats(a_high[left.band][at]);
 }
 
 fn right_quad(right: Right, column: u32, quad: u32) -> vec4<f32> {
     let at = (right.line + column) * LINE + quad;
     if (right.low) {
-        return to_floats(b_low[at]);
+        return to_floats(b_low[right.band][at]);
     }
-    return to_floats(b_high[at]);
+    return to_floats(b_high[right.band][at]);
 }
 
 fn plus_product(sums: Sums, left: Left, right: Right) -> Sums {
@@ -94,7 +97,7 @@ fn plus_product(sums: Sums, left: Left, right: Right) -> Sums {
 fn store_sums(sums: Sums, subgroup: u32) {
     for (var i = 0u; i < 8u; i++) {
         let at = own_lane + 32u * i;
-        patches[subgroup * 64u + at / 4u][at % 4u] = sums.values[i];
+        patches[subgroup][at / 4u][at % 4u] = sums.values[i];
     }
 }
 """
@@ -107,7 +110,7 @@ def plain_matrices() -> Iterator[None]:
         folder = Path(name) / "wgsl"
         shutil.copytree(shaders.shader_folder(), folder)
         (folder / "lib/matrices.wgsl").write_text(MATRICES, encoding="utf-8")
-        (folder / "lib/matrix_memory.wgsl").write_text(MATRIX_MEMORY, encoding="utf-8")
+        (folder / "lib/matrix_memory.wgsl").write_text(LOADS + MATRIX_MEMORY, encoding="utf-8")
         with patch.object(shaders, "shader_folder", lambda: folder):
             yield
 

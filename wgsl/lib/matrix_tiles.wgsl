@@ -29,11 +29,15 @@ const B_PARTS = ${B_PARTS}u;
 // Quads from one row of A, or column of B, to the next: two of them are padding, so that eight rows lie in
 // eight different parts of shared memory.
 const LINE = STEP_QUADS + 2u;
-var<workgroup> a_high: array<Halves, A_ROWS * LINE>;
-var<workgroup> a_low: array<Halves, select(16u, A_ROWS, A_PARTS == 2u) * LINE>;
-var<workgroup> b_high: array<Halves, B_COLUMNS * LINE>;
-var<workgroup> b_low: array<Halves, select(16u, B_COLUMNS, B_PARTS == 2u) * LINE>;
-var<workgroup> patches: array<vec4<f32>, 2u * SUBGROUP_ROWS * 64u>; // 16 x 16 sums of each subgroup
+const A_LINES = 16u * ROW_MATRICES; // of one row of subgroups
+const B_LINES = 16u * COLUMN_MATRICES; // of one column of them
+const A_LOWS = select(1u, ROW_MATRICES, A_PARTS == 2u);
+const B_LOWS = select(1u, COLUMN_MATRICES, B_PARTS == 2u);
+var<workgroup> a_high: array<array<Halves, A_LINES * LINE>, SUBGROUP_ROWS>;
+var<workgroup> a_low: array<array<Halves, A_LOWS * 16u * LINE>, SUBGROUP_ROWS>;
+var<workgroup> b_high: array<array<Halves, B_LINES * LINE>, 2>;
+var<workgroup> b_low: array<array<Halves, B_LOWS * 16u * LINE>, 2>;
+var<workgroup> patches: array<array<vec4<f32>, 64>, 2u * SUBGROUP_ROWS>; // 16 x 16 sums of each subgroup
 
 // use lib/matrix_memory.wgsl
 
@@ -81,18 +85,20 @@ fn fetch(part: Part, thread: u32, k: u32) -> Fetched {
 }
 
 fn store_a(thread: u32, i: u32, pair: vec4<u32>) {
-    let at = (thread / STEP_QUADS + ROWS_AT_ONCE * i) * LINE + thread % STEP_QUADS;
-    a_high[at] = bitcast<Halves>(pair.xy);
+    let row = thread / STEP_QUADS + ROWS_AT_ONCE * i;
+    let at = row % A_LINES * LINE + thread % STEP_QUADS;
+    a_high[row / A_LINES][at] = bitcast<Halves>(pair.xy);
     if (A_PARTS == 2u) {
-        a_low[at] = bitcast<Halves>(pair.zw);
+        a_low[row / A_LINES][at] = bitcast<Halves>(pair.zw);
     }
 }
 
 fn store_b(thread: u32, i: u32, pair: vec4<u32>) {
-    let at = b_column(thread) * LINE + b_first_quad(thread) + i;
-    b_high[at] = bitcast<Halves>(pair.xy);
+    let column = b_column(thread);
+    let at = column % B_LINES * LINE + b_first_quad(thread) + i;
+    b_high[column / B_LINES][at] = bitcast<Halves>(pair.xy);
     if (B_PARTS == 2u) {
-        b_low[at] = bitcast<Halves>(pair.zw);
+        b_low[column / B_LINES][at] = bitcast<Halves>(pair.zw);
     }
 }
 
@@ -110,20 +116,6 @@ fn store(thread: u32, fetched: Fetched, scale: f32) {
         store_b(thread, 2u, pairs.p2);
         store_b(thread, 3u, pairs.p3);
     }
-}
-
-fn second_left(line: u32) -> Left {
-    if (A_PARTS == 2u) {
-        return low_left(line);
-    }
-    return Left();
-}
-
-fn second_right(line: u32) -> Right {
-    if (B_PARTS == 2u) {
-        return low_right(line);
-    }
-    return Right();
 }
 
 // The small products first. That of both lows is left out.
@@ -145,7 +137,7 @@ fn write_sums(part: Part, place: Place, row: u32, column: u32, sums: Sums) {
     for (var i = lane_of(place); i < 64u; i += 32u) {
         let at_row = part.row + row + i / 4u;
         let at_column = part.column + column + i % 4u * 4u;
-        let found = patches[subgroup * 64u + i];
+        let found = patches[subgroup][i];
         var result = vec4<f32>();
         if (at_row < params.product.m) {
             let exponent = exponents[at_row];
@@ -162,8 +154,8 @@ fn write_sums(part: Part, place: Place, row: u32, column: u32, sums: Sums) {
 // Matrices have names of their own, not places in arrays or structs: compilers then keep them in registers.
 fn multiply_matrices(part: Part, place: Place) {
     let thread = place.thread;
-    let row = subgroup_of(place) / 2u * 16u * ROW_MATRICES;
-    let column = subgroup_of(place) % 2u * 16u * COLUMN_MATRICES;
+    let across = subgroup_of(place) / 2u;
+    let along = subgroup_of(place) % 2u;
     let last = params.product.n - 1u;
     let scale = power_of(-exponents[params.product.m + min(part.column + b_column(thread), last)]);
     var s00: Sums;
@@ -189,30 +181,30 @@ fn multiply_matrices(part: Part, place: Place) {
         if (k + K_STEP < part.k_end) {
             fetched = fetch(part, thread, k + K_STEP);
         }
-        let b0 = high_right(column);
-        let c0 = second_right(column);
-        let b1 = high_right(column + 16u);
-        let c1 = second_right(column + 16u);
+        let b0 = high_right0(along);
+        let c0 = low_right0(along);
+        let b1 = high_right1(along);
+        let c1 = low_right1(along);
         var b2: Right;
         var c2: Right;
         var b3: Right;
         var c3: Right;
         if (COLUMN_MATRICES == 4u) {
-            b2 = high_right(column + 32u);
-            c2 = second_right(column + 32u);
-            b3 = high_right(column + 48u);
-            c3 = second_right(column + 48u);
+            b2 = high_right2(along);
+            c2 = low_right2(along);
+            b3 = high_right3(along);
+            c3 = low_right3(along);
         }
-        let a0 = high_left(row);
-        let d0 = second_left(row);
+        let a0 = high_left0(across);
+        let d0 = low_left0(across);
         s00 = plus_products(s00, a0, d0, b0, c0);
         s01 = plus_products(s01, a0, d0, b1, c1);
         if (COLUMN_MATRICES == 4u) {
             s02 = plus_products(s02, a0, d0, b2, c2);
             s03 = plus_products(s03, a0, d0, b3, c3);
         }
-        let a1 = high_left(row + 16u);
-        let d1 = second_left(row + 16u);
+        let a1 = high_left1(across);
+        let d1 = low_left1(across);
         s10 = plus_products(s10, a1, d1, b0, c0);
         s11 = plus_products(s11, a1, d1, b1, c1);
         if (COLUMN_MATRICES == 4u) {
@@ -220,16 +212,16 @@ fn multiply_matrices(part: Part, place: Place) {
             s13 = plus_products(s13, a1, d1, b3, c3);
         }
         if (ROW_MATRICES == 4u) {
-            let a2 = high_left(row + 32u);
-            let d2 = second_left(row + 32u);
+            let a2 = high_left2(across);
+            let d2 = low_left2(across);
             s20 = plus_products(s20, a2, d2, b0, c0);
             s21 = plus_products(s21, a2, d2, b1, c1);
             if (COLUMN_MATRICES == 4u) {
                 s22 = plus_products(s22, a2, d2, b2, c2);
                 s23 = plus_products(s23, a2, d2, b3, c3);
             }
-            let a3 = high_left(row + 48u);
-            let d3 = second_left(row + 48u);
+            let a3 = high_left3(across);
+            let d3 = low_left3(across);
             s30 = plus_products(s30, a3, d3, b0, c0);
             s31 = plus_products(s31, a3, d3, b1, c1);
             if (COLUMN_MATRICES == 4u) {
@@ -239,6 +231,8 @@ fn multiply_matrices(part: Part, place: Place) {
         }
         workgroupBarrier();
     }
+    let row = across * A_LINES;
+    let column = along * B_LINES;
     write_sums(part, place, row, column, s00);
     write_sums(part, place, row, column + 16u, s01);
     write_sums(part, place, row + 16u, column, s10);
