@@ -5,6 +5,7 @@ A way is asked for by its name, several at once with `+` between them:
     fuse        every call by itself
     f16         half floats as float32
     subgroups   sums by subgroups, or without them where they are chosen
+    matrices    products by subgroup matrices, or without them where they are chosen
     plain       the kernels of a software adapter on a GPU, and a GPU's on a software adapter
     tuning      kernels cut as they are where nothing was measured
 """
@@ -17,6 +18,7 @@ from typing import Any
 
 import webpte
 from webpte import DeviceInfo, Options
+from webpte.errors import DeviceError
 from webpte.runtime.kept_choices import kept_choices
 from webpte.runtime.options import AS_SUITS
 from webpte.suite import Array, FetchBytes, Seen, compare, parse_entry, run_entry
@@ -51,6 +53,15 @@ def _other_subgroups(info: DeviceInfo, options: Options) -> Path:
     return Path(label, replace(options, subgroups=other), missing)
 
 
+def _other_matrices(info: DeviceInfo, options: Options) -> Path:
+    """With half floats switched off there are none."""
+    there = options.applied_to(info).has_matrices
+    other = not (info.prefers_matrices and there)
+    missing = "" if there else "not there: this adapter has no subgroup matrices of half floats"
+    label = f"{'with' if other else 'without'} matrices"
+    return Path(label, replace(options, matrices=other), missing)
+
+
 def _other_kernels(info: DeviceInfo, options: Options) -> Path:
     other = not info.software
     label = "plain kernels" if other else "a GPU's kernels"
@@ -66,6 +77,7 @@ _WAYS: dict[str, Callable[[DeviceInfo, Options], Path]] = {
     "fuse": _without_fusion,
     "f16": _without_halves,
     "subgroups": _other_subgroups,
+    "matrices": _other_matrices,
     "plain": _other_kernels,
     "tuning": _without_tuning,
 }
@@ -89,12 +101,12 @@ def paths_of(asked: Sequence[str], info: DeviceInfo) -> list[Path]:
 
 
 def _path(name: str, info: DeviceInfo) -> Path:
-    """Several ways at once are missing if one of them is."""
-    steps, options = [], AS_SUITS
-    for each in name.split(JOINED):
+    """Several ways at once are missing if one of them is, or is with the others."""
+    names, steps, options = name.split(JOINED), list[Path](), AS_SUITS
+    for each in names:
         steps.append(_WAYS[each](info, options))
         options = steps[-1].options
-    missing = next((step.missing for step in steps if step.missing), "")
+    missing = next(filter(None, (_WAYS[each](info, options).missing for each in names)), "")
     return Path(", ".join(step.label for step in steps), options, missing)
 
 
@@ -103,6 +115,14 @@ async def described_paths(asked: Sequence[str], device: str) -> list[dict[str, A
     info = (await webpte.shared_device(device)).info
     tuned = replace(info, choices=await kept_choices(info))
     return [asdict(path) for path in paths_of(asked, tuned)]
+
+
+async def options_of(way: str, device: str) -> Options:
+    """Those of one way, for programs on a device that has it."""
+    _, path = await described_paths([way], device)
+    if path["missing"]:
+        raise DeviceError(f"{path['label']}: {path['missing']}")
+    return Options(**path["options"])
 
 
 class Ways:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from webpte_host import chromium, environment, kernel_table, pipelines
+from webpte_host import chromium, environment, kernel_table, path_table, pipelines
 from webpte_host.content import Mount
 from webpte_host.errors import HostError
 
@@ -17,9 +17,11 @@ _CODE = """
 import webpte
 from webpte import bench
 from webpte.gpu.webgpu import WebGPUDevice
+from webpte.paths import options_of
 
 device = await WebGPUDevice.create(waiting) if waiting else "webgpu"
-async with await webpte.load(url, device=device) as program:
+options = await options_of(way, "webgpu") if way else webpte.Options()
+async with await webpte.load(url, device=device, options=options) as program:
     return await bench.figures_of(program, method, runs, prefill, decode)
 """
 
@@ -53,6 +55,12 @@ def main(arguments: list[str]) -> int:
         "--waiting",
         choices=("plain", "scope", "submit"),
         help="how the browser waits for results (the way that is measured to be the best)",
+    )
+    parser.add_argument(
+        "--options",
+        type=_way,
+        metavar="WAY",
+        help="the program on another way than chosen, by a name of `verify --options`: matrices",
     )
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument(
@@ -96,11 +104,20 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _way(text: str) -> str:
+    (name, *others) = path_table.names_of(text)
+    if others or name == "all":
+        raise argparse.ArgumentTypeError("one way at a time; a+b for both at once")
+    return name
+
+
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Something to time, and one thing only."""
     program = options.program
     if options.waiting and (options.kernels or options.pipelines or options.device == "native"):
         parser.error("--waiting is for programs that run in a browser")
+    if options.options and (options.kernels or options.pipelines):
+        parser.error("--options is for programs that run")
     if options.kernels:
         if program or options.pipelines:
             parser.error("--kernels takes no program and no --pipelines")
@@ -149,10 +166,13 @@ def _refuse_cpu(info: Any, options: argparse.Namespace) -> None:
 def _run_native(options: argparse.Namespace) -> dict[str, Any]:
     import webpte
     from webpte import bench
+    from webpte.paths import options_of
 
     async def run() -> dict[str, Any]:
         _refuse_cpu((await webpte.shared_device("native")).info, options)
-        async with await webpte.load(options.program, device="native") as program:
+        way = options.options
+        ways = await options_of(way, "native") if way else webpte.Options()
+        async with await webpte.load(options.program, device="native", options=ways) as program:
             wanted = _wanted(options)
             return await bench.figures_of(program, **wanted, decode_steps=options.decode)
 
@@ -176,6 +196,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
             **_wanted(options),
             decode=options.decode,
             waiting=options.waiting,
+            way=options.options,
         )
         return result
 

@@ -1,15 +1,31 @@
-"""The table at the end of `verify --options`: what each of the ways changes.
+"""The names that `--options` takes, and the table at its end: what each of the ways changes.
 
 Errors are shares of a case's tolerance, by the worst element: 100 % is the most that passes.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from webpte_host import environment
+
 Row = dict[str, Any]  # a result of a case on a way
 HEADINGS = ("way", "passed", "failed", "largest error", "from chosen", "other kernels in")
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """An argument with names between commas. They are looked up inside of the environment, where
+    the command runs again: what started it may have no NumPy."""
+    names = tuple(text.split(","))
+    if environment.inside():
+        from webpte.paths import NAMES, unknown_names
+
+        if unknown := unknown_names(names):
+            known = ", ".join((*NAMES, "all"))
+            raise argparse.ArgumentTypeError(f"no way is called {unknown[0]!r}; there are {known}")
+    return names
 
 
 def show(ways: Sequence[dict[str, Any]], results: Sequence[Row]) -> None:

@@ -118,13 +118,13 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     ways.add_argument(
         "--options",
-        type=_names,
+        type=path_table.names_of,
         nargs="?",
         const=("all",),
         default=(),
         metavar="WAYS",
-        help="run every case as chosen and once per way: fuse,f16,subgroups,plain,tuning (each the "
-        "other way than chosen; a+b for both at once) or all, the default; a table compares them",
+        help="run every case as chosen and once per way: fuse,f16,subgroups,matrices,plain,tuning "
+        "(each the other way; a+b for both at once) or all, the default; a table compares them",
     )
     parser.add_argument(
         "--timeout",
@@ -139,16 +139,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if options.options and options.device == "numpy":
         parser.error("--options is for GPUs: NumPy has no other way to go")
     return options
-
-
-def _names(text: str) -> tuple[str, ...]:
-    from webpte.paths import NAMES, unknown_names
-
-    names = tuple(text.split(","))
-    if unknown := unknown_names(names):
-        known = ", ".join((*NAMES, "all"))
-        raise argparse.ArgumentTypeError(f"no way is called {unknown[0]!r}; there are {known}")
-    return names
 
 
 def _seconds(text: str) -> float:

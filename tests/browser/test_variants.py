@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import webpte
-from support import winograd
+from support import linear_q4_cases, matmul_cases, winograd
 from support.conv_graphs import conv_block
 from support.encoder_graphs import Encoder, encoder_layer
 from support.graphs import build_graph, chain, make_planner, read_graph
@@ -29,18 +29,21 @@ from webpte.fusion import fuse
 from webpte.gpu.device import PipelineSpec
 from webpte.gpu.emulation import EmulatedCall
 from webpte.gpu.recording import RecordingDevice
+from webpte.ops.matrix_tiles import SHARED_BYTES
 from webpte.ops.target import GPU, Target
 from webpte.shaders import ShaderLibrary, shader_folder
 from webpte_host.layout import ROOT
 
 PER_CALL = 100
+MATRICES = Target(shared_bytes=SHARED_BYTES, matrices=True)
+MATRIX_FEATURE = "enable chromium_experimental_subgroup_matrix;"
 LLAMAS = tuple(
     ROOT / "tests" / "data" / "llm" / f"llama_tiny_{weights}.pte" for weights in ("q4", "fp32")
 )
 
 FACTS = """
 info = (await shared_device()).info
-return [info.software, "shader-f16" in info.features]
+return [info.software, "shader-f16" in info.features, info.has_matrices]
 """
 
 SHADERS = """
@@ -104,6 +107,9 @@ def lower(rows: Sequence[Row]) -> set[PipelineSpec]:
     pairs = [(graph, target) for graph in graphs for target in (GPU, Target(software=True))]
     # No default, but what tuning may choose.
     pairs += [(graph, winograd.choosing(graph, n)) for graph in tuned for n in winograd.LABELS]
+    # Nor is this: for those who ask for subgroup matrices.
+    cases = (*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES)
+    pairs += [(read_graph(case.program()), MATRICES) for case in cases]
     found: set[tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, float], ...]]] = set()
     for graph, target in pairs:
         planner, _ = make_planner(graph, target)
@@ -170,8 +176,8 @@ def test_every_kernel_has_a_variant(plain_variants: list[PipelineSpec]) -> None:
 def test_every_variant_compiles(
     plain_variants: list[PipelineSpec], shared_harness: HarnessSource
 ) -> None:
-    software, native_halves = python(shared_harness.get(), FACTS)
-    found: Sequence[PipelineSpec] = plain_variants
+    software, native_halves, matrices = python(shared_harness.get(), FACTS)
+    found = [spec for spec in plain_variants if matrices or MATRIX_FEATURE not in spec.code]
     if native_halves:
         found = [*found, *variants(halves=True)]
     if software:

@@ -218,3 +218,16 @@ LINEAR_Q4_CASES = [
     requant(1, 1, 1, 4),
     requant(6, 10, 5, 7),
 ]
+
+# For products by subgroup matrices: many rows; wide weights, aligned ones, and others.
+MATRIX_CASES = [
+    q4gsw((131, 64), 133, 32, bias=True),
+    q4gsw((70, 192), 70, 64),
+    int8((37, 64), 131),
+    int8((37, 36), 131),
+    q4gsw((35, 36), 70, 12),
+    q4gsw((40, 72), 70, 12, columns=71),
+    qcs4w((70, 10), 37, width=5),
+    qcs4w((70, 64), 37),
+    dq8ca((68, 64), 35, 32, bias=True),
+]

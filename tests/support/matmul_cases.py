@@ -158,3 +158,6 @@ MATMUL_CASES = [
     gradient((0,), 3, 2),
     *integer_cases(),
 ]
+
+# For products by subgroup matrices: many rows, of odd sizes.
+MATRIX_CASES = [linear((131, 37), 133, 133), linear((2, 70, 54), 70, None)]

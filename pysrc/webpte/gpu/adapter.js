@@ -19,14 +19,19 @@
         for (const name in adapter.limits) {
             if (typeof adapter.limits[name] === "number") limits[name] = adapter.limits[name];
         }
-        // Of the adapter, but a limit in what it means: what every subgroup has at least.
-        const smallest = adapter.info?.subgroupMinSize;
-        if (smallest) limits.subgroupMinSize = smallest;
+        // Of the adapter, but limits in what they mean: what every subgroup has at least and at most.
+        for (const name of ["subgroupMinSize", "subgroupMaxSize"]) {
+            if (adapter.info?.[name]) limits[name] = adapter.info[name];
+        }
+        const matrixShapes = [...(adapter.info?.subgroupMatrixConfigs ?? [])].map(
+            ({ componentType, resultComponentType, M, N, K }) => `${componentType} ${resultComponentType} ${M}x${N}x${K}`,
+        );
         const { vendor = "", architecture = "", description = "", device = "", isFallbackAdapter = false } = adapter.info ?? {};
         return JSON.stringify({
             vendor, architecture, description: description || device, limits,
             software: isFallbackAdapter || adapter.isFallbackAdapter === true,
             features: [...adapter.features].sort(),
+            matrixShapes,
         });
     },
 

@@ -27,6 +27,10 @@ UNIFORM_ALIGNMENT = 256
 
 HALVES = "shader-f16"  # the feature of shaders that have half floats
 CLOCK = "timestamp-query"  # and of GPUs that time their kernels
+MATRICES = "chromium-experimental-subgroup-matrix"  # of subgroups that multiply matrices
+FEATURES = (HALVES, CLOCK, "subgroups", MATRICES)  # asked for in a browser, where it has them
+# Such as kernels take: half floats, added up in float32, M x N x K, in subgroups of so many.
+MATRIX_SHAPE, MATRIX_SUBGROUP = "f16 f32 16x16x16", 32
 
 Progress = Callable[[str, int, int], None]
 
@@ -47,6 +51,8 @@ class DeviceInfo:
     features: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
     prefers_subgroups: bool = False  # where it has them; for comparison, until it is known to win
+    matrix_shapes: tuple[str, ...] = ()  # that subgroups multiply, such as "f16 f32 16x16x16"
+    prefers_matrices: bool = False  # where it has them, likewise
     choices: Choices = ()  # what was measured to be the fastest here, see `Target.choice`
     waiting: str = "plain"
     waiting_ms: dict[str, float] = field(default_factory=dict)
@@ -57,12 +63,20 @@ class DeviceInfo:
         return HALVES in self.features
 
     @property
+    def has_matrices(self) -> bool:
+        """Whether subgroups multiply matrices as kernels need them."""
+        sizes = {self.limits.get(f"subgroup{end}Size") for end in ("Min", "Max")}
+        features = {MATRICES, HALVES, "subgroups"} <= set(self.features)
+        return features and MATRIX_SHAPE in self.matrix_shapes and sizes == {MATRIX_SUBGROUP}
+
+    @property
     def target(self) -> Target:
         """What kernels are chosen for."""
         most = self.limits.get("maxStorageBuffersPerShaderStage", Target.storage_buffers)
         shared = self.limits.get("maxComputeWorkgroupStorageSize", Target.shared_bytes)
         subgroup = self.subgroup if self.prefers_subgroups else 0
-        return Target(self.software, most, subgroup, shared, self.choices)
+        matrices = self.prefers_matrices and self.has_matrices
+        return Target(self.software, most, subgroup, shared, self.choices, matrices)
 
     @property
     def subgroup(self) -> int:

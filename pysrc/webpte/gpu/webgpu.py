@@ -32,6 +32,7 @@ from webpte.errors import (
 from webpte.gpu.arrival import Arrival
 from webpte.gpu.constants import by_file, converted
 from webpte.gpu.device import (
+    FEATURES,
     DeviceInfo,
     GpuCopy,
     PipelineSpec,
@@ -51,9 +52,6 @@ from webpte.source import BytesSource
 _WINDOW_BYTES = 4 << 20
 
 _COPY_SRC = 0x0004  # GPUBufferUsage's number for it
-
-# Asked for where the adapter has them.
-_FEATURES = ("shader-f16", "timestamp-query", "subgroups")
 
 _ERRORS: dict[str, type[WebpteError]] = {
     "DeviceLost": DeviceLostError,
@@ -106,6 +104,7 @@ async def find_adapter() -> tuple[Any, DeviceInfo]:
         software=facts["software"] or is_software(*names),
         features=tuple(facts["features"]),
         limits=facts["limits"],
+        matrix_shapes=tuple(facts["matrixShapes"]),
     )
     return adapter, info
 
@@ -166,7 +165,7 @@ class WebGPUDevice:
         """`waiting` is a way to wait for results (see waiting.js) in place of the best."""
         adapter, info = await find_adapter()
         with _translated("asking for the GPU"):
-            device = await load_script("adapter.js").open(adapter, json.dumps(_FEATURES))
+            device = await load_script("adapter.js").open(adapter, json.dumps(FEATURES))
             waiter = await load_script("waiting.js").open(device, info.software, waiting)
             scripts = ("commands.js", "transfer.js", "windows.js")
             parts = (load_script(name) for name in scripts)

@@ -22,6 +22,8 @@ from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import float_type
 from webpte.ops.intake import NORMED_THREADS, Intake, eps_of, gain_of, row_overrides
+from webpte.ops.linear_q4_matrix import matrix_linear
+from webpte.ops.matrix_tiles import takes_matrices
 from webpte.ops.one_row import MANY_ROWS, choose_cut, is_one_row, row_dispatch
 from webpte.ops.packed_weights import (
     BYTES,
@@ -166,6 +168,8 @@ def lower_linear(
     if args.target.software:
         return block_dispatches(simple(kernel), product, out.id)
     if not is_sliced(product):
+        if takes_matrices(product, args.target):
+            return matrix_linear(kernel, weights, product, out.id, args.target)
         return tile_dispatches(kernel, product, out.id, args.target)
     if rows is None and not rounds and is_one_row(product, [weights], args.target):
         return [lower_row(x, weights, product, norm, out.id, args.target)]

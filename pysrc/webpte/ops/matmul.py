@@ -19,6 +19,7 @@ import numpy as np
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import float_type
+from webpte.ops.matmul_matrix import matrix_matmul, takes_matmul
 from webpte.ops.products import (
     MAX_SLICED_ROWS,
     Kernel,
@@ -248,6 +249,8 @@ def lower_matmul(
     kernel = vector_kernel(operands, product, sliced)
     if sliced:
         return few_rows(kernel, product, operands.b_k_first, adding(None), out.id)
+    if operands.a_k_first and operands.b_k_first and takes_matmul(product, args.target):
+        return matrix_matmul(kernel, product, out.id, args.target)
     return tile_dispatches(kernel, product, out.id, args.target)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Protocol
 
 from webpte.ops.args import TensorArg
 from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
@@ -149,7 +150,25 @@ BYTES_PER_MICROSECOND, DISPATCH_MICROSECONDS = 3e6, 3.0
 MIN_K_PART, MAX_K_PARTS = 128, 64
 
 
-def cost(product: Product, tiling: Tiling, k_parts: int) -> float:
+class Tiles(Protocol):
+    """What `cost` asks of a tiling."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def columns(self) -> int: ...
+
+    @property
+    def threads(self) -> int: ...
+
+    @property
+    def speed(self) -> float: ...
+
+    def tiles(self, product: Product) -> int: ...
+
+
+def cost(product: Product, tiling: Tiles, k_parts: int) -> float:
     """About how many microseconds it takes."""
     workgroups = tiling.tiles(product) * k_parts
     busy = min(1.0, workgroups / CORES, (workgroups * tiling.threads / BUSY_THREADS) ** 0.5)

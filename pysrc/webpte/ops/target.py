@@ -31,8 +31,9 @@ class Target:
 
     `storage_buffers`: how many a kernel may bind; 8 is what every GPU has. `shared_bytes`: of a
     workgroup's memory; 16 KB is what every GPU has. `subgroup`: so many
-    invocations always fit into one subgroup; 0 if kernels are to do without subgroups. `choices`
-    are what was measured to be the fastest, and `asked` takes the questions, if they are wanted.
+    invocations always fit into one subgroup; 0 if kernels are to do without subgroups. `matrices`:
+    whether products may go by subgroup matrices (matrix_tiles.py). `choices` are what was measured
+    to be the fastest, and `asked` takes the questions, if they are wanted.
     """
 
     software: bool = False
@@ -40,6 +41,7 @@ class Target:
     subgroup: int = 0
     shared_bytes: int = 16384
     choices: Choices = ()
+    matrices: bool = False
     asked: list[Question] | None = field(default=None, compare=False)
 
     @property

@@ -43,3 +43,20 @@ def test_waiting_is_for_browsers(
     with pytest.raises(SystemExit):
         bench.main([*program, *other, "--waiting", "plain"])
     assert "--waiting is for programs that run in a browser" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("way", "message"),
+    [
+        ("fuse,f16", "one way at a time"),
+        ("all", "one way at a time"),
+        ("speed", "no way is called 'speed'"),
+        ("fuse", "--options is for programs that run"),
+    ],
+)
+def test_ways_that_cannot_be_timed(
+    way: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        bench.main(["--kernels", "--options", way])
+    assert message in capsys.readouterr().err

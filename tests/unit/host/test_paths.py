@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +13,16 @@ import numpy as np
 import pytest
 
 from support.graphs import wait
+from support.plain_matrices import with_matrices
 from support.pte_writer import GraphWriter, write_pte
 from support.recorded import ADD, RELU
 from webpte import DeviceInfo, Options
 from webpte.gpu.recording import RecordingDevice
 from webpte.paths import AS_CHOSEN, NAMES, Ways, paths_of, unknown_names
 from webpte.paths import Path as Way
-from webpte_host import environment, verify
+from webpte_host import bench, environment, verify
 
-FULL = DeviceInfo("webgpu", features=("shader-f16", "subgroups"), limits={"subgroupMinSize": 32})
+FULL = replace(with_matrices(DeviceInfo("webgpu")), prefers_matrices=False)
 FULL = replace(FULL, choices=(("a question", "a label"),))
 BARE = DeviceInfo("webgpu", software=True)
 
@@ -31,6 +33,7 @@ def test_every_way_of_a_gpu_that_has_everything() -> None:
         Way("without fusion", Options(fuse=False)),
         Way("without f16", Options(halves=False)),
         Way("with subgroups", Options(subgroups=True)),
+        Way("with matrices", Options(matrices=True)),
         Way("plain kernels", Options(plain=True)),
         Way("without tuning", Options(tuned=False)),
     ]
@@ -43,6 +46,7 @@ def test_what_an_adapter_does_not_have_is_said() -> None:
         "without fusion": "",
         "without f16": "not there: this adapter has no shader-f16",
         "with subgroups": "not there: this adapter has no subgroups",
+        "with matrices": "not there: this adapter has no subgroup matrices of half floats",
         "a GPU's kernels": "left out: they can take minutes to compile here; "
         "ask for it by name: plain",
         "without tuning": "not there: nothing was tuned on this adapter",
@@ -54,6 +58,8 @@ def test_several_ways_at_once() -> None:
     (_, both) = paths_of(["plain+subgroups"], FULL)
     options = Options(subgroups=True, plain=True)
     assert both == Way("plain kernels, with subgroups", options)
+    for name in ("matrices+f16", "f16+matrices"):  # without half floats there are no matrices
+        assert "no subgroup matrices" in paths_of([name], FULL)[1].missing
     assert paths_of(["fuse+f16"], BARE)[1].missing.startswith("not there")
     assert unknown_names([*NAMES, "all", "fuse+speed"]) == ["speed"]
 
@@ -172,6 +178,22 @@ class FakeContext:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+def test_names_are_looked_up_where_there_is_numpy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever Python the command was started with: it starts itself again in its environment."""
+    (tmp_path / "manifest.json").write_text(json.dumps([chain_suite(tmp_path)]))
+    monkeypatch.setattr(environment, "inside", lambda: False)
+    rerun: list[list[str]] = []
+    monkeypatch.setattr(environment, "rerun_inside", lambda given, **_: rerun.append(given))
+    monkeypatch.setitem(sys.modules, "webpte.paths", None)  # cannot be imported
+    of_verify = [str(tmp_path), "--options", "fuse,f16"]
+    of_bench = [str(tmp_path / "chain.pte"), "--options", "fuse"]
+    verify.main(of_verify)
+    bench.main(of_bench)
+    assert rerun == [["verify", *of_verify], ["bench", *of_bench]]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@ import pytest
 
 import webpte
 from support.graphs import wait
+from support.plain_matrices import with_matrices
 from support.pte_writer import GraphWriter, write_pte
 from support.recorded import ADD, RELU
 from webpte import Options
+from webpte.gpu.device import HALVES, MATRICES
 from webpte.gpu.recording import RecordingDevice
 
 
@@ -103,6 +105,22 @@ def test_a_device_that_prefers_subgroups_can_be_told_not_to() -> None:
     info = replace(gpu().info, prefers_subgroups=True)
     assert Options().applied_to(info).target.subgroup == 32
     assert Options(subgroups=False).applied_to(info).target.subgroup == 0
+
+
+def test_matrices_are_for_those_who_ask_where_there_are_such() -> None:
+    info = replace(with_matrices(gpu().info), prefers_matrices=False)
+    asked = Options(matrices=True)
+    assert not Options().applied_to(info).target.matrices
+    assert asked.applied_to(info).target.matrices
+    assert not replace(asked, halves=False).applied_to(info).target.matrices
+    assert not Options(matrices=False).applied_to(with_matrices(info)).target.matrices
+    for missing in (MATRICES, HALVES, "subgroups"):
+        features = tuple(name for name in info.features if name != missing)
+        assert not asked.applied_to(replace(info, features=features)).target.matrices
+    others = replace(info, matrix_shapes=("i8 i32 16x16x32",))
+    assert not asked.applied_to(others).target.matrices
+    sizes = replace(info, limits=info.limits | {"subgroupMaxSize": 64})
+    assert not asked.applied_to(sizes).target.matrices
 
 
 def test_options_outlive_a_rebuild() -> None:

@@ -1,0 +1,137 @@
+"""Products by subgroup matrices: the kernels as they are, with such matrices in plain WGSL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+import webpte
+from support.linear_q4_cases import MATRIX_CASES, dequantized, q4gsw
+from support.matmul_cases import MATRIX_CASES as MATMUL_CASES
+from support.matmul_cases import linear
+from support.native import need_native
+from support.plain_matrices import plain_matrices, with_matrices
+from support.row_cases import RowCase
+from support.tables import Row
+from webpte.gpu.native import NativeDevice
+from webpte.ops import matrix_tiles, spread
+from webpte.ops.matrix_tiles import MATRIX_TILINGS
+from webpte_host.layout import ROOT
+
+Array = np.ndarray
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _plain_matrices() -> Iterator[None]:
+    need_native()
+    with plain_matrices():
+        yield
+
+
+def device() -> NativeDevice:
+    made = asyncio.run(NativeDevice.create())
+    made.info = with_matrices(made.info)
+    return made
+
+
+async def run(program: bytes, inputs: Any, on: Any) -> tuple[Array, frozenset[str]]:
+    async with await webpte.load(program, device=on) as loaded:
+        (result,) = await loaded.forward(*inputs)
+        return result, loaded.kernels
+
+
+def differs(case: RowCase, tiling: int, k_parts: int) -> float:
+    """By how much of the largest element."""
+    cut = MATRIX_TILINGS[tiling], k_parts
+    with patch.object(matrix_tiles, "choose_matrix_tiling", lambda product: cut):
+        got, kernels = asyncio.run(run(case.program(), case.steps[0], device()))
+    assert any(kernel.split()[0].endswith("_matrix") for kernel in kernels)
+    want, _ = asyncio.run(run(case.program(), case.steps[0], "numpy"))
+    return float(np.abs(got - want).max() / np.abs(want).max())
+
+
+# A driver for CPUs takes longest to compile large tiles.
+CUTS = [(0, 1), (2, 3), (1, 2), (3, 1), (2, 2), *[(2, 1)] * 4]
+
+
+@pytest.mark.parametrize(("case", "cut"), [*zip(MATRIX_CASES, CUTS, strict=True)], ids=str)
+def test_packed_weights(case: RowCase, cut: tuple[int, int]) -> None:
+    assert differs(case, *cut) < 1e-6
+
+
+@pytest.mark.parametrize("case", MATMUL_CASES, ids=str)
+def test_floats(case: RowCase) -> None:
+    assert differs(case, 2, 2) < 1e-6
+
+
+def test_floats_that_are_read_whole() -> None:
+    """Whose rows are multiples of four; such products are made otherwise unless they are large."""
+    with patch.object(spread, "MOST_WORK", 0):
+        assert differs(linear((131, 64), 133, None), 2, 1) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "case", [MATRIX_CASES[1], MATRIX_CASES[3], MATRIX_CASES[6], MATMUL_CASES[0]], ids=str
+)
+def test_half_floats(case: RowCase) -> None:
+    """One half float for each number of x, and of floats' weights, too."""
+    if not asyncio.run(NativeDevice.create()).info.has_halves:
+        pytest.skip("no shader-f16")
+    program = Row("linear", case).half_program()
+    got, kernels = asyncio.run(run(program, case.steps[0], device()))
+    want, _ = asyncio.run(run(program, case.steps[0], "numpy"))
+    (matrix,) = (kernel for kernel in kernels if kernel.split()[0].endswith("_matrix"))
+    assert matrix.split()[1:3] == ["2" if "q4" in matrix else "1", "1"]  # of weights, of x
+    assert float(np.abs(got - want).max() / np.abs(want).max()) < 1e-3
+
+
+def test_rows_and_columns_of_any_size() -> None:
+    """Large, small, all zero, not finite: none of them tells on its neighbours."""
+    case = q4gsw((40, 64), 70, 32)
+    x, packed, scales = (array.copy() for array in case.steps[0])
+    x[1] *= np.float32(1e30)
+    x[2] *= np.float32(1e-30)
+    x[3] = 0
+    x[4, 1:] = 0
+    x[5, 7], x[6, 8] = np.inf, np.nan
+    x[7] *= np.float32(1e6)  # more than half floats hold
+    scales[:, 3] *= np.float32(1e-20)
+    scales[:, 4] *= np.float32(1e20)
+    scales[0, 5] *= np.float32(1e5)
+    scales[1, 6] = np.inf
+    inputs = (x, packed, scales)
+    got, _ = asyncio.run(run(case.program(), inputs, device()))
+    with np.errstate(all="ignore"):
+        want, _ = asyncio.run(run(case.program(), inputs, "numpy"))
+        finite = np.isfinite(want)
+        assert np.isnan(got[[5, 6]]).all()
+        assert np.isnan(got[:, 6]).all()
+        finite[[5, 6]], finite[:, 6] = False, False
+        # 1e30 * 1e20 is more than float32 holds.
+        assert not finite[1, 4]
+        assert np.array_equal(got[1, 4], want[1, 4])
+        weights = dequantized(packed, scales, 32, 64)
+        together = np.abs(x).astype(np.float64) @ np.abs(weights).T
+        assert (np.abs(got - want)[finite] <= 2.0**-21 * together[finite] + 1e-37).all()
+    assert (got[3, :6] == 0).all()
+
+
+def test_a_prompt_of_a_model() -> None:
+    """Residuals are added, and products follow each other in the same scratch memory."""
+    path = ROOT / "tests" / "data" / "llm" / "llama_tiny_q4.pte"
+    inputs = np.arange(40, dtype=np.int64)[None] * 7 % 50, np.zeros(1, np.int64)
+
+    async def logits(on: Any) -> tuple[Array, frozenset[str]]:
+        async with await webpte.load(path, device=on) as loaded:
+            (result, *_) = await loaded.forward(*inputs)
+            return result, loaded.kernels
+
+    got, kernels = asyncio.run(logits(device()))
+    want, _ = asyncio.run(logits("numpy"))
+    assert "linear_q4_matrix" in {kernel.split()[0] for kernel in kernels}
+    assert float(np.abs(got - want).max() / np.abs(want).max()) < 1e-5
