@@ -13,7 +13,6 @@ alias Right = subgroup_matrix_right<f16, 16, 16>;
 alias Sums = subgroup_matrix_result<f32, 16, 16>;
 
 fn to_halves(values: vec4<f32>) -> Halves { return Halves(values); }
-fn to_floats(halves: Halves) -> vec4<f32> { return vec4<f32>(halves); }
 
 struct Place {
     @builtin(local_invocation_index) thread: u32,

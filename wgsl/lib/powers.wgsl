@@ -34,7 +34,9 @@ fn times_power(value: f32, exponent: i32) -> f32 {
 
 // The first halves of four numbers, and the second ones.
 fn pair_of(values: vec4<f32>) -> vec4<u32> {
-    let high = to_halves(values);
-    let low = to_halves(values - to_floats(high));
+    // Rounded by its bits, not as a half float made a float again: drivers take that for the number itself.
+    let kept = bitcast<vec4<f32>>((bitcast<vec4<u32>>(values) + vec4<u32>(0x1000u)) & vec4<u32>(0xffffe000u));
+    let high = to_halves(kept);
+    let low = to_halves(values - kept);
     return vec4<u32>(bitcast<vec2<u32>>(high), bitcast<vec2<u32>>(low));
 }

@@ -74,9 +74,12 @@ fn store_tiles(part: Part, thread: u32, k: u32, fetched: Fetched) {
     }
 }
 
-// Invocations in groups of 4 x 8: the 32 that usually run together then read few different quads.
-fn row_quad_of(thread: u32) -> u32 { return thread / 8u % 4u + thread / (4u * THREADS_N) * 4u; }
-fn column_quad_of(thread: u32) -> u32 { return thread % 8u + thread / 32u % (THREADS_N / 8u) * 8u; }
+// Invocations in groups of 4 x 8: the 32 that usually run together then read few different quads, and
+// neighbours in pairs that share a column, so that half of them read all eight at once.
+fn row_quad_of(thread: u32) -> u32 {
+    return thread % 2u + thread / 16u % 2u * 2u + thread / (4u * THREADS_N) * 4u;
+}
+fn column_quad_of(thread: u32) -> u32 { return thread / 2u % 8u + thread / 32u % (THREADS_N / 8u) * 8u; }
 
 // The sums of an invocation: up to 2 x 2 quads of rows and columns, one Block each. Not an array:
 // compilers that do not unroll a loop over it would keep it in memory, not in registers.
