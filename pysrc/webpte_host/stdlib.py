@@ -1,7 +1,7 @@
 """Python's library in the browser runtime, with what a start imports of it compiled.
 
 Pyodide comes with sources alone, which the browser would compile at every visit: half of the time
-until Python is up. The compiling is done once, by that same Python in Node, which npm has come with.
+until Python is up. The compiling is done once, by that same Python in Node, with which npm comes.
 """
 
 from __future__ import annotations
