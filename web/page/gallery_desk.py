@@ -169,7 +169,7 @@ class GalleryDesk:
         self._stage.browser.show(
             # One line of cards as soon as one is opened: what is below moves once, and at once.
             opened={
-                "any": session is not None or self._stage.opening,
+                "any": session is not None or bool(self._stage.opening),
                 "card": card.name if card is not None else "",
             },
         )
