@@ -5,7 +5,7 @@
 import { addEntry, addOpening, addView, setAddress, watchHistory } from "./address.js";
 import { countBytes } from "./boot.js";
 import { watchCameras } from "./camera.js";
-import { fetchGallery, galleryCommands, makeLine, markOpened, watchGallery } from "./gallery.js";
+import { fetchGallery, galleryCommands, makeLine, markOpened, markUnusable, watchGallery } from "./gallery.js";
 import { paint, watchPads } from "./pad.js";
 import { watchPalette } from "./palette.js";
 import { watchPoints } from "./point.js";
@@ -135,6 +135,7 @@ const show = {
     if (focused === document.body || !focused?.checkVisibility()) find(id)?.focus({ preventScroll: true });
   },
   opened: (what) => markOpened(find("gallery-list"), what),
+  unusable: (problems) => markUnusable(find("gallery-list"), problems),
   entry: addEntry,
   address: setAddress,
   front: bringToFront,

@@ -91,6 +91,16 @@ export const watchGallery = (list) => list.addEventListener("click", (event) => 
   if (event.target.closest("[data-act=card]")) makeLine();
 });
 
+// {name: why} of cards that Python cannot read: whoever writes one sees it where it would be.
+export const markUnusable = (list, problems) => {
+  for (const entry of list.querySelectorAll(".entry")) {
+    const why = problems[entry.dataset.name];
+    if (!why) continue;
+    entry.dataset.unusable = "";
+    entry.querySelector(".entry-about").textContent = why;
+  }
+};
+
 // Marks the card that is open; with any program open, the gallery is one line.
 export const markOpened = (list, { any, card }) => {
   if (any) makeLine();

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from page.pictures import png_rgb
 from support import limits
@@ -128,6 +128,25 @@ def test_what_is_no_program_is_told(page: Page) -> None:
     )
     expect(page.locator(".error")).to_contain_text("Git LFS pointer")
     page.get_by_role("button", name="Dismiss").click()
+
+
+def test_a_misspelled_field_of_a_card_is_told_in_its_place(page: Page) -> None:
+    def misspelled(route: Route) -> None:
+        cards = route.fetch().json()
+        slip = next(one for one in cards if one["name"] == "superres")
+        slip["inputs"][0]["chanels"] = slip["inputs"][0].pop("channels")
+        route.fulfill(json=cards)
+
+    page.route("**/gallery.json", misspelled)
+    page.goto(f"{page.url.partition('?')[0]}?model=superres")
+    entry = page.locator("#gallery-list [data-name=superres]")
+    expect(entry).to_contain_text("the card of superres cannot be used", timeout=START_MS)
+    expect(entry).to_contain_text("inputs[0].chanels is no field of it")
+    expect(entry).to_contain_text("Did you mean inputs[0].channels?")
+    page.unroute("**/gallery.json")
+    page.reload()
+    expect(status(page)).to_contain_text("superres.pte is loaded", timeout=START_MS)
+    expect(entry).to_contain_text("an image in and a larger one out")
 
 
 @pytest.mark.parametrize("width", [360, 2560])

@@ -47,8 +47,18 @@ class GalleryDesk:
         stage.listeners.append(self._follow)
 
     def take(self, cards: Sequence[Mapping[str, Any]]) -> None:
-        """The cards as the server sent them; each is read when it is opened."""
+        """The cards as the server sent them; those that cannot be used say why in their place."""
         self._cards = {str(card.get("name")): card for card in cards}
+        problems = {name: why for name in self._cards if (why := self._problem(name))}
+        if problems:
+            self._stage.browser.show(unusable=problems)
+
+    def _problem(self, name: str) -> str:
+        try:
+            read_card(self._cards[name])
+        except CardError as error:
+            return str(error)
+        return ""
 
     async def open_address(self, address: str) -> None:
         """What the library has; with all that its card has for it, if there is one."""

@@ -69,6 +69,17 @@ def test_a_range_is_a_mean_and_a_std() -> None:
         ({"name": "p", "program": "p.pte", "inputs": [{"fill": "noise"}]}, "'noise' is none of"),
         ({"name": "p", "program": "p.pte", "inputs": [{"fill": "picture"}]}, "is none of"),
         ({"name": "p", "program": "p.pte", "outputs": [{"boxes": "xxyy"}]}, "'xxyy' is none of"),
+        ({"name": "p", "program": "p.pte", "lisence": "MIT"}, "of p .* lisence .* mean licence?"),
+        ({"name": "p", "files": {"programme": "p.pte"}}, "files.programme is no field .* program,"),
+        ({"name": "p", "files": {"program": "p.pte"}, "notes": "."}, "notes is no field"),
+        (
+            {"name": "p", "program": "p.pte", "inputs": [{}, {"layuot": "HW"}]},
+            r"inputs\[1\].layuot is no field .* mean inputs\[1\].layout\?",
+        ),
+        (
+            {"name": "p", "program": "p.pte", "outputs": [{"fill": "zeros"}]},
+            r"outputs\[0\].fill is no field .* name, meaning, .* threshold",
+        ),
     ],
 )
 def test_a_card_that_cannot_be_used_says_why(card: dict[str, Any], told: str) -> None:
@@ -101,6 +112,18 @@ def opened(script: Any, cards: Any = CARDS, **hello: Any) -> FakeBrowser:
         await script(app, browser)
 
     return drive(with_cards)
+
+
+def test_a_card_that_cannot_be_used_says_so_in_its_place() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        (told,) = browser.other["unusable"].items()
+        assert told[0] == "leaves"
+        assert "tilte is no field of it. Did you mean title?" in told[1]
+        await app.receive({"act": "card", "name": "leaves"})
+        assert "Did you mean title?" in browser.html["error"]
+
+    slip = {"name": "leaves", "folder": "samples/", "tilte": "Leaves", "files": {"program": "l"}}
+    opened(script, [*CARDS, slip])
 
 
 def test_the_address_follows_what_is_open() -> None:
