@@ -2,7 +2,7 @@
 // Python sends back. A worker cannot do this itself: dropped files are gone once the event is over,
 // and a default can only be prevented while it lasts. Messages are one-way, so neither side waits.
 
-import { addEntry, addOpening, addView, setAddress, watchHistory } from "./address.js";
+import { addEntry, addOpening, addView, setAddress, tellOpening, watchHistory } from "./address.js";
 import { countBytes } from "./boot.js";
 import { watchCameras } from "./camera.js";
 import { fetchGallery, galleryCommands, makeLine, markOpened, markUnusable, watchGallery } from "./gallery.js";
@@ -134,7 +134,10 @@ const show = {
     const focused = document.activeElement;
     if (focused === document.body || !focused?.checkVisibility()) find(id)?.focus({ preventScroll: true });
   },
-  opened: (what) => markOpened(find("gallery-list"), what),
+  opened: (what) => {
+    markOpened(find("gallery-list"), what);
+    tellOpening(what.opening);
+  },
   unusable: (problems) => markUnusable(find("gallery-list"), problems),
   entry: addEntry,
   address: setAddress,
@@ -257,7 +260,7 @@ watchTabs((name) => {
   addView(name);
   send({ act: "view", name });
 });
-watchHistory((where) => act({ dataset: { ...where, act: "go" } }));
+watchHistory((where) => act({ dataset: { ...where, act: "go" } }), () => find("error").childElementCount > 0);
 
 // A control is pressed where it is, so its view comes to the front; a field is there to be typed in.
 const press = (element) => {

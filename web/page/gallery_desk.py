@@ -181,6 +181,7 @@ class GalleryDesk:
             opened={
                 "any": session is not None or bool(self._stage.opening),
                 "card": card.name if card is not None else "",
+                "opening": bool(self._stage.opening),
             },
         )
 

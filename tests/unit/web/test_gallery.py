@@ -130,15 +130,15 @@ def test_the_address_follows_what_is_open() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "card", "name": "add"})
         assert browser.other["address"] == "?model=add&view=run"
-        assert browser.other["opened"] == {"any": True, "card": "add"}
+        assert browser.other["opened"] == {"any": True, "card": "add", "opening": False}
         await app.receive({"act": "view", "name": "python"})
         assert browser.other["address"] == "?model=add&view=python"
         await open_sample(app)
         assert browser.other["address"] == "?url=samples/sigmoid.pte&view=python"
-        assert browser.other["opened"] == {"any": True, "card": ""}
+        assert browser.other["opened"] == {"any": True, "card": "", "opening": False}
         await app.receive({"act": "close"})
         assert browser.other["address"] == ""
-        assert browser.other["opened"] == {"any": False, "card": ""}
+        assert browser.other["opened"] == {"any": False, "card": "", "opening": False}
 
     opened(script)
 
