@@ -149,6 +149,16 @@ def test_a_misspelled_field_of_a_card_is_told_in_its_place(page: Page) -> None:
     expect(entry).to_contain_text("an image in and a larger one out")
 
 
+def test_the_card_of_a_link_is_in_sight_in_a_line_that_is_longer_than_the_window(
+    page: Page,
+) -> None:
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.goto(f"{page.url.partition('?')[0]}?model=superres")
+    expect(status(page)).to_contain_text("superres.pte is loaded", timeout=START_MS)
+    expect(page.locator("#gallery-list [aria-current]")).to_be_in_viewport(ratio=1)
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
 @pytest.mark.parametrize("width", [360, 2560])
 def test_a_phone_and_a_wall(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
