@@ -218,6 +218,7 @@ def test_keyboard_alone(page: Page) -> None:
 
 def test_the_tab_key_moves_the_focus_into_the_run_bar_and_not_the_page(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 600})  # it sticks to an edge of that
+    page.emulate_media(reduced_motion="reduce")  # no scrolling to the outputs that goes on for long
     open_sample(page)
     run(page, 0)
     controls = page.locator("#run :is(button, input, select)")
@@ -228,6 +229,7 @@ def test_the_tab_key_moves_the_focus_into_the_run_bar_and_not_the_page(page: Pag
         for _ in range(controls.count()):
             page.keyboard.press(key)
             assert page.evaluate(where) == [stuck, True]
+    page.emulate_media(reduced_motion="no-preference")
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
