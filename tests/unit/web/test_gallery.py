@@ -18,6 +18,7 @@ from page.looks.boxes import FORMS
 from page.npy import write_npy
 from support.fake_page import ROOT, FakeBrowser, drive, open_sample, run
 from webpte_host.gallery import gallery
+from webpte_models import all_recipes
 
 WEB = ROOT / "web"
 CARDS = json.loads(gallery(WEB, None))
@@ -104,6 +105,15 @@ def test_cards_that_ship_are_right() -> None:
         beside = (*beside, raw["folder"] + picture if picture else "")
         for file in (*beside, card.tokenizer, card.tokenizer_config):
             assert not file or (WEB / file).is_file(), file
+
+
+def test_cards_of_models_that_can_be_installed_have_fields_that_the_page_knows() -> None:
+    for name, recipe in all_recipes().items():
+        values = {
+            "inputs": [value.card() for value in recipe.inputs],
+            "outputs": [value.card() for value in recipe.outputs],
+        }
+        assert read_card({**MODEL, "name": name, **values}).outputs
 
 
 def opened(script: Any, cards: Any = CARDS, **hello: Any) -> FakeBrowser:
