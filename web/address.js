@@ -2,6 +2,7 @@
 // each view that was chosen, so that Back goes where one was before, and not off the page.
 
 const HELD = ["model", "url", "view"];
+let opening = false; // what the entry is for: one whose opening was cancelled, or has failed, is spent
 let shown = { search: location.search, hash: location.hash, state: history.state };
 
 const note = () => { shown = { search: location.search, hash: location.hash, state: history.state }; };
@@ -10,11 +11,15 @@ const linked = () => Object.fromEntries([...new URLSearchParams(location.search)
 // Something else is open from here on: `file` is the name of what has no address. Or it is being opened: then
 // this is its entry already, so that Back ends the opening and goes nowhere else. If it is not opened after all,
 // the entry is that of whatever comes next.
-export const addEntry = ({ file, opening }) => {
-  const state = opening ? { ...history.state, opening } : file ? { file } : null;
+export const addEntry = ({ file, opening: begins = false }) => {
+  opening = begins;
+  const state = begins ? { ...history.state, opening: true } : file ? { file } : null;
   history[history.state?.opening ? "replaceState" : "pushState"](state, "");
   note();
 };
+
+// Whether Python is opening something.
+export const tellOpening = (goesOn) => { opening = goesOn; };
 
 // "?model=…" of what is open, so that the address can be shared; "" is the plain page
 export const setAddress = (query) => {
@@ -39,10 +44,14 @@ export const addView = (name) => {
   setAddress(`?${query}`);
 };
 
-// `go` is called with what the address names after Back or Forward.
-export const watchHistory = (go) => addEventListener("popstate", () => {
+// `go` is called with what the address names after Back or Forward, and with whether one `left` the entry of
+// an opening. Of that there is a message to be seen (`isTold`), or it is passed over: Back would do nothing.
+export const watchHistory = (go, isTold) => addEventListener("popstate", () => {
+  const left = Boolean(shown.state?.opening);
   const elsewhere = location.search === shown.search && location.hash !== shown.hash;
   if (elsewhere) history.replaceState(shown.state, ""); // another place of the same page, such as by its skip link
   note();
-  if (!elsewhere) go({ ...linked(), ...history.state });
+  if (elsewhere) return;
+  if (left && !opening && !isTold()) history.back();
+  else go({ ...linked(), ...history.state, left });
 });

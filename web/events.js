@@ -2,10 +2,10 @@
 // Python sends back. A worker cannot do this itself: dropped files are gone once the event is over,
 // and a default can only be prevented while it lasts. Messages are one-way, so neither side waits.
 
-import { addEntry, addOpening, addView, setAddress, watchHistory } from "./address.js";
+import { addEntry, addOpening, addView, setAddress, tellOpening, watchHistory } from "./address.js";
 import { countBytes } from "./boot.js";
 import { watchCameras } from "./camera.js";
-import { fetchGallery, galleryCommands, makeLine, markOpened, watchGallery } from "./gallery.js";
+import { fetchGallery, galleryCommands, makeLine, markOpened, markUnusable, watchGallery } from "./gallery.js";
 import { paint, watchPads } from "./pad.js";
 import { watchPalette } from "./palette.js";
 import { watchPoints } from "./point.js";
@@ -27,6 +27,12 @@ const measureBar = () => {
   return find("run").offsetHeight;
 };
 new ResizeObserver(measureBar).observe(find("run")); // it sticks, and lies over what is scrolled to that edge
+// Beside the bar, and not below it. Only what has the focus is left where it is in the bar (style.css).
+const scrollIntoSight = (element, how) => {
+  page.toggleAttribute("data-scrolls", true);
+  element?.scrollIntoView(how);
+  page.toggleAttribute("data-scrolls", false);
+};
 const MEMORY = "webpte inputs ";
 const remembered = () => {
   try {
@@ -83,7 +89,7 @@ const show = {
   reveal: (id) => {
     const view = find(id)?.closest(".view[hidden]");
     if (view) goTo(view.id.replace("view-", ""));
-    find(id)?.scrollIntoView({ block: "nearest" });
+    scrollIntoSight(find(id), { block: "nearest" });
   },
   // what was waited for, unless its beginning is in sight already, or another view in front
   sight: (id) => {
@@ -94,7 +100,7 @@ const show = {
     const bar = measureBar();
     const room = innerHeight - 2 * bar - find("run-more").offsetHeight;
     const block = box.height + 5 * GAP <= room ? "nearest" : "start";
-    find(id).scrollIntoView({ block, behavior: calm ? "auto" : "smooth" });
+    scrollIntoSight(find(id), { block, behavior: calm ? "auto" : "smooth" });
   },
   copy: ({ text, done }) => navigator.clipboard.writeText(text).then(
     () => show.text({ status: done }),
@@ -128,7 +134,11 @@ const show = {
     const focused = document.activeElement;
     if (focused === document.body || !focused?.checkVisibility()) find(id)?.focus({ preventScroll: true });
   },
-  opened: (what) => markOpened(find("gallery-list"), what),
+  opened: (what) => {
+    markOpened(find("gallery-list"), what);
+    tellOpening(what.opening);
+  },
+  unusable: (problems) => markUnusable(find("gallery-list"), problems),
   entry: addEntry,
   address: setAddress,
   front: bringToFront,
@@ -250,7 +260,7 @@ watchTabs((name) => {
   addView(name);
   send({ act: "view", name });
 });
-watchHistory((where) => act({ dataset: { ...where, act: "go" } }));
+watchHistory((where) => act({ dataset: { ...where, act: "go" } }), () => find("error").childElementCount > 0);
 
 // A control is pressed where it is, so its view comes to the front; a field is there to be typed in.
 const press = (element) => {
@@ -308,7 +318,9 @@ addEventListener("keydown", (event) => {
   }
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !find("view-run").hidden) {
     event.preventDefault();
-    find("run-form")?.requestSubmit(find("run-form").querySelector("[type=submit]"));
+    const form = find("run-form");
+    if (form) form.requestSubmit(form.querySelector("[type=submit]"));
+    else if (page.dataset.state === "ready") act({ dataset: { act: "run" } }); // Python says why not
   }
 });
 

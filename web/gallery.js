@@ -1,6 +1,8 @@
 // The gallery's cards. They are drawn here and not by Python, so that there is something to choose
 // before Python is up. What is in a card is text, wherever it comes from.
 
+import { showInRow } from "./tabs.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 // Drawn for cards without a picture, by what a model takes: paths in a box of 24 by 24.
 const ICONS = {
@@ -87,16 +89,36 @@ export const makeLine = () => {
 };
 
 // What moves because a card is chosen moves at once, not when Python has heard of it.
-export const watchGallery = (list) => list.addEventListener("click", (event) => {
-  if (event.target.closest("[data-act=card]")) makeLine();
-});
+export const watchGallery = (list) => {
+  list.addEventListener("click", (event) => {
+    if (event.target.closest("[data-act=card]")) makeLine();
+  });
+  new ResizeObserver(() => { // a phone is turned
+    const current = list.querySelector("[aria-current]");
+    if (current) showInRow(list, current);
+  }).observe(list);
+};
+
+// {name: why} of cards that Python cannot read: whoever writes one sees it where it would be.
+export const markUnusable = (list, problems) => {
+  for (const entry of list.querySelectorAll(".entry")) {
+    const why = problems[entry.dataset.name];
+    if (!why) continue;
+    entry.dataset.unusable = "";
+    entry.querySelector(".entry-about").textContent = why;
+  }
+};
 
 // Marks the card that is open; with any program open, the gallery is one line.
 export const markOpened = (list, { any, card }) => {
   if (any) makeLine();
   else document.documentElement.toggleAttribute("data-open", false);
   for (const entry of list.querySelectorAll(".entry")) {
-    if (entry.dataset.name === card) entry.setAttribute("aria-current", "true");
-    else entry.removeAttribute("aria-current");
+    if (entry.dataset.name !== card) {
+      entry.removeAttribute("aria-current");
+    } else if (!entry.ariaCurrent) { // from then on people may scroll the line as they like
+      entry.setAttribute("aria-current", "true");
+      showInRow(list, entry);
+    }
   }
 };

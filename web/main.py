@@ -27,6 +27,7 @@ class Compiled:
     def __init__(self) -> None:
         self._address = str(js.URL.new("/webpte-bytecode", js.location.origin).href)
         self._restored: dict[str, bytes] = {}
+        self._generated = bytecode.Generated({})
         self.keeping: asyncio.Future[None] | None = None
 
     async def restore(self) -> None:
@@ -35,18 +36,20 @@ class Compiled:
             cache = await js.caches.open("webpte-bytecode")
             found = await cache.match(self._address)
             if found:
-                self._restored = bytecode.unpack(bytes((await found.arrayBuffer()).to_bytes()))
+                kept = bytecode.unpack(bytes((await found.arrayBuffer()).to_bytes()))
+                self._restored, self._generated = kept[0], bytecode.Generated(kept[1])
                 bytecode.put_in_place(self._restored)
 
     async def keep(self) -> None:
         """Once all is imported, and not while somebody waits."""
         sys.dont_write_bytecode = True
+        self._generated.end()
         await asyncio.sleep(_IDLE_SECONDS)
         files = bytecode.compiled_modules(list(sys.modules.values()))
-        if files != self._restored:
-            packed = to_js(bytecode.pack(files))
+        if files != self._restored or not self._generated.is_kept:
+            packed = to_js(bytecode.pack(files, self._generated.used))
             await load_script("keep_reply.js")("webpte-bytecode", self._address, packed)
-        self._restored = {}
+        self._restored, self._generated.used = {}, {}
 
 
 _IDLE_SECONDS = 4

@@ -1,14 +1,14 @@
 // The tabs of the views. The page switches at once and Python draws then: it may be busy.
 
 const find = (id) => document.getElementById(id);
-const PEEK = 32; // pixels of the tab beside the chosen one, so that it is seen that there is one
+const PEEK = 32; // pixels of what is beside the chosen one, so that it is seen that there is one
 const all = () => [...find("tabs").children];
 
-// Only the row is moved: scrolling a tab into view would move the page to it, too.
-const showInRow = (tab) => {
-  const [row, box] = [find("tabs").getBoundingClientRect(), tab.getBoundingClientRect()];
-  if (box.left < row.left) find("tabs").scrollLeft -= row.left - box.left + PEEK;
-  else if (box.right > row.right) find("tabs").scrollLeft += box.right - row.right + PEEK;
+// Only the row is moved: scrolling a tab, or a card, into view would move the page to it, too.
+export const showInRow = (row, one) => {
+  const [whole, box] = [row.getBoundingClientRect(), one.getBoundingClientRect()];
+  if (box.left < whole.left) row.scrollLeft -= whole.left - box.left + PEEK;
+  else if (box.right > whole.right) row.scrollLeft += box.right - whole.right + PEEK;
 };
 
 // Shows the panel of one view, and marks its tab.
@@ -18,7 +18,7 @@ export const bringToFront = (name) => {
     tab.ariaSelected = String(chosen);
     tab.tabIndex = chosen ? 0 : -1; // one stop for the Tab key; arrows go from tab to tab
     find(`view-${tab.dataset.name}`).hidden = !chosen;
-    if (chosen) showInRow(tab);
+    if (chosen) showInRow(find("tabs"), tab);
   }
 };
 
@@ -60,12 +60,12 @@ export const watchTabs = (tell) => {
   tellChoice = tell;
   new ResizeObserver(() => {
     const chosen = all().find((tab) => tab.ariaSelected === "true");
-    if (chosen) showInRow(chosen);
+    if (chosen) showInRow(find("tabs"), chosen);
   }).observe(find("tabs"));
   const choose = (tab) => {
     goTo(tab.dataset.name);
     tab.focus();
-    showInRow(tab); // the focus may have moved the row
+    showInRow(find("tabs"), tab); // the focus may have moved the row
   };
   find("tabs").addEventListener("click", (event) => {
     const tab = event.target.closest("[role=tab]");

@@ -7,8 +7,9 @@
     runtime/tokenizers/  Hugging Face's tokenizers in JavaScript, for webpte.text
     runtime/stamp.json   what was installed, from which lock
 
-built under a temporary name and renamed when it is complete. The stamp makes later starts fast
-and independent of the network.
+built under a temporary name and renamed when it is complete; what of Python's library a start
+imports is compiled then (see stdlib.py). The stamp makes later starts fast and independent of the
+network.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from webpte_host import sources
 from webpte_host.errors import HostError
 from webpte_host.layout import RUNTIME
 from webpte_host.progress import Display, megabytes
+from webpte_host.stdlib import ensure_compiled
 
 LOCK = Path(__file__).with_name("runtime_lock.json")
 
@@ -145,9 +147,13 @@ def ensure_runtime(
     """The runtime folder, set up first if it is not complete and current."""
     lock_bytes = lock_path.read_bytes()
     lock_hash = hashlib.sha256(lock_bytes).hexdigest()
-    if is_current(folder, lock_hash):
-        return folder
-    display = display or Display()
+    if not is_current(folder, lock_hash):
+        _set_up(display or Display(), folder, lock_bytes, lock_hash)
+    ensure_compiled(display, folder, folder / _STAMP)
+    return folder
+
+
+def _set_up(display: Display, folder: Path, lock_bytes: bytes, lock_hash: str) -> None:
     display.line("Setting up the browser runtime (once; later starts need no network)")
     try:
         with _temporary_sibling(folder) as temporary:
@@ -162,7 +168,6 @@ def ensure_runtime(
             f"The folder must be writable, with {megabytes(_NEEDED_BYTES)} free on its disk; "
             "then run this again."
         ) from error
-    return folder
 
 
 def runtime_version(folder: Path = RUNTIME) -> str:

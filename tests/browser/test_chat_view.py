@@ -138,6 +138,18 @@ def test_the_end_stays_in_sight_when_the_window_changes(page: Page) -> None:
     page.set_viewport_size(usual)
 
 
+def test_on_a_wide_screen_an_answer_is_not_far_from_its_question(page: Page) -> None:
+    usual = page.viewport_size
+    assert usual is not None
+    page.set_viewport_size({"width": 2560, "height": 900})
+    asked = log_of(page).locator(".chat-user").last.bounding_box()
+    said = log_of(page).locator(".chat-assistant").last.bounding_box()
+    assert asked is not None
+    assert said is not None
+    assert asked["x"] + asked["width"] - said["x"] < 1100
+    page.set_viewport_size(usual)
+
+
 # As soon as the first text is there, to another tab and back, and then stop: an answer of the tiny
 # model may be at its end before a test has seen that it began.
 STOP_AT_ONCE = """() => new MutationObserver((_, self) => {

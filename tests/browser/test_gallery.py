@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from page.pictures import png_rgb
 from support import limits
@@ -128,6 +128,35 @@ def test_what_is_no_program_is_told(page: Page) -> None:
     )
     expect(page.locator(".error")).to_contain_text("Git LFS pointer")
     page.get_by_role("button", name="Dismiss").click()
+
+
+def test_a_misspelled_field_of_a_card_is_told_in_its_place(page: Page) -> None:
+    def misspelled(route: Route) -> None:
+        cards = route.fetch().json()
+        slip = next(one for one in cards if one["name"] == "superres")
+        slip["inputs"][0]["chanels"] = slip["inputs"][0].pop("channels")
+        route.fulfill(json=cards)
+
+    page.route("**/gallery.json", misspelled)
+    page.goto(f"{page.url.partition('?')[0]}?model=superres")
+    entry = page.locator("#gallery-list [data-name=superres]")
+    expect(entry).to_contain_text("the card of superres cannot be used", timeout=START_MS)
+    expect(entry).to_contain_text("inputs[0].chanels is no field of it")
+    expect(entry).to_contain_text("Did you mean inputs[0].channels?")
+    page.unroute("**/gallery.json")
+    page.reload()
+    expect(status(page)).to_contain_text("superres.pte is loaded", timeout=START_MS)
+    expect(entry).to_contain_text("an image in and a larger one out")
+
+
+def test_the_card_of_a_link_is_in_sight_in_a_line_that_is_longer_than_the_window(
+    page: Page,
+) -> None:
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.goto(f"{page.url.partition('?')[0]}?model=superres")
+    expect(status(page)).to_contain_text("superres.pte is loaded", timeout=START_MS)
+    expect(page.locator("#gallery-list [aria-current]")).to_be_in_viewport(ratio=1)
+    page.set_viewport_size({"width": 1280, "height": 900})
 
 
 @pytest.mark.parametrize("width", [360, 2560])

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,19 @@ def test_webpte_imports_with_its_shaders(harness: Harness) -> None:
     version, shaders = harness.python(code)
     assert version
     assert any(name.endswith(".wgsl") for name in shaders)
+
+
+def test_what_python_starts_with_comes_compiled_and_with_its_source(harness: Harness) -> None:
+    code = """
+        import linecache, sys
+        names = ("asyncio.tasks", "dataclasses", "inspect", "re._parser", "typing", "zipfile")
+        library = {name: sys.modules[name] for name in names}
+        compiled = [name for name, one in library.items() if one.__spec__.origin.endswith(".pyc")]
+        code = library["inspect"].signature.__code__
+        line = linecache.getline(code.co_filename, code.co_firstlineno, vars(library["inspect"]))
+        return [compiled == [*names], line.strip()[:14]]
+    """
+    assert harness.python(dedent(code)) == [True, "def signature("]
 
 
 def test_state_is_shared_between_calls(harness: Harness) -> None:

@@ -216,6 +216,23 @@ def test_keyboard_alone(page: Page) -> None:
     expect(page.locator("#outputs")).to_contain_text("0.5")
 
 
+def test_the_tab_key_moves_the_focus_into_the_run_bar_and_not_the_page(page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 600})  # it sticks to an edge of that
+    page.emulate_media(reduced_motion="reduce")  # no scrolling to the outputs that goes on for long
+    open_sample(page)
+    run(page, 0)
+    controls = page.locator("#run :is(button, input, select)")
+    where = "[scrollY, document.getElementById('run').contains(document.activeElement)]"
+    for before, key in (("[data-act=save-input]", "Tab"), ("[data-act=check]", "Shift+Tab")):
+        page.locator(before).focus()
+        stuck = page.evaluate("scrollY")
+        for _ in range(controls.count()):
+            page.keyboard.press(key)
+            assert page.evaluate(where) == [stuck, True]
+    page.emulate_media(reduced_motion="no-preference")
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
 def test_every_control_has_a_name(page: Page) -> None:
     open_sample(page)
     run(page)

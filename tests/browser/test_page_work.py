@@ -214,6 +214,29 @@ def test_what_is_dropped_while_it_runs_waits_for_its_turn(page: Page) -> None:
     run(page)
 
 
+def test_a_run_while_another_program_is_opened_says_which_of_them_runs(page: Page) -> None:
+    page.route("**/samples/add.pte", lambda route: None)  # which nobody answers for now
+    page.locator("#gallery-list [data-name=add]").click()
+    expect(status(page)).to_contain_text("Opening add.pte")
+    page.keyboard.press("Control+Enter")
+    expect(status(page)).to_have_text("Still opening add.pte: run it when it is loaded")
+    page.get_by_role("button", name="Cancel").click()
+    expect(status(page)).to_have_text("Opening was cancelled")
+    page.keyboard.press("Control+Enter")
+    expect(status(page)).to_have_text("There is nothing to run: open a program first")
+    open_sample(page)
+    page.locator("#gallery-list [data-name=add]").click()
+    expect(status(page)).to_contain_text("Opening add.pte")
+    page.get_by_role("button", name=RUN).click()
+    expect(status(page)).to_contain_text(re.compile("^Done.* Still opening add.pte$"))
+    page.get_by_label("then repeat").fill("10000")
+    page.keyboard.press("Control+Enter")
+    expect(status(page)).to_have_text("Running sigmoid.pte, while add.pte is opened")
+    page.unroute("**/samples/add.pte")  # what is held goes on
+    expect(status(page)).to_contain_text("add.pte is loaded")
+    expect(status(page)).to_contain_text("that ended running forward of sigmoid.pte")
+
+
 def test_without_room_on_the_disk_nothing_is_kept_and_all_runs(page: Page) -> None:
     browser = page.context.new_cdp_session(page)
     origin = {"origin": page.evaluate("location.origin")}

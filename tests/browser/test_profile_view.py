@@ -10,6 +10,7 @@ from typing import Any
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from support.page_visit import status, visit
+from webpte_host import pictures
 from webpte_host.server import Site
 
 
@@ -24,8 +25,10 @@ def test_a_run_is_traced_looked_at_and_kept(profile: BrowserContext, site: Site)
         panel = page.get_by_role("tabpanel", name="Profile")
         expect(panel.get_by_role("heading", name="What is in memory")).to_be_visible()
         expect(panel.get_by_text("maxBufferSize")).to_be_visible()
-        panel.get_by_role("button", name="Trace forward on WebGPU").click()
-        expect(status(page)).to_contain_text("Traced: first run")
+        expect(panel.locator("button.primary").first).to_have_text("Trace forward on WebGPU")
+        pictures.trace(page)  # waits for all that comes of it, as for the picture in the README
+        expect(status(page)).to_have_attribute("data-mood", "good", timeout=100)
+        expect(status(page)).to_have_text(re.compile("^Traced: first run [^;]*$"), timeout=100)
         box = panel.get_by_role("group", name=re.compile("^Timeline of a run"))
         told = panel.locator("#profile-time-told")
         box.locator("rect").last.hover()

@@ -122,6 +122,33 @@ def test_back_while_a_program_is_opened_ends_that_and_leaves_nothing(
     expect(page).to_have_url(address)
 
 
+@pytest.mark.parametrize("ended", ["cancelled", "failed"])
+def test_back_after_an_opening_that_came_to_nothing_goes_to_where_one_was_before(
+    page: Page, ended: str
+) -> None:
+    leave(page)
+    gallery = page.url
+    page.locator("#gallery-list [data-name=sigmoid]").click()
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    if ended == "cancelled":
+        page.route("**/samples/add.pte", lambda route: None)
+        page.locator("#gallery-list [data-name=add]").click()
+        expect(status(page)).to_contain_text("Opening add.pte")
+        page.get_by_role("button", name="Cancel").click()
+        expect(status(page)).to_contain_text("Opening was cancelled")
+        page.unroute("**/samples/add.pte")
+    else:
+        # An address that nothing answers at: the console says nothing, as it would of a 404.
+        page.get_by_label("or its address").fill("data:,no program")
+        page.get_by_role("button", name="Open", exact=True).click()
+        expect(page.locator(".error")).to_be_visible()
+        page.get_by_role("button", name="Dismiss").click()
+        expect(page.locator(".error")).to_have_count(0)
+    page.go_back()
+    expect(status(page)).to_contain_text("Closed")
+    expect(page).to_have_url(gallery)
+
+
 def test_back_from_what_was_chosen_before_python_is_up_goes_to_the_gallery(
     page: Page, site: Site
 ) -> None:

@@ -208,7 +208,8 @@ class App:
     async def on_go(self, message: Message) -> None:
         """Back or forward: to a program by its address, to one without, or to none."""
         closed, file = self._closed, str(message.get("file") or "")
-        if self._opening.forget_failure():  # that was there, and is here no longer
+        if self._opening.forget_failure() or message.get("left"):
+            # What could not be opened, or its card not be read, was there, and is here no longer.
             self._stage.show(error="")
             self._stage.tell("Ready")
         with self._gallery.going():

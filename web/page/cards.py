@@ -11,8 +11,9 @@ a model beside everything else (`"program": "model.pte"`), where `files` is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 from page.fills import CHOSEN, FILLS
@@ -21,6 +22,18 @@ LAYOUTS = ("NCHW", "NHWC", "CHW", "HWC", "HW")
 CHANNELS = ("RGB", "BGR")
 BOXES = ("xyxy", "xywh", "cxcywh", "yxyx")  # looks/boxes.py says what each is
 STARTS = tuple(name for name in FILLS if name not in CHOSEN)  # of inputs; others need a file
+
+# The fields of a card; any other is a slip, and would be passed over without a word.
+_FILES = ("program", "example", "picture", "tokenizer", "tokenizer_config")
+_FIELDS = (
+    *("name", "title", "task", "licence", "size", "about", "order", "icon"),
+    *("files", "questions", "view", "inputs", "outputs"),
+)
+_INSTALLED = (*_FILES, "notes", "source", "seen", "report", "verified", "key")
+_PLACED = ("folder", "problem")  # by the server
+_PICTURE = ("layout", "channels", "mean", "std", "range")
+_INPUT = ("name", "meaning", *_PICTURE, "rate", "fill")
+_OUTPUT = ("name", "meaning", *_PICTURE, "labels", "boxes", "mask", "threshold")
 
 
 class CardError(ValueError):
@@ -95,6 +108,10 @@ def read_card(raw: Mapping[str, Any]) -> Card:
     files = raw.get("files")
     named: Mapping[str, Any] = {**raw, **files} if isinstance(files, Mapping) else raw
     folder = str(raw.get("folder", ""))
+    try:
+        _check_fields(raw)
+    except ValueError as error:
+        raise CardError(f"the card of {name} cannot be used: {error}") from error
     program = named.get("program")
     if not program:
         raise CardError(f"the card of {name} names no program: add files.program, its .pte")
@@ -112,11 +129,39 @@ def read_card(raw: Mapping[str, Any]) -> Card:
             tokenizer=_address(folder, named.get("tokenizer")),
             tokenizer_config=_address(folder, named.get("tokenizer_config")),
             questions=tuple(map(str, raw.get("questions") or ())),
-            inputs=tuple(_value(one, folder) for one in raw.get("inputs") or ()),
-            outputs=tuple(_value(one, folder) for one in raw.get("outputs") or ()),
+            inputs=tuple(_values(raw, "inputs", _INPUT, folder)),
+            outputs=tuple(_values(raw, "outputs", _OUTPUT, folder)),
         )
     except (TypeError, ValueError, AttributeError) as error:
         raise CardError(f"the card of {name} cannot be used: {error}") from error
+
+
+def _check_fields(raw: Mapping[str, Any]) -> None:
+    if isinstance(raw.get("files"), Mapping):  # of a sample
+        _only(_FIELDS, raw, "", hidden=_PLACED)
+        _only(_FILES, raw["files"], "files.")
+    else:
+        _only((*_FIELDS, *_INSTALLED), raw, "", hidden=_PLACED)
+
+
+def _only(
+    known: Sequence[str], raw: Mapping[str, Any], where: str, hidden: Sequence[str] = ()
+) -> None:
+    for field_name in raw:
+        if field_name not in known and field_name not in hidden:
+            near = get_close_matches(field_name, known, 1)
+            meant = f" Did you mean {where}{near[0]}?" if near else ""
+            raise ValueError(
+                f"{where}{field_name} is no field of it.{meant} There are {', '.join(known)}"
+            )
+
+
+def _values(
+    raw: Mapping[str, Any], key: str, known: Sequence[str], folder: str
+) -> Iterator[CardValue]:
+    for index, one in enumerate(raw.get(key) or ()):
+        _only(known, one, f"{key}[{index}].")
+        yield _value(one, folder)
 
 
 def _value(raw: Mapping[str, Any], folder: str) -> CardValue:

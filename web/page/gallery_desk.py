@@ -47,8 +47,18 @@ class GalleryDesk:
         stage.listeners.append(self._follow)
 
     def take(self, cards: Sequence[Mapping[str, Any]]) -> None:
-        """The cards as the server sent them; each is read when it is opened."""
+        """The cards as the server sent them; those that cannot be used say why in their place."""
         self._cards = {str(card.get("name")): card for card in cards}
+        problems = {name: why for name in self._cards if (why := self._problem(name))}
+        if problems:
+            self._stage.browser.show(unusable=problems)
+
+    def _problem(self, name: str) -> str:
+        try:
+            read_card(self._cards[name])
+        except CardError as error:
+            return str(error)
+        return ""
 
     async def open_address(self, address: str) -> None:
         """What the library has; with all that its card has for it, if there is one."""
@@ -169,8 +179,9 @@ class GalleryDesk:
         self._stage.browser.show(
             # One line of cards as soon as one is opened: what is below moves once, and at once.
             opened={
-                "any": session is not None or self._stage.opening,
+                "any": session is not None or bool(self._stage.opening),
                 "card": card.name if card is not None else "",
+                "opening": bool(self._stage.opening),
             },
         )
 

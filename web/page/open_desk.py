@@ -81,9 +81,9 @@ class OpenDesk:
         self._turn += 1
         self._stage.show(progress="")
         self._stage.tell("Opening was cancelled")
-        self._announce(opening=False)
+        self._announce("")
 
-    def _announce(self, opening: bool) -> None:
+    def _announce(self, opening: str) -> None:
         self._stage.opening = opening
         self._stage.announce(Change.OPENING)
 
@@ -131,7 +131,7 @@ class OpenDesk:
         )
         stage.show(progress=opening_card(name))
         stage.tell(f"Opening {name}", "busy")
-        self._announce(opening=True)
+        self._announce(name)
         try:
             session = await self._load(wanted, extra, device, card, turn)
             await self._replace(session, turn, before)
@@ -141,7 +141,7 @@ class OpenDesk:
             if turn == self._turn:
                 self._failed = wanted, extra, card
                 self._tell_failure(error, name)
-                self._announce(opening=False)
+                self._announce("")
             return False
         return True
 
@@ -204,7 +204,7 @@ class OpenDesk:
 
     async def _replace(self, session: Session, turn: int, before: Session | None) -> None:
         """From here on nothing can fail: the old session ends, the new one is the page's."""
-        stage = self._stage
+        stage, ended = self._stage, _run_that_ends(self._stage.session)
         await stage.stop_runs()
         if turn != self._turn:
             session.program.close()
@@ -216,13 +216,13 @@ class OpenDesk:
             session.continue_from(before)
         if old is not None:
             old.program.close()
-        stage.session, stage.device, stage.opening = session, session.device, False
+        stage.session, stage.device, stage.opening = session, session.device, ""
         self._failed = None
         stage.undo.forget()
         with stage.browser.together():
             stage.show(progress="", error="")
             self._draw()
-            stage.tell(_loaded_text(session))
+            stage.tell(_loaded_text(session) + ended)
 
     def _check(self, turn: int) -> None:
         if turn != self._turn:
@@ -279,6 +279,13 @@ def _loaded_text(session: Session) -> str:
     file = session.source.file
     came = f", {file.came}" if file is not None and file.came else ""
     return f"{session.source.name} is loaded, {ms_text(session.runner.timing.load or 0)}{came}"
+
+
+def _run_that_ends(session: Session | None) -> str:
+    """For whoever has pressed Run and sees another program."""
+    if session is None or not session.runner.busy:
+        return ""
+    return f"; that ended {session.runner.doing} of {session.source.name}"
 
 
 def _name_of(wanted: Source | str, card: Card | None) -> str:

@@ -60,6 +60,9 @@ class RunDesk:
     # ---- acts
 
     async def on_run(self, message: Message) -> None:
+        if self._stage.session is None:
+            self._tell_nothing_is_open()
+            return
         session = self._stage.idle_session()
         if session is None or not session.method:
             return
@@ -76,7 +79,7 @@ class RunDesk:
         # All of it now: what is set while it runs is for the next run.
         arrays, held = [state.array() for state in session.inputs], session.held()
         self._stage.show(error="")
-        self._stage.tell("Running", "busy")
+        self._stage.tell(f"Running{self._while_opening(session)}", "busy")
         work = self._run(session, session.method, arrays, held)
         await self._stage.do(session, work, f"running {session.method}", at_once=True)
 
@@ -145,7 +148,26 @@ class RunDesk:
             raise
         self._files.draw()
         self._stage.announce(Change.RESULTS)
-        self._stage.tell(runner.summary(self._outputs.answer()))
+        self._stage.tell(
+            runner.summary(self._outputs.answer()) + self._while_opening(session, still=True)
+        )
+
+    def _tell_nothing_is_open(self) -> None:
+        """Only by keys can one get here: there is no button yet."""
+        name = self._stage.opening
+        if name:
+            self._stage.tell(f"Still opening {name}: run it when it is loaded", "busy")
+        else:
+            self._stage.tell("There is nothing to run: open a program first", "bad")
+
+    def _while_opening(self, session: Session, still: bool = False) -> str:
+        """Which of two programs runs, while one takes the place of the other."""
+        name, coming = session.source.name, self._stage.opening
+        if not coming:
+            return ""
+        if still:
+            return f". Still opening {coming}"
+        return f" {name}, while {'it' if coming == name else coming} is opened"
 
     async def _check(self, session: Session, results: Results) -> None:
         """The same calls on the NumPy reference, and every output against its last ones."""

@@ -44,7 +44,7 @@ class Stage:
     device: str = "webgpu"  # for the next program
     narrow: bool = False  # a small screen, where long lists start folded
     session: Session | None = None
-    opening: bool = False  # a program is on its way that will take the session's place
+    opening: str = ""  # the name of a program on its way, that will take the session's place
     front: str = "run"  # the view that is in front
     told: str = ""  # the line that says what goes on
     listeners: list[Callable[[Change], None]] = field(default_factory=list)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import make_dataclass
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
-from page.bytecode import compiled_modules, pack, put_in_place, unpack
+from page import bytecode
+from page.bytecode import Generated, compiled_modules, pack, put_in_place, unpack
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def visit(folder: Path, files: dict[str, bytes]) -> tuple[int, dict[str, bytes]]
     importlib.invalidate_caches()
     put_in_place(files)
     module = importlib.import_module("visited")
-    return module.ANSWER, unpack(pack(compiled_modules([module])))
+    return module.ANSWER, unpack(pack(compiled_modules([module]), {}))[0]
 
 
 def test_what_was_compiled_is_not_compiled_again(
@@ -55,7 +59,40 @@ def test_what_was_compiled_is_not_compiled_again(
 def test_what_somebody_else_has_made_is_nothing() -> None:
     import marshal
 
-    assert unpack(b"") == {}
-    assert unpack(b"nonsense") == {}
-    assert unpack(marshal.dumps(("2.7", {"/a": b"b"}))) == {}
-    assert unpack(marshal.dumps(3)) == {}
+    nothing: tuple[dict[str, bytes], dict[str, CodeType]] = {}, {}
+    assert unpack(b"") == nothing
+    assert unpack(b"nonsense") == nothing
+    assert unpack(marshal.dumps((sys.version, {"/a": b"b"}))) == nothing  # of an older page
+    assert unpack(marshal.dumps(("2.7", {"/a": b"b"}, {}))) == nothing
+    assert unpack(marshal.dumps(3)) == nothing
+
+
+def made(kept: dict[str, CodeType]) -> tuple[object, dict[str, CodeType]]:
+    """A dataclass is made with what the last visit has kept; and what the next one will have."""
+    generated = Generated(kept)
+    try:
+        point = make_dataclass("Point", [("x", int), ("y", int, 3)], frozen=True)
+    finally:
+        generated.end()
+    return point(2), unpack(pack({}, generated.used))[1]
+
+
+def test_what_dataclasses_have_compiled_is_not_compiled_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    point, kept = made({})
+    assert repr(point) == "Point(x=2, y=3)"
+    assert kept
+
+    def refuse(*given: object, **more: object) -> None:
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(bytecode, "compile", refuse, raising=False)
+    again, kept_again = made(kept)
+    assert repr(again) == "Point(x=2, y=3)"
+    assert hash(again) == hash((2, 3))
+    assert kept_again.keys() == kept.keys()
+    with pytest.raises(AssertionError, match="compiled"):
+        made({})
+    monkeypatch.undo()
+    assert not hasattr(dataclasses, "exec")  # the built-in one is at work again

@@ -18,6 +18,7 @@ from page.looks.boxes import FORMS
 from page.npy import write_npy
 from support.fake_page import ROOT, FakeBrowser, drive, open_sample, run
 from webpte_host.gallery import gallery
+from webpte_models import all_recipes
 
 WEB = ROOT / "web"
 CARDS = json.loads(gallery(WEB, None))
@@ -69,6 +70,17 @@ def test_a_range_is_a_mean_and_a_std() -> None:
         ({"name": "p", "program": "p.pte", "inputs": [{"fill": "noise"}]}, "'noise' is none of"),
         ({"name": "p", "program": "p.pte", "inputs": [{"fill": "picture"}]}, "is none of"),
         ({"name": "p", "program": "p.pte", "outputs": [{"boxes": "xxyy"}]}, "'xxyy' is none of"),
+        ({"name": "p", "program": "p.pte", "lisence": "MIT"}, "of p .* lisence .* mean licence?"),
+        ({"name": "p", "files": {"programme": "p.pte"}}, "files.programme is no field .* program,"),
+        ({"name": "p", "files": {"program": "p.pte"}, "notes": "."}, "notes is no field"),
+        (
+            {"name": "p", "program": "p.pte", "inputs": [{}, {"layuot": "HW"}]},
+            r"inputs\[1\].layuot is no field .* mean inputs\[1\].layout\?",
+        ),
+        (
+            {"name": "p", "program": "p.pte", "outputs": [{"fill": "zeros"}]},
+            r"outputs\[0\].fill is no field .* name, meaning, .* threshold",
+        ),
     ],
 )
 def test_a_card_that_cannot_be_used_says_why(card: dict[str, Any], told: str) -> None:
@@ -95,6 +107,15 @@ def test_cards_that_ship_are_right() -> None:
             assert not file or (WEB / file).is_file(), file
 
 
+def test_cards_of_models_that_can_be_installed_have_fields_that_the_page_knows() -> None:
+    for name, recipe in all_recipes().items():
+        values = {
+            "inputs": [value.card() for value in recipe.inputs],
+            "outputs": [value.card() for value in recipe.outputs],
+        }
+        assert read_card({**MODEL, "name": name, **values}).outputs
+
+
 def opened(script: Any, cards: Any = CARDS, **hello: Any) -> FakeBrowser:
     async def with_cards(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "hello", "cards": cards, **hello})
@@ -103,19 +124,31 @@ def opened(script: Any, cards: Any = CARDS, **hello: Any) -> FakeBrowser:
     return drive(with_cards)
 
 
+def test_a_card_that_cannot_be_used_says_so_in_its_place() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        (told,) = browser.other["unusable"].items()
+        assert told[0] == "leaves"
+        assert "tilte is no field of it. Did you mean title?" in told[1]
+        await app.receive({"act": "card", "name": "leaves"})
+        assert "Did you mean title?" in browser.html["error"]
+
+    slip = {"name": "leaves", "folder": "samples/", "tilte": "Leaves", "files": {"program": "l"}}
+    opened(script, [*CARDS, slip])
+
+
 def test_the_address_follows_what_is_open() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "card", "name": "add"})
         assert browser.other["address"] == "?model=add&view=run"
-        assert browser.other["opened"] == {"any": True, "card": "add"}
+        assert browser.other["opened"] == {"any": True, "card": "add", "opening": False}
         await app.receive({"act": "view", "name": "python"})
         assert browser.other["address"] == "?model=add&view=python"
         await open_sample(app)
         assert browser.other["address"] == "?url=samples/sigmoid.pte&view=python"
-        assert browser.other["opened"] == {"any": True, "card": ""}
+        assert browser.other["opened"] == {"any": True, "card": "", "opening": False}
         await app.receive({"act": "close"})
         assert browser.other["address"] == ""
-        assert browser.other["opened"] == {"any": False, "card": ""}
+        assert browser.other["opened"] == {"any": False, "card": "", "opening": False}
 
     opened(script)
 

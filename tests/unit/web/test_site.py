@@ -43,6 +43,15 @@ def test_nothing_is_inline() -> None:
         assert " src=" in attributes
 
 
+def test_what_moves_for_as_long_as_something_takes_takes_little_itself() -> None:
+    """In steps: 60 pictures in a second take a quarter of a core where no GPU draws them."""
+    moving = []
+    for path in WEB.rglob("*.css"):
+        moving += re.findall(r"animation: ([^;}]*infinite[^;}]*)", path.read_text(encoding="utf-8"))
+    assert moving
+    assert [one for one in moving if "steps(" not in one] == []
+
+
 def test_nothing_comes_from_elsewhere() -> None:
     assert b"http" not in page_config()
     assert "style.css" in SHEETS

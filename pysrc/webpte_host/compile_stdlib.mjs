@@ -1,0 +1,51 @@
+// `node compile_stdlib.mjs FOLDER OUT ARCHIVE...` adds compiled modules to Python's library, as it is in a
+// folder of Pyodide. The Python there does it: no other writes bytecode that it reads. ARCHIVEs have what
+// the page imports.
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+
+// Not all of the library: that would be 4.5 MB more for the first visit, and not 1.6. Sources stay beside
+// it, for tracebacks. A module whose hash is not to be checked is taken as it is: the archive is one piece.
+const COMPILE = `
+import importlib._bootstrap_external as bootstrap
+import sys
+import zipfile
+from importlib.util import source_hash
+
+import page.app
+import webpte.gpu.webgpu
+from page.views import find_views
+
+find_views()
+PLACE = next(place for place in sys.path if place.endswith(".zip"))
+EPOCH = (2020, 1, 1, 0, 0, 0)
+specs = [getattr(module, "__spec__", None) for module in sys.modules.values()]
+origins = {str(spec.origin).removesuffix("c") for spec in specs if spec is not None}
+with zipfile.ZipFile("/tmp/before.zip") as before, zipfile.ZipFile("/tmp/after.zip", "w") as after:
+    def add(name, data):
+        after.writestr(zipfile.ZipInfo(name, EPOCH), data, zipfile.ZIP_DEFLATED)
+
+    for name in before.namelist():
+        if name.endswith(".pyc"):
+            continue  # of a time before
+        data = before.read(name)
+        add(name, data)
+        if f"{PLACE}/{name}" in origins:
+            code = compile(data, f"{PLACE}/{name}", "exec", dont_inherit=True)
+            add(f"{name}c", bytes(bootstrap._code_to_hash_pyc(code, source_hash(data), False)))
+`;
+
+const main = async (folder, out, ...archives) => {
+  const { loadPyodide } = await import(pathToFileURL(`${folder}/pyodide.mjs`));
+  const python = await loadPyodide({ indexURL: folder, packages: ["numpy", "flatbuffers"] });
+  for (const archive of archives) python.unpackArchive(new Uint8Array(readFileSync(archive)), "zip");
+  python.FS.writeFile("/tmp/before.zip", readFileSync(`${folder}/python_stdlib.zip`));
+  python.runPython(COMPILE);
+  writeFileSync(out, python.FS.readFile("/tmp/after.zip"));
+};
+
+main(...process.argv.slice(2)).catch((error) => {
+  console.error(String(error.message).trim()); // without the line of Pyodide's script, which is all of it
+  process.exitCode = 1;
+});

@@ -1,0 +1,53 @@
+"""Compiling Python's library: what is there when it is not possible. Whether it is used, the
+browser tests tell."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from webpte_host import stdlib
+from webpte_host.progress import Display
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A runtime without an interpreter, which Node cannot start."""
+    folder = tmp_path / "runtime"
+    (folder / "pyodide").mkdir(parents=True)
+    (folder / stdlib.LIBRARY).write_bytes(b"sources")
+    stamp = {"lock": "any", "files": {stdlib.LIBRARY: len(b"sources")}}
+    (folder / "stamp.json").write_text(json.dumps(stamp))
+    return folder
+
+
+def compile_in(folder: Path) -> str:
+    shown = io.StringIO()
+    stdlib.ensure_compiled(Display(shown), folder, folder / "stamp.json")
+    return shown.getvalue()
+
+
+def test_what_cannot_be_compiled_is_told_and_left_as_it_was(folder: Path) -> None:
+    before = (folder / "stamp.json").read_bytes()
+    told = compile_in(folder)
+    assert "pages start slower" in told
+    assert "pyodide.mjs" in told  # why
+    assert (folder / stdlib.LIBRARY).read_bytes() == b"sources"
+    assert (folder / "stamp.json").read_bytes() == before
+    assert sorted(path.name for path in folder.parent.iterdir()) == ["runtime"]
+
+
+def test_without_node_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(folder))
+    assert "there is no node" in compile_in(folder)
+
+
+def test_it_is_compiled_once_and_only_where_there_is_a_library(folder: Path) -> None:
+    stamp = json.loads((folder / "stamp.json").read_text())
+    (folder / "stamp.json").write_text(json.dumps({**stamp, "compiled": True}))
+    assert compile_in(folder) == ""
+    (folder / "stamp.json").write_text(json.dumps({"lock": "any", "files": {}}))
+    assert compile_in(folder) == ""
