@@ -20,7 +20,7 @@ from playwright.sync_api import Route
 from support import limits
 from support.pte_writer import GraphWriter, write_pte
 from support.recorded import ADD, RELU
-from webpte_host import verify
+from webpte_host import chromium, verify
 from webpte_host.browser import Harness, PageLostError, PagePythonError
 
 
@@ -174,6 +174,9 @@ return "done"
 """
 
 
+@pytest.mark.skipif(
+    chromium.chosen_adapter() == "hardware", reason="a GPU that computes takes no processor's time"
+)
 def test_a_gpu_that_computes_is_waited_for(fresh_harness: Harness) -> None:
     """Python is idle all the while, as it is while kernels are compiled."""
     assert fresh_harness.python(_BUSY_GPU, timeout=3, seconds=9) == "done"
@@ -271,8 +274,12 @@ def test_verify_goes_on_after_a_hanging_case(root: Path, tmp_path: Path) -> None
     seconds = limits.HANG_SECONDS
     done = run_script(root, _VERIFY, _IN_PAGE, str(tmp_path), "--timeout", str(seconds))
     assert re.search(r"^1/3 .* op__waits: compile 3 of 8, \d+ s$", done.stdout, re.MULTILINE)
-    failed, *rest = [line for line in done.stdout.splitlines() if "/3 " not in line]
-    told = rf"no (sign of life|progress) for ({seconds}|{10 * seconds}) s.* \(compile 3 of 8\)"
+    said = [line for line in done.stdout.splitlines() if "/3 " not in line]
+    failed, *rest = [line for line in said if not line.startswith("adapter: ")]  # where it is a GPU
+    told = (
+        rf"no (sign of life|progress) for ({seconds}|{10 * seconds}) s.* \(compile 3 of 8\); "
+        "Python waits in .*; another device of its GPU answers"
+    )
     assert re.fullmatch(f"FAILED op__waits: {told}", failed)
     assert rest == ["2 passed, 1 failed"]
     assert (done.returncode, done.stderr) == (1, "")

@@ -302,8 +302,10 @@ try:
         x = np.zeros(program.methods["forward"].inputs[0].shape, np.float32)
         await program.forward(x)
         pops = count_pops(device.native)
-        await program.forward(x)
-        in_call = pops()
+        for _ in range(20):  # one that took long, as on a busy machine, is not nudged the next time
+            await program.forward(x)
+            if in_call := pops():
+                break
         (buffer,) = await device.create_buffers([16])
         before = pops()
         await device.read(buffer, 16)
