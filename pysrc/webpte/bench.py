@@ -19,7 +19,7 @@ from webpte.llm import GenerationStats, Generator
 from webpte.runtime.info import ScalarInfo, TensorInfo
 from webpte.runtime.program import Program
 
-WARM_SECONDS = 0.5
+WARM_SECONDS = 0.5  # the clocks of an idle GPU are a fifth of a busy one's
 SAMPLED = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "seed": 1}
 
 
@@ -118,7 +118,7 @@ async def _measure(
     first = (perf_counter() - started) * 1000
     for _ in range(warmup):
         await run()
-    while perf_counter() - started < WARM_SECONDS:  # an idle GPU's clocks are a fifth of a busy one's
+    while perf_counter() - started < WARM_SECONDS:
         await run()
     times, parts = [], []
     for _ in range(runs):

@@ -22,6 +22,7 @@ CALL_SECONDS = 300.0
 _START_MS = 600_000
 _LOOK_MS = 1_000
 _ADAPTER_MS = 60_000
+_EARLY_MS = 10_000  # an answer that there is none may be too early for so long
 _START_CALL = 0  # as harness.js counts
 _ANSWER_MS = 10_000  # for a page that hangs to say what it waits for
 
@@ -123,23 +124,26 @@ class Harness:
 
     def adapter(self) -> dict[str, str] | None:
         """What WebGPU runs on here; None if there is no adapter."""
-        # The first request can be answered too early, before the GPU process is up. One for a GPU
-        # that is not there is never answered, while that process is started again and again.
+        # The first requests can be answered too early, before the GPU process is up, which takes
+        # seconds on a busy machine. One for a GPU that is not there is never answered, while that
+        # process is started again and again.
         found: dict[str, str] | None = self._evaluate(
-            """async (ms) => {
+            """async ([ms, earlyMs]) => {
+            if (!navigator.gpu) return null;
+            const begun = performance.now();
             const late = new Promise((resolve) => setTimeout(resolve, ms, "late"));
-            for (let attempt = 0; attempt < 5; attempt++) {
-                const adapter = await Promise.race([navigator.gpu?.requestAdapter(), late]);
+            while (true) {
+                const adapter = await Promise.race([navigator.gpu.requestAdapter(), late]);
                 if (adapter === "late") return null;
                 if (adapter) {
                     const {vendor, architecture, description, device = ""} = adapter.info;
                     return {vendor, architecture, description: description || device};
                 }
+                if (performance.now() - begun > earlyMs) return null;
                 await new Promise((resolve) => setTimeout(resolve, 300));
             }
-            return null;
         }""",
-            _ADAPTER_MS,
+            [_ADAPTER_MS, _EARLY_MS],
         )
         return found
 
