@@ -2,18 +2,19 @@
 //
 // Python plans and hands over whole batches as JSON; objects are known by number on both sides.
 // An execution is one call of `run`. Evaluates to a function that makes an engine: an object with
-// the functions that Python uses. `makeCommands`, `makeTransfer` and `makeWindow` are what commands.js,
-// transfer.js and windows.js evaluate to, and `waiter` comes from waiting.js. `landed` is Python's: it
-// is told of the end of what was begun with a number, (number, bytes) or (number, undefined, name, message).
+// the functions that Python uses. `makeCommands`, `makeTransfer`, `makeWindow` and `makeLifts` are what
+// commands.js, transfer.js, windows.js and lifts.js evaluate to, and `waiter` comes from waiting.js. `landed`
+// is Python's: it is told of the end of what was begun with a number, (number, bytes) or (number, undefined,
+// name, message).
 
-((device, makeCommands, makeTransfer, makeWindow, waiter, landed) => {
+((device, makeCommands, makeTransfer, makeWindow, makeLifts, waiter, landed) => {
     const { makeTape, encode, encodeTimed } = makeCommands(device);
+    const makeLift = makeLifts(device);
     const buffers = new Map();
     const pipelines = new Map();
     const modules = new Map();
     const layouts = new Map();
     const plans = new Map();
-    const MAPPED = { from: 1 << 17, to: 1 << 24 }; // bytes of a payload that goes by a mapped buffer
     const anyRead = { closed: true }; // what `collect` takes for the plan of a read
     let nextId = 1;
     let lost = null;
@@ -116,47 +117,6 @@
         }
     }
 
-    // Inputs of some size go by buffers that are mapped already: a write to the queue copies them once
-    // more, and the browser's other process has to take that in before it sees the first command.
-    function upload(plan, encoder) {
-        if (!plan.uploads.length) return;
-        const bytes = plan.payload.bytes();
-        const lift = MAPPED.from <= bytes.length && bytes.length <= MAPPED.to ? liftOf(plan, bytes.length) : null;
-        if (lift) {
-            new Uint8Array(lift.getMappedRange()).set(bytes);
-            lift.unmap();
-        }
-        for (const [buffer, offset, size] of plan.uploads) {
-            if (lift) encoder.copyBufferToBuffer(lift, offset, buffer, 0, size);
-            else device.queue.writeBuffer(buffer, 0, bytes, offset, size);
-        }
-        if (lift) plan.lifting.push(lift);
-    }
-
-    // A mapped buffer for what goes up; null where there is no memory for one.
-    function liftOf(plan, nbytes) {
-        const free = plan.lifts.pop();
-        if (free?.size >= nbytes) return free;
-        free?.destroy();
-        try {
-            const usage = GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC;
-            const size = Math.ceil(nbytes / 4) * 4;
-            return device.createBuffer({ size, usage, mappedAtCreation: true });
-        } catch {
-            return null;
-        }
-    }
-
-    // Once submitted, they are mapped again for the next call, while this one is waited for.
-    function returnLifts(plan) {
-        for (const lift of plan.lifting.splice(0)) {
-            lift.mapAsync(GPUMapMode.WRITE).then(
-                () => { if (plan.closed) lift.destroy(); else plan.lifts.push(lift); },
-                () => lift.destroy(),
-            );
-        }
-    }
-
     function stagingOf(plan) {
         return plan.staging.pop() ?? device.createBuffer({
             size: plan.resultBytes, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
@@ -190,14 +150,14 @@
     // proven goes as a whole: all of it happens, or nothing.
     function submit(plan, copies, read, encodeKernels = encode, whole = true) {
         const tape = makeTape(whole);
-        upload(plan, tape.encoder);
+        if (plan.uploads.length) plan.lift.raise(plan.uploads, plan.payload.bytes(), tape.encoder);
         encodeAll(tape, plan, copies, encodeKernels);
         const staging = read && plan.resultBytes ? stagingOf(plan) : null;
         for (const [buffer, size, offset] of staging ? plan.readbacks : []) {
             tape.encoder.copyBufferToBuffer(buffer, 0, staging, offset, size);
         }
         tape.send();
-        returnLifts(plan);
+        plan.lift.sent();
         return staging;
     }
 
@@ -340,7 +300,7 @@
         createPlan(description) {
             const { uploads, clears, parts, dispatches, readbacks, resultBytes } = JSON.parse(description);
             return scoped(() => register(plans, {
-                resultBytes, closed: false, staging: [], lifts: [], lifting: [], proven: false,
+                resultBytes, closed: false, staging: [], lift: makeLift(), proven: false,
                 uploads: uploads.map(([id, ...rest]) => [buffers.get(id), ...rest]),
                 clears: clears.map((id) => buffers.get(id)),
                 parts: parts.map(([id, ...copies]) => ({ plan: known(id), copies: copies.map(resolved) })),
@@ -367,7 +327,8 @@
             const plan = plans.get(id);
             plan.closed = true;
             detach(plan);
-            for (const buffer of [...plan.staging, ...plan.lifts]) buffer.destroy();
+            plan.lift.close();
+            for (const buffer of plan.staging) buffer.destroy();
             plans.delete(id);
         },
 

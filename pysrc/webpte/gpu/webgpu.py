@@ -167,7 +167,7 @@ class WebGPUDevice:
         with _translated("asking for the GPU"):
             device = await load_script("adapter.js").open(adapter, json.dumps(FEATURES))
             waiter = await load_script("waiting.js").open(device, info.software, waiting)
-            scripts = ("commands.js", "transfer.js", "windows.js")
+            scripts = ("commands.js", "transfer.js", "windows.js", "lifts.js")
             parts = (load_script(name) for name in scripts)
             landings = _Landings()
             # Never destroyed: what is under way when a device is lost still lands.
