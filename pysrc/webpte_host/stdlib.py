@@ -1,7 +1,8 @@
 """Python's library in the browser runtime, with what a start imports of it compiled.
 
 Pyodide comes with sources alone, which the browser would compile at every visit: half of the time
-until Python is up. The compiling is done once, by that same Python in Node, with which npm comes.
+until Python is up. The compiling is done once, by that same Python in Node: this machine's, or the
+one that Playwright brings for the tests.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from webpte_host.bundle import package_bundle, page_bundle
 from webpte_host.errors import HostError
-from webpte_host.layout import WEB
+from webpte_host.layout import VENV, WEB
 from webpte_host.process import run_tool
 from webpte_host.progress import Display
 
@@ -48,7 +49,7 @@ def _replace(folder: Path, stamp: dict[str, Any], stamp_path: Path, work: Path) 
 
 
 def _compile(pyodide: Path, made: Path, work: Path) -> None:
-    node = shutil.which("node")
+    node = _node()
     if node is None:
         raise HostError("there is no node")
     bundles = {"webpte.zip": package_bundle(), "page.zip": page_bundle(WEB)}
@@ -56,3 +57,8 @@ def _compile(pyodide: Path, made: Path, work: Path) -> None:
         (work / name).write_bytes(bundle.archive().data)
     command = [node, str(_SCRIPT), str(pyodide), str(made), *bundles]
     run_tool(command, "compiling Python's library", cwd=work)
+
+
+def _node() -> str | None:
+    found = VENV.glob("[Ll]ib/**/site-packages/playwright/driver/node*")
+    return shutil.which("node") or next((str(path) for path in found if path.is_file()), None)

@@ -42,6 +42,8 @@ def test_what_cannot_be_compiled_is_told_and_left_as_it_was(folder: Path) -> Non
 
 def test_without_node_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(folder))
+    assert "pyodide.mjs" in compile_in(folder), "Playwright's was there"
+    monkeypatch.setattr(stdlib, "VENV", folder)
     assert "there is no node" in compile_in(folder)
 
 
