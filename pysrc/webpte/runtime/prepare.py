@@ -23,8 +23,6 @@ from webpte.runtime.lifetime import Lifetime
 from webpte.runtime.plan_cache import PlanCache
 from webpte.runtime.transit import Input, OnGpu, host_arrays
 
-_NO_INDICES = np.empty(0, np.int32)
-
 
 class _ChangedError(Exception):
     """The commands are others at these inputs."""
@@ -103,11 +101,8 @@ class Preparer:
         signature = tuple((value.shape, False) for value in inputs if isinstance(value, np.ndarray))
         if signature != plan.key[0] or len(inputs) != len(signature):
             return None
-        if faults := plan.segments[0].faults:
-            if not self.are_checked(plan, inputs):
-                return None
-            self._check_indices(faults, inputs)
-        return plan
+        faults = plan.segments[0].faults
+        return plan if not faults or self._check_indices(faults, inputs) else None
 
     def follow(self, inputs: Sequence[Input]) -> bool:
         """Whether the current plan serves these inputs, too; if it does, they are the live ones.
@@ -171,14 +166,20 @@ class Preparer:
                 counts[item.op.name] = counts.get(item.op.name, 0) + 1
         return counts
 
-    def _check_indices(self, faults: Sequence[Faults], inputs: Sequence[Input]) -> None:
-        """Before anything runs, for tensors of indices that the caller gave as arrays."""
-        arrays = host_arrays(inputs, self._graph)
+    def _check_indices(self, faults: Sequence[Faults], inputs: Sequence[Input]) -> bool:
+        """Before anything runs, for tensors of indices that the caller gave as arrays.
+
+        Returns whether these were all.
+        """
+        arrays, every = host_arrays(inputs, self._graph), True
         for fault in faults:
             for value_id, size in fault.indices:
-                array = arrays.get(value_id, _NO_INDICES)
-                if array.size and (array.min() < -size or array.max() >= size):
+                array = arrays.get(value_id)
+                if array is None:
+                    every = False
+                elif array.size and not -size <= array.min() <= array.max() < size:
                     raise IndexRangeError(str(fault))
+        return every
 
     def are_checked(self, plan: DevicePlan, inputs: Sequence[Input]) -> bool:
         """Whether every index that a plan's kernels look at was seen here already."""
