@@ -252,3 +252,7 @@ class SharedHarness:
             assert self._harness.log.errors == []
             assert self._harness.log.console_errors == []
         return self._harness
+
+    def close(self) -> None:
+        if self._harness is not None:
+            self._harness.close()

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser
 
 from support import extent, limits
 from support.page import python
-from webpte_host.browser import Harness
+from webpte_host.browser import Harness, SharedHarness
 from webpte_host.server import Site
 
 COUNT, PER_CALL = extent.count(60, 200), 20
@@ -27,10 +27,11 @@ MODULES = (
 INSTALL = """
 import pathlib, sys
 folder = pathlib.Path("/schedules/support")
-folder.mkdir(parents=True)
+folder.mkdir(parents=True, exist_ok=True)
 for name, text in modules.items():
     (folder / f"{name}.py").write_text(text)
-sys.path.insert(0, "/schedules")
+if "/schedules" not in sys.path:
+    sys.path.insert(0, "/schedules")
 """
 
 RUN = """
@@ -63,14 +64,21 @@ return failed
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, site: Site, root: Path) -> Iterator[Harness]:
-    """A page of its own, with the support modules in it."""
-    page = Harness.open(browser, site)
+def pages(browser: Browser, site: Site) -> Iterator[SharedHarness]:
+    """A page of its own, or, where that was lost, another."""
+    pages = SharedHarness(browser, site)
+    yield pages
+    pages.close()
+
+
+@pytest.fixture
+def page(pages: SharedHarness, root: Path) -> Harness:
+    """With the support modules in it."""
+    page = pages.get()
     folder = root / "tests" / "support"
     modules = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}
     python(page, INSTALL, modules=modules)
-    yield page
-    page.close()
+    return page
 
 
 @pytest.mark.parametrize("start", range(0, COUNT, PER_CALL))

@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser
 
+from support import limits
 from webpte.gpu.constants import converted
+from webpte_host import chromium
 from webpte_host.browser import Harness
 
 Described = tuple[int, int, str | None]  # offset, size, conversion
@@ -265,3 +268,45 @@ def test_a_server_that_answers_with_other_bytes(page: Harness) -> None:
     for size in (1, -1):
         seen = page.page.evaluate(URL, [206, 0, size])
         assert seen["message"].startswith("the file was changed on its server while it was read")
+
+
+# Nothing but who waits for the next bytes knows of the reading of a file, while memory is swept.
+_SWEPT = """async ([text, rounds, ms]) => {
+    const file = globalThis.file = eval(text).blobFile(new Blob([new Uint8Array(40_000)]));
+    const readAll = async () => {
+        const source = await file.open(16, 30_000, new AbortController().signal);
+        let came = 0;
+        for (let block = new Uint8Array(1 << 20); ;) {
+            const { value, done } = await source.read(block);
+            if (value) {
+                came += value.byteLength;
+                block = new Uint8Array(value.buffer);
+            }
+            if (done) return came;
+        }
+    };
+    const sweeping = setInterval(gc, 0);
+    try {
+        for (let round = 0; round < rounds; round++) {
+            const late = new Promise((resolve) => setTimeout(resolve, ms, "never"));
+            const came = await Promise.race([readAll(), late]);
+            if (came !== 30_000) return came;
+        }
+        return "all";
+    } finally {
+        clearInterval(sweeping);
+    }
+}"""
+
+
+def test_what_is_read_is_not_swept_away(browser: Browser, root: Path) -> None:
+    """A load hung for ever, once in some thousand."""
+    text = (root / "pysrc" / "webpte" / "gpu" / "files.js").read_text(encoding="utf-8")
+    launched = browser.browser_type.launch(
+        **chromium.launch_options(None, "--js-flags=--expose-gc")
+    )
+    try:
+        seen = launched.new_page().evaluate(_SWEPT, [text, 20, limits.BROWSER_MS])
+    finally:
+        launched.close()
+    assert seen == "all"

@@ -7,6 +7,10 @@
 //                                    memory that `view` had, or everything in memory of its own
 
 (() => {
+    // What is being read. A browser throws away a stream of a Blob that nobody knows but who waits for its
+    // next bytes, and those never come.
+    const reading = new Set();
+
     // Bytes as they come, where the browser has byte streams; otherwise `whole()` of them at once.
     function sourceOf(body, whole, signal) {
         let reader;
@@ -15,8 +19,23 @@
         } catch {
             return sourceOfAll(whole);
         }
-        signal.addEventListener("abort", () => reader.cancel().catch(() => {}));
-        return reader;
+        reading.add(reader);
+        signal.addEventListener("abort", () => {
+            reading.delete(reader);
+            reader.cancel().catch(() => {});
+        });
+        return {
+            async read(view) {
+                let ended = true;
+                try {
+                    const step = await reader.read(view);
+                    ended = step.done;
+                    return step;
+                } finally {
+                    if (ended) reading.delete(reader);
+                }
+            },
+        };
     }
 
     function sourceOfAll(whole) {
