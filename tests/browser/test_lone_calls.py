@@ -159,3 +159,25 @@ def test_a_large_input_goes_by_a_mapped_buffer_which_the_next_call_has_again(
         return [seen.writes, seen.made]
     """
     assert python(harness, code, data=small, script=_LIFTS) == [1, 0]
+
+
+def test_a_lost_device_is_told_whatever_the_size_of_an_input(harness: Harness) -> None:
+    """Buffers for large ones are unmapped at once; that it is lost, a device says later."""
+    code = """
+    from webpte.errors import DeviceLostError
+    from webpte.gpu.webgpu import WebGPUDevice
+    device, told = await WebGPUDevice.create(), []
+    async with await webpte.load(base64.b64decode(data), device=device) as program:
+        x = np.arange(size, dtype=np.float32)
+        for _ in range(3):  # there is a buffer then
+            await program.forward(x)
+        await asyncio.sleep(0.05)  # and it is mapped again
+        device.native.destroy()
+        for _ in range(2):
+            told.append(await raises(DeviceLostError, program.forward(x)))
+    return told
+    """
+    for size in (1000, 50_000):
+        first, second = run(harness, code, size)
+        assert "recover" in first
+        assert first == second

@@ -8,14 +8,9 @@
 ((device) => {
     const MAPPED = { from: 1 << 17, to: 1 << 24 }; // bytes that go by a mapped buffer
 
-    // A mapped buffer; null where there is no memory for one.
     function make(nbytes) {
         const usage = GPUBufferUsage.MAP_WRITE | GPUBufferUsage.COPY_SRC;
-        try {
-            return device.createBuffer({ size: Math.ceil(nbytes / 4) * 4, usage, mappedAtCreation: true });
-        } catch {
-            return null;
-        }
+        return device.createBuffer({ size: Math.ceil(nbytes / 4) * 4, usage, mappedAtCreation: true });
     }
 
     return () => {
@@ -23,18 +18,30 @@
         const used = []; // by commands that are not submitted yet
         let closed = false;
 
+        // A mapped buffer, and what is seen of it. Null where there is no memory for one, or the device is lost,
+        // which takes what was mapped along: whoever waits for the results is told.
+        function take(nbytes) {
+            try {
+                const buffer = free.pop() ?? make(nbytes);
+                return { buffer, seen: new Uint8Array(buffer.getMappedRange()) };
+            } catch {
+                return null;
+            }
+        }
+
         return {
             // `uploads` are a buffer each, and which of the bytes go there.
             raise(uploads, bytes, encoder) {
                 const suits = MAPPED.from <= bytes.length && bytes.length <= MAPPED.to;
-                const buffer = suits ? free.pop() ?? make(bytes.length) : null;
-                if (!buffer) {
+                const taken = suits ? take(bytes.length) : null;
+                if (!taken) {
                     for (const [target, offset, size] of uploads) {
                         device.queue.writeBuffer(target, 0, bytes, offset, size);
                     }
                     return;
                 }
-                new Uint8Array(buffer.getMappedRange()).set(bytes);
+                const { buffer, seen } = taken;
+                seen.set(bytes);
                 buffer.unmap();
                 used.push(buffer);
                 for (const [target, offset, size] of uploads) {
