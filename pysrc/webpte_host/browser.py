@@ -177,12 +177,16 @@ class Harness:
         call: int = self._evaluate(start, [code, arguments], timeout)
         return call
 
+    def _look(self, call: int, ms: int, timeout: float) -> dict[str, Any]:
+        look = "([call, ms]) => globalThis.watchPython(call, ms)"
+        seen: dict[str, Any] = self._evaluate(look, [call, ms], timeout)
+        return seen
+
     def _wait_for(self, call: int, timeout: float, watcher: Watcher | None) -> dict[str, Any]:
         """The page never blocks, and so never for longer than a look takes: Python is elsewhere."""
         patience, doing = Patience(timeout), "no stage reported"
         while True:
-            look = "([call, ms]) => globalThis.watchPython(call, ms)"
-            seen = self._evaluate(look, [call, _LOOK_MS], timeout)
+            seen = self._look(call, _LOOK_MS, timeout)
             if "reply" in seen:
                 reply: dict[str, Any] = seen["reply"]
                 return reply
@@ -203,8 +207,7 @@ class Harness:
         try:
             call = self._start(_WAITING, {}, timeout)
             gpu = self._evaluate("(ms) => globalThis.gpuAnswers(ms)", _ANSWER_MS, timeout)
-            look = "([call, ms]) => globalThis.watchPython(call, ms)"
-            seen = self._evaluate(look, [call, _ANSWER_MS], timeout)
+            seen = self._look(call, _ANSWER_MS, timeout)
         except (PageLostError, PlaywrightError) as error:
             return f"the page does not answer: {error}"
         waiting = seen.get("reply", {}).get("value")

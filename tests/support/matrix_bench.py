@@ -32,7 +32,7 @@ from base64 import b64decode
 import numpy as np
 import webpte
 from webpte import Options, WebpteError
-from webpte.ops import matrix_tiles
+from webpte.ops import matrix_tiles, products
 
 random = np.random.default_rng(1)
 x = random.normal(size=(m, k)).astype(np.float32)
@@ -57,7 +57,7 @@ if not info.has_matrices:
 chosen = matrix_tiles.choose_matrix_tiling
 cuts = [None, *((t, p) for t in matrix_tiles.MATRIX_TILINGS for p in (1, 2, 4, 8))]
 for cut in cuts:
-    name = "as chosen" if cut is None else matrix_tiles._label(cut)
+    name = "as chosen" if cut is None else products.cut_label(cut)
     try:
         matrix_tiles.choose_matrix_tiling = (lambda _: cut) if cut else chosen
         result, kernels = await timed(True)

@@ -10,9 +10,10 @@ A software adapter gets the plain loops of wgsl/lib/block.wgsl, which it compile
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from webpte.ops.args import TensorArg
 from webpte.ops.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
@@ -151,7 +152,7 @@ MIN_K_PART, MAX_K_PARTS = 128, 64
 
 
 class Tiles(Protocol):
-    """What `cost` asks of a tiling."""
+    """What is asked of a tiling, by whatever means its tiles are multiplied."""
 
     @property
     def rows(self) -> int: ...
@@ -165,7 +166,13 @@ class Tiles(Protocol):
     @property
     def speed(self) -> float: ...
 
+    @property
+    def types(self) -> Types: ...
+
     def tiles(self, product: Product) -> int: ...
+
+
+T = TypeVar("T", bound=Tiles)
 
 
 def cost(product: Product, tiling: Tiles, k_parts: int) -> float:
@@ -180,13 +187,16 @@ def cost(product: Product, tiling: Tiles, k_parts: int) -> float:
     return time + DISPATCH_MICROSECONDS + moved / BYTES_PER_MICROSECOND
 
 
+def fastest_cuts(product: Product, tilings: Sequence[T]) -> list[tuple[T, int]]:
+    """Tilings, and into how many parts to cut k: those that take least time first."""
+    most = max(1, min(MAX_K_PARTS, product.k // MIN_K_PART))
+    cuts = [(tiling, 1 << i) for tiling in tilings for i in range(most.bit_length())]
+    return sorted(cuts, key=lambda cut: cost(product, *cut))
+
+
 @lru_cache(256)  # a model has few sizes, in many layers
 def choose_tiling(product: Product) -> tuple[Tiling, int]:
-    """The tiling that takes least time, and into how many parts to cut k."""
-    most = max(1, min(MAX_K_PARTS, product.k // MIN_K_PART))
-    parts = [1 << i for i in range(most.bit_length())]
-    choices = [(tiling, k_parts) for tiling in TILINGS for k_parts in parts]
-    return min(choices, key=lambda choice: cost(product, *choice))
+    return fastest_cuts(product, TILINGS)[0]
 
 
 def part_length(k: int, parts: int) -> int:
@@ -199,19 +209,27 @@ MOST_CANDIDATES = 6
 
 def tuned_tiling(name: str, product: Product, target: Target) -> tuple[Tiling, int]:
     """What was measured on this adapter, or else what `cost` says is the fastest."""
-    default = choose_tiling(product)
-    if not target.asks:
-        return default
-    most = max(1, min(MAX_K_PARTS, product.k // MIN_K_PART))
-    cuts = [(tiling, 1 << i) for tiling in TILINGS for i in range(most.bit_length())]
-    cuts.sort(key=lambda cut: cost(product, *cut))
-    candidates = {_label(cut): cut for cut in (default, *cuts[:MOST_CANDIDATES])}
     rows = f"m{power_of_two(product.m)} n{product.n} k{product.k}"
     shape_class = f"{rows} x{product.batches} {product.stored}"
-    return target.choice(f"{name} tiles", shape_class, _label(default), candidates)
+    return tuned_cut(name, shape_class, product, choose_tiling(product), TILINGS, target)
 
 
-def _label(cut: tuple[Tiling, int]) -> str:
+def tuned_cut(
+    name: str,
+    shape_class: str,
+    product: Product,
+    default: tuple[T, int],
+    tilings: Sequence[T],
+    target: Target,
+) -> tuple[T, int]:
+    if not target.asks:
+        return default
+    cuts = (default, *fastest_cuts(product, tilings)[:MOST_CANDIDATES])
+    candidates = {cut_label(cut): cut for cut in cuts}
+    return target.choice(f"{name} tiles", shape_class, cut_label(default), candidates)
+
+
+def cut_label(cut: tuple[Tiles, int]) -> str:
     tiling, k_parts = cut
     return f"{tiling.rows}x{tiling.columns}/{tiling.threads} k/{k_parts}"
 
@@ -222,7 +240,13 @@ def tile_dispatches(
     """The product in tiles, and where it was cut along k, the sum of the parts."""
     if product.empty:
         return []
-    tiling, wanted = tuned_tiling(kernel.name, product.plain, target)
+    return cut_dispatches(kernel, product, out, tuned_tiling(kernel.name, product.plain, target))
+
+
+def cut_dispatches(
+    kernel: Kernel, product: Product, out: int, cut: tuple[Tiles, int]
+) -> list[Dispatch]:
+    tiling, wanted = cut
     k_part = part_length(product.k, wanted)
     k_parts = max(1, ceil_div(product.k, k_part))
     m_parts, n_parts = ceil_div(product.m, tiling.rows), ceil_div(product.n, tiling.columns)
