@@ -4,27 +4,85 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from webpte_host.errors import HostError
 from webpte_host.process import run_tool
 from webpte_host.progress import Display
 
+_SOURCES = Path("/etc/apt")
+_RELEASE = Path("/etc/os-release")
+_QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
+
 
 def install(display: Display, package: str, title: str) -> bool:
     """Whether the package is there afterwards; False where there is no apt, or no right to it."""
+    return _install(display, package, f"{title} from the system's packages")
+
+
+def install_backport(display: Display, package: str, title: str) -> bool:
+    """Install a package from the backports of this machine's Debian release.
+
+    False where it is no Debian, there is no right to install, or no server has the backports. What
+    apt knows of other sources stays as it is: the one for backports is forgotten afterwards.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        suite = write_backports(Path(folder))
+        if suite is None:
+            return False
+        options = ("-o", f"Dir::Etc::SourceParts={folder}")
+        chosen = ("-t", suite)
+        return _install(display, package, f"{title} from {suite}", options, chosen)
+
+
+def write_backports(folder: Path) -> str | None:
+    """Write this machine's sources and one for its backports; return the suite of the latter."""
+    with contextlib.suppress(OSError):
+        named = re.search(r"^VERSION_CODENAME=\"?(\w+)", _RELEASE.read_text(), re.MULTILINE)
+        for file in (_SOURCES / "sources.list.d").glob("*"):
+            (folder / file.name).symlink_to(file)
+        for address, signed in _servers(named[1]) if named else ():
+            suite = f"{named[1]}-backports" if named else ""
+            line = f"deb {f'[signed-by={signed}] ' if signed else ''}{address} {suite} main\n"
+            (folder / "webpte-backports.list").write_text(line)
+            return suite
+    return None
+
+
+def _servers(codename: str) -> Iterator[tuple[str, str]]:
+    """Yield each server of Debian's release `codename`, and the key that signs what it has."""
+    lists = [_SOURCES / "sources.list", *sorted((_SOURCES / "sources.list.d").glob("*"))]
+    for text in (file.read_text(errors="replace") for file in lists if file.exists()):
+        for found in re.finditer(rf"^deb (?:\[(.*)\] )?(\S+) {codename} ", text, re.MULTILINE):
+            key = re.search(r"signed-by=(\S+)", found[1] or "")
+            yield found[2], key[1] if key else ""
+        for block in text.split("\n\n"):
+            fields = dict(re.findall(r"^([\w-]+): *(.*)$", block, re.MULTILINE))
+            if codename in fields.get("Suites", "").split():
+                yield fields.get("URIs", "").split()[0], fields.get("Signed-By", "")
+
+
+def _install(
+    display: Display,
+    package: str,
+    title: str,
+    options: Sequence[str] = (),
+    chosen: Sequence[str] = (),
+) -> bool:
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
         return False
-    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    with display.stage(f"{title} from the system's packages") as stage:
+    with display.stage(title) as stage:
         # An update fails for one bad source of many; what the lists have may still do.
         with contextlib.suppress(HostError):
-            run_tool([apt, "update"], "apt-get update", cwd=Path("/"), env=quiet)
+            run_tool([apt, *options, "update"], "apt-get update", cwd=Path("/"), env=_QUIET)
         try:
-            command = [apt, "install", "-y", "--no-install-recommends", package]
-            run_tool(command, f"apt-get install {package}", cwd=Path("/"), env=quiet)
+            command = [apt, *options, "install", "-y", "--no-install-recommends", *chosen, package]
+            run_tool(command, f"apt-get install {package}", cwd=Path("/"), env=_QUIET)
         except HostError:
             stage.outcome = "not available"
             return False

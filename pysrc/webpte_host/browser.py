@@ -15,7 +15,7 @@ from webpte_host import chromium
 from webpte_host.errors import HostError
 from webpte_host.report import describe
 from webpte_host.server import Site
-from webpte_host.vitals import BUSY_FACTOR, BrowserProcesses, Patience, alarm
+from webpte_host.vitals import BrowserProcesses, Patience, alarm
 
 # A call of Python may go on for this long without any sign of life.
 CALL_SECONDS = 300.0
@@ -24,7 +24,12 @@ _LOOK_MS = 1_000
 _ADAPTER_MS = 60_000
 _EARLY_MS = 10_000  # an answer that there is none may be too early for so long
 _START_CALL = 0  # as harness.js counts
-_ANSWER_MS = 10_000  # for a page that hangs to say what it waits for
+# For a page that hangs to say what it waits for, and for the GPU to make another device.
+_ANSWER_MS = 10_000
+_GPU_ANSWER_MS = 60_000
+# The page's main thread only passes messages on, so one that is silent for this long is stuck,
+# however busy the machine is.
+STUCK_SECONDS = 120.0
 
 # Told once a second what a call does, in words.
 Watcher = Callable[[str], None]
@@ -101,9 +106,11 @@ class PageLog:
 class Harness:
     """The loaded harness page: plain Pyodide with NumPy and webpte."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, stuck_seconds: float = STUCK_SECONDS) -> None:
+        """`stuck_seconds`: how long the page may leave a question unanswered."""
         self.page = page
         self.log = PageLog(page)
+        self._stuck_seconds = stuck_seconds
         self._given_up = False
         self._processes = BrowserProcesses()
 
@@ -112,10 +119,10 @@ class Harness:
         return self._given_up or self.log.crashed
 
     @classmethod
-    def open(cls, browser: Browser, site: Site) -> Harness:
+    def open(cls, browser: Browser, site: Site, stuck_seconds: float = STUCK_SECONDS) -> Harness:
         """Raises PageLostError if the page does not come up, with the reason."""
         try:
-            harness = cls(browser.new_page())
+            harness = cls(browser.new_page(), stuck_seconds)
             harness.page.goto(f"{site.url}harness.html", timeout=_START_MS)
             harness._wait_for(_START_CALL, CALL_SECONDS, None)
         except PlaywrightError as error:
@@ -144,6 +151,7 @@ class Harness:
             }
         }""",
             [_ADAPTER_MS, _EARLY_MS],
+            may_take_ms=_ADAPTER_MS,
         )
         return found
 
@@ -166,27 +174,27 @@ class Harness:
         """
         if self.lost:
             raise PageLostError("the page was lost before this call")
-        call = self._start(textwrap.dedent(code), arguments, timeout)
+        call = self._start(textwrap.dedent(code), arguments)
         reply = self._wait_for(call, timeout, watcher)
         if "error" in reply:
             raise PagePythonError(reply["error"], reply["summary"])
         return reply["value"]
 
-    def _start(self, code: str, arguments: dict[str, Any], timeout: float) -> int:
+    def _start(self, code: str, arguments: dict[str, Any]) -> int:
         start = "([code, args]) => globalThis.startPython(code, args)"
-        call: int = self._evaluate(start, [code, arguments], timeout)
+        call: int = self._evaluate(start, [code, arguments])
         return call
 
-    def _look(self, call: int, ms: int, timeout: float) -> dict[str, Any]:
+    def _look(self, call: int, ms: int) -> dict[str, Any]:
         look = "([call, ms]) => globalThis.watchPython(call, ms)"
-        seen: dict[str, Any] = self._evaluate(look, [call, ms], timeout)
+        seen: dict[str, Any] = self._evaluate(look, [call, ms], may_take_ms=ms)
         return seen
 
     def _wait_for(self, call: int, timeout: float, watcher: Watcher | None) -> dict[str, Any]:
         """The page never blocks, and so never for longer than a look takes: Python is elsewhere."""
         patience, doing = Patience(timeout), "no stage reported"
         while True:
-            seen = self._look(call, _LOOK_MS, timeout)
+            seen = self._look(call, _LOOK_MS)
             if "reply" in seen:
                 reply: dict[str, Any] = seen["reply"]
                 return reply
@@ -198,34 +206,38 @@ class Harness:
             if watcher is not None:
                 watcher(doing)
             if reason := patience.see(seen["moves"], self._processes.busy_seconds()):
-                last_words = self._last_words(timeout)
-                self._give_up(timeout)
+                last_words = self._last_words()
+                self._give_up()
                 raise PageLostError(f"{reason} ({doing}); {last_words}")
 
-    def _last_words(self, timeout: float) -> str:
+    def _last_words(self) -> str:
         """What a page that hangs waits for, and whether the browser's GPU still answers others."""
         try:
-            call = self._start(_WAITING, {}, timeout)
-            gpu = self._evaluate("(ms) => globalThis.gpuAnswers(ms)", _ANSWER_MS, timeout)
-            seen = self._look(call, _ANSWER_MS, timeout)
+            call = self._start(_WAITING, {})
+            ask = "(ms) => globalThis.gpuAnswers(ms)"
+            gpu = self._evaluate(ask, _GPU_ANSWER_MS, may_take_ms=_GPU_ANSWER_MS)
+            seen = self._look(call, _ANSWER_MS)
         except (PageLostError, PlaywrightError) as error:
             return f"the page does not answer: {error}"
         waiting = seen.get("reply", {}).get("value")
         python = f"Python waits in {waiting}" if waiting is not None else "Python does not answer"
         return f"{python}; another device of its GPU {gpu}"
 
-    def _give_up(self, timeout: float) -> None:
+    def _give_up(self) -> None:
         """What goes on in the page ends: it would be in the way of other pages."""
         self._given_up = True
         with contextlib.suppress(PageLostError, PlaywrightError):
-            self._evaluate("() => globalThis.stopPython()", None, timeout)
+            self._evaluate("() => globalThis.stopPython()")
 
     def close(self) -> None:
         self.page.close()
 
-    def _evaluate(self, function: str, argument: Any = None, timeout: float = CALL_SECONDS) -> Any:
-        """Playwright cannot interrupt an evaluation: a page that is stuck is killed instead."""
-        seconds = BUSY_FACTOR * timeout
+    def _evaluate(self, function: str, argument: Any = None, *, may_take_ms: int = 0) -> Any:
+        """Call a function of the page, which takes up to `may_take_ms` by design.
+
+        Playwright cannot interrupt an evaluation: a page that is stuck is killed instead.
+        """
+        seconds = self._stuck_seconds + may_take_ms / 1000
         with alarm(seconds, self._processes.kill_pages) as rang:
             try:
                 return self.page.evaluate(function, argument)
@@ -235,7 +247,8 @@ class Harness:
                     raise PageLostError(f"the page did not answer for {seconds:g} s") from error
                 if self.log.crashed or self.page.is_closed() or "crashed" in str(error):
                     self._given_up = True
-                    raise PageLostError("the page crashed") from error
+                    facts = self._processes.memory_text()
+                    raise PageLostError(f"the page crashed; {facts}") from error
                 raise
 
 

@@ -17,9 +17,11 @@ _NATIVE = ("tests/native", "tests/unit/gpu/test_native.py", "tests/unit/gpu/test
 _ALL = "--all"
 _SITE = ("tests/browser/test_site.py", "tests/browser/test_modes.py", "tests/site")
 _LAST_WORDS_SECONDS = 10
-# A browser that hangs, once in a great while, is no verdict on a test: it is repeated in
-# another page, once, and the run says so. Whatever else goes wrong is a failure at once.
-_IN_BROWSER = ("--reruns", "1", "--only-rerun", "PageLostError: no sign of life")
+# A browser that hangs or crashes, once in a great while, is no verdict on a test: it is repeated
+# in another page, once. The run says so, for a crash with the browser's processes and their memory.
+# Whatever else goes wrong is a failure at once.
+_LOST = "PageLostError: no sign of life|(?i:(page|target) crashed)"
+_IN_BROWSER = ("--reruns", "1", "--only-rerun", _LOST)
 
 _USAGE = """\
 usage: python3 serve.py test [--all | --native | --site | --adapter hardware] [pytest arguments]

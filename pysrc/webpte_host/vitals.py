@@ -42,14 +42,48 @@ class BrowserProcesses:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
+    def memory_text(self) -> str:
+        """Say which processes live, how much memory each has, and what the machine has left.
+
+        For a page that crashed: a process that is missing, or memory that ran out, tells why.
+        """
+        living = [
+            f"{self._kind(pid)} {size}"
+            for pid in self._family()
+            if (size := self._status("VmRSS", f"{pid}/status"))
+        ]
+        left = self._status("MemAvailable", "meminfo")
+        killed = self._status("oom_kill", "vmstat")
+        return (
+            f"processes: {', '.join(living) or 'none'}; "
+            f"available memory: {left or 'not known'}; "
+            f"killed for lack of memory since the machine started: {killed or 'not known'}"
+        )
+
+    def _status(self, name: str, path: str) -> str:
+        """Read the value of a `name: value` or `name value` line of a file below /proc."""
+        with contextlib.suppress(OSError):
+            for line in (self._proc / path).read_text(errors="replace").splitlines():
+                key, _, value = line.replace(":", " ", 1).partition(" ")
+                if key == name:
+                    return " ".join(value.split())
+        return ""
+
+    def _kind(self, pid: int) -> str:
+        kinds = [word for word in self._command(pid) if word.startswith(b"--type=")]
+        return kinds[0].removeprefix(b"--type=").decode() if kinds else "browser"
+
     def find(self, *words: bytes) -> list[int]:
-        """Those with one of the words in their command line."""
+        """Find the processes with one of the words in their command line."""
+        return [pid for pid in self._family() if not self._command(pid).isdisjoint(words)]
+
+    def _family(self) -> list[int]:
+        """List all processes that this one has started, and those that they have."""
         parents = {}
         for entry in self._proc.glob("[0-9]*"):
             with contextlib.suppress(OSError, ValueError, IndexError):
                 parents[int(entry.name)] = int(self._stat(int(entry.name))[1])
-        ours = [pid for pid in parents if self._is_ours(pid, parents)]
-        return [pid for pid in ours if not self._command(pid).isdisjoint(words)]
+        return [pid for pid in parents if self._is_ours(pid, parents)]
 
     def _is_ours(self, pid: int, parents: dict[int, int]) -> bool:
         while pid in parents and pid != self._root:

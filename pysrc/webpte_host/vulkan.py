@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from webpte_host.progress import Display
 _FOLDERS = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
 _VARIABLES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
 
+_PACKAGE = "mesa-vulkan-drivers"
 _WITHOUT = """\
   No Vulkan driver is installed, and none could be: the kernels of GPUs are tested in the browser
   alone, and half floats nowhere. Debian's package is called mesa-vulkan-drivers."""
@@ -27,5 +29,9 @@ def ensure(display: Display) -> None:
     """Installs lavapipe where there is no driver and it may; says so where it may not."""
     if sys.platform != "linux" or has_driver():
         return
-    if not apt.install(display, "mesa-vulkan-drivers", "A Vulkan driver (lavapipe)"):
-        display.line(_WITHOUT)
+    # On ARM64 lavapipe has half floats from Mesa 23 on, which older releases of Debian lack.
+    installers = [apt.install_backport] if platform.machine() in ("aarch64", "arm64") else []
+    for install in [*installers, apt.install]:
+        if install(display, _PACKAGE, "A Vulkan driver (lavapipe)"):
+            return
+    display.line(_WITHOUT)

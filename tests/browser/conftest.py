@@ -8,7 +8,7 @@ The data folder of the tests is served at `/data/`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,24 @@ from playwright.sync_api import Browser, BrowserContext, BrowserType, Page, expe
 
 from support import limits
 from support.page import python
+from support.parts import CRASH_SECTION
 from webpte_host import chromium
 from webpte_host.browser import Harness, SharedHarness, open_browser
 from webpte_host.content import Mount
 from webpte_host.runtime import ensure_runtime
 from webpte_host.server import Site
+from webpte_host.vitals import BrowserProcesses
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to the report of a page that crashed which processes live, and their memory."""
+    report = yield
+    if call.excinfo is not None and "crashed" in str(call.excinfo.value):
+        report.sections.append((CRASH_SECTION, BrowserProcesses().memory_text()))
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

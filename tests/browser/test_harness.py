@@ -246,11 +246,11 @@ from webpte_host.server import Site
 from webpte_host.vitals import BrowserProcesses
 
 with Site() as site, open_browser() as browser:
-    harness = Harness.open(browser, site)
+    harness = Harness.open(browser, site, stuck_seconds=5)
     for pid in BrowserProcesses().find(b"--type=renderer"):
         os.kill(pid, signal.SIGSTOP)
     try:
-        harness.python("return 1", timeout=0.5)
+        harness.python("return 1")
     except PageLostError as error:
         print(error, harness.lost)
 """

@@ -15,6 +15,7 @@ import webpte
 from page.app import App
 from page.browser import Progress, Source
 from page.npy import read_npy
+from support.virtual_time import run_virtually
 from webpte import DeviceInfo
 from webpte.library import Entry, Usage
 
@@ -241,7 +242,7 @@ def drive(
         await script(app, browser)
         return browser
 
-    return asyncio.run(all_of_it())
+    return run_virtually(all_of_it())
 
 
 async def open_sample(app: App, name: str = "sigmoid.pte") -> None:

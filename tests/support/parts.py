@@ -19,6 +19,9 @@ _MESSAGE_LINES = 12
 _SLOW_FILES = 12
 _WORTH_TELLING = 60  # seconds
 
+# The title of what a report says about the browser of a page that crashed.
+CRASH_SECTION = "browser of the page that crashed"
+
 File = TypeVar("File", bound=Hashable)
 
 
@@ -69,7 +72,8 @@ class TellFailures:
         where = "" if report.when == "call" else f" in its {report.when}"
         verdict = "REPEATED" if repeated else "FAILED"
         self._terminal.write_line(f"{verdict}{where}: {report.nodeid}, {report.duration:.1f} s")
-        for line in message.splitlines()[-_MESSAGE_LINES:]:
+        crashes = [text for title, text in report.sections if title == CRASH_SECTION]
+        for line in [*message.splitlines()[-_MESSAGE_LINES:], *crashes]:
             self._terminal.write_line(f"    {line}")
 
 

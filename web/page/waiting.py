@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from time import perf_counter
 from types import TracebackType
 
 from page.markup import Html, h
@@ -20,7 +19,7 @@ class Waiting:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._started = perf_counter()
+        self._started = asyncio.get_running_loop().time()  # the clock of the redraws
         self._compiled: tuple[int, int] | None = None  # of all that are new
         self._next: asyncio.TimerHandle | None = None
         self._shown = False
@@ -48,7 +47,7 @@ class Waiting:
 
     def _draw(self) -> None:
         self._shown = True
-        spent = 1000 * (perf_counter() - self._started)
+        spent = 1000 * (asyncio.get_running_loop().time() - self._started)
         self._stage.show(**{_SECTION: waiting_view(self._compiled, spent)})
         self._wait(_REDRAW_SECONDS)
 

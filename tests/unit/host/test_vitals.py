@@ -111,6 +111,24 @@ def test_renderers_and_gpu_processes_below_this_one_count(tmp_path: Path) -> Non
     assert BrowserProcesses(13, tmp_path).busy_seconds() == pytest.approx(2 * 300 * TICK)
 
 
+def test_memory_of_a_browser_whose_page_crashed(tmp_path: Path) -> None:
+    write_process(tmp_path, 10, 1, "python")
+    write_process(tmp_path, 11, 10, "chromium --headless")
+    write_process(tmp_path, 12, 11, "chromium --type=gpu-process")
+    write_process(tmp_path, 13, 1, "chromium --type=renderer")  # another's
+    for pid, size in ((10, 90), (11, 200), (12, 1500), (13, 7)):
+        status = f"Name:\tx\nVmPeak:\t 9 kB\nVmRSS:\t  {size} kB\n"
+        (tmp_path / str(pid) / "status").write_text(status)
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   123456 kB\n")
+    (tmp_path / "vmstat").write_text("nr_free_pages 8\noom_kill 2\n")
+    assert BrowserProcesses(11, tmp_path).memory_text() == (
+        "processes: browser 200 kB, gpu-process 1500 kB; available memory: 123456 kB; "
+        "killed for lack of memory since the machine started: 2"
+    )
+    nowhere = BrowserProcesses(11, tmp_path / "none").memory_text()
+    assert nowhere.startswith("processes: none; available memory: not known")
+
+
 def test_without_a_browser_or_proc_nothing_tells(tmp_path: Path) -> None:
     write_process(tmp_path, 10, 1, "python", 10_000)
     assert BrowserProcesses(10, tmp_path).busy_seconds() is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import platform
 import sys
 from pathlib import Path
 
@@ -23,8 +24,13 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ensure(monkeypatch: pytest.MonkeyPatch, installs: bool) -> tuple[list[str], str]:
-    """What was asked to be installed, and what was said."""
+def ensure(
+    monkeypatch: pytest.MonkeyPatch,
+    installs: bool,
+    machine: str = "x86_64",
+    backport: bool = False,
+) -> tuple[list[str], str]:
+    """Return what was asked to be installed, and what was said."""
     asked: list[str] = []
 
     def install(_display: Display, package: str, _title: str) -> bool:
@@ -32,6 +38,8 @@ def ensure(monkeypatch: pytest.MonkeyPatch, installs: bool) -> tuple[list[str], 
         return installs
 
     monkeypatch.setattr(apt, "install", install)
+    monkeypatch.setattr(apt, "install_backport", lambda *_: asked.append("backport") or backport)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
     said = io.StringIO()
     vulkan.ensure(Display(said))
     return asked, said.getvalue()
@@ -52,6 +60,68 @@ def test_a_driver_can_be_named(bare: Path, monkeypatch: pytest.MonkeyPatch, name
 
 def test_lavapipe_is_installed_where_it_may_be(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ensure(monkeypatch, True) == (["mesa-vulkan-drivers"], "")
+
+
+@pytest.mark.parametrize("backport", [True, False])
+def test_arm_takes_the_backport_where_there_is_one(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, backport: bool
+) -> None:
+    asked, said = ensure(monkeypatch, True, "aarch64", backport)
+    assert asked == (["backport"] if backport else ["backport", "mesa-vulkan-drivers"])
+    assert said == ""
+
+
+ONE_LINE = "deb [arch=arm64 signed-by=/k.gpg] http://a.example/debian bookworm main\n"
+BLOCKS = """Types: deb
+URIs: http://other.example/node
+Suites: nodistro
+Components: main
+
+Types: deb
+# a comment
+URIs: http://b.example/debian
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By: /keys/b.gpg
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("sources.list", ONE_LINE, "deb [signed-by=/k.gpg] http://a.example/debian "),
+        ("sources.list.d/debian.sources", BLOCKS, "deb [signed-by=/keys/b.gpg] http://b.example/"),
+        (
+            "sources.list",
+            "deb http://c.example/ bookworm main\n",
+            "deb http://c.example/ bookworm-",
+        ),
+        ("sources.list", "deb http://c.example/ trixie main\n", None),
+    ],
+)
+def test_backports_come_from_where_the_release_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, line: str | None
+) -> None:
+    sources, folder, release = tmp_path / "apt", tmp_path / "parts", tmp_path / "os-release"
+    (sources / "sources.list.d").mkdir(parents=True)
+    folder.mkdir()
+    release.write_text('ID=debian\nVERSION_CODENAME=bookworm\nNAME="x"\n')
+    (sources / name).write_text(text)
+    (sources / "sources.list.d" / "more.list").write_text("deb http://m.example/ stable main\n")
+    monkeypatch.setattr(apt, "_SOURCES", sources)
+    monkeypatch.setattr(apt, "_RELEASE", release)
+    assert apt.write_backports(folder) == (line and "bookworm-backports")
+    written = folder / "webpte-backports.list"
+    assert line is None or written.read_text().startswith(line)
+    assert line is None or written.read_text().endswith(" bookworm-backports main\n")
+    assert (folder / "more.list").exists()  # what depends on others still finds them
+
+
+def test_without_a_release_there_are_no_backports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apt, "_RELEASE", tmp_path / "none")
+    assert apt.write_backports(tmp_path) is None
 
 
 def test_what_is_not_tested_without_one_is_said(

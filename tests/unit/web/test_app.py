@@ -12,6 +12,7 @@ import webpte
 from page.app import App
 from page.npy import read_npy, write_npy
 from support.fake_page import SAMPLES, Engine, FakeBrowser, File, drive, open_sample, run
+from support.virtual_time import until
 from webpte import DeviceInfo
 
 
@@ -193,9 +194,8 @@ def test_repeats_can_be_cancelled() -> None:
         await open_sample(app)
         running = app.receive({"act": "run", "fields": {"repeats": "10000"}})
         second = app.receive({"act": "run", "fields": {}})  # does not start
-        await asyncio.sleep(0.05)
+        await until(lambda: 'data-act="cancel"' in browser.html["run-controls"])
         assert second.done()
-        assert 'data-act="cancel"' in browser.html["run-controls"]
         await app.receive({"act": "cancel"})
         await asyncio.wait_for(running, 5)
         assert "stopped early" in browser.text["status"]
@@ -208,7 +208,7 @@ def test_opening_ends_a_run() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
         running = app.receive({"act": "run", "fields": {"repeats": "10000"}})
-        await asyncio.sleep(0.05)
+        await until(lambda: 'data-act="cancel"' in browser.html["run-controls"])
         await asyncio.wait_for(open_sample(app, "add.pte"), 5)
         assert running.done()
         assert "add.pte" in browser.html["file"]

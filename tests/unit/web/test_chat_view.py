@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from support.chat_page import (
 )
 from support.chats import Q4
 from support.fake_page import FakeBrowser, File, drive, drop, open_sample
+from support.virtual_time import until
 from webpte.text import load_tokenizer
 
 
@@ -242,14 +242,6 @@ def test_settings_that_are_wrong_ask_nothing() -> None:
             assert browser.html["chat-problem"] == ""
 
     drive(script)
-
-
-async def until(met: Callable[[], bool]) -> None:
-    for _ in range(5000):
-        if met():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it never came")
 
 
 @pytest.mark.parametrize("way", ["stop", "close", "open", "send"])

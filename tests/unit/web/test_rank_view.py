@@ -15,6 +15,7 @@ from page.app import App
 from page.chat.codec import IdTokenizer, id_codec
 from support.fake_page import SAMPLES, FakeBrowser, File, drive, open_sample
 from support.pte_writer import GraphWriter, write_pte
+from support.virtual_time import run_virtually
 from webpte.errors import ExecutionError, InputError
 from webpte.text import SentenceEncoder, encodes_sentences
 
@@ -48,7 +49,7 @@ def test_no_texts_have_no_vectors_and_what_is_not_finite_is_told() -> None:
             with pytest.raises(ExecutionError, match=r"broken\.pte gave vectors with NaN"):
                 await encoder.rank("1 2", ["3"])
 
-    asyncio.run(script())
+    run_virtually(script())
 
 
 def text_of(browser: FakeBrowser) -> str:
@@ -76,8 +77,8 @@ def test_texts_are_ranked_in_batches_of_any_size() -> None:
             assert done == [(3, 5), (5, 5)]
             assert await encoder.rank("1", []) == []
 
-    asyncio.run(script())
-    digits = asyncio.run(webpte.inspect(SAMPLES / "digits.pte"))
+    run_virtually(script())
+    digits = run_virtually(webpte.inspect(SAMPLES / "digits.pte"))
     assert not encodes_sentences(digits)
 
 
@@ -87,7 +88,7 @@ def test_what_is_no_encoder_is_refused() -> None:
             with pytest.raises(InputError, match=r"digits\.pte is no sentence encoder"):
                 SentenceEncoder(program, IdTokenizer(WORDS))
 
-    asyncio.run(script())
+    run_virtually(script())
 
 
 def test_lines_are_ranked_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:

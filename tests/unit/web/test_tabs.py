@@ -19,6 +19,7 @@ from page.stage import Change, Stage
 from page.view import LANGUAGE_MODEL, PROGRAM, RUN, TIMESTAMPS, Panel, View
 from page.views import find_views
 from support.fake_page import GPU, ROOT, Engine, FakeBrowser, File, open_file, open_sample, run
+from support.virtual_time import run_virtually
 
 LLAMA = ROOT / "tests" / "data" / "llm" / "llama_tiny_fp32.pte"
 HOME = View("run", "Run", 0, Panel)
@@ -96,7 +97,7 @@ def test_a_module_that_is_no_view_stops_no_other(more_views: Path) -> None:
         assert "37 × 41" in browser.html["outputs"]
         return browser
 
-    told = asyncio.run(script()).html["view-problems"]
+    told = run_virtually(script()).html["view-problems"]
     for part in (
         "views/not_there.py",
         "No module named &#x27;no_such_module_anywhere&#x27;",
@@ -122,7 +123,7 @@ def test_a_panel_that_cannot_be_made_stops_no_other() -> None:
         told = browser.html["view-problems"]
         assert "views/unmade.py</strong> RuntimeError: a fault in the making" in told
 
-    asyncio.run(script())
+    run_virtually(script())
 
 
 def test_names_and_places_differ() -> None:
@@ -150,7 +151,7 @@ def test_a_tab_is_there_when_what_it_needs_is() -> None:
         assert tabs(browser) == ["run", "timing"]
         assert browser.other["front"] == "run"
 
-    asyncio.run(script())
+    run_virtually(script())
 
 
 def test_what_is_missing_is_told_until_it_is_there() -> None:
@@ -165,7 +166,7 @@ def test_what_is_missing_is_told_until_it_is_there() -> None:
         await app.receive({"act": "run"})  # as that button sends it, without a form
         assert browser.html["view-after"] == "drawn 1"
 
-    asyncio.run(script())
+    run_virtually(script())
 
 
 def test_a_panel_is_drawn_in_front_for_what_it_follows() -> None:
@@ -190,7 +191,7 @@ def test_a_panel_is_drawn_in_front_for_what_it_follows() -> None:
         await open_sample(app, "add.pte")
         assert (panel.drawn, panel.forgotten) == (3, before + 1)
 
-    asyncio.run(script())
+    run_virtually(script())
 
 
 def test_acts_go_to_their_view() -> None:
@@ -203,7 +204,7 @@ def test_acts_go_to_their_view() -> None:
         await app.receive({"act": "greet", "whom": "nobody"})
         assert "which nothing handles" in browser.html["error"]
 
-    asyncio.run(script())
+    run_virtually(script())
 
 
 class Broken(Panel):
@@ -224,7 +225,7 @@ def test_a_view_that_fails_is_nobody_elses_trouble() -> None:
         assert "37 × 41" in browser.html["outputs"]
         assert 'data-act="cancel"' not in browser.html["run-controls"]
 
-    asyncio.run(script())
+    run_virtually(script())
 
 
 def test_work_of_a_view_ends_with_the_session() -> None:
@@ -244,7 +245,7 @@ def test_work_of_a_view_ends_with_the_session() -> None:
         await asyncio.wait({waiting})
         assert waiting.cancelled()
 
-    asyncio.run(script())
+    run_virtually(script())
 
 
 def listed(html: str) -> str:
@@ -283,4 +284,4 @@ def test_the_python_view_computes_the_same(
         exec(f"async def same():\n    {body}\n    return y0", names)
         np.testing.assert_array_equal(await names["same"](), results.outputs[0].array)
 
-    asyncio.run(script())
+    run_virtually(script())

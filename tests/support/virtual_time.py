@@ -1,0 +1,56 @@
+"""An event loop whose clock jumps: a test that sleeps takes no time, and no machine is too slow.
+
+    assert run_virtually(script()) == ...
+
+While anything can run, the clock stands still; when all tasks wait for a timer, it jumps to the
+next one. So what happens within 0.1 s is decided by the timers alone, never by how busy the machine
+is. For code that waits for timers and other tasks only: threads and sockets have no virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Never waits: time that would be waited is added to `now`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready:
+            assert timeout is not None, "all tasks wait, and for no timer: they would for ever"
+            self.now += max(timeout, 0.0)
+        return ready
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now
+
+
+def run_virtually(script: Coroutine[Any, Any, Result]) -> Result:
+    """Run like `asyncio.run`, on a loop of virtual time."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(script)
+
+
+async def until(met: Callable[[], bool]) -> None:
+    """Let other tasks run, turn by turn, until `met()`: no time passes."""
+    for _ in range(100_000):
+        if met():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came")
