@@ -7,7 +7,7 @@ the seconds below are given.
 
 from __future__ import annotations
 
-SLOWDOWN = 40
+SLOWDOWN = 100
 
 # A call of Python in the harness page: seconds without any sign of life, see webpte_host.vitals.
 CALL_SECONDS = 15 * SLOWDOWN
