@@ -5,8 +5,8 @@
 
 override PENALIZED: bool;
 override MASKED: bool;
-override SEEN_WORDS: u32; // a bit for each token of the workgroup's part
 
+const SEEN_WORDS = ${SEEN_WORDS}u; // a bit for each token of the workgroup's part
 const OWN_WORDS = ${OWN_WORDS}u; // a bit for each token of a thread's part
 
 struct Params {

@@ -29,16 +29,16 @@ def waits(spec: PipelineSpec) -> bool:
     return "workgroupBarrier()" in spec.code and dict(spec.overrides).get("LANES") != 1
 
 
-def is_large(spec: PipelineSpec) -> bool:
-    sizes = dict(spec.overrides)
-    return any(sizes.get(name, 0) > _MOST_WORDS for name in _SIZED.findall(spec.code))
+def is_large(code: str, types: Pairs[str]) -> bool:
+    sizes = {name: int(text) for name, text in types if text.isdecimal()}
+    return any(sizes.get(name, 0) > _MOST_WORDS for name in _SIZED.findall(code))
 
 
 @cache
 def _is_slow(kernel: str, types: Pairs[str], overrides: Pairs[float]) -> bool:
     shader = _LIBRARY.assemble(kernel, types)
     spec = PipelineSpec(kernel, shader.code, shader.bindings, overrides)
-    return waits(spec) or is_large(spec)
+    return waits(spec) or is_large(shader.code, types)
 
 
 def slow_kernels(records: Iterable[Dispatch]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,38 @@ def test_every_family_has_its_shader() -> None:
     for module in (unary, binary, view):
         name = module.__name__.rpartition(".")[2]
         assert (shader_folder() / f"{name}.wgsl").is_file()
+
+
+_OVERRIDE = re.compile(r"^override (\w+)", re.MULTILINE)
+_SHARED = re.compile(r"var<workgroup> (\w+): ([^;]+);")
+_DEFINED = re.compile(r"^(?:alias (\w+) =|struct (\w+) )([^;}]+)[;}]", re.MULTILINE)
+
+
+def sized_by_overrides(code: str) -> set[str]:
+    """The variables in workgroup memory whose type has to do with an override constant."""
+    overrides = set(_OVERRIDE.findall(code))
+    defined = {alias or struct: text for alias, struct, text in _DEFINED.findall(code)}
+
+    def names_in(text: str) -> set[str]:
+        names = set(re.findall(r"[A-Za-z_]\w*", text))
+        return names.union(*(names_in(defined[name]) for name in names & defined.keys()))
+
+    return {name for name, text in _SHARED.findall(code) if names_in(text) & overrides}
+
+
+def test_an_array_that_is_sized_by_an_override_is_found() -> None:
+    code = """
+override QUADS: u32;
+alias Line = array<f32, 2u * QUADS>;
+struct Held { line: Line, }
+var<workgroup> plain: array<f32, QUADS>;
+var<workgroup> held: array<Held, 4>;
+var<workgroup> other: array<f32, ROWS>;
+"""
+    assert sized_by_overrides(code) == {"plain", "held"}
+
+
+@pytest.mark.parametrize("path", sorted(shader_folder().glob("*.wgsl")), ids=lambda path: path.stem)
+def test_no_workgroup_memory_is_sized_by_an_override(path: Path) -> None:
+    """Not every browser takes that: docs/extending.md says what happens there."""
+    assert sized_by_overrides(ShaderLibrary()._read(path.name, half=True)) == set()

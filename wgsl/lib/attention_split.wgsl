@@ -23,9 +23,9 @@ const PITCH = 66u; // of a lane: 64 keys, and room so that lanes meet in no memo
 const ROWS = 4u;
 const PARTS = KEYS / 4u; // of the sums of weights
 const LEAST = ${LEAST}u; // keys that are worth a workgroup
+const QUADS = ${QUADS}u; // of HEAD elements, the last one not always full
 
 override FRESH: bool;
-override QUADS: u32 = (HEAD + 3u) / 4u;
 override VALUE_QUADS: u32 = (VALUE_HEAD + 3u) / 4u;
 override GROUPS: u32 = SIZE / VALUE_QUADS; // of keys, while values are summed
 

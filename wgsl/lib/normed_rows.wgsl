@@ -14,7 +14,9 @@ override NORMED: bool = false;
 override ROUNDED: bool = false;
 // A workgroup is one subgroup, or a part of one, and LANES is 1: no barriers, no shared memory.
 override ONE_SUBGROUP: bool = false;
-override SQUARES: u32 = select(1u, THREADS * ROWS, NORMED && !ROUNDED);
+
+const SQUARED = ${SQUARED}; // NORMED && !ROUNDED: the slices add up squares of x, too
+const SQUARES = select(1u, THREADS * ROWS, SQUARED);
 
 alias Squares = array<f32, ROWS>;
 
@@ -101,7 +103,7 @@ fn met_quad(row: u32, k: u32) -> vec4<f32> {
 
 // Adds the squares of `count` elements of each row, from k on.
 fn add_squares(squares: ptr<function, Squares>, row: u32, k: u32, count: u32) {
-    if (NORMED && !ROUNDED) {
+    if (SQUARED) {
         for (var i = 0u; i < ROWS; i++) {
             for (var at = k; at < k + count; at += 4u) {
                 let values = x_quad(row + i, at);
@@ -121,7 +123,7 @@ fn over_subgroup(value: vec4<f32>) -> vec4<f32> {
 fn fold_slices(thread: u32, sums: Sums, squares: Squares) {
     for (var row = 0u; row < ROWS; row++) {
         slice_sums[row * THREADS + thread] = over_subgroup(sums[row]);
-        if (NORMED && !ROUNDED) {
+        if (SQUARED) {
             slice_squares[row * THREADS + thread] = over_subgroup(vec4<f32>(squares[row])).x;
         }
     }
@@ -130,7 +132,7 @@ fn fold_slices(thread: u32, sums: Sums, squares: Squares) {
         if (thread < rest) {
             for (var row = 0u; row < ROWS; row++) {
                 slice_sums[row * THREADS + thread] += slice_sums[row * THREADS + thread + rest];
-                if (NORMED && !ROUNDED) {
+                if (SQUARED) {
                     slice_squares[row * THREADS + thread] += slice_squares[row * THREADS + thread + rest];
                 }
             }
@@ -141,7 +143,7 @@ fn fold_slices(thread: u32, sums: Sums, squares: Squares) {
 // Four columns of a row, after `fold_slices`: 1 / rms is the same for all of them.
 fn sums_of(thread: u32, row: u32) -> Quad {
     let sums = slice_sums[row * THREADS + thread];
-    if (NORMED && !ROUNDED) {
+    if (SQUARED) {
         return sums * inverseSqrt(slice_squares[row * THREADS + thread] / f32(params.product.k) + params.eps);
     }
     return sums;

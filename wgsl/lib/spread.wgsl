@@ -176,7 +176,7 @@ fn multiply_spread(part: Part, thread: u32, a_at: u32, b_at: u32, columns: u32) 
         fold_slices(part, thread, member, sums, vec2<u32>(part.row, part.column), columns);
         return;
     }
-    let away = vec2<u32>(ROW_QUADS, COLUMN_QUADS) * 4u;
+    const away = vec2<u32>(ROW_QUADS, COLUMN_QUADS) * 4u;
     let far = places_of(row + away.x, column + away.y, a_at, b_at, columns);
     var right: Block;
     var below: Block;

@@ -228,6 +228,7 @@ def lower_split(
             ("KEEP_KEY", "" if fresh is None else keep_key),
             ("KEEP_VALUE", "" if fresh is None else keep_value),
             ("LEAST", str(LEAST_KEYS)),
+            ("QUADS", str(ceil_div(call.q.sizes[3], 4))),
         ),
         constants=(("FRESH", int(fresh is not None)),),
         fresh=None if fresh is None else fresh[0],

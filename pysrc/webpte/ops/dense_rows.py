@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from webpte.ops.args import Args
 from webpte.ops.elementwise import float_type
-from webpte.ops.intake import NORMED_THREADS, Intake, eps_of, gain_of, row_overrides
+from webpte.ops.intake import NORMED_THREADS, Intake, eps_of, gain_of, row_overrides, row_types
 from webpte.ops.matmul import linear_operands
 from webpte.ops.products import Kernel, Product, choose_slicing, is_sliced, slice_dispatches
 from webpte.ops.records import Binding, Dispatch, ceil_div, pack
@@ -56,7 +56,7 @@ def lower_several(
     kernel = Kernel(
         name="matmul_several",
         operands=(x.id, gain_of(norm), *matrices_of([o.b.id for o in operands])),
-        types=slicing.folding,
+        types=row_types(norm, slicing),
         overrides=(*row_overrides(norm, slicing), ("GATED", gated)),
         params=pack("12I", *shapes) + eps_of(norm),
     )

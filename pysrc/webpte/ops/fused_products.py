@@ -27,7 +27,15 @@ from webpte.ops.fused import (
     single_steps,
 )
 from webpte.ops.fused_elementwise import NAMES, chain_dispatches
-from webpte.ops.intake import NORMED_THREADS, Intake, eps_of, gain_of, row_overrides
+from webpte.ops.intake import (
+    NORMED_THREADS,
+    Intake,
+    eps_of,
+    gain_of,
+    rounds,
+    row_overrides,
+    row_types,
+)
 from webpte.ops.linear_q4 import (
     LINEARS,
     Linear,
@@ -144,10 +152,6 @@ def lower_dense_rows(
     return lower_several(linears, norm, out.id, out.dtype.wgsl, gated)
 
 
-def rounds(norm: Intake | None) -> bool:
-    return norm is not None and norm.least is not None
-
-
 def linears_of(parts: list[Part]) -> list[tuple[Linear, Args]]:
     return [(LINEAR_OF[op.name], part) for op, part in parts if op.name in LINEAR_OF]
 
@@ -187,8 +191,8 @@ def several_kernel(
     name: str, x: TensorArg, weights: list[Quantized], norm: Intake | None, slicing: Slicing
 ) -> Kernel:
     """A kernel that reads x once for several weights."""
-    overrides = row_overrides(norm, slicing)
-    return normed_kernel(name, x, weights, norm, slicing.folding, overrides)
+    types, overrides = row_types(norm, slicing), row_overrides(norm, slicing)
+    return normed_kernel(name, x, weights, norm, types, overrides)
 
 
 def row_kernel(

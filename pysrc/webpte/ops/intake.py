@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webpte.ops.args import TensorArg
-from webpte.ops.products import Overrides, Slicing
+from webpte.ops.products import Overrides, Slicing, Types
 from webpte.ops.records import pack
 
 # Of a workgroup that normalizes: sums and squares of 4 rows fit into the 16 KB that all GPUs have.
@@ -30,9 +30,19 @@ def gain_of(norm: Intake | None) -> int | None:
     return None if norm is None or norm.gain is None else norm.gain.id
 
 
+def rounds(norm: Intake | None) -> bool:
+    return norm is not None and norm.least is not None
+
+
 def eps_of(norm: Intake | None) -> bytes:
     """And the smallest scale, which the kernels of one row have no use for."""
     return pack("2f", norm.eps if norm else 0, (norm.least if norm else None) or 0)
+
+
+def row_types(norm: Intake | None, slicing: Slicing) -> Types:
+    """Of wgsl/lib/normed_rows.wgsl; the space keeps what it says out of the kernel's label."""
+    squared = gain_of(norm) is not None and not rounds(norm)
+    return (*slicing.folding, ("SQUARED", " true" if squared else " false"))
 
 
 def row_overrides(norm: Intake | None, slicing: Slicing) -> Overrides:
@@ -40,5 +50,5 @@ def row_overrides(norm: Intake | None, slicing: Slicing) -> Overrides:
     return (
         ("NORMED", gain_of(norm) is not None),
         ("ONE_SUBGROUP", slicing.one_subgroup),
-        ("ROUNDED", norm is not None and norm.least is not None),
+        ("ROUNDED", rounds(norm)),
     )

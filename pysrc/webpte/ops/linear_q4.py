@@ -21,7 +21,15 @@ import numpy as np
 from webpte.errors import GraphError
 from webpte.ops.args import Args, TensorArg
 from webpte.ops.elementwise import float_type
-from webpte.ops.intake import NORMED_THREADS, Intake, eps_of, gain_of, row_overrides
+from webpte.ops.intake import (
+    NORMED_THREADS,
+    Intake,
+    eps_of,
+    gain_of,
+    rounds,
+    row_overrides,
+    row_types,
+)
 from webpte.ops.linear_q4_matrix import matrix_linear
 from webpte.ops.matrix_tiles import takes_matrices
 from webpte.ops.one_row import MANY_ROWS, choose_cut, is_one_row, row_dispatch
@@ -159,8 +167,7 @@ def lower_linear(
     """With something `added` to it, of few rows that are yet to be normalized, to another place."""
     weights, x, out = weights_of(op, args), args.tensor("x"), out or args.out
     product = product_of(op, args).plus(added)
-    rounds = norm is not None and norm.least is not None
-    rows = None if rounds else row_params(op, args, product.m)
+    rows = None if rounds(norm) else row_params(op, args, product.m)
     others = (rows[0] if rows else None, norm.gain if norm else None, out)
     stored = float_type(args, x, weights.scales, product.addend, *others)
     product = replace(product, stored=stored)
@@ -171,7 +178,7 @@ def lower_linear(
         if takes_matrices(product, args.target):
             return matrix_linear(kernel, weights, product, out.id, args.target)
         return tile_dispatches(kernel, product, out.id, args.target)
-    if rows is None and not rounds and is_one_row(product, [weights], args.target):
+    if rows is None and not rounds(norm) and is_one_row(product, [weights], args.target):
         return [lower_row(x, weights, product, norm, out.id, args.target)]
     slicing = slicing_of(weights, product, args.target)
     if norm is not None and slicing.threads > NORMED_THREADS:
@@ -220,7 +227,7 @@ def sliced_kernel(
         kernel,
         name="linear_q4_vector",
         operands=(*kernel.operands, gain_of(norm)),
-        types=(*kernel.types, *slicing.folding),
+        types=(*kernel.types, *row_types(norm, slicing)),
         overrides=(*kernel.overrides, *row_overrides(norm, slicing), ("WIDE", weights.wide)),
         params=kernel.params + eps_of(norm),
     )

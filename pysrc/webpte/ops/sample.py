@@ -151,12 +151,12 @@ class Steps:
                 args.uniform("position"),
             ),
             pack("5I", logits.numel - self.length, self.length, self.parts, self.part, cleared),
-            (("FLOAT", logits.dtype.wgsl), ("OWN_WORDS", str(words if alone else 1))),
             (
-                ("PENALIZED", penalized),
-                ("MASKED", allowed is not None),
-                ("SEEN_WORDS", 1 if alone else words),
+                ("FLOAT", logits.dtype.wgsl),
+                ("OWN_WORDS", str(words if alone else 1)),
+                ("SEEN_WORDS", str(1 if alone else words)),
             ),
+            (("PENALIZED", penalized), ("MASKED", allowed is not None)),
         )
 
     def fill_table(self, stage: int) -> Dispatch:

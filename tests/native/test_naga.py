@@ -1,0 +1,108 @@
+"""The kernels that a GPU gets compile in Firefox, too: naga makes the pipelines of all programs.
+
+It makes those of the operators' tables, the suites, the samples and of answers, fused and call by
+call. A compiler that panics or hangs fails here; in a browser it takes the tab along, or all tabs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from multiprocessing import get_context
+
+import pytest
+
+from support.naga import NoAdapterError, Spec, make_all
+from support.tables import every_row, one_row_per_op
+from support.variants import collect, collect_programs, lower, without_results
+from webpte.gpu.device import PipelineSpec
+from webpte.ops.target import GPU
+from webpte.shaders import shader_folder
+
+PARTS = ("rows 0", "rows 1", "programs", "sizes and halves")
+# No adapter but a CPU gets those. wgpu has no such adapter where Firefox has one.
+OF_SOFTWARE = {
+    *("attention_logits", "attention_values", "choose_qparams_simple", "conv_simple"),
+    *("linear_q4_simple", "matmul_simple", "q8ta_linear_simple"),
+}
+
+MAIN = """
+@group(0) @binding(0) var<storage, read_write> output: array<u32>;
+@compute @workgroup_size(4)
+fn main(@builtin(local_invocation_index) i: u32) {
+    HELD away = vec2<u32>(4u, 8u);
+    let place = i + away.x;
+    words[i] = place;
+    workgroupBarrier();
+    if (FLAG) { output[i] = words[i]; }
+}
+"""
+SIZED = "override N: u32;\nvar<workgroup> words: array<u32, 2u * N>;\noverride FLAG: bool;\n"
+FIXED = "const N = 4u;\nvar<workgroup> words: array<u32, 2u * N>;\noverride FLAG: bool;\n"
+WELL = FIXED + MAIN.replace("HELD", "const")
+PANICS = SIZED + MAIN.replace("HELD", "const")
+REFUSED = FIXED + MAIN.replace("HELD", "let")
+
+
+def spec_of(label: str, code: str, **overrides: float) -> Spec:
+    return {"label": label, "code": code, "bindings": ["write"], "overrides": [*overrides.items()]}
+
+
+def collect_part(part: str) -> set[PipelineSpec]:
+    """What a GPU is asked for by a part of all that there is; each takes some seconds."""
+    with without_results():
+        if part == "programs":
+            return asyncio.run(collect_programs())
+        rows = list(every_row())
+        if part.startswith("rows"):
+            alone = [row for row in rows if len(row.steps) == 1]
+            return lower(alone[int(part[-1]) :: 2], [GPU])
+        several = asyncio.run(collect(False, False, [row for row in rows if len(row.steps) > 1]))
+        return several | asyncio.run(collect(True, False, one_row_per_op()))
+
+
+def distinct(specs: Collection[PipelineSpec]) -> list[Spec]:
+    """One of each: labels do not matter to a compiler."""
+    ordered = sorted(specs, key=lambda spec: (spec.label, spec.code, spec.overrides))
+    found = {(spec.code, spec.bindings, spec.overrides): spec for spec in ordered}
+    return [asdict(spec) for spec in found.values()]
+
+
+def test_naga_takes_every_pipeline() -> None:
+    with ProcessPoolExecutor(2, get_context("spawn")) as processes:
+        specs = distinct(set[PipelineSpec]().union(*processes.map(collect_part, PARTS)))
+    kernels = {path.stem for path in shader_folder().glob("*.wgsl")}
+    asked = {spec["label"].partition(" ")[0].partition(":")[0] for spec in specs}
+    assert kernels - asked == OF_SOFTWARE
+    outcome = make_all(specs)
+    print(f"{outcome.made} pipelines made, left out: {dict(outcome.left_out)}")
+    assert outcome.failed == []
+    assert outcome.made + outcome.left_out.total() == len(specs)
+    assert outcome.left_out["naga has no subgroups"] < 20
+
+
+def test_one_that_panics_or_is_refused_is_told_and_the_others_are_made() -> None:
+    specs = [spec_of("well", WELL, FLAG=1), spec_of("panics", PANICS, N=2, FLAG=1)]
+    specs += [spec_of("refused", REFUSED, FLAG=1), spec_of("well", WELL, FLAG=0)]
+    outcome = make_all(specs)
+    assert outcome.made == 2
+    panics, refused = sorted(outcome.failed)
+    assert panics.startswith("panics with {'N': 2, 'FLAG': 1}: the compiler gave up")
+    assert "assertion `left == right` failed" in panics
+    assert refused.startswith("refused with {'FLAG': 1}: ")
+    assert "Pipeline constant error" in refused
+
+
+def test_one_that_is_late_is_told() -> None:
+    """Here everything is: nobody finds an adapter in so short a time."""
+    outcome = make_all([spec_of("well", WELL, FLAG=1)], seconds=0.001)
+    assert outcome.failed == ["well with {'FLAG': 1}: not made within 0 s"]
+
+
+def test_without_an_adapter_nothing_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
+        monkeypatch.setenv(name, "/none.json")
+    with pytest.raises(NoAdapterError, match="adapter"):
+        make_all([spec_of("well", WELL, FLAG=1)])
