@@ -9,10 +9,12 @@ from typing import Any, Unpack
 
 from webpte.errors import ChatTemplateError, ContextError, InputError
 from webpte.llm.constraint import Constraint, OneOf
+from webpte.llm.expression import Expression
 from webpte.llm.generation import Generation, GenerationOptions, Generator
 from webpte.llm.grammar import Grammars
-from webpte.llm.json_schema import regex_of
+from webpte.llm.json_schema import json_of
 from webpte.llm.prompt import Prompt, PromptMaker, Said, Turn
+from webpte.llm.regex import expression_of
 from webpte.llm.reply import Reply, ReplyStats, StopStrings
 from webpte.runtime.program import Program
 from webpte.text import ChatTemplate, Message, Tokenizer, check_fits
@@ -215,7 +217,7 @@ class Chat:
         return self._reply
 
     def _wanted(self, given: dict[str, Any]) -> Callable[[], Awaitable[Constraint]] | None:
-        """What the answer must be, if a library is needed to know; takes it out of the options."""
+        """What the answer must be, if that takes time to prepare; takes it out of the options."""
         asked = {name: given.pop(name, None) for name in ("choices", "regex", "schema")}
         asked["constraint"] = given.get("constraint")
         names = [name for name, value in asked.items() if value is not None]
@@ -224,13 +226,15 @@ class Chat:
         if asked["choices"] is not None:
             given["constraint"] = OneOf.of_texts(asked["choices"], self._tokenizer)
         if asked["schema"] is not None:
-            asked["regex"] = regex_of(asked["schema"])
-        return None if asked["regex"] is None else partial(self._matching, asked["regex"])
+            return partial(self._matching, json_of(asked["schema"]), "the schema")
+        if (regex := asked["regex"]) is not None:
+            return partial(self._matching, expression_of(regex), f"the regex {regex!r}")
+        return None
 
-    async def _matching(self, regex: str) -> Constraint:
+    async def _matching(self, expression: Expression, name: str) -> Constraint:
         if self._grammars is None:
             self._grammars = await Grammars.load(self._tokenizer)
-        return self._grammars.regex(regex)
+        return await self._grammars.matching(expression, name)
 
     def _check_current(self, reply: Reply) -> None:
         if self._reply is not reply:
