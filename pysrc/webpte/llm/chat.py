@@ -91,6 +91,7 @@ class Chat:
         self._when_full = when_full
         self._turns: tuple[Turn, ...] = () if system is None else (Turn("system", system),)
         self._prompt = Prompt("", (), 0)  # what the reply follows
+        self._question = 0  # how many of its tokens come before the answer
         self._reply: Reply | None = None
         self._begun: Turn | None = None  # the answer that the reply goes on with
         self._dropped = 0
@@ -147,7 +148,9 @@ class Chat:
         if reply is None or not reply.begun:
             return self._turns if begun is None else (*self._turns, begun)
         kept = reply.kept_tokens()
-        said = None if kept is None else Said(self._prompt.text, (*self._prompt.tokens, *kept))
+        said = None
+        if kept is not None:
+            said = Said(self._prompt.text, (*self._prompt.tokens, *kept), self._question)
         return *self._turns, Turn("assistant", reply.follows + reply.text, said)
 
     # Answers
@@ -199,15 +202,14 @@ class Chat:
         stop = StopStrings((*self._stop, *_texts(given.pop("stop", ()))))
         ends = self._stop_tokens | set(given.pop("stop_tokens", ()))
         wanted = self._wanted(given)
-        prompt, dropped = self._fitting(turns, max_new_tokens)
-        question = len(prompt.tokens)
-        prompt = self._prompts.go_on(prompt, begun)
+        prompt, question, dropped = self._fitting(turns, begun, max_new_tokens)
         generation = self._generator.generate(prompt.tokens, max_new_tokens, stop=ends, **given)
         stats = ReplyStats(**asdict(generation.stats))
         stats.retokenized, stats.dropped = prompt.retokenized, dropped
         why = partial(self._why_ended, prompt, generation, max_new_tokens)
         # Nothing fails from here on: the conversation is either as it was, or goes on.
         self._turns, self._prompt, self._dropped = tuple(turns), prompt, dropped
+        self._question = question
         self._asked, self._begun = (max_new_tokens, options), begun
         self._reply = Reply(
             generation, self._tokenizer, stop, stats, why, self._check_current, wanted
@@ -252,12 +254,15 @@ class Chat:
 
     # A full context
 
-    def _fitting(self, turns: Sequence[Turn], max_new_tokens: int) -> tuple[Prompt, int]:
-        """The prompt, and how many old messages are not in it."""
+    def _fitting(
+        self, turns: Sequence[Turn], begun: Turn | None, max_new_tokens: int
+    ) -> tuple[Prompt, int, int]:
+        """The prompt with what there is of the answer, the count of its tokens without that, and how
+        many old messages are not in it."""
         most, dropped = self._generator.max_context, self._dropped
-        prompt = self._prompts.prompt(_without(turns, dropped))
+        prompt, question = self._with(turns, begun, dropped)
         if most is None:
-            return prompt, dropped
+            return prompt, question, dropped
         if self._when_full == "slide":
             free = min(max_new_tokens, most // ROOM)
             while len(prompt.tokens) + free > most:
@@ -265,10 +270,11 @@ class Chat:
                 if start is None:
                     break
                 dropped, free = start, most // ROOM
-                prompt = self._prompts.prompt(_without(turns, dropped))
+                prompt, question = self._with(turns, begun, dropped)
         if len(prompt.tokens) > most:
+            answer = "" if begun is None else " and its answer"
             advice = (
-                "the last question alone is too long"
+                f"the last question{answer} alone is too long"
                 if self._when_full == "slide"
                 else 'undo() or edit() messages, or make the Chat with when_full="slide"'
             )
@@ -276,7 +282,12 @@ class Chat:
                 f"the conversation has {len(prompt.tokens)} tokens, over the {most} that the "
                 f"program's context holds: {advice}"
             )
-        return prompt, dropped
+        return prompt, question, dropped
+
+    def _with(self, turns: Sequence[Turn], begun: Turn | None, dropped: int) -> tuple[Prompt, int]:
+        """The prompt without so many messages, and how long it is without the begun answer."""
+        prompt = self._prompts.prompt(_without(turns, dropped))
+        return self._prompts.go_on(prompt, begun), len(prompt.tokens)
 
 
 def _texts(stop: Collection[str]) -> Collection[str]:
