@@ -102,7 +102,7 @@ class Context:
         self._cached, self._pending, self._answer = [], [], None
         self._note_cache()
 
-    def checked(self, tokens: Iterable[int]) -> list[int]:
+    def _checked(self, tokens: Iterable[int]) -> list[int]:
         """Tokens as whole numbers; raises InputError for what is none of the program's."""
         numbers: list[int] = []
         vocabulary = self.vocabulary
@@ -126,7 +126,7 @@ class Context:
         what it was before. Where a program's state is not known to follow the position, what was
         begun cannot be undone then: the Context raises ContextError until it is `reset`.
         """
-        chosen = await self._feed(self.checked(tokens), choice)
+        chosen = await self._feed(self._checked(tokens), choice)
         self._answer = None
         return chosen.token
 

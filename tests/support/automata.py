@@ -25,7 +25,7 @@ def accepts(automaton: ByteAutomaton, text: str) -> bool:
 
 
 class Sampler:
-    """Draws texts that an automaton accepts: first at random, then by the shortest way to an end."""
+    """Draws texts that an automaton accepts: at random, and in the end by the shortest way."""
 
     def __init__(self, automaton: ByteAutomaton) -> None:
         self._automaton = automaton
@@ -36,7 +36,8 @@ class Sampler:
         changed = True
         while changed:
             changed = False
-            for state, row in enumerate(self._rows):
+            for state in reversed(range(len(self._rows))):  # ends mostly come last
+                row = self._rows[state]
                 near = min((self._far[row[b]] + 1 for b in self._ways[state]), default=1 << 30)
                 if near < self._far[state]:
                     self._far[state], changed = near, True

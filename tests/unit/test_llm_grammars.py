@@ -12,7 +12,7 @@ import pytest
 from support.automata import of_regex
 from support.chats import open_chat, open_tokenizer
 from support.graphs import wait
-from support.texts import BYTES, PIECES, WORDS
+from support.texts import BYTES, PIECES, UNIGRAM, WORDS
 from webpte.errors import InputError, TextError
 from webpte.gpu.recording import RecordingDevice
 from webpte.llm import Grammars
@@ -121,6 +121,33 @@ def test_a_token_in_the_middle_of_a_character_is_allowed(grammars: Grammars) -> 
         for count, token in enumerate(smile):
             assert token in matching.after(smile[:count]).tokens
         assert matching.after(smile).is_end
+
+    wait(run())
+
+
+def test_a_way_that_no_tokens_go_is_not_begun() -> None:
+    """Of a tokenizer whose bytes are no tokens, and which does not know all characters."""
+
+    async def run() -> None:
+        tokenizer = await open_tokenizer(UNIGRAM)
+        grammars = await Grammars.load(tokenizer)
+        for pattern, ways in (
+            ("(a😀|b)", {"b"}),
+            ("(aaaa😀|ab|aac(😀|d))", {"ab", "aacd"}),
+            ("b?(😀a)*", {"", "b"}),
+        ):
+            matching = await grammars.regex(pattern)
+            found, waiting = set(), [[]]
+            for said in waiting:
+                allowed = matching.after(said)
+                assert allowed.tokens.size or allowed.may_end, "no way leads nowhere"
+                if allowed.may_end:
+                    found.add(tokenizer.decode(said).strip())
+                waiting += [[*said, token] for token in allowed.tokens.tolist()]
+            assert found == ways
+        for pattern in ("😀", "a+😀", "(a|b){3}😀|c😀"):
+            with pytest.raises(TextError, match="no tokens for any text that matches"):
+                await grammars.regex(pattern)
 
     wait(run())
 

@@ -206,6 +206,21 @@ def nested(count: int) -> Any:
     return schema
 
 
+def lists(count: int) -> Any:
+    value: Any = []
+    for _ in range(count):
+        value = [value]
+    return value
+
+
+def test_alternatives_of_other_types_cost_no_more_with_each_level() -> None:
+    schema: Any = {"type": "null"}
+    for _ in range(38):
+        schema = {"type": "string", "anyOf": [schema, schema]}
+    with pytest.raises(InputError, match="no type is left"):
+        of_schema(schema)
+
+
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
@@ -250,6 +265,11 @@ def nested(count: int) -> Any:
         ({"const": "\ud800"}, "half a surrogate pair"),
         ({"type": "object", "properties": {"\ud800": {"type": "null"}}}, "half a surrogate pair"),
         (nested(600), "more than 40 deep: nest them less"),
+        (lists(5_000), "is no schema"),
+        ({"const": lists(5_000)}, "is no value of JSON"),
+        ({"oneOf": [{"const": lists(n)} for n in (700, 701)]}, "is no value of JSON|go too deep"),
+        ({"type": "string", "oneOf": [{"type": ["string", "object"], "properties": 5}]}, "by name"),
+        ({"type": "null", "anyOf": [{"type": "array", "items": 5}, {"type": "null"}]}, "no schema"),
     ],
 )
 def test_wrong_kinds_are_told(schema: Any, message: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from webpte.errors import InputError
 from webpte.llm.expression import Expression
-from webpte.llm.nfa import Machine, machine_of
+from webpte.llm.nfa import Machine, Work, machine_of
 
 Array = np.ndarray
 
@@ -65,23 +65,26 @@ class ByteAutomaton:
             state = int(self.table[state, kind])
         return state
 
-    def ended_by(self, usable: Array) -> Array:
+    async def ended_by(self, usable: Array) -> Array:
         """From which states an accepting one is reached by such bytes alone; bool (states,)."""
         columns = np.zeros(self.table.shape[1], np.bool_)
         columns[self.kinds[usable]] = True
         ways = self.table != self.dead
         if not ways[:, ~columns].any():
             return np.arange(len(self.table)) != self.dead
-        sources, kinds = np.nonzero(ways & columns)
-        pairs = np.unique(self.table[sources, kinds].astype(np.int64) * len(self.table) + sources)
-        targets, sources = np.divmod(pairs, len(self.table))
-        starts = np.searchsorted(targets, np.arange(len(self.table) + 1)).tolist()
-        before, found = sources.tolist(), self.accepts.tolist()
+        work = Work()
+        before: list[list[int]] = [[] for _ in self.table]
+        for state, row in enumerate(self.table):
+            for target in set(row[columns].tolist()):
+                before[target].append(state)
+            await work.step()
+        before[self.dead] = []
+        found = self.accepts.tolist()
         waiting = [state for state, accepts in enumerate(found) if accepts]
         while waiting:
-            state = waiting.pop()
-            for source in before[starts[state] : starts[state + 1]]:
-                if not found[source]:
-                    found[source] = True
-                    waiting.append(source)
+            new = [state for state in before[waiting.pop()] if not found[state]]
+            for state in new:
+                found[state] = True
+            waiting += new
+            await work.step()
         return np.array(found, np.bool_)

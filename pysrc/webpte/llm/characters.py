@@ -31,13 +31,14 @@ def without(ranges: Ranges, others: Ranges) -> Ranges:
     left: list[tuple[int, int]] = []
     taken = iter((*others, (LAST + 1, LAST + 1)))
     start, end = next(taken)
-    for low, high in ranges:
+    for first, high in ranges:
+        low = first
         while low <= high:
             while end < low:
                 start, end = next(taken)
             if low < start:
                 left.append((low, min(high, start - 1)))
-            low = max(low, end + 1) if start <= high else high + 1
+            low = end + 1 if start <= high else high + 1
     return tuple(left)
 
 
@@ -51,7 +52,7 @@ def of_text(characters: str) -> Ranges:
 
 
 def utf8(ranges: Ranges) -> list[ByteRanges]:
-    """Spell a set of characters: each is in one of the products of byte ranges, and nothing else is.
+    """Spell a set of characters: each is in one of the products of byte ranges, and no other is.
 
     No two of them overlap: at any place they go the same way up to there, their ranges of bytes are
     either equal or apart.

@@ -11,11 +11,12 @@ from webpte.errors import ChatTemplateError, ContextError, InputError
 from webpte.llm.constraint import Constraint, OneOf
 from webpte.llm.expression import Expression
 from webpte.llm.generation import Generation, GenerationOptions, Generator
-from webpte.llm.grammar import Grammars
+from webpte.llm.grammar import Matching
 from webpte.llm.json_schema import json_of
 from webpte.llm.prompt import Prompt, PromptMaker, Said, Turn
 from webpte.llm.regex import expression_of
 from webpte.llm.reply import Reply, ReplyStats, StopStrings
+from webpte.llm.vocabulary import Vocabulary
 from webpte.runtime.program import Program
 from webpte.text import ChatTemplate, Message, Tokenizer, check_fits
 
@@ -95,7 +96,7 @@ class Chat:
         self._reply: Reply | None = None
         self._begun: Turn | None = None  # the answer that the reply goes on with
         self._dropped = 0
-        self._grammars: Grammars | None = None
+        self._vocabulary: Vocabulary | None = None
         self._asked: tuple[int, ReplyOptions] = MAX_NEW_TOKENS, {}
 
     def _ends(self) -> frozenset[int]:
@@ -227,16 +228,18 @@ class Chat:
             raise InputError(f"one of {', '.join(names)} can be kept to, not several")
         if asked["choices"] is not None:
             given["constraint"] = OneOf.of_texts(asked["choices"], self._tokenizer)
-        if asked["schema"] is not None:
-            return partial(self._matching, json_of(asked["schema"]), "the schema")
-        if (regex := asked["regex"]) is not None:
-            return partial(self._matching, expression_of(regex), f"the regex {regex!r}")
-        return None
+        regex, schema = asked["regex"], asked["schema"]
+        if regex is None and schema is None:
+            return None
+        # What is wrong with them is told before anything changes.
+        expression = expression_of(regex) if regex is not None else json_of(schema)
+        name = "the schema" if regex is None else f"the regex {regex!r}"
+        return partial(self._matching, expression, name)
 
     async def _matching(self, expression: Expression, name: str) -> Constraint:
-        if self._grammars is None:
-            self._grammars = await Grammars.load(self._tokenizer)
-        return await self._grammars.matching(expression, name)
+        if self._vocabulary is None:
+            self._vocabulary = await Vocabulary.of(self._tokenizer.pieces())
+        return await Matching.of(expression, self._vocabulary, name)
 
     def _check_current(self, reply: Reply) -> None:
         if self._reply is not reply:
@@ -257,8 +260,8 @@ class Chat:
     def _fitting(
         self, turns: Sequence[Turn], begun: Turn | None, max_new_tokens: int
     ) -> tuple[Prompt, int, int]:
-        """The prompt with what there is of the answer, the count of its tokens without that, and how
-        many old messages are not in it."""
+        """The prompt with what there is of the answer, how many of its tokens come before that, and
+        how many old messages are not in it."""
         most, dropped = self._generator.max_context, self._dropped
         prompt, question = self._with(turns, begun, dropped)
         if most is None:

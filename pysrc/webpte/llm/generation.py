@@ -162,7 +162,9 @@ class Generation:
         self.is_complete = False
         self.stats = GenerationStats()
         self._generator = generator
-        self._prompt = generator.checked(prompt)  # empty from when it is in the Generator's context
+        self._prompt = generator._checked(
+            prompt
+        )  # empty from when it is in the Generator's context
         self._whole = whole
         self._begun = False
         self._left = max_new_tokens

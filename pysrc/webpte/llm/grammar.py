@@ -20,17 +20,26 @@ STATES_KEPT = 256  # for so many states it is remembered which tokens they allow
 
 
 class Matching:
-    """Answers that a regular expression matches, from their beginning to their end."""
+    """Answers that an expression matches, from their beginning to their end. Made by `of`."""
 
-    def __init__(self, automaton: ByteAutomaton, vocabulary: Vocabulary) -> None:
+    def __init__(self, automaton: ByteAutomaton, vocabulary: Vocabulary, ends: np.ndarray) -> None:
+        """`ends` says from which states it is known that tokens lead to one that accepts."""
         self._automaton = automaton
         self._vocabulary = vocabulary
         self._allowed: dict[int, Allowed] = {}
+        self._ends = ends
+        self._stuck = np.zeros_like(ends)  # and from which that they do not
+
+    @classmethod
+    async def of(cls, expression: Expression, vocabulary: Vocabulary, name: str) -> Matching:
+        """`name` is what errors call the expression. Raises InputError if it is too large or
+        matches nothing, TextError if the tokenizer has no tokens for it."""
+        automaton = await ByteAutomaton.of(expression, name)
         # A way in bytes may have no tokens. Where bytes are tokens themselves, there are.
-        self._ends = automaton.ended_by(vocabulary.alone)
-        self._stuck = np.zeros_like(self._ends)
-        if not self._can_end(automaton.start):
-            raise TextError("the tokenizer has no tokens for any text that matches")
+        matching = cls(automaton, vocabulary, await automaton.ended_by(vocabulary.alone))
+        if not matching._can_end(automaton.start):
+            raise TextError(f"{name}: the tokenizer has no tokens for any text that matches")
+        return matching
 
     def after(self, said: Sequence[int]) -> Allowed:
         state = self._automaton.start
@@ -40,7 +49,7 @@ class Matching:
             if len(self._allowed) >= STATES_KEPT:
                 self._allowed.clear()
             tokens, targets = self._vocabulary.going_on(self._automaton, state)
-            for target in np.unique(targets).tolist():
+            for target in np.nonzero(np.bincount(targets))[0].tolist():
                 self._can_end(target)
             kept = tokens[~self._stuck[targets]]
             self._allowed[state] = Allowed(kept, bool(self._automaton.accepts[state]))
@@ -54,7 +63,7 @@ class Matching:
                 self._ends[state] = True
                 return True
             _, targets = self._vocabulary.going_on(self._automaton, one)
-            new = set(np.unique(targets[~self._stuck[targets]]).tolist()) - seen
+            new = set(np.nonzero(np.bincount(targets[~self._stuck[targets]]))[0].tolist()) - seen
             seen |= new
             waiting += sorted(new, key=lambda target: not self._ends[target])
         self._stuck[waiting] = True
@@ -69,16 +78,14 @@ class Grammars:
 
     @classmethod
     async def load(cls, tokenizer: Tokenizer) -> Grammars:
-        return cls(await Vocabulary.of(tokenizer))
+        return cls(await Vocabulary.of(tokenizer.pieces()))
 
     async def regex(self, pattern: str) -> Matching:
-        """As Python's `re` writes it; all of an answer must match. regex.py says what is refused."""
-        return await self.matching(expression_of(pattern), f"the regex {pattern!r}")
+        """As Python's `re` writes it; all of an answer must match. It is an InputError if it needs
+        more than an automaton can do (regex.py), or too large a one."""
+        name = f"the regex {pattern!r}"
+        return await Matching.of(expression_of(pattern), self._vocabulary, name)
 
     async def schema(self, schema: Mapping[str, Any]) -> Matching:
         """JSON of a JSON schema; json_schema.py says what of them is known."""
-        return await self.matching(json_of(schema), "the schema")
-
-    async def matching(self, expression: Expression, name: str) -> Matching:
-        """What an expression matches; `name` is what errors call it."""
-        return Matching(await ByteAutomaton.of(expression, name), self._vocabulary)
+        return await Matching.of(json_of(schema), self._vocabulary, "the schema")

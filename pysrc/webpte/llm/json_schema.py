@@ -2,8 +2,8 @@
 
 Known are: `type` (also several), `properties` with `required`, `items` with `minItems` and
 `maxItems`, `enum`, `const`, `anyOf`, `oneOf` of which no two can fit, `$ref` within the schema, and
-for strings `minLength`, `maxLength`, and `pattern`, which all of the string matches. Properties come
-in the schema's order; those that are not required may be left out. Others do not come at all.
+for strings `minLength`, `maxLength`, and `pattern`, which all of the string matches. Properties
+come in the schema's order; those that are not required may be left out. Others do not come at all.
 Titles, descriptions, defaults and examples change nothing. Whatever else a schema says is refused,
 and so is what contains itself: an automaton cannot count brackets.
 
@@ -13,6 +13,7 @@ JSON is written as `json.dumps` writes it: a space behind each colon and comma, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from reprlib import repr as shown
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -31,7 +32,7 @@ from webpte.llm.expression import (
     Text,
     in_json,
 )
-from webpte.llm.json_values import Schema, apart, is_of, text_of
+from webpte.llm.json_values import Comparison, Schema, is_of, text_of
 from webpte.llm.regex import expression_of
 
 DEPTH = 40  # of schemas in schemas
@@ -85,7 +86,10 @@ _CHARACTER = Spelled(
 
 def json_of(schema: Schema) -> Expression:
     """All JSON of a schema. Raises InputError for what it does not know."""
-    return _Reader(schema).value(schema, "schema", (), None)
+    try:
+        return _Reader(schema).value(schema, "schema", (), None)
+    except RecursionError as error:
+        raise InputError("schema: values in values go too deep: nest them less") from error
 
 
 class _Reader:
@@ -95,22 +99,30 @@ class _Reader:
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._depth = 0
-        self._known: dict[tuple[int, frozenset[str] | None], Expression] = {}
+        self._comparison = Comparison(self.find)
+        # Each schema is read once for the same types, however many ways lead to it.
+        self._known: dict[tuple[int, frozenset[str] | None], Expression | _OtherTypeError] = {}
 
     def value(
         self, schema: Any, at: str, inside: tuple[int, ...], types: frozenset[str] | None
     ) -> Expression:
         if not isinstance(schema, Mapping):
-            raise InputError(f"{at}: {schema!r} is no schema that says what JSON to write")
-        self._depth += 1
-        try:
-            if self._depth > DEPTH:
-                raise InputError(
-                    f"{at}: schemas in schemas go more than {DEPTH} deep: nest them less"
-                )
-            return self._value(schema, at, inside, types)
-        finally:
-            self._depth -= 1
+            raise InputError(f"{at}: {shown(schema)} is no schema that says what JSON to write")
+        if self._depth >= DEPTH:
+            raise InputError(f"{at}: schemas in schemas go more than {DEPTH} deep: nest them less")
+        key = id(schema), types
+        if key not in self._known:
+            self._depth += 1
+            try:
+                self._known[key] = self._value(schema, at, inside, types)
+            except _OtherTypeError as error:
+                self._known[key] = error
+            finally:
+                self._depth -= 1
+        found = self._known[key]
+        if isinstance(found, _OtherTypeError):
+            raise found
+        return found
 
     def _value(
         self, schema: Schema, at: str, inside: tuple[int, ...], types: frozenset[str] | None
@@ -122,7 +134,9 @@ class _Reader:
             self._check(schema, at, {keys[0], "type"})
             return self._by_key(keys[0], schema[keys[0]], f"{at}.{keys[0]}", inside, types)
         self._check(schema, at, {"type"}.union(*(_OF_TYPE.get(name, ()) for name in named)))
-        return _either([self._of_type(name, schema, at, inside) for name in sorted(types or ())])
+        # All of them must be right, also those that may not be.
+        read = {name: self._of_type(name, schema, at, inside) for name in named}
+        return _either([read.get(name, _PLAIN["integer"]) for name in sorted(types or ())])
 
     @staticmethod
     def _check(schema: Schema, at: str, known: set[str]) -> None:
@@ -136,17 +150,18 @@ class _Reader:
             return self._reference(given, at, inside, types)
         values = [given] if key == "const" else given
         if not isinstance(values, list | tuple) or not values:
-            raise InputError(f"{at}: a list with something in it is needed, not {given!r}")
+            raise InputError(f"{at}: a list with something in it is needed, not {shown(given)}")
         if key in ("enum", "const"):
-            texts = [Text(text_of(one, at)) for one in values if types is None or is_of(one, types)]
-            if not texts:
-                raise InputError(f"{at}: none of these is {' or '.join(sorted(types or ()))}")
-            return _either(texts)
+            texts = [(one, Text(text_of(one, at))) for one in values]
+            kept = [text for one, text in texts if types is None or is_of(one, types)]
+            if not kept:
+                raise _OtherTypeError(f"{at}: none of these is {' or '.join(sorted(types or ()))}")
+            return _either(kept)
         parts = self._alternatives(values, at, inside, types)
         if key == "oneOf":
             for n, one in enumerate(values):
                 for m, other in enumerate(values[:n]):
-                    if not apart(one, other, self.find):
+                    if not self._comparison.apart(one, other):
                         raise InputError(
                             f"{at}: something may fit to {m} and to {n}, and must not: give them "
                             "other types, or a required property with other values of `const`, or "
@@ -161,8 +176,9 @@ class _Reader:
         for n, one in enumerate(values):
             try:
                 parts.append(self.value(one, f"{at}[{n}]", inside, types))
-            except _OtherType as error:  # of what a `type` beside the alternatives rules out
+            except _OtherTypeError as error:  # a `type` beside the alternatives rules it out
                 refused = error
+                self.value(one, f"{at}[{n}]", inside, None)  # but it must be right
         if refused is not None and not parts:
             raise refused
         return parts
@@ -173,10 +189,7 @@ class _Reader:
         found = self.find(given, at)
         if id(found) in inside or found is self._root:
             raise InputError(f"{at}: {given} contains itself, which is more than can be kept to")
-        if (id(found), types) not in self._known:
-            expression = self.value(found, at, (*inside, id(found)), types)
-            self._known[id(found), types] = expression
-        return self._known[id(found), types]
+        return self.value(found, at, (*inside, id(found)), types)
 
     def find(self, reference: Any, at: str) -> Any:
         """What a reference within the schema leads to."""
@@ -188,9 +201,9 @@ class _Reader:
             elif isinstance(found, Mapping) and name in found:
                 found = found[name]
             else:
-                raise InputError(f"{at}: {reference!r} is not in the schema")
+                raise InputError(f"{at}: {shown(reference)} is not in the schema")
         if start != "#":
-            raise InputError(f"{at}: {reference!r} is not in the schema: write '#/$defs/name'")
+            raise InputError(f"{at}: {shown(reference)} is not in the schema: write '#/$defs/name'")
         return found
 
     def _of_type(self, name: str, schema: Schema, at: str, inside: tuple[int, ...]) -> Expression:
@@ -213,9 +226,9 @@ class _Reader:
     def _object(self, schema: Schema, at: str, inside: tuple[int, ...]) -> Expression:
         properties, required = schema.get("properties", {}), schema.get("required", [])
         if not isinstance(properties, Mapping) or not _are_texts(properties):
-            raise InputError(f"{at}: properties are schemas by name, not {properties!r}")
+            raise InputError(f"{at}: properties are schemas by name, not {shown(properties)}")
         if not isinstance(required, list | tuple) or not _are_texts(required):
-            raise InputError(f"{at}: required is a list of names, not {required!r}")
+            raise InputError(f"{at}: required is a list of names, not {shown(required)}")
         if missing := set(required) - set(properties):
             raise InputError(f"{at}: `properties` does not say what {sorted(missing)} are")
         if schema.get("additionalProperties", False) is not False:
@@ -228,7 +241,7 @@ class _Reader:
         return Row((Text(b"{"), Members(tuple(members), b", "), Text(b"}")))
 
 
-class _OtherType(InputError):
+class _OtherTypeError(InputError):
     """A schema whose types are none of those that it may have."""
 
 
@@ -237,7 +250,7 @@ def _types(schema: Schema, at: str) -> list[str]:
     names = [given] if isinstance(given, str) else given
     if not isinstance(names, list | tuple) or not names or any(name not in TYPES for name in names):
         known = ", ".join(sorted(TYPES))
-        raise InputError(f"{at}: a type is needed, one of {known}, not {given!r}")
+        raise InputError(f"{at}: a type is needed, one of {known}, not {shown(given)}")
     return list(names)
 
 
@@ -249,7 +262,9 @@ def _narrowed(types: frozenset[str] | None, names: Iterable[str], at: str) -> fr
         whole = {"integer"} if given & both and types & both else set()
         given = (given & types) | whole
     if not given:
-        raise _OtherType(f"{at}: no type is left of {sorted(names)}, beside {sorted(types or ())}")
+        raise _OtherTypeError(
+            f"{at}: no type is left of {sorted(names)}, beside {sorted(types or ())}"
+        )
     return frozenset(given - {"integer"} if "number" in given else given)
 
 
@@ -278,7 +293,7 @@ def _bounds(schema: Schema, least: str, most: str, at: str) -> tuple[int, int | 
     low, high = schema.get(least, 0), schema.get(most)
     counts = [low, 0 if high is None and most not in schema else high]
     if not all(type(count) is int and count >= 0 for count in counts):
-        raise InputError(f"{at}: {least} and {most} are counts, not {low!r} and {high!r}")
+        raise InputError(f"{at}: {least} and {most} are counts, not {shown(low)} and {shown(high)}")
     if high is not None and high < low:
         raise InputError(f"{at}: {least} is {low}, but {most} is {high}")
     return cast(int, low), cast("int | None", high)

@@ -1,17 +1,18 @@
-"""Values in JSON schemas: how they are written, their types, and which schemas exclude each other."""
+"""Values in JSON schemas: how they are written, their types, and which schemas are apart."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable, Mapping
 from math import isfinite
+from reprlib import repr as shown
 from typing import Any
 
 from webpte.errors import InputError
 
 Schema = Mapping[str, Any]
 
-COMPARED = 10_000  # pairs of schemas, before two of them count as not apart
+COMPARED = 100_000  # pairs in a schema; beyond that two of them count as not apart
 DEPTH = 20  # of schemas in schemas that are compared
 
 
@@ -21,9 +22,9 @@ def text_of(value: Any, at: str) -> bytes:
         _check(value)
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"{at}: {value!r} has half a surrogate pair: leave it out") from error
+        raise InputError(f"{at}: {shown(value)} has half a surrogate pair: leave it out") from error
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"{at}: {str(value)[:200]!r} is no value of JSON: {error}") from error
+        raise InputError(f"{at}: {shown(value)} is no value of JSON: {error}") from error
 
 
 def _check(value: Any) -> None:
@@ -31,7 +32,7 @@ def _check(value: Any) -> None:
     if isinstance(value, dict):
         for key, one in value.items():
             if not isinstance(key, str):
-                raise TypeError(f"the key {key!r} is no text")
+                raise TypeError(f"the key {shown(key)} is no text")
             _check(one)
     elif isinstance(value, list | tuple):
         for one in value:
@@ -74,20 +75,18 @@ def _identity(value: Any) -> Hashable:
     return value
 
 
-def apart(one: Any, other: Any, find: Callable[[Any, str], Any]) -> bool:
-    """Whether nothing fits to both of two schemas, as far as that can be told.
+class Comparison:
+    """Tells schemas apart, up to so many pairs of them.
 
-    `find` looks up a reference. Both schemas have been read, so they are right.
+    `find` looks up a reference. The schemas have been read, so they are right.
     """
-    return _Comparison(find).apart(one, other, 0)
 
-
-class _Comparison:
     def __init__(self, find: Callable[[Any, str], Any]) -> None:
         self._find = find
         self._compared = 0
 
-    def apart(self, one: Any, other: Any, depth: int) -> bool:
+    def apart(self, one: Any, other: Any, depth: int = 0) -> bool:
+        """Whether nothing fits to both of two schemas, as far as that can be told."""
         self._compared += 1
         if depth > DEPTH or self._compared > COMPARED:
             return False
@@ -96,11 +95,10 @@ class _Comparison:
                 return all(self.apart(part, second, depth + 1) for part in parts)
         if "const" in one or "const" in other:
             return self._const_apart(one, other)
-        if not _types(one) & _types(other):
-            return True
-        if _types(one) & _types(other) != {"object"}:
-            return False
-        return self._objects_apart(one, other, depth) or self._objects_apart(other, one, depth)
+        shared = _types(one) & _types(other)
+        if shared == {"object"}:
+            return self._objects_apart(one, other, depth) or self._objects_apart(other, one, depth)
+        return not shared
 
     def _parts(self, schema: Schema) -> list[Any] | None:
         """The alternatives that a schema is, if it is any."""

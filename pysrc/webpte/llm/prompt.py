@@ -20,7 +20,7 @@ _MARK = "content"  # of a message whose end is looked for
 
 @dataclass(frozen=True)
 class Said:
-    """An answer's place: the prompt before it as text, the tokens of both, and where its own start."""
+    """An answer's place: the prompt before it as text, the tokens of both, where its own are."""
 
     prompt: str
     tokens: tuple[int, ...]

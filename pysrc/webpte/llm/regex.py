@@ -43,8 +43,8 @@ def expression_of(pattern: str, *, portable: bool = False) -> Expression:
         raise InputError(f"a regex is a text, not {pattern!r}")
     if portable and (found := _AMBIGUOUS.search(pattern)):
         raise InputError(
-            f"the regex {pattern!r} has {found[1]!r}, which Python and ECMAScript read differently: "
-            "write it in another way"
+            f"the regex {pattern!r} has {found[1]!r}, which Python and ECMAScript read "
+            "differently: write it in another way"
         )
     try:
         with warnings.catch_warnings():

@@ -179,8 +179,8 @@ class Reply:
     def kept_tokens(self) -> list[int] | None:
         """The tokens of `text`, as the model said them, as far as it goes.
 
-        The end of the text may be within a token; None if no tokens are that text, or it ends before
-        the first of them.
+        The end of the text may be within a token; None if no tokens are that text, or if it ends
+        before the first of them.
         """
         if self._took_back:
             return None
