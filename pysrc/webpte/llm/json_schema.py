@@ -13,6 +13,7 @@ JSON is written as `json.dumps` writes it: a space behind each colon and comma, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from reprlib import repr as shown
 from typing import Any, cast
 from urllib.parse import unquote
@@ -49,11 +50,11 @@ _OF_TYPE = {
 _WHOLE = "-?(0|[1-9][0-9]{0,18})"
 # No exponent makes a number of 19 digits too large for a double.
 _EXPONENT = r"([eE](\+?([0-9]{1,2}|1[0-9]{2}|2[0-7][0-9])|-[0-9]{1,3}))?"
-_PLAIN: dict[str, Expression] = {
-    "boolean": Choice((Text(b"true"), Text(b"false"))),
-    "null": Text(b"null"),
-    "integer": expression_of(_WHOLE),
-    "number": expression_of(rf"{_WHOLE}(\.[0-9]{{1,18}})?{_EXPONENT}"),
+_PLAIN = {
+    "boolean": "true|false",
+    "null": "null",
+    "integer": _WHOLE,
+    "number": rf"{_WHOLE}(\.[0-9]{{1,18}})?{_EXPONENT}",
 }
 TYPES = (*_PLAIN, *_OF_TYPE)
 
@@ -68,20 +69,25 @@ def _spellings(*places: str) -> list[ByteRanges]:
 
 
 _HEX = "09AFaf"
-# One character of a string, however it is written; a pair of surrogates is one.
-_CHARACTER = Spelled(
-    Spelling.of(without(ALL, ESCAPED)).with_more(
-        [
-            *_spellings("\\\\", '""\\\\//bbffnnrrtt'),
-            *_spellings("\\\\", "uu", "09ACEFacef", _HEX, _HEX, _HEX),
-            *_spellings("\\\\", "uu", "DDdd", "07", _HEX, _HEX),
-            *_spellings(
-                *("\\\\", "uu", "DDdd", "89ABab", _HEX, _HEX),
-                *("\\\\", "uu", "DDdd", "CFcf", _HEX, _HEX),
-            ),
-        ]
+
+
+@cache
+def _character() -> Expression:
+    """One character of a string, however it is written; a pair of surrogates is one."""
+    plain = Spelling.of(without(ALL, ESCAPED))
+    return Spelled(
+        plain.with_more(
+            [
+                *_spellings("\\\\", '""\\\\//bbffnnrrtt'),
+                *_spellings("\\\\", "uu", "09ACEFacef", _HEX, _HEX, _HEX),
+                *_spellings("\\\\", "uu", "DDdd", "07", _HEX, _HEX),
+                *_spellings(
+                    *("\\\\", "uu", "DDdd", "89ABab", _HEX, _HEX),
+                    *("\\\\", "uu", "DDdd", "CFcf", _HEX, _HEX),
+                ),
+            ]
+        )
     )
-)
 
 
 def json_of(schema: Schema) -> Expression:
@@ -136,7 +142,7 @@ class _Reader:
         self._check(schema, at, {"type"}.union(*(_OF_TYPE.get(name, ()) for name in named)))
         # All of them must be right, also those that may not be.
         read = {name: self._of_type(name, schema, at, inside) for name in named}
-        return _either([read.get(name, _PLAIN["integer"]) for name in sorted(types or ())])
+        return _either([read.get(name) or _plain("integer") for name in sorted(types or ())])
 
     @staticmethod
     def _check(schema: Schema, at: str, known: set[str]) -> None:
@@ -214,7 +220,7 @@ class _Reader:
                 return self._array(schema, at, inside)
             case "object":
                 return self._object(schema, at, inside)
-        return _PLAIN[name]
+        return _plain(name)
 
     def _array(self, schema: Schema, at: str, inside: tuple[int, ...]) -> Expression:
         if "items" not in schema:
@@ -239,6 +245,11 @@ class _Reader:
             key = Text(text_of(name, place) + b": ")
             members.append((Row((key, self.value(one, place, inside, None))), name in required))
         return Row((Text(b"{"), Members(tuple(members), b", "), Text(b"}")))
+
+
+@cache
+def _plain(name: str) -> Expression:
+    return expression_of(_PLAIN[name])
 
 
 class _OtherTypeError(InputError):
@@ -271,7 +282,7 @@ def _narrowed(types: frozenset[str] | None, names: Iterable[str], at: str) -> fr
 def _string(schema: Schema, at: str) -> Expression:
     low, high = _bounds(schema, "minLength", "maxLength", at)
     if "pattern" not in schema:
-        return Row((Text(b'"'), Repeated(_CHARACTER, low, high), Text(b'"')))
+        return Row((Text(b'"'), Repeated(_character(), low, high), Text(b'"')))
     try:
         pattern = expression_of(schema["pattern"], portable=True)
     except InputError as error:
