@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import index
 from typing import Any, TypeVar
 
 import numpy as np
@@ -101,6 +102,23 @@ class Context:
         self._cached, self._pending, self._answer = [], [], None
         self._note_cache()
 
+    def _checked(self, tokens: Iterable[int]) -> list[int]:
+        """Tokens as whole numbers; raises InputError for what is none of the program's."""
+        numbers: list[int] = []
+        vocabulary = self.vocabulary
+        for place, token in enumerate(tokens):
+            try:
+                number = index(token)
+            except TypeError:
+                number = -1
+            if not 0 <= number < vocabulary:
+                raise InputError(
+                    f"{token!r} (place {place}) is no token of {self.program.name}: they are whole "
+                    f"numbers from 0 to {vocabulary - 1}"
+                )
+            numbers.append(number)
+        return numbers
+
     async def feed(self, tokens: Sequence[int], choice: Choice = GREEDY) -> int:
         """Run what is pending and `tokens` through the model; returns the token after them.
 
@@ -108,7 +126,7 @@ class Context:
         what it was before. Where a program's state is not known to follow the position, what was
         begun cannot be undone then: the Context raises ContextError until it is `reset`.
         """
-        chosen = await self._feed(list(map(int, tokens)), choice)
+        chosen = await self._feed(self._checked(tokens), choice)
         self._answer = None
         return chosen.token
 

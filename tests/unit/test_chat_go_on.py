@@ -96,3 +96,84 @@ def test_there_must_be_an_answer() -> None:
             chat.go_on()
 
     asyncio.run(script())
+
+
+def test_a_stop_text_in_two_parts_ends_the_answer() -> None:
+    """It ends where it would have ended if it had been asked for at once, wherever it is cut."""
+
+    async def script() -> None:
+        whole = (await open_chat()).send(QUESTION, WANTED, **CHANCE)
+        await whole
+        chat, fresh, cut = await open_chat(), await open_chat(), 0
+        for start in range(1, len(whole.text) - 3, 2):
+            stop = [whole.text[start : start + 3]]
+            at_once = chat.send(QUESTION, WANTED, stop=stop, **CHANCE)
+            wanted, first = await at_once, len(at_once.tokens) - 1
+            chat.undo()
+            begun = chat.send(QUESTION, first, stop=stop, **CHANCE)
+            before = await begun
+            if begun.ended == "length":  # a part of a character at the end may be the stop text's
+                reply = chat.go_on(WANTED - first)
+                await reply
+                assert (reply.follows + reply.text, reply.ended) == (wanted, "stop")
+                assert chat.messages[-1]["content"] == wanted
+                if len(before) > len(wanted):
+                    cut += 1
+                    more = await chat.send("And?", 2)
+                    fresh.messages = chat.messages[:-1]
+                    assert await fresh.regenerate(2) == more
+                    chat.undo()
+            chat.undo()
+        assert cut > 3, "the stop text had begun in the first part"
+
+    asyncio.run(script())
+
+
+def test_a_stop_text_that_was_there_before_ends_nothing() -> None:
+    async def script() -> None:
+        chat = await open_chat()
+        await chat.send("Hello", 4)
+        chat.edit(1, "Once STOP upon STO")
+        reply = chat.go_on(6, stop=["STOP", " STO", "far longer than that is"])
+        await reply
+        assert (reply.follows, reply.ended) == ("Once STOP upon STO", "length")
+
+    asyncio.run(script())
+
+
+def test_an_answer_that_filled_the_context_goes_on_without_old_messages() -> None:
+    async def script() -> None:
+        chat = await open_chat(when_full="slide")
+        await chat.send("one two", 10)
+        reply = chat.send("hello there you, how are you?", 10_000, temperature=3.0, seed=3)
+        await reply
+        for seed in range(1, 99):
+            if reply.ended == "full":
+                break
+            reply = chat.go_on(10_000, temperature=3.0, seed=seed)
+            await reply
+        before = chat.messages
+        assert len(before) == 4
+        reply = chat.go_on(5)
+        assert reply.stats.dropped == 2
+        added = await reply
+        assert added
+        assert chat.messages == [*before[:3], {**before[3], "content": reply.follows + added}]
+        assert (reply.follows, len(reply.tokens)) == (before[3]["content"], 5)
+
+    asyncio.run(script())
+
+
+@pytest.mark.parametrize("when_full", ["error", "slide"])
+def test_an_answer_that_is_too_long_by_itself_stays(when_full: str) -> None:
+    async def script() -> None:
+        chat = await open_chat(when_full=when_full)
+        await chat.send("Hello", 4)
+        chat.edit(1, "far too long for that " * 40)
+        before = chat.messages
+        advice = "undo" if when_full == "error" else "the last question and its answer alone"
+        with pytest.raises(InputError, match=f"over the 128 that .*{advice}"):
+            chat.go_on(5)
+        assert chat.messages == before
+
+    asyncio.run(script())

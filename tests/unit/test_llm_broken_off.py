@@ -18,6 +18,8 @@ from webpte.llm import Generator
 # Tokens of two positions are in the same row: a row that was written once too often has no past.
 SHARED_ROWS = small_llm(at="computed", chunk=3)
 FOLLOWING = small_llm(chunk=3)
+# The last tokens of the vocabulary are in no row of its table: it refuses them.
+FEW_ROWS, REFUSED = small_llm(at="computed", chunk=3, rows=11), 11
 PROMPT, TURN = [3, 7, 1], [4, 10]
 
 
@@ -96,10 +98,40 @@ def test_an_error_of_the_device_leaves_nobody_sure() -> None:
 
 def test_a_call_that_was_refused_leaves_all_as_it_was() -> None:
     async def run() -> None:
-        generator = Generator(await webpte.load(SHARED_ROWS, device=RecordingDevice()))
+        generator = Generator(await webpte.load(FEW_ROWS, device=RecordingDevice()))
         await generator.feed(PROMPT)
         with pytest.raises(ExecutionError, match="out of range"):
-            await generator.feed([999])
+            await generator.feed([REFUSED])
         assert await tokens_of(generator.go_on(TURN, 2))
+
+    wait(run())
+
+
+def test_a_refusal_behind_the_first_chunk_leaves_what_that_wrote() -> None:
+    async def run() -> None:
+        generator = Generator(await webpte.load(FEW_ROWS, device=RecordingDevice()))
+        await generator.feed(PROMPT)
+        with pytest.raises(ExecutionError, match="out of range"):
+            await generator.feed([5, 6, 7, REFUSED])
+        assert generator.context == tuple(PROMPT)
+        with pytest.raises(ContextError, match="broken off"):
+            await generator.feed(TURN)
+        found = await tokens_of(generator.generate([*PROMPT, *TURN], 4))
+        assert found == await fresh(FEW_ROWS, [*PROMPT, *TURN])
+
+    wait(run())
+
+
+def test_a_conversation_that_turns_off_begins_anew() -> None:
+    """What the rows were before the turn is not known any more."""
+
+    async def run() -> None:
+        for program, reused in ((SHARED_ROWS, 0), (FOLLOWING, len(PROMPT))):
+            generator = Generator(await webpte.load(program, device=RecordingDevice()))
+            await tokens_of(generator.generate([*PROMPT, *TURN], 4))
+            other = [*PROMPT, 9, 9, 2]
+            answer = generator.generate(other, 4)
+            assert await tokens_of(answer) == await fresh(program, other)
+            assert answer.stats.reused_tokens == reused
 
     wait(run())

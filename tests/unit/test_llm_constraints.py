@@ -186,6 +186,43 @@ def test_a_model_that_gives_no_number_to_what_is_allowed(device: str) -> None:
     wait(run())
 
 
+@pytest.mark.parametrize("device", ["numpy", "recording"])
+def test_a_stop_token_that_is_a_part_of_an_answer(device: str) -> None:
+    """It ends an answer where that may end, and is said where it may not."""
+
+    async def run() -> None:
+        used: Any = RecordingDevice() if device == "recording" else device
+        generator = Generator(await webpte.load(small_llm(), device=used))
+        answer = generator.generate(PROMPT, 9, constraint=OneOf([[STOP, 2, STOP, 5]]), stop=[STOP])
+        assert await tokens_of(answer) == [STOP, 2, STOP, 5]
+        assert answer.is_complete
+        answer = generator.generate(PROMPT, 9, constraint=OneOf([[2], [2, STOP, 3]]), stop=[STOP])
+        assert await tokens_of(answer) == [2]
+        assert generator.context == (*PROMPT, 2, STOP)
+
+    wait(run())
+
+
+class Negative:
+    """Allows one token, and what would be the last if it were counted from the end."""
+
+    def after(self, said: Sequence[int]) -> Allowed:
+        return Allowed(np.array([-32 + VOCABULARY - 1, -1, 4], np.int64), False)
+
+
+def test_tokens_are_whole_numbers_from_zero_on() -> None:
+    async def run() -> None:
+        generator = Generator(await webpte.load(small_llm(), device="numpy"))
+        wrong: list[Any] = [[[-1, 5]], [[5.9]], [["a"]], [[5, None]]]
+        for answers in wrong:
+            with pytest.raises(InputError, match="tokens are whole numbers from 0 on"):
+                OneOf(answers)
+        for prompt in ([3], [7], [0, 9, 9, 2], [1, 2], PROMPT):
+            assert await tokens_of(generator.generate(prompt, 1, constraint=Negative())) == [4]
+
+    wait(run())
+
+
 # Chats
 
 

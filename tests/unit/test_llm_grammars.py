@@ -1,4 +1,4 @@
-"""Answers held to a regex or a JSON schema: automata over bytes, schemas, and chats."""
+"""Answers held to a regex: automata over bytes, the tokens that follow them, and chats."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.automata import of_regex
 from support.chats import open_chat, open_tokenizer
 from support.graphs import wait
-from support.texts import BYTES, PIECES, WORDS
+from support.texts import BYTES, PIECES, UNIGRAM, WORDS
 from webpte.errors import InputError, TextError
 from webpte.gpu.recording import RecordingDevice
 from webpte.llm import Grammars
 from webpte.llm.automaton import ByteAutomaton
-from webpte.llm.json_schema import regex_of
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def states(automaton: ByteAutomaton, text: str) -> list[bool]:
     """For each byte of a text: whether it can go on there; and whether it may end."""
     state, alive = automaton.start, []
     for byte in text.encode():
-        state = int(automaton.table[state, byte])
+        state = automaton.after(state, bytes([byte]))
         alive.append(state != automaton.dead)
     return [*alive, bool(automaton.accepts[state])]
 
@@ -63,8 +63,8 @@ WORDS_TO_TRY = [
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_an_automaton_over_bytes_is_the_regex(grammars: Grammars, pattern: str) -> None:
-    automaton, accepted = grammars.regex(pattern)._automaton, 0
+def test_an_automaton_over_bytes_is_the_regex(pattern: str) -> None:
+    automaton, accepted = of_regex(pattern), 0
     for text in WORDS_TO_TRY:
         matches = re.fullmatch(pattern, text) is not None
         assert states(automaton, text)[-1] is matches, text
@@ -74,18 +74,15 @@ def test_an_automaton_over_bytes_is_the_regex(grammars: Grammars, pattern: str) 
     assert accepted
 
 
-def test_what_leads_nowhere_is_dead_at_once(grammars: Grammars) -> None:
-    assert states(grammars.regex("ab(c|d)")._automaton, "abx") == [True, True, False, False]
-    assert states(grammars.regex("x(?=y)z|ab")._automaton, "x")[0] is False
+def test_what_leads_nowhere_is_dead_at_once() -> None:
+    assert states(of_regex("ab(c|d)"), "abx") == [True, True, False, False]
+    assert states(of_regex("x(?=y)z|ab"), "x")[0] is False
 
 
 @pytest.mark.parametrize("wrong", [b"\xc0\x80", b"\xed\xa0\x80", b"\xf5", b"\xe0\x80", b"\x80"])
-def test_bytes_that_are_no_text_do_not_match(grammars: Grammars, wrong: bytes) -> None:
-    automaton = grammars.regex(".+")._automaton
-    state = automaton.start
-    for byte in wrong:
-        state = int(automaton.table[state, byte])
-    assert state == automaton.dead
+def test_bytes_that_are_no_text_do_not_match(wrong: bytes) -> None:
+    automaton = of_regex(".+")
+    assert automaton.after(automaton.start, wrong) == automaton.dead
 
 
 @pytest.mark.parametrize("kind", [BYTES, PIECES])
@@ -95,7 +92,8 @@ def test_whatever_is_chosen_matches(kind: str, pattern: str) -> None:
 
     async def run() -> None:
         tokenizer = await open_tokenizer(kind)
-        matching, pieces = (await Grammars.load(tokenizer)).regex(pattern), tokenizer.pieces()
+        grammars, pieces = await Grammars.load(tokenizer), tokenizer.pieces()
+        matching = await grammars.regex(pattern)
         rng = np.random.default_rng(len(pattern))
         ended = 0
         for _ in range(8):
@@ -117,7 +115,7 @@ def test_whatever_is_chosen_matches(kind: str, pattern: str) -> None:
 def test_a_token_in_the_middle_of_a_character_is_allowed(grammars: Grammars) -> None:
     async def run() -> None:
         tokenizer = await open_tokenizer()
-        matching = grammars.regex("(🙂|no)")
+        matching = await grammars.regex("(🙂|no)")
         smile = tokenizer.encode("🙂", special=False)
         assert len(smile) > 1
         for count, token in enumerate(smile):
@@ -127,12 +125,62 @@ def test_a_token_in_the_middle_of_a_character_is_allowed(grammars: Grammars) -> 
     wait(run())
 
 
-def test_what_is_no_regex(grammars: Grammars) -> None:
-    for pattern in ("(a", "(?<=a)b", r"(a)\1", "["):
-        with pytest.raises(InputError, match="interegular does not take the regex"):
-            grammars.regex(pattern)
-    with pytest.raises(InputError, match="matches nothing"):
-        grammars.regex("x(?=y)z")
+def test_a_way_that_no_tokens_go_is_not_begun() -> None:
+    """Of a tokenizer whose bytes are no tokens, and which does not know all characters."""
+
+    async def run() -> None:
+        tokenizer = await open_tokenizer(UNIGRAM)
+        grammars = await Grammars.load(tokenizer)
+        for pattern, ways in (
+            ("(a😀|b)", {"b"}),
+            ("(aaaa😀|ab|aac(😀|d))", {"ab", "aacd"}),
+            ("b?(😀a)*", {"", "b"}),
+        ):
+            matching = await grammars.regex(pattern)
+            found, waiting = set(), [[]]
+            for said in waiting:
+                allowed = matching.after(said)
+                assert allowed.tokens.size or allowed.may_end, "no way leads nowhere"
+                if allowed.may_end:
+                    found.add(tokenizer.decode(said).strip())
+                waiting += [[*said, token] for token in allowed.tokens.tolist()]
+            assert found == ways
+        for pattern in ("😀", "a+😀", "(a|b){3}😀|c😀"):
+            with pytest.raises(TextError, match="no tokens for any text that matches"):
+                await grammars.regex(pattern)
+
+    wait(run())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("(a", "is no regex: missing \\)"),
+        ("[", "is no regex: unterminated character set"),
+        ("a{99999999999}", "is no regex: the repetition number is too large"),
+        ("(?<=a)b", "looking back in the regex"),
+        (r"(a)\1", "references to groups"),
+        ("(a)(?(1)b|c)", "conditions on groups"),
+        ("a++b", "possessive repetitions"),
+        ("(?>a|ab)c", "atomic groups"),
+        (r"\bab", "boundaries of words"),
+        ("a^b", r"\^ and \$ but at its ends"),
+        ("(a(?=b))b", "looking ahead in a group that something follows"),
+        ("x(?=y)z", "matches nothing"),
+        (r"[^\s\S]", "matches nothing"),
+        ("(" * 2000 + ")" * 2000, "too many groups in groups"),
+    ],
+)
+def test_what_is_no_regex(pattern: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        of_regex(pattern)
+
+
+def test_a_regex_is_a_text() -> None:
+    for wrong in (5, None, b"a", ["a"]):
+        given: Any = wrong
+        with pytest.raises(InputError, match="a regex is a text"):
+            of_regex(given)
 
 
 def test_a_tokenizer_that_does_not_tell() -> None:
@@ -141,87 +189,6 @@ def test_a_tokenizer_that_does_not_tell() -> None:
             await Grammars.load(await open_tokenizer(WORDS))
 
     wait(run())
-
-
-# Schemas
-
-PERSON: dict[str, Any] = {
-    "title": "Person",
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "maxLength": 6},
-        "age": {"type": "integer", "description": "in years"},
-        "tags": {"type": "array", "items": {"enum": ["a", "b.c", 1, None]}, "maxItems": 2},
-        "at": {"$ref": "#/$defs/place"},
-    },
-    "required": ["age", "at"],
-    "$defs": {"place": {"anyOf": [{"type": ["number", "null"]}, {"const": {"x": [1]}}]}},
-}
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"age": 3, "at": None},
-        {"name": 'a"é\n🙂', "age": -30, "tags": [], "at": 1.5e-7},
-        {"age": 0, "tags": ["b.c", 1], "at": {"x": [1]}},
-        {"age": 12, "tags": [None], "at": -12},
-    ],
-)
-def test_json_of_a_schema(value: Any) -> None:
-    for ensure_ascii in (False, True):
-        assert re.fullmatch(regex_of(PERSON), json.dumps(value, ensure_ascii=ensure_ascii))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"at": null, "age": 3}',
-        '{"age": 3}',
-        '{"age": 3, "at": null, "more": 1}',
-        '{"name": "1234567", "age": 3, "at": null}',
-        '{"age": 03, "at": null}',
-        '{"age": 3, "tags": ["b_c"], "at": null}',
-        '{"age": 3, "tags": [1, 1, 1], "at": null}',
-        '{"age": 3,"at": null}',
-        '{"name": "a\nb", "age": 3, "at": null}',
-    ],
-)
-def test_what_is_no_json_of_a_schema(text: str) -> None:
-    assert not re.fullmatch(regex_of(PERSON), text)
-
-
-OPTIONAL = {"type": "object", "properties": {n: {"type": "null"} for n in "abc"}}
-
-
-def test_what_is_not_required_may_be_left_out() -> None:
-    pattern = regex_of(OPTIONAL)
-    for names in ("", "a", "b", "c", "ab", "ac", "bc", "abc"):
-        assert re.fullmatch(pattern, json.dumps(dict.fromkeys(names)))
-    for wrong in ('{, "a": null}', '{"a": null, }', '{"b": null, "a": null}'):
-        assert not re.fullmatch(pattern, wrong)
-
-
-@pytest.mark.parametrize(
-    ("schema", "message"),
-    [
-        ({"type": "string", "format": "date"}, "schema: format cannot be kept to"),
-        ({"type": "thing"}, "one of array, boolean"),
-        ({}, "a type is needed"),
-        ({"type": "array"}, "`items` must say"),
-        ({"type": "array", "items": {"type": "integer", "minimum": 3}}, r"schema\.items: minimum"),
-        ({"type": "object", "required": ["a"]}, r"does not say what \['a'\] are"),
-        ({"type": "object", "additionalProperties": True}, "additionalProperties"),
-        ({"$ref": "#/$defs/x"}, "'#/\\$defs/x' is not in the schema"),
-        ({"$ref": "#/$defs/x", "$defs": {"x": {"$ref": "#/$defs/x"}}}, "contains itself"),
-        ({"type": "string", "minLength": 3, "maxLength": 2}, "minLength is 3, but maxLength is 2"),
-        ({"enum": []}, "a list with something in it"),
-        ({"type": "string", "pattern": 'a"'}, "characters that JSON escapes"),
-    ],
-)
-def test_what_is_not_known_is_refused(schema: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        regex_of(schema)
 
 
 # Chats
@@ -255,13 +222,15 @@ def test_what_a_chat_refuses_leaves_its_messages() -> None:
             ({"schema": {"type": "thing"}}, "a type is needed"),
             ({"choices": "yes"}, "a list of texts"),
             ({"choices": []}, "one or more"),
+            ({"regex": "("}, "is no regex"),
+            ({"regex": 5}, "a regex is a text"),
         ):
             asked: dict[str, Any] = wrong
             with pytest.raises(InputError, match=message):
                 chat.send("x", 3, **asked)
             assert chat.messages == []
-        reply = chat.send("x", 3, regex="(")
-        with pytest.raises(InputError, match="does not take the regex"):
+        reply = chat.send("x", 3, regex="(a|b)*a(a|b){14}")
+        with pytest.raises(InputError, match="automaton of over 30,000 states"):
             await reply
         assert [m["role"] for m in chat.messages] == ["user"], "the question stays"
         assert await chat.regenerate(3, regex="abc") == "abc"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import webpte
@@ -76,5 +78,22 @@ def test_a_conversation_that_cannot_begin_ends_no_answer(q4: Path) -> None:
             await anext(generator.generate([], 1))
         assert generator.context == (*PROMPT, *found)
         assert found + await tokens_of(answer) == await greedy(q4, PROMPT, 9)
+
+    wait(run())
+
+
+@pytest.mark.parametrize("wrong", [-1, 512, 5.9, 2**70, "a", None, [1], 3.0])
+def test_what_is_no_token_is_told_before_anything_is_fed(q4: Path, wrong: Any) -> None:
+    async def run() -> None:
+        generator = await on_device(q4)
+        first = await tokens_of(generator.generate(PROMPT, 2))
+        message = r"\(place 1\) is no token of llama_tiny_q4.*from 0 to 511"
+        for ask in (generator.generate, generator.go_on):
+            with pytest.raises(InputError, match=message):
+                ask([5, wrong], 3)
+        with pytest.raises(InputError, match=message):
+            await generator.feed([5, wrong])
+        assert generator.context == (*PROMPT, *first)
+        assert await tokens_of(generator.go_on(np.array(TURN), 2))
 
     wait(run())

@@ -1,135 +1,90 @@
-"""A regular expression as a table: what state each byte leads to, from each state.
-
-`interegular` makes an automaton over characters. Tokens are bytes, and may be parts of characters,
-so every character is spelled out in UTF-8 here, with a state between any two of its bytes.
-"""
+"""An expression as a table: what state each byte leads to, from each state."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray
+from webpte.errors import InputError
+from webpte.llm.expression import Expression
+from webpte.llm.nfa import Machine, Work, machine_of
 
-_NEXT = range(0x80, 0xC0)  # bytes of a character behind its first
-# The second byte may not be any of them after these: shorter forms, surrogates, beyond the last.
-_SECOND = {
-    0xE0: range(0xA0, 0xC0),
-    0xED: range(0x80, 0xA0),
-    0xF0: range(0x90, 0xC0),
-    0xF4: range(0x80, 0x90),
-}
-_FIRST = range(0xC2, 0xF5)  # of several
+Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class ByteAutomaton:
-    """`table[state, byte]` is the next state; the last state is the dead one, and stays.
+    """`table[state, kinds[byte]]` is the next state; the last state is the dead one, and stays.
 
-    A state is alive if something that is accepted can follow; all others are the dead one.
+    Bytes that lead to the same states everywhere are of one kind. From any state but the dead one
+    some bytes lead to one that accepts.
     """
 
-    table: Array  # int32 (states, 256)
+    table: Array  # int32 (states, kinds)
+    kinds: Array  # uint8 (256,)
     accepts: Array  # bool (states,)
-    start: int
+
+    start = 0
 
     @property
     def dead(self) -> int:
         return len(self.table) - 1
 
     @classmethod
-    def of(cls, machine: Any, anything_else: object) -> ByteAutomaton:
-        """`machine` is an FSM of interegular; `anything_else` its symbol for other characters."""
-        return _Speller(machine, anything_else).automaton()
+    async def of(cls, expression: Expression, name: str) -> ByteAutomaton:
+        """Raises InputError, with the expression's name, if it is too large or matches nothing."""
+        try:
+            machine = await machine_of(expression)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from error
+        if not machine.edges:
+            raise InputError(f"{name} matches nothing")
+        return cls._of_machine(machine)
 
+    @classmethod
+    def _of_machine(cls, machine: Machine) -> ByteAutomaton:
+        counts = [len(edges) for edges in machine.edges]
+        every = [edge for edges in machine.edges for edge in edges]
+        low, high, target = np.array(every, np.int64).reshape(-1, 3).T
+        cuts = np.zeros(257, np.bool_)
+        cuts[low] = cuts[high + 1] = True
+        kinds = np.cumsum(cuts[:256]) - int(cuts[0])
+        first, last = kinds[low], kinds[high]
+        lengths = last - first + 1
+        states = np.repeat(np.arange(len(counts)), counts)
+        places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths - first, lengths)
+        dead = len(counts)
+        table = np.full((dead + 1, int(kinds[-1]) + 1), dead, np.int32)
+        table[np.repeat(states, lengths), places] = np.repeat(target, lengths)
+        return cls(table, kinds.astype(np.uint8), np.array([*machine.accepts, False]))
 
-def _length(first: int) -> int:
-    """Bytes of a character that begins with this one."""
-    return 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+    def after(self, state: int, data: bytes) -> int:
+        """The state that bytes lead to from a state."""
+        for kind in self.kinds[np.frombuffer(data, np.uint8)].tolist():
+            state = int(self.table[state, kind])
+        return state
 
-
-class _Speller:
-    """Numbers: the machine's states come first, then those between bytes."""
-
-    def __init__(self, machine: Any, anything_else: object) -> None:
-        self._machine = machine
-        self._states = {state: number for number, state in enumerate(machine.states)}
-        self._rows: list[dict[int, int]] = [{} for _ in self._states]
-        self._between: dict[object, int] = {}
-        symbols = [symbol for symbol in machine.alphabet if symbol is not anything_else]
-        self._others = machine.alphabet.get(anything_else)
-        self._transitions = {symbol: machine.alphabet[symbol] for symbol in symbols}
-        wide = [symbol.encode(errors="ignore") for symbol in symbols if ord(symbol) >= 0x80]
-        self._beginnings = {letter[:n] for letter in wide for n in range(1, len(letter))}
-
-    def automaton(self) -> ByteAutomaton:
-        for state, number in self._states.items():
-            row = self._rows[number]
-            for byte in range(0x80):
-                self._set(row, byte, self._after(state, chr(byte)))
-            for byte in _FIRST:
-                self._set(row, byte, self._spelled(state, bytes([byte])))
-        dead = len(self._rows)
-        table = np.full((dead + 1, 256), dead, np.int32)
-        for number, row in enumerate(self._rows):
-            table[number, list(row.keys())] = list(row.values())
-        accepts = np.zeros(dead + 1, np.bool_)
-        accepts[[self._states[state] for state in self._machine.finals]] = True
-        return ByteAutomaton(
-            _without_dead_ends(table, accepts), accepts, self._states[self._machine.initial]
-        )
-
-    @staticmethod
-    def _set(row: dict[int, int], byte: int, target: int | None) -> None:
-        if target is not None:
-            row[byte] = target
-
-    def _after(self, state: object, character: str) -> int | None:
-        targets: Mapping[Any, Any] = self._machine.map.get(state, {})
-        target = targets.get(self._transitions.get(character, self._others))
-        return None if target is None else self._states[target]
-
-    def _spelled(self, state: object, begun: bytes) -> int | None:
-        """Where the first bytes of a character lead from a state."""
-        missing = _length(begun[0]) - len(begun)
-        if not missing:
-            return self._after(state, begun.decode())
-        if begun not in self._beginnings:  # whatever it becomes, it is some other character
-            target = self._machine.map.get(state, {}).get(self._others)
-            if target is None:
-                return None
-            places = _SECOND.get(begun[0], _NEXT) if len(begun) == 1 else _NEXT
-            return self._any_of(self._states[target], missing, places)
-        if (state, begun) not in self._between:
-            row = self._new((state, begun))
-            for byte in _SECOND.get(begun[0], _NEXT) if len(begun) == 1 else _NEXT:
-                self._set(row, byte, self._spelled(state, begun + bytes([byte])))
-        return self._between[state, begun]
-
-    def _any_of(self, target: int, missing: int, places: range = _NEXT) -> int:
-        """The state from which so many more bytes lead to a target, whichever they are."""
-        if not missing:
-            return target
-        key = (target, missing, places)
-        if key not in self._between:
-            row = self._new(key)
-            for byte in places:
-                row[byte] = self._any_of(target, missing - 1)
-        return self._between[key]
-
-    def _new(self, key: object) -> dict[int, int]:
-        self._between[key] = len(self._rows)
-        self._rows.append({})
-        return self._rows[-1]
-
-
-def _without_dead_ends(table: Array, accepts: Array) -> Array:
-    alive = accepts.copy()
-    while True:
-        more = alive | alive[table].any(axis=1)
-        if np.array_equal(more, alive):
-            return np.where(alive[table], table, len(table) - 1).astype(np.int32)
-        alive = more
+    async def ended_by(self, usable: Array) -> Array:
+        """From which states an accepting one is reached by such bytes alone; bool (states,)."""
+        columns = np.zeros(self.table.shape[1], np.bool_)
+        columns[self.kinds[usable]] = True
+        ways = self.table != self.dead
+        if not ways[:, ~columns].any():
+            return np.arange(len(self.table)) != self.dead
+        work = Work()
+        before: list[list[int]] = [[] for _ in self.table]
+        for state, row in enumerate(self.table):
+            for target in set(row[columns].tolist()):
+                before[target].append(state)
+            await work.step()
+        before[self.dead] = []
+        found = self.accepts.tolist()
+        waiting = [state for state, accepts in enumerate(found) if accepts]
+        while waiting:
+            new = [state for state in before[waiting.pop()] if not found[state]]
+            for state in new:
+                found[state] = True
+            waiting += new
+            await work.step()
+        return np.array(found, np.bool_)

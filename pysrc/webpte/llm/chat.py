@@ -9,11 +9,14 @@ from typing import Any, Unpack
 
 from webpte.errors import ChatTemplateError, ContextError, InputError
 from webpte.llm.constraint import Constraint, OneOf
+from webpte.llm.expression import Expression
 from webpte.llm.generation import Generation, GenerationOptions, Generator
-from webpte.llm.grammar import Grammars
-from webpte.llm.json_schema import regex_of
+from webpte.llm.grammar import Matching
+from webpte.llm.json_schema import json_of
 from webpte.llm.prompt import Prompt, PromptMaker, Said, Turn
+from webpte.llm.regex import expression_of
 from webpte.llm.reply import Reply, ReplyStats, StopStrings
+from webpte.llm.vocabulary import Vocabulary
 from webpte.runtime.program import Program
 from webpte.text import ChatTemplate, Message, Tokenizer, check_fits
 
@@ -89,10 +92,11 @@ class Chat:
         self._when_full = when_full
         self._turns: tuple[Turn, ...] = () if system is None else (Turn("system", system),)
         self._prompt = Prompt("", (), 0)  # what the reply follows
+        self._question = 0  # how many of its tokens come before the answer
         self._reply: Reply | None = None
         self._begun: Turn | None = None  # the answer that the reply goes on with
         self._dropped = 0
-        self._grammars: Grammars | None = None
+        self._vocabulary: Vocabulary | None = None
         self._asked: tuple[int, ReplyOptions] = MAX_NEW_TOKENS, {}
 
     def _ends(self) -> frozenset[int]:
@@ -145,7 +149,9 @@ class Chat:
         if reply is None or not reply.begun:
             return self._turns if begun is None else (*self._turns, begun)
         kept = reply.kept_tokens()
-        said = None if kept is None else Said(self._prompt.text, (*self._prompt.tokens, *kept))
+        said = None
+        if kept is not None:
+            said = Said(self._prompt.text, (*self._prompt.tokens, *kept), self._question)
         return *self._turns, Turn("assistant", reply.follows + reply.text, said)
 
     # Answers
@@ -197,15 +203,14 @@ class Chat:
         stop = StopStrings((*self._stop, *_texts(given.pop("stop", ()))))
         ends = self._stop_tokens | set(given.pop("stop_tokens", ()))
         wanted = self._wanted(given)
-        prompt, dropped = self._fitting(turns, max_new_tokens)
-        question = len(prompt.tokens)
-        prompt = self._prompts.go_on(prompt, begun)
+        prompt, question, dropped = self._fitting(turns, begun, max_new_tokens)
         generation = self._generator.generate(prompt.tokens, max_new_tokens, stop=ends, **given)
         stats = ReplyStats(**asdict(generation.stats))
         stats.retokenized, stats.dropped = prompt.retokenized, dropped
         why = partial(self._why_ended, prompt, generation, max_new_tokens)
         # Nothing fails from here on: the conversation is either as it was, or goes on.
         self._turns, self._prompt, self._dropped = tuple(turns), prompt, dropped
+        self._question = question
         self._asked, self._begun = (max_new_tokens, options), begun
         self._reply = Reply(
             generation, self._tokenizer, stop, stats, why, self._check_current, wanted
@@ -215,7 +220,7 @@ class Chat:
         return self._reply
 
     def _wanted(self, given: dict[str, Any]) -> Callable[[], Awaitable[Constraint]] | None:
-        """What the answer must be, if a library is needed to know; takes it out of the options."""
+        """What the answer must be, if that takes time to prepare; takes it out of the options."""
         asked = {name: given.pop(name, None) for name in ("choices", "regex", "schema")}
         asked["constraint"] = given.get("constraint")
         names = [name for name, value in asked.items() if value is not None]
@@ -223,14 +228,18 @@ class Chat:
             raise InputError(f"one of {', '.join(names)} can be kept to, not several")
         if asked["choices"] is not None:
             given["constraint"] = OneOf.of_texts(asked["choices"], self._tokenizer)
-        if asked["schema"] is not None:
-            asked["regex"] = regex_of(asked["schema"])
-        return None if asked["regex"] is None else partial(self._matching, asked["regex"])
+        regex, schema = asked["regex"], asked["schema"]
+        if regex is None and schema is None:
+            return None
+        # What is wrong with them is told before anything changes.
+        expression = expression_of(regex) if regex is not None else json_of(schema)
+        name = "the schema" if regex is None else f"the regex {regex!r}"
+        return partial(self._matching, expression, name)
 
-    async def _matching(self, regex: str) -> Constraint:
-        if self._grammars is None:
-            self._grammars = await Grammars.load(self._tokenizer)
-        return self._grammars.regex(regex)
+    async def _matching(self, expression: Expression, name: str) -> Constraint:
+        if self._vocabulary is None:
+            self._vocabulary = await Vocabulary.of(self._tokenizer.pieces())
+        return await Matching.of(expression, self._vocabulary, name)
 
     def _check_current(self, reply: Reply) -> None:
         if self._reply is not reply:
@@ -248,12 +257,15 @@ class Chat:
 
     # A full context
 
-    def _fitting(self, turns: Sequence[Turn], max_new_tokens: int) -> tuple[Prompt, int]:
-        """The prompt, and how many old messages are not in it."""
+    def _fitting(
+        self, turns: Sequence[Turn], begun: Turn | None, max_new_tokens: int
+    ) -> tuple[Prompt, int, int]:
+        """The prompt with what there is of the answer, how many of its tokens come before that, and
+        how many old messages are not in it."""
         most, dropped = self._generator.max_context, self._dropped
-        prompt = self._prompts.prompt(_without(turns, dropped))
+        prompt, question = self._with(turns, begun, dropped)
         if most is None:
-            return prompt, dropped
+            return prompt, question, dropped
         if self._when_full == "slide":
             free = min(max_new_tokens, most // ROOM)
             while len(prompt.tokens) + free > most:
@@ -261,10 +273,11 @@ class Chat:
                 if start is None:
                     break
                 dropped, free = start, most // ROOM
-                prompt = self._prompts.prompt(_without(turns, dropped))
+                prompt, question = self._with(turns, begun, dropped)
         if len(prompt.tokens) > most:
+            answer = "" if begun is None else " and its answer"
             advice = (
-                "the last question alone is too long"
+                f"the last question{answer} alone is too long"
                 if self._when_full == "slide"
                 else 'undo() or edit() messages, or make the Chat with when_full="slide"'
             )
@@ -272,7 +285,12 @@ class Chat:
                 f"the conversation has {len(prompt.tokens)} tokens, over the {most} that the "
                 f"program's context holds: {advice}"
             )
-        return prompt, dropped
+        return prompt, question, dropped
+
+    def _with(self, turns: Sequence[Turn], begun: Turn | None, dropped: int) -> tuple[Prompt, int]:
+        """The prompt without so many messages, and how long it is without the begun answer."""
+        prompt = self._prompts.prompt(_without(turns, dropped))
+        return self._prompts.go_on(prompt, begun), len(prompt.tokens)
 
 
 def _texts(stop: Collection[str]) -> Collection[str]:

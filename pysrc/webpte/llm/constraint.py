@@ -44,7 +44,9 @@ class OneOf:
         # For each beginning of an answer: the tokens that may follow; None is its end.
         self._next: dict[tuple[int, ...], set[int | None]] = {}
         for answer in answers:
-            whole = tuple(map(int, answer))
+            whole = tuple(answer)
+            if not all(isinstance(token, int | np.integer) and token >= 0 for token in whole):
+                raise InputError(f"tokens are whole numbers from 0 on, not {answer!r}")
             for count, token in enumerate((*whole, None)):
                 self._next.setdefault(whole[:count], set()).add(token)
 

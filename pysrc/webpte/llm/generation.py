@@ -162,7 +162,9 @@ class Generation:
         self.is_complete = False
         self.stats = GenerationStats()
         self._generator = generator
-        self._prompt = list(map(int, prompt))  # empty from when it is in the Generator's context
+        self._prompt = generator._checked(
+            prompt
+        )  # empty from when it is in the Generator's context
         self._whole = whole
         self._begun = False
         self._left = max_new_tokens
@@ -232,7 +234,7 @@ class Generation:
         ends = sorted(self._stop) if allowed.may_end else []
         tokens = np.concatenate([allowed.tokens, np.array(ends, np.int64)])
         vocabulary = self._generator.vocabulary
-        return mask_of(tokens[tokens < vocabulary], vocabulary)
+        return mask_of(tokens[(tokens >= 0) & (tokens < vocabulary)], vocabulary)
 
     async def _next(self, allowed: np.ndarray | None) -> Chosen:
         """The token after the context and the prompt."""

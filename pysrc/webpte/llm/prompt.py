@@ -20,10 +20,11 @@ _MARK = "content"  # of a message whose end is looked for
 
 @dataclass(frozen=True)
 class Said:
-    """An answer's place: the prompt before it as text, and the tokens of both."""
+    """An answer's place: the prompt before it as text, the tokens of both, where its own are."""
 
     prompt: str
     tokens: tuple[int, ...]
+    start: int
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,9 @@ class PromptMaker:
         """With the beginning of the answer, in the tokens that it was said in if it was."""
         if begun is None:
             return prompt
-        said = begun.said
-        count = len(prompt.tokens)
-        if said is not None and (said.prompt, said.tokens[:count]) == (prompt.text, prompt.tokens):
-            return Prompt(prompt.text, said.tokens, prompt.retokenized)
+        if begun.said is not None:
+            own = begun.said.tokens[begun.said.start :]
+            return Prompt(prompt.text, (*prompt.tokens, *own), prompt.retokenized)
         tokens = self._tokenizer.encode(begun.content, special=False)
         return Prompt(prompt.text, (*prompt.tokens, *tokens), prompt.retokenized + 1)
 

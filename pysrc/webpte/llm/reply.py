@@ -35,15 +35,19 @@ class StopStrings:
             raise InputError(f"stop is a list of texts that are not empty, not {texts!r}")
         self._texts = tuple(texts)
 
-    def find(self, text: str, start: int) -> int | None:
-        """Where the first of them begins."""
-        found = [at for stop in self._texts if (at := text.find(stop, start)) >= 0]
+    @property
+    def longest(self) -> int:
+        return max(map(len, self._texts), default=1)
+
+    def find(self, text: str, start: int, known: int = 0) -> int | None:
+        """Where the first of them begins that does not end within the `known` first characters."""
+        starts = [(stop, max(start, known + 1 - len(stop))) for stop in self._texts]
+        found = [at for stop, after in starts if (at := text.find(stop, after)) >= 0]
         return min(found, default=None)
 
     def certain(self, text: str, start: int) -> int:
         """How much of a text without any of them cannot be the beginning of one."""
-        longest = max(map(len, self._texts), default=1) - 1
-        for at in range(max(start, len(text) - longest), len(text)):
+        for at in range(max(start, len(text) - self.longest + 1), len(text)):
             if any(stop.startswith(text[at:]) for stop in self._texts):
                 return at
         return len(text)
@@ -54,7 +58,8 @@ class Reply:
 
     text    what has been handed out; it is also what the conversation has of this answer, so it
             can be broken off at any piece
-    follows what there was of the answer before this part of it
+    follows what there was of the answer before this part of it, without what turned out to be the
+            beginning of a stop text
     ended   None; at the end "stop" (a stop token or text, or all that was allowed is said),
             "length" (max_new_tokens), or "full" (the context)
 
@@ -83,15 +88,18 @@ class Reply:
         self._constraint = constraint  # until it is made
         self._stream = tokenizer.stream()
         self._heard = ""  # `text`, and what may be the beginning of a stop text
+        self._tail = ""  # the end of `follows`, where a stop text may have begun
         # After each token: how much had been heard, and whether that was all of the token.
         self._marks: list[tuple[int, bool]] = []
         self._cut = False
+        self._took_back = False  # whether the stop text began in `follows`
 
     def follow(self, text: str, tokens: Sequence[int]) -> None:
         """This is more of an answer that begins with that text. What looked like a part of a
         character at its end may become one."""
         certain = self._stream.feed(*tokens)
         self.follows = certain if text.rstrip(REPLACEMENT) == certain else text
+        self._tail = self.follows[max(0, len(self.follows) - self._stop.longest + 1) :]
 
     @property
     def tokens(self) -> list[int]:
@@ -141,18 +149,29 @@ class Reply:
     def _hear(self, token: int) -> str:
         self._heard += self._stream.feed(token)
         self._marks.append((len(self._heard), self._stream.is_whole))
-        return self._hand_out(self._stop.certain(self._heard, len(self.text)))
+        certain = self._stop.certain(self._tail + self._heard, self._start)
+        return self._hand_out(max(certain - len(self._tail), len(self.text)))
 
     def _finish(self) -> str:
         self._heard += self._stream.flush()
         self.ended = self._why_ended()
         return self._hand_out(len(self._heard))
 
+    @property
+    def _start(self) -> int:
+        """Where in the tail and what was heard a stop text may begin: behind what was handed out,
+        but what was there before may be a part of it."""
+        return len(self._tail) + len(self.text) if self.text else 0
+
     def _hand_out(self, until: int) -> str:
         """What has been heard up to there, or up to a stop text."""
-        found = self._stop.find(self._heard, len(self.text))
+        before = len(self._tail)
+        found = self._stop.find(self._tail + self._heard, self._start, before)
         if found is not None:
-            until, self._cut, self.ended = found, True, "stop"
+            until, self._cut, self.ended = max(found - before, 0), True, "stop"
+            if found < before:
+                self.follows = self.follows[: len(self.follows) - before + found]
+                self._heard, self._took_back = "", True
         piece = self._heard[len(self.text) : until]
         self.text += piece
         return piece
@@ -160,8 +179,11 @@ class Reply:
     def kept_tokens(self) -> list[int] | None:
         """The tokens of `text`, as the model said them, as far as it goes.
 
-        The end of the text may be within a token; None if no tokens are that text.
+        The end of the text may be within a token; None if no tokens are that text, or if it ends
+        before the first of them.
         """
+        if self._took_back:
+            return None
         tokens = self._generation.tokens
         if self.ended is not None and not self._cut:
             return list(tokens)
