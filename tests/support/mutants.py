@@ -6,6 +6,7 @@ import json
 import random
 import struct
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 from support.bounded import begin_file
@@ -67,15 +68,15 @@ def damaged_json(content: Any, rng: Random) -> bytes:
         where, key = rng.choice(places)
         kind = rng.randrange(6)
         if kind < 3:
-            where[key] = rng.choice(STRANGE)
+            where[key] = deepcopy(rng.choice(STRANGE))
         elif kind == 3:
             del where[key]
         elif kind == 4:
             where[key] = [where[key]] if rng.random() < 0.5 else {"x": where[key]}
         elif isinstance(where, dict):
-            where[rng.choice(["", "order", "name", "problem", "__proto__", key + "x"])] = where[key]
+            where[rng.choice(["", "order", "name", "problem", key + "x"])] = deepcopy(where[key])
         else:
-            where.append(where[key])
+            where.append(deepcopy(where[key]))
     text = json.dumps(copy, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
     if rng.random() < 0.3:
         text = damaged(text, rng)
