@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 MAX_BYTES = 1 << 26  # the largest tokenizer.json in use has half of that
@@ -54,9 +55,28 @@ def parse_json(
         raise fail(f"{name} is not JSON: {error}") from error
 
 
+def read_json(path: Path, fail: Fail, *, not_finite: bool = False) -> Any:
+    """The value of a JSON file."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # a ValueError: a name with a NUL
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise fail(f"{path} cannot be read: {why}") from error
+    return parse_json(data, str(path), fail, not_finite=not_finite)
+
+
+def read_table(path: Path, fail: Fail, *, not_finite: bool = False) -> Table:
+    """The table that a JSON file is to be."""
+    return _table(read_json(path, fail, not_finite=not_finite), str(path), fail)
+
+
 def parse_table(data: bytes | str, name: str, fail: Fail, *, not_finite: bool = False) -> Table:
     """The table that a JSON text is to be."""
-    content = parse_json(data, name, fail, not_finite=not_finite)
+    return _table(parse_json(data, name, fail, not_finite=not_finite), name, fail)
+
+
+def _table(content: object, name: str, fail: Fail) -> Table:
     if not isinstance(content, dict):
         raise fail(f"{name} must be {_ARTICLES['table']}, got {shown(content)}")
     return Table(content, name, fail)
