@@ -15,6 +15,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -126,7 +127,7 @@ def _array(file: IO[bytes], size: int, name: str) -> Array:
         )
     elements = np.empty(count, dtype)
     if needed:
-        _fill(memoryview(elements.view(np.uint8)), file, name)
+        _fill(elements.view(np.uint8).data, file, name)
     if file.read(1):  # the end is also where an archive's checksum is compared
         raise InputError(f"{name} has more bytes than its archive declares: it is damaged")
     if dtype.kind == "b" and needed and int(elements.view(np.uint8).max()) > 1:
@@ -230,7 +231,7 @@ def _archive(file: IO[bytes], size: int, name: str) -> dict[str, Array]:
             key, where = info.filename.removesuffix(".npy"), f"{name}: {info.filename[:200]}"
             if key in arrays:
                 raise InputError(f"{where}: there are two of this name")
-            arrays[key] = _damage_told(where, lambda i=info, w=where: _member(archive, i, w))
+            arrays[key] = _damage_told(where, partial(_member, archive, info, where))
         return arrays
 
 

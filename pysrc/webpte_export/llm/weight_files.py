@@ -18,7 +18,7 @@ from typing import IO, Any
 from webpte.json_reader import Table, parse_table
 from webpte_export.errors import ExportError
 
-MAX_HEADER = 1 << 28  # bytes of metadata; a large vocabulary has 10 MB
+MAX_HEADER = 1 << 26  # bytes of metadata; a large vocabulary has 10 MB
 MAX_ENTRIES = 1 << 16  # fields, and tensors
 MAX_ITEMS = 1 << 22  # of a list; the largest vocabulary in use has 260,000
 MAX_DIMS = 4  # of GGUF
