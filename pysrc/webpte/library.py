@@ -126,11 +126,7 @@ async def entries() -> list[Entry]:
     _check_browser()
     from webpte.gpu.kept_files import records
 
-    names = Entry.__dataclass_fields__.keys() - {"parts"}
-    found = [
-        Entry(**{name: record[name] for name in names}, parts=tuple(record.get("parts", ())))
-        for record in await records()
-    ]
+    found = [Entry(**record) for record in await records()]
     return sorted(found, key=lambda entry: -entry.used)
 
 

@@ -7,9 +7,12 @@ source to the GPU without passing through here.
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from webpte.errors import SourceError
 
@@ -66,10 +69,8 @@ class FileSource:
         self._path = path
         self._mapped: memoryview | None = None  # on first use
         self.name = path.name
-        try:
-            self._size = path.stat().st_size
-        except OSError as error:
-            raise SourceError(f"{path}: {error.strerror}") from error
+        with self._opened() as file:
+            self._size = file.seek(0, io.SEEK_END)
 
     @property
     def size(self) -> int:
@@ -77,7 +78,7 @@ class FileSource:
 
     async def read(self, offset: int, length: int) -> bytes:
         check_range(self, offset, length)
-        with self._path.open("rb") as file:
+        with self._opened() as file:
             file.seek(offset)
             data = file.read(length)
         if len(data) != length:
@@ -87,15 +88,40 @@ class FileSource:
     def view(self, offset: int, length: int) -> memoryview:
         """The bytes where the system keeps them: nothing is read before they are looked at."""
         check_range(self, offset, length)
-        if self._path.stat().st_size != self._size:  # looking at what is gone ends the process
-            raise SourceError(f"{self.name}: the file changed its size after it was opened")
-        if self._mapped is None:
-            import mmap  # not everywhere
+        with self._opened() as file:
+            if file.seek(0, io.SEEK_END) != self._size:  # looking at what is gone ends the process
+                raise SourceError(f"{self.name}: the file changed its size after it was opened")
+            if self._mapped is None:
+                import mmap  # not everywhere
 
-            with self._path.open("rb") as file:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self._size else b""
-            self._mapped = memoryview(mapped)
+                self._mapped = memoryview(mapped)
         return self._mapped[offset : offset + length]
+
+    @contextmanager
+    def _opened(self) -> Iterator[IO[bytes]]:
+        """Whatever the system says against opening or reading it is a SourceError."""
+        try:
+            with self._path.open("rb") as file:
+                yield file
+        except (OSError, ValueError) as error:  # a ValueError: a name with a NUL
+            raise _not_read(self._path, error) from error
+
+
+def read_whole(path: Path) -> bytes:
+    """The content of a file on disk, or a SourceError."""
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise _not_read(path, error) from error
+
+
+def _not_read(path: Path, error: OSError | ValueError) -> SourceError:
+    if isinstance(error, IsADirectoryError):
+        return SourceError(f"{path}: it is a folder; name the file in it")
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    named = str(path) if str(path).isprintable() else repr(str(path))
+    return SourceError(f"{named}: {why}")
 
 
 @dataclass(frozen=True)

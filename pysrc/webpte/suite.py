@@ -26,8 +26,10 @@ from typing import Any
 import numpy as np
 
 import webpte
+from webpte.arrays import MAX_DIMS
 from webpte.dtypes import DTYPES
 from webpte.errors import WebpteError
+from webpte.json_reader import Table, shown
 
 _RELATIVE_FLOOR = 1e-6
 
@@ -83,64 +85,52 @@ def parse_entry(raw: object) -> Entry:
     """A manifest entry, checked. Raises SuiteError that names the entry and the key."""
     if not isinstance(raw, dict):
         raise SuiteError(f"an entry must be an object, not {type(raw).__name__}")
-    where = f"entry {raw.get('op', '?')}__{raw.get('case', '?')}"
-    if "steps" in raw:
+    op, case = (shown(raw.get(key, "?")).strip('"') for key in ("op", "case"))
+    table = Table(raw, f"entry {op}__{case}", SuiteError)
+    if "steps" in table:
         steps = tuple(
-            Step(
-                _tensor_files(_get(step, "inputs", list, where), where),
-                _tensor_files(_get(step, "goldens", list, where), where),
-            )
-            for step in _get(raw, "steps", list, where)
+            Step(_tensor_files(step, "inputs"), _tensor_files(step, "goldens"))
+            for step in table.tables("steps")
         )
     else:
-        golden = _tensor_files([_get(raw, "golden", dict, where)], where)
-        steps = (Step(_tensor_files(_get(raw, "inputs", list, where), where), golden),)
+        golden = (_tensor_file(table.table("golden")),)
+        steps = (Step(_tensor_files(table, "inputs"), golden),)
     if not any(step.goldens for step in steps):
-        raise SuiteError(f"{where}: no golden output, so there is nothing to check")
+        raise SuiteError(f"{table.name}: no golden output, so there is nothing to check")
     return Entry(
-        op=_get(raw, "op", str, where),
-        case=_get(raw, "case", str, where),
-        pte=_relative(_get(raw, "pte", str, where), where),
-        method=_get(raw, "method", str, where) if "method" in raw else "forward",
+        op=table.text("op"),
+        case=table.text("case"),
+        pte=_relative(table, "pte"),
+        method=table.text("method", "forward"),
         steps=steps,
-        atol=float(_get(raw, "atol", (int, float), where)),
-        rtol=float(_get(raw, "rtol", (int, float), where)),
+        atol=float(table.number("atol")),
+        rtol=float(table.number("rtol")),
     )
 
 
-def _get(raw: object, key: str, kind: type | tuple[type, ...], where: str) -> Any:
-    if not isinstance(raw, dict) or key not in raw:
-        raise SuiteError(f'{where}: "{key}" is missing')
-    value = raw[key]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise SuiteError(f'{where}: "{key}" has a value of the wrong type: {value!r}')
-    return value
+def _tensor_files(table: Table, key: str) -> tuple[TensorFile, ...]:
+    table.listed(key)  # must be there, if only to say that there is none
+    return tuple(_tensor_file(file) for file in table.tables(key))
 
 
-def _tensor_files(raw: list[object], where: str) -> tuple[TensorFile, ...]:
-    return tuple(_tensor_file(item, where) for item in raw)
-
-
-def _tensor_file(raw: object, where: str) -> TensorFile:
-    path = _relative(_get(raw, "path", str, where), where)
-    shape = _get(raw, "shape", list, where)
-    if not all(type(size) is int and size >= 0 for size in shape):
-        raise SuiteError(f'{where}: {path}: "shape" is not a list of sizes: {shape!r}')
-    dtype = _get(raw, "dtype", str, where)
+def _tensor_file(table: Table) -> TensorFile:
+    path = _relative(table, "path")
+    shape = table.listed("shape")
+    sizes = all(type(size) is int and 0 <= size < 1 << 48 for size in shape)
+    if not sizes or len(shape) > MAX_DIMS:
+        raise SuiteError(f"{table.name}: {path}: shape is not a list of sizes: {shown(shape)}")
+    dtype = table.text("dtype")
     if dtype not in DTYPES:
-        raise SuiteError(f'{where}: {path}: unknown "dtype" {dtype!r}; known: {", ".join(DTYPES)}')
-    index = _get(raw, "output_index", int, where) if "output_index" in _as_dict(raw) else 0
-    return TensorFile(path, tuple(shape), dtype, index)
+        known = ", ".join(DTYPES)
+        raise SuiteError(f"{table.name}: {path}: unknown dtype {shown(dtype)}; known: {known}")
+    return TensorFile(path, tuple(shape), dtype, table.integer("output_index", 0))
 
 
-def _as_dict(raw: object) -> dict[str, object]:
-    return raw if isinstance(raw, dict) else {}
-
-
-def _relative(path: str, where: str) -> str:
+def _relative(table: Table, key: str) -> str:
+    path = table.text(key)
     pure = PurePosixPath(path)
-    if not path or "\\" in path or pure.is_absolute() or ".." in pure.parts:
-        raise SuiteError(f"{where}: {path!r} is not a path inside the suite")
+    if not path or "\\" in path or "\0" in path or pure.is_absolute() or ".." in pure.parts:
+        raise SuiteError(f"{table.name}: {shown(path)} is not a path inside the suite")
     return path
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from webpte_host.errors import HostError
+from webpte_host.outside import read_json
 
 BUILT_IN = Path(__file__).with_name("kernel_list.json")
 DASH = "-"
@@ -20,12 +20,7 @@ _HEADINGS = (
 
 def read_list(path: Path) -> Any:
     """The entries as the file has them: what they mean is checked where they are built."""
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise HostError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise HostError(f"{path} is not JSON: {error}") from error
+    return read_json(path, HostError)
 
 
 def run(path: Path, pattern: str | None, refuse_cpu: Callable[[Any], None]) -> dict[str, Any]:

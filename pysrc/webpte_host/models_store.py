@@ -19,6 +19,7 @@ from typing import Any
 
 from webpte_host.layout import MODELS
 from webpte_host.models_cache import temporary_folder
+from webpte_host.outside import read_table
 
 CARD = "card.json"
 INDEX = "index.json"
@@ -43,12 +44,13 @@ class ModelStore:
         if name.startswith("."):
             return None
         try:
-            card: Card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-            whole = card["name"] == name and all(
-                (folder / file["name"]).stat().st_size == file["bytes"] for file in card["files"]
+            card = read_table(folder / CARD, ValueError)
+            whole = card.text("name") == name and all(
+                (folder / file.text("name")).stat().st_size == file.integer("bytes")
+                for file in card.tables("files")
             )
-            return card if whole else None
-        except (OSError, ValueError, KeyError, TypeError):
+            return dict(card.content) if whole and "files" in card else None
+        except (OSError, ValueError):
             return None
 
     def install(self, source: Path, card: Card) -> Card:

@@ -24,6 +24,7 @@ from webpte_host import chromium, environment, path_table
 from webpte_host.content import Mount
 from webpte_host.errors import HostError
 from webpte_host.hardware import check_hardware
+from webpte_host.outside import read_json
 from webpte_host.report import Report, describe
 from webpte_host.vitals import BUSY_FACTOR
 
@@ -151,14 +152,11 @@ def _seconds(text: str) -> float:
 def read_manifest(suite: Path) -> list[object]:
     """Standard library only: a wrong path must not first install an environment."""
     path = suite / "manifest.json"
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+    if not path.is_file():
         raise HostError(
-            f"{path} cannot be read: {error.strerror}.\nA suite is a folder with a manifest.json."
-        ) from error
-    except ValueError as error:
-        raise HostError(f"{path} is not JSON: {error}") from error
+            f"{path} cannot be read: No such file.\nA suite is a folder with a manifest.json."
+        )
+    entries = read_json(path, HostError)
     if not isinstance(entries, list):
         raise HostError(f"{path} must be a list of entries, not {type(entries).__name__}.")
     if not entries:

@@ -34,6 +34,42 @@ def test_a_wrong_input_between_two_right_ones(harness: Harness) -> None:
     ] * 3
 
 
+def test_hostile_arrays_and_json(harness: Harness) -> None:
+    """A browser's stack is small, and its memory: neither ends the interpreter."""
+    code = """
+    import io
+    from webpte.arrays import read_npz
+    from webpte.json_reader import MAX_DEPTH, parse_json
+
+    stream = io.BytesIO()
+    np.savez_compressed(stream, a=np.arange(6.0))
+    whole = stream.getvalue()
+    deep = "[" * MAX_DEPTH + "]" * MAX_DEPTH
+    read = [read_npz(whole, "x.npz")["a"].tolist(), len(parse_json(deep, "x", ValueError))]
+    attempts = {
+        "cut": lambda: read_npz(whole[:-9], "x.npz"),
+        "damaged": lambda: read_npz(whole[:60] + b"?" + whole[61:], "x.npz"),
+        "deep": lambda: parse_json("[" * 1_000_000, "x", webpte.errors.TextError),
+        "tables": lambda: parse_json('{"a":' * 100_000, "x", webpte.errors.TextError),
+    }
+    told = {}
+    for name, attempt in attempts.items():
+        try:
+            attempt()
+        except webpte.WebpteError as error:
+            told[name] = type(error).__name__
+    return [read, told]
+    """
+    read, told = python(harness, code)
+    assert read == [[0, 1, 2, 3, 4, 5], 1]
+    assert told == {
+        "cut": "InputError",
+        "damaged": "InputError",
+        "deep": "TextError",
+        "tables": "TextError",
+    }
+
+
 @pytest.mark.usefixtures("flat_counts")
 def test_int64_beyond_int32_is_an_error(harness: Harness) -> None:
     g = narrowed_graph(2)

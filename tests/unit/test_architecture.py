@@ -31,7 +31,8 @@ class Import:
 
 # A unit may import those before it. The package itself is the public face over `runtime`.
 ORDER = (
-    *("errors", "dtypes", "shapes", "source", "format", "graph", "live", "ops"),
+    *("errors", "json_reader", "dtypes", "shapes", "arrays", "source"),
+    *("format", "graph", "live", "ops"),
     *("dataflow", "kernels", "shaders", "storage", "passes", "fusion", "checks", "plan"),
     *("reference", "gpu", "insight", "sampling", "finding", "runtime", "learning"),
     *("library", "text", "ahead", "context", "llm"),

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import resource
-import signal
 from collections.abc import Iterator
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -20,6 +16,7 @@ import pytest
 
 import webpte
 from support import extent
+from support.bounded import begin_file, bounded_work
 from support.fuzz import FILES, WRITTEN, changed_bytes, changed_tree
 from support.graphs import wait
 from support.pte_writer import GraphWriter, write_pte
@@ -35,32 +32,15 @@ RUN_EVERY = 4
 MAX_INPUT = 1_000_000  # elements; a method that takes more is loaded, but not run
 DEVICE_BYTES = 1 << 24
 HOST_BYTES = 1 << 26
-SECONDS = 20  # for one file; it is 0.005 on an idle machine
-
-
-class TooLong(BaseException):
-    """Not an Exception: nothing on the way may turn it into one of our errors."""
 
 
 @pytest.fixture
 def bounded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Small limits, an address space that a wild allocation does not fit into, and an alarm."""
+    """Small limits, and bounds of time and memory."""
     monkeypatch.setattr(method, "MAX_INSTRUCTIONS", 1000)
     monkeypatch.setattr(reference, "MEMORY_LIMIT", HOST_BYTES)
-    old = resource.getrlimit(resource.RLIMIT_AS)
-    pages = Path("/proc/self/statm")
-    if pages.exists():  # only Linux tells what is in use
-        in_use = int(pages.read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (in_use + (1 << 30), old[1]))
-
-    def ring(_number: int, _frame: FrameType | None) -> None:
-        raise TooLong
-
-    handler = signal.signal(signal.SIGALRM, ring)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, handler)
-    resource.setrlimit(resource.RLIMIT_AS, old)
+    with bounded_work():
+        yield
 
 
 def inputs_of(info: MethodInfo) -> list[Any] | None:
@@ -84,7 +64,7 @@ async def load_and_run(data: bytes, device: Any) -> None:
 
 def check(data: bytes, *, run: bool) -> bool:
     """Whether the file was good; fails for any error that is not ours."""
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    begin_file()
     if not run:
         return _outcome(webpte.inspect(data))
     recording = RecordingDevice(memory_limit=DEVICE_BYTES)

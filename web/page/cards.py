@@ -132,7 +132,7 @@ def read_card(raw: Mapping[str, Any]) -> Card:
             inputs=tuple(_values(raw, "inputs", _INPUT, folder)),
             outputs=tuple(_values(raw, "outputs", _OUTPUT, folder)),
         )
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CardError(f"the card of {name} cannot be used: {error}") from error
 
 

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from page.units import shape_text
+from webpte import arrays
+from webpte.errors import InputError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -21,25 +23,18 @@ class NpyError(ValueError):
 
 def read_npy(data: bytes, name: str = "the file") -> Array:
     """The array of a `.npy` file. Object arrays are refused: unpickling runs code."""
-    if not data.startswith(npy_format.MAGIC_PREFIX):
-        raise NpyError(
-            f"{name} is not a .npy file: it does not start with NumPy's magic bytes. "
-            "Save one array with numpy.save(path, array)."
-        )
     try:
-        array = npy_format.read_array(io.BytesIO(data), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise NpyError(f"{name} could not be read as .npy: {error}") from error
-    return np.asarray(array)
+        return arrays.read_npy(data, name)
+    except InputError as error:
+        raise NpyError(str(error)) from error
 
 
 def read_npz(data: bytes, name: str) -> dict[str, Array]:
     """The arrays of a `.npz` archive, by their names in it."""
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            return {key: np.asarray(archive[key]) for key in archive.files}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, AttributeError) as error:
-        raise NpyError(f"{name} could not be read as .npz: {error}") from error
+        return arrays.read_npz(data, name)
+    except InputError as error:
+        raise NpyError(str(error)) from error
 
 
 def write_npy(array: Array) -> bytes:
@@ -49,11 +44,11 @@ def write_npy(array: Array) -> bytes:
     return stream.getvalue()
 
 
-def write_npz(arrays: Mapping[str, Array]) -> bytes:
+def write_npz(named: Mapping[str, Array]) -> bytes:
     """The `.npz` archive of arrays by name."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:  # floats hardly compress
-        for name, array in arrays.items():
+        for name, array in named.items():
             archive.writestr(f"{name}.npy", write_npy(array))
     return stream.getvalue()
 

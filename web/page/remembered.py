@@ -18,6 +18,7 @@ from page.looks.base import Choice
 from page.photos import FITS, ORDERS, SCALES, Settings
 from page.session import Session
 from page.sounds import HIGHEST_RATE, LEVELS, LOWEST_RATE, PARTS, SoundSettings
+from webpte.json_reader import parse_json
 
 _RULES = ("fill", "dims", "seed", "below", "text")
 _MOST_TOKENS = 4096  # of a text that is remembered
@@ -51,7 +52,9 @@ class Memory:
     def recall(self, session: Session) -> None:
         """Sets inputs as they were. What does not fit any more is left as it is."""
         try:
-            methods = json.loads(self._texts.get(_key(session)) or "{}")
+            methods = parse_json(
+                self._texts.get(_key(session)) or "{}", "what is kept", ValueError, not_finite=True
+            )
             _restore_looks(session, methods.pop(_LOOKS, {}))
             for method, inputs in methods.items():
                 if method not in session.methods or session.methods[method].is_constant:
@@ -59,7 +62,7 @@ class Memory:
                 for state in session.inputs_of(method):
                     if state.name in inputs:
                         _restore(state, inputs[state.name])
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             return  # of another version of this page, or by another hand
 
 

@@ -5,7 +5,6 @@ Or as plain bytes, which have no shape of their own either.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from math import prod
@@ -15,6 +14,7 @@ import numpy as np
 
 from page.npy import Array, NpyError, check_fits
 from page.units import count_text, shape_text
+from webpte.json_reader import parse_json
 
 _WORDS = {"true": True, "false": False, "nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 _HOW = "Type one value for all elements, a list like 1 2 3, or nested lists like [[1, 2], [3, 4]]."
@@ -66,11 +66,13 @@ def _read(text: str) -> object:
     if not text:
         raise TypedError(_HOW)
     if text.startswith("["):
-        try:
-            return json.loads(re.sub(r",(\s*[\]])", r"\1", text))
-        except ValueError as error:
-            raise TypedError(f"These lists do not end well: {error}. {_HOW}") from error
+        joined = re.sub(r",(\s*[\]])", r"\1", text)
+        return parse_json(joined, "What is typed", _no_lists, not_finite=True)
     return [_number(word) for word in re.split(r"[\s,;]+", text) if word]
+
+
+def _no_lists(told: str) -> TypedError:
+    return TypedError(f"These lists do not end well. {told}. {_HOW}")
 
 
 def _number(word: str) -> float | int | bool:

@@ -23,13 +23,13 @@ from pyodide.ffi import JsException, create_proxy
 from webpte.errors import SourceError
 from webpte.gpu.device import Progress
 from webpte.gpu.files import JsFile, file_name, open_url
+from webpte.gpu.kept_records import Record, read_record, read_records
 from webpte.gpu.unbroken import left_alone, or_undo
 from webpte.gpu.webgpu import load_script
 from webpte.source import LOCAL
 
 # A server that takes longer to say whether its file is the same counts as out of reach.
 PATIENCE_SECONDS = 8
-Record = dict[str, Any]
 
 _ROOM_LEFT = 64 << 20  # bytes that a site may need for other things
 
@@ -141,7 +141,9 @@ async def open_kept(address: str, progress: Progress | None) -> LibraryFile:
         return LibraryFile(plain.file, plain.name, address, "", kept=False)
     address = _absolute(address)
     found = await _find(store, key_of(address))
-    record: Record = {} if found is None else json.loads(found.record)
+    record = None if found is None else read_record(str(found.record))
+    if record is None:  # what nobody can read is not there
+        found, record = None, {}
     if address.startswith(LOCAL):
         if found is None:
             raise SourceError(
@@ -257,7 +259,7 @@ def _translated(problem: str) -> Iterator[None]:
 async def records() -> list[Record]:
     store = _store()
     with _translated("the library cannot be read"):
-        return [] if store is None else list(json.loads(await store.records()))
+        return [] if store is None else read_records(str(await store.records()))
 
 
 async def forget(address: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from webpte.arrays import read_array_file
 from webpte.errors import InputError
 from webpte.insight import (
     ArrayFacts,
@@ -136,16 +137,11 @@ def expected_outputs(info: MethodInfo, expected: Any) -> list[np.ndarray | None]
 
 
 def _read(path: Path) -> Any:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path.name}: no .npy or .npz file that can be read: {error}") from error
-    if isinstance(loaded, np.ndarray):
-        return [loaded]
-    with loaded:
-        arrays = {name: loaded[name] for name in loaded.files}
-    named = all(name.startswith("output") for name in arrays)
-    return arrays if named else list(arrays.values())
+    found = read_array_file(path)
+    if isinstance(found, np.ndarray):
+        return [found]
+    named = all(name.startswith("output") for name in found)
+    return found if named else list(found.values())
 
 
 def compare_outputs(

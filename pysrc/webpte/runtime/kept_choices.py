@@ -1,7 +1,8 @@
 """Where the choices of `Program.tune` are kept: in the browser's storage, or natively in a file.
 
 Both hold JSON: {"adapter and version": {"question": "label"}}. The file is `tuning.json` in the
-user's cache folder, or what WEBPTE_TUNING names; if that is set to nothing, nothing is kept.
+user's cache folder, or what WEBPTE_TUNING names; if that is set to nothing, or the user has no home
+folder, nothing is kept.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Protocol
 
 from webpte.errors import SourceError
 from webpte.gpu.device import DeviceInfo
+from webpte.json_reader import parse_table
 from webpte.ops.target import Choices
 from webpte.runtime.open import IN_BROWSER
 
@@ -38,7 +40,7 @@ class FileStore:
     async def read(self) -> str:
         try:
             return self._path.read_text("utf-8")
-        except OSError:
+        except (OSError, ValueError):  # no UTF-8
             return ""
 
     async def write(self, text: str) -> None:
@@ -65,8 +67,14 @@ def _store(info: DeviceInfo) -> Store | None:
     named = os.environ.get(VARIABLE)
     if info.kind != "native" or named == "":
         return None
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return FileStore(Path(named) if named else cache / "webpte" / "tuning.json")
+    if named:
+        return FileStore(Path(named))
+    cache = os.environ.get("XDG_CACHE_HOME")
+    try:
+        folder = Path(cache) if cache else Path.home() / ".cache"
+    except RuntimeError:  # a container whose user has no home
+        return None
+    return FileStore(folder / "webpte" / "tuning.json")
 
 
 def adapter_key(info: DeviceInfo) -> str:
@@ -90,12 +98,10 @@ async def keep_choices(info: DeviceInfo, choices: Choices) -> None:
 async def _table(store: Store | None) -> Table:
     """A text that is no table of labels counts as none: good defaults are always there."""
     try:
-        found = json.loads(await store.read() if store else "")
+        found = parse_table(await store.read() if store else "", "tuning.json", ValueError)
     except ValueError:
         return {}
-    if not isinstance(found, dict):
-        return {}
-    rows = {key: row for key, row in found.items() if isinstance(row, dict)}
+    rows = {key: row for key, row in found.content.items() if isinstance(row, dict)}
     return {
         key: {k: label for k, label in row.items() if isinstance(label, str)}
         for key, row in rows.items()

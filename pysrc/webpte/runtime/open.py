@@ -11,7 +11,7 @@ from typing import Any
 from webpte.errors import SourceError
 from webpte.gpu.device import Progress
 from webpte.gpu.unbroken import left_alone
-from webpte.source import ByteSource, BytesSource, FileSource
+from webpte.source import ByteSource, BytesSource, FileSource, read_whole
 
 IN_BROWSER = sys.platform == "emscripten"
 
@@ -28,10 +28,12 @@ async def open_source(
     if isinstance(source, Path):
         if not IN_BROWSER:
             return FileSource(source)
-        source, name = _read_file(source), name or source.name
+        source, name = read_whole(source), name or source.name
     if isinstance(source, bytes | bytearray | memoryview):
         return open_bytes(source, name or "bytes")
     if isinstance(source, str):
+        if not source:
+            raise SourceError("'' names no file: give a path, or in the browser a URL")
         if not IN_BROWSER:
             return FileSource(Path(source))
         from webpte.gpu.files import open_url
@@ -92,10 +94,3 @@ def open_bytes(data: bytes | bytearray | memoryview, name: str) -> ByteSource:
     from webpte.gpu.webgpu import load_script
 
     return JsFile(load_script("files.js").bytesFile(data), name)
-
-
-def _read_file(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise SourceError(f"{path}: {error.strerror}") from error

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from webpte.errors import SourceError, TextError
+from webpte.json_reader import parse_json
 from webpte.runtime.open import keeping, open_source
 from webpte.text.template import ChatTemplate
 from webpte.text.tiktoken_file import load_tiktoken
@@ -59,10 +60,7 @@ async def _settings(source: Any, config: Any) -> Mapping[str, Any]:
     else:
         data, name = await _read(config)
         text = _text(data, name)
-    try:
-        settings = json.loads(text)
-    except ValueError as error:
-        raise TextError(f"{name} is not JSON: {error}") from error
+    settings = parse_json(text, name, TextError, not_finite=True)
     if not isinstance(settings, dict):
         raise TextError(f"{name} is not a tokenizer_config.json: it is not a table")
     return settings

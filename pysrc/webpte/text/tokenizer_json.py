@@ -6,11 +6,11 @@ that nothing is cut or padded because a file says so.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webpte.errors import TextError
+from webpte.json_reader import parse_json
 from webpte.runtime.libraries import (
     JavaScriptModule,
     TextEngine,
@@ -66,10 +66,7 @@ class JsonTokenizer(Tokenizer):
 
 
 async def load_json(text: str, name: str, special: Mapping[str, str]) -> JsonTokenizer:
-    try:
-        content = json.loads(text)
-    except ValueError as error:
-        raise TextError(f"{name} is not JSON: {error}") from error
+    content = parse_json(text, name, TextError)
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise TextError(f"{name} is not a tokenizer.json: it has no `model`")
     if IN_BROWSER:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from webpte.json_reader import Table
 from webpte_export.errors import ExportError
 from webpte_export.llm.gguf_tokenizer import tokenizer_files
 from webpte_export.llm.source import (
     Shape,
     Source,
     check_architecture,
+    check_tensors,
+    checked_shape,
     in_meta_order,
     with_output,
 )
+from webpte_export.llm.weight_files import GgufHeader, StoredTensor, read_gguf_header
 
 _NAMES = {"token_embd": "tok_embeddings", "output_norm": "norm", "output": "output"}
 _LAYER_NAMES = {
@@ -35,59 +42,69 @@ _IN_META_ORDER = ("llama", "mistral")  # converters to GGUF move the rows of the
 def read_gguf(path: Path) -> Source:
     import gguf
 
-    try:
-        reader = gguf.GGUFReader(path)
-    except (ValueError, OSError) as error:
-        raise ExportError(f"{path} cannot be read as GGUF: {error}.") from error
-    fields = {name: field.contents() for name, field in reader.fields.items()}
-    shape = shape_of(fields, path)
-    weights = {
-        meta_name(tensor.name, path): _tensor(gguf, tensor)
-        for tensor in reader.tensors
+    header = read_gguf_header(path)
+    described, stored = describe(header, path)
+    weights = {name: _tensor(gguf, tensor, path) for name, tensor in stored.items()}
+    if described.shape.architecture not in _IN_META_ORDER:
+        weights = in_meta_order(weights, described.shape)
+    return replace(described, weights=with_output(weights))
+
+
+def describe(header: GgufHeader, path: Path) -> tuple[Source, dict[str, StoredTensor]]:
+    """All but the weights, and the tensors by Meta's names: what is wrong is found before these."""
+    shape = shape_of(header.fields, path)
+    stored = {
+        meta_name(tensor.name, path): tensor
+        for tensor in header.tensors
         if tensor.name != "rope_freqs.weight"  # follows from the metadata
     }
-    if shape.architecture not in _IN_META_ORDER:
-        weights = in_meta_order(weights, shape)
-    tokenizer, tokenizer_config, eos = tokenizer_files(fields, path)
-    return Source(
+    check_tensors({name: tensor.shape for name, tensor in stored.items()}, shape, path)
+    tokenizer, tokenizer_config, eos = tokenizer_files(header.fields, path)
+    bos = Table(header.fields, str(path), ExportError).integer("tokenizer.ggml.bos_token_id", None)
+    source = Source(
         name=path.stem,
         shape=shape,
-        weights=with_output(weights),
+        weights={},
         tokenizer=tokenizer,
         tokenizer_config=tokenizer_config,
-        bos=fields.get("tokenizer.ggml.bos_token_id"),
+        bos=bos if bos is not None and 0 <= bos < shape.vocab_size else None,
         eos=eos,
-        notes={"licence": str(fields.get("general.license", "unknown"))},
+        notes={"licence": str(header.fields.get("general.license", "unknown"))},
     )
+    return source, stored
 
 
-def shape_of(fields: dict[str, Any], path: Path) -> Shape:
-    architecture = fields.get("general.architecture", "?")
+def shape_of(fields: Mapping[str, Any], path: Path) -> Shape:
+    table = Table(fields, str(path), ExportError)
+    architecture = table.text("general.architecture", "?")
     check_architecture(architecture, path)
-
-    def get(name: str, default: Any = None) -> Any:
-        value = fields.get(f"{architecture}.{name}", default)
-        if value is None:
-            raise ExportError(f"{path}: {architecture}.{name} is missing from the metadata.")
-        return value
-
-    if fields.get(f"{architecture}.rope.scaling.type", "none") != "none":
+    if table.text(f"{architecture}.rope.scaling.type", "none") != "none":
         raise ExportError(f"{path}: scaled positions are exported from safetensors only.")
-    heads, dim = get("attention.head_count"), get("embedding_length")
-    return Shape(
+
+    def size(name: str, default: int | None = None) -> int:
+        key = f"{architecture}.{name}"
+        return table.integer(key) if default is None else table.integer(key, default)
+
+    def number(name: str, *default: float) -> float:
+        return float(table.number(f"{architecture}.{name}", *default))
+
+    heads, dim = size("attention.head_count"), size("embedding_length")
+    tokens = table.listed("tokenizer.ggml.tokens", [])
+    shape = Shape(
         architecture=architecture,
         dim=dim,
-        layers=get("block_count"),
+        layers=size("block_count"),
         heads=heads,
-        kv_heads=get("attention.head_count_kv", heads),
-        head_dim=get("attention.key_length", dim // heads),
-        hidden_dim=get("feed_forward_length"),
-        vocab_size=get("vocab_size", len(fields.get("tokenizer.ggml.tokens", ())) or None),
+        kv_heads=size("attention.head_count_kv", heads),
+        head_dim=size("attention.key_length", dim // max(heads, 1)),
+        hidden_dim=size("feed_forward_length"),
+        vocab_size=size("vocab_size", len(tokens) or None),
         # Stored as a float32: 9.999999747378752e-06 is 1e-5.
-        norm_eps=float(f"{get('attention.layer_norm_rms_epsilon'):.6g}"),
-        rope_theta=float(get("rope.freq_base", 10000.0)),
-        max_context=get("context_length"),
+        norm_eps=float(f"{number('attention.layer_norm_rms_epsilon'):.6g}"),
+        rope_theta=number("rope.freq_base", 10000.0),
+        max_context=size("context_length"),
     )
+    return checked_shape(shape, path)
 
 
 def meta_name(name: str, path: Path) -> str:
@@ -101,11 +118,17 @@ def meta_name(name: str, path: Path) -> str:
     raise ExportError(f"{path} has a tensor {name!r}, which no Llama-like model has.")
 
 
-def _tensor(gguf: Any, tensor: Any) -> Any:
-    """As float32; GGUF lists sizes from the innermost on."""
+def _tensor(gguf: Any, tensor: StoredTensor, path: Path) -> Any:
+    """As float32. The bytes of the file are mapped, not read into memory as a whole."""
     import numpy as np
     import torch
 
-    values = gguf.dequantize(tensor.data, tensor.tensor_type)
-    shape = [int(size) for size in reversed(tensor.shape)]
-    return torch.from_numpy(np.array(values, np.float32).reshape(shape))
+    rows, last = tensor.shape[:-1], tensor.size // math.prod(tensor.shape[:-1])
+    try:
+        stored = np.memmap(path, np.uint8, "r", tensor.start, (*rows, last))
+        values = gguf.dequantize(stored, gguf.GGMLQuantizationType(tensor.number))
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise ExportError(
+            f"{path}: tensor {tensor.name!r} ({tensor.kind}) cannot be read: {error}."
+        ) from error
+    return torch.from_numpy(np.array(values, np.float32).reshape(tensor.shape))

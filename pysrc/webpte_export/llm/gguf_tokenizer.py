@@ -6,9 +6,11 @@ names how text is cut before merging (`tokenizer.ggml.pre`); the rules themselve
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from webpte.json_reader import Table
 from webpte_export.errors import ExportError
 
 _CONTROL, _USER_DEFINED = 3, 4  # token types that are matched as a whole
@@ -51,28 +53,46 @@ _NORMALIZED = ("qwen2",)  # texts are composed (NFC) first
 
 
 def tokenizer_files(
-    fields: dict[str, Any], path: Path
+    fields: Mapping[str, Any], path: Path
 ) -> tuple[dict[str, Any], dict[str, Any], tuple[int, ...]]:
     """tokenizer.json, tokenizer_config.json and the tokens that end a text."""
-    model, pre = fields.get("tokenizer.ggml.model"), fields.get("tokenizer.ggml.pre", "default")
+    table = Table(fields, str(path), ExportError)
+    model = table.text("tokenizer.ggml.model", None)
+    pre = table.text("tokenizer.ggml.pre", "default")
     if model != "gpt2" or pre not in PRE_TOKENIZERS:
         raise ExportError(
             f"{path} has a tokenizer {model!r} ({pre!r}); from GGUF, byte-level BPE is converted "
             f"({', '.join(PRE_TOKENIZERS)}). Export from the safetensors folder instead."
         )
-    tokens: list[str] = fields["tokenizer.ggml.tokens"]
-    kinds: list[int] = fields.get("tokenizer.ggml.token_type", [1] * len(tokens))
+    tokens = _texts(table, "tokenizer.ggml.tokens")
+    if len(set(tokens)) < len(tokens):
+        raise ExportError(f"{path}: tokenizer.ggml.tokens has a token twice.")
+    kinds = table.listed("tokenizer.ggml.token_type", [1] * len(tokens))
+    if len(kinds) != len(tokens):
+        raise ExportError(
+            f"{path}: tokenizer.ggml.token_type is of {len(kinds)} tokens, there are {len(tokens)}."
+        )
     special = [
         _added_token(number, token, kind)
         for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
         if kind in (_CONTROL, _USER_DEFINED)
     ]
-    config = _config(fields, tokens)
-    return _tokenizer(fields, pre, tokens, special), config, _ends(fields, tokens)
+    merges = [merge.split(" ") for merge in _texts(table, "tokenizer.ggml.merges")]
+    if bad := next((merge for merge in merges if len(merge) != 2), None):
+        raise ExportError(f"{path}: tokenizer.ggml.merges has {bad!r}, which is no pair of tokens.")
+    config = _config(table, tokens)
+    return _tokenizer(pre, tokens, merges, special), config, _ends(table, tokens)
+
+
+def _texts(table: Table, key: str) -> list[str]:
+    found = table.listed(key)
+    if not all(isinstance(one, str) for one in found):
+        raise ExportError(f"{table.name}: {key} has something that is no text.")
+    return found
 
 
 def _tokenizer(
-    fields: dict[str, Any], pre: str, tokens: list[str], special: list[dict[str, Any]]
+    pre: str, tokens: list[str], merges: list[list[str]], special: list[dict[str, Any]]
 ) -> dict[str, Any]:
     return {
         "version": "1.0",
@@ -93,7 +113,7 @@ def _tokenizer(
             "byte_fallback": False,
             "ignore_merges": pre in ("llama-bpe", "llama3"),
             "vocab": {token: number for number, token in enumerate(tokens)},
-            "merges": [merge.split(" ") for merge in fields["tokenizer.ggml.merges"]],
+            "merges": merges,
         },
     }
 
@@ -103,21 +123,21 @@ def _added_token(number: int, token: str, kind: int) -> dict[str, Any]:
     return {"id": number, "content": token, **flags, "special": kind == _CONTROL}
 
 
-def _config(fields: dict[str, Any], tokens: list[str]) -> dict[str, Any]:
+def _config(table: Table, tokens: list[str]) -> dict[str, Any]:
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     for key, field in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")):
-        number = fields.get(f"tokenizer.ggml.{field}_token_id")
+        number = table.integer(f"tokenizer.ggml.{field}_token_id", None)
         if number is not None and 0 <= number < len(tokens):
             config[f"{key}_token"] = tokens[number]
-    if "tokenizer.chat_template" in fields:
-        config["chat_template"] = fields["tokenizer.chat_template"]
-    config["add_bos_token"] = bool(fields.get("tokenizer.ggml.add_bos_token", False))
+    if "tokenizer.chat_template" in table:
+        config["chat_template"] = table.text("tokenizer.chat_template")
+    config["add_bos_token"] = table.flag("tokenizer.ggml.add_bos_token", False)
     return config
 
 
-def _ends(fields: dict[str, Any], tokens: list[str]) -> tuple[int, ...]:
+def _ends(table: Table, tokens: list[str]) -> tuple[int, ...]:
     """What the file says, and the tokens that by their names can only end a text."""
-    ends = [fields.get("tokenizer.ggml.eos_token_id"), fields.get("tokenizer.ggml.eot_token_id")]
+    ends = [table.integer(f"tokenizer.ggml.{name}_token_id", None) for name in ("eos", "eot")]
     named = ("<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|end_of_text|>")
     ends += [tokens.index(name) for name in named if name in tokens]
-    return tuple(dict.fromkeys(int(end) for end in ends if end is not None))
+    return tuple(dict.fromkeys(end for end in ends if end is not None and 0 <= end < len(tokens)))

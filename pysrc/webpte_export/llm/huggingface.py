@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from webpte.json_reader import Table, read_table, shown
 from webpte_export.errors import ExportError
 from webpte_export.llm.source import (
     Shape,
     Source,
     check_architecture,
+    check_tensors,
+    checked_shape,
     in_meta_order,
     with_output,
 )
+from webpte_export.llm.weight_files import read_safetensors_header
 
 _NAMES = {
     "model.embed_tokens": "tok_embeddings",
@@ -42,64 +47,97 @@ _LLAMA3_ROPE = {
 
 
 def read_folder(folder: Path) -> Source:
-    config = _json(folder / "config.json")
-    shape = shape_of(config, folder)
-    found: dict[str, Any] = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        found |= _load(file)
-    if not found:
+    described, files = describe(folder)
+    weights: dict[str, Any] = {}
+    for file in files:
+        weights |= {meta_name(name, file): one.float() for name, one in _load(file).items()}
+    weights = in_meta_order(weights, described.shape)
+    return replace(described, weights=with_output(weights))
+
+
+def describe(folder: Path) -> tuple[Source, list[Path]]:
+    """All but the weights, and the files of these: what is wrong is found before they are read."""
+    config = _table(folder / "config.json")
+    shape = shape_of(config.content, folder)
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
         raise ExportError(f"{folder} has no *.safetensors: the weights are missing.")
-    weights = {meta_name(name, folder): tensor.float() for name, tensor in found.items()}
-    generation = _json(folder / "generation_config.json", needed=False)
+    found: dict[str, tuple[int, ...]] = {}
+    for file in files:
+        for tensor in read_safetensors_header(file):
+            name = meta_name(tensor.name, file)
+            if name in found:
+                raise ExportError(f"{file} has {tensor.name!r}, which another file has, too.")
+            found[name] = tensor.shape
+    check_tensors(found, shape, folder)
+    generation = _table(folder / "generation_config.json", needed=False)
     tokenizer_config = _tokenizer_config(folder)
-    eos = generation.get("eos_token_id", config.get("eos_token_id"))
     return Source(
         name=folder.name,
         shape=shape,
-        weights=with_output(in_meta_order(weights, shape)),
-        tokenizer=_json(folder / "tokenizer.json"),
+        weights={},
+        tokenizer=_table(folder / "tokenizer.json").content,
         tokenizer_config=tokenizer_config,
-        bos=generation.get("bos_token_id", config.get("bos_token_id")),
-        eos=tuple(eos) if isinstance(eos, list) else () if eos is None else (eos,),
-    )
+        bos=next(iter(_tokens("bos_token_id", generation, config)), None),
+        eos=_tokens("eos_token_id", generation, config),
+    ), files
 
 
-def shape_of(config: dict[str, Any], folder: Path) -> Shape:
+def _tokens(key: str, *tables: Table) -> tuple[int, ...]:
+    """One or several tokens, as the first table says that has them."""
+    table = next((one for one in tables if one.content.get(key) is not None), None)
+    if table is None:
+        return ()
+    found = table.content[key]
+    tokens = found if isinstance(found, list) else [found]
+    if not all(type(token) is int and 0 <= token < 1 << 31 for token in tokens):
+        raise ExportError(f"{table.name}: {key} must be a token's number, got {shown(found)}.")
+    return tuple(tokens)
+
+
+def shape_of(config: Mapping[str, Any], folder: Path) -> Shape:
     """What config.json says, or an error that says what about it cannot be exported."""
-    architecture = config.get("model_type", "?")
+    there = {key: value for key, value in config.items() if value is not None}
+    table = Table(there, str(folder / "config.json"), ExportError)
+    architecture = table.text("model_type", "?")
     check_architecture(architecture, folder)
-    if config.get("sliding_window") and config.get("use_sliding_window", True):
+    if there.get("sliding_window") and there.get("use_sliding_window", True):
         raise ExportError(f"{folder}: attention in a sliding window is not exported.")
-    if config.get("attention_bias") or config.get("mlp_bias"):
+    if there.get("attention_bias") or there.get("mlp_bias"):
         raise ExportError(f"{folder}: attention_bias and mlp_bias are not exported.")
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    try:
-        heads = config["num_attention_heads"]
-        return Shape(
-            architecture=architecture,
-            dim=config["hidden_size"],
-            layers=config["num_hidden_layers"],
-            heads=heads,
-            kv_heads=config.get("num_key_value_heads") or heads,
-            head_dim=config.get("head_dim") or config["hidden_size"] // heads,
-            hidden_dim=config["intermediate_size"],
-            vocab_size=config["vocab_size"],
-            norm_eps=config["rms_norm_eps"],
-            rope_theta=float(rope.get("rope_theta") or config.get("rope_theta") or 10000.0),
-            max_context=config.get("max_position_embeddings", 2048),
-            rope_scale=_rope_scale(rope, folder),
-        )
-    except KeyError as error:
-        raise ExportError(f"{folder / 'config.json'} lacks {error}.") from error
+    scaling = "rope_parameters" if there.get("rope_parameters") else "rope_scaling"
+    rope = table.table(scaling, Table({}, table.name, ExportError))
+    heads, dim = table.integer("num_attention_heads"), table.integer("hidden_size")
+    theta = rope.number("rope_theta", 0) or table.number("rope_theta", 0) or 10000.0
+    shape = Shape(
+        architecture=architecture,
+        dim=dim,
+        layers=table.integer("num_hidden_layers"),
+        heads=heads,
+        kv_heads=table.integer("num_key_value_heads", 0) or heads,
+        head_dim=table.integer("head_dim", 0) or dim // max(heads, 1),
+        hidden_dim=table.integer("intermediate_size"),
+        vocab_size=table.integer("vocab_size"),
+        norm_eps=float(table.number("rms_norm_eps")),
+        rope_theta=float(theta),
+        max_context=table.integer("max_position_embeddings", 2048),
+        rope_scale=_rope_scale(rope, folder),
+    )
+    return checked_shape(shape, folder / "config.json")
 
 
-def _rope_scale(rope: dict[str, Any], folder: Path) -> int | None:
-    kind = rope.get("rope_type", rope.get("type", "default"))
+def _rope_scale(rope: Table, folder: Path) -> int | None:
+    given = rope.content
+    kind = given.get("rope_type", given.get("type", "default"))
     if kind == "default":
         return None
-    if kind == "llama3" and all(rope.get(key) == value for key, value in _LLAMA3_ROPE.items()):
-        return int(rope["factor"])
-    raise ExportError(f"{folder}: positions of kind {kind!r} are not exported ({rope}).")
+    if kind == "llama3" and all(given.get(key) == value for key, value in _LLAMA3_ROPE.items()):
+        factor = rope.number("factor")
+        if factor == int(factor) and 1 <= factor < 1 << 16:
+            return int(factor)
+    raise ExportError(
+        f"{folder}: positions of kind {shown(kind)} are not exported ({shown(dict(given))})."
+    )
 
 
 def meta_name(name: str, where: Path) -> str:
@@ -116,25 +154,28 @@ def meta_name(name: str, where: Path) -> str:
 def _load(file: Path) -> dict[str, Any]:
     from safetensors.torch import load_file
 
-    tensors: dict[str, Any] = load_file(file)
+    try:
+        tensors: dict[str, Any] = load_file(file)
+    except Exception as error:  # the package raises nothing more special
+        raise ExportError(f"{file} cannot be read as safetensors: {error}.") from error
     return tensors
 
 
 def _tokenizer_config(folder: Path) -> dict[str, Any]:
-    config = _json(folder / "tokenizer_config.json", needed=False)
+    config = dict(_table(folder / "tokenizer_config.json", needed=False).content)
     template = folder / "chat_template.jinja"
     if "chat_template" not in config and template.is_file():
-        config["chat_template"] = template.read_text(encoding="utf-8")
+        try:
+            config["chat_template"] = template.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise ExportError(f"{template} cannot be read: {error}.") from error
     return config
 
 
-def _json(path: Path, *, needed: bool = True) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        if not needed:
-            return {}
-        raise ExportError(f"{path} is missing.") from error
-    except ValueError as error:
-        raise ExportError(f"{path} is not JSON: {error}.") from error
-    return content
+def _table(path: Path, *, needed: bool = True) -> Table:
+    """Some configurations have Infinity, which Python writes and reads."""
+    if path.exists():
+        return read_table(path, ExportError, not_finite=True)
+    if needed:
+        raise ExportError(f"{path} is missing.")
+    return Table({}, str(path), ExportError)

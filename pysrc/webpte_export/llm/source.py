@@ -13,6 +13,16 @@ from typing import Any
 
 from webpte_export.errors import ExportError
 
+_LARGEST = {
+    "dim": 1 << 20,
+    "layers": 1 << 10,
+    "heads": 1 << 12,
+    "kv_heads": 1 << 12,
+    "head_dim": 1 << 16,
+    "hidden_dim": 1 << 22,
+    "vocab_size": 1 << 24,
+    "max_context": 1 << 31,
+}
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")  # SmolLM2 calls itself llama
 
 
@@ -72,6 +82,8 @@ class Source:
 def read_source(source: str | Path) -> Source:
     """A GGUF file, or a folder with config.json, *.safetensors and tokenizer.json."""
     path = Path(source)
+    if "\0" in str(path):
+        raise ExportError(f"{str(path)!r} is no name of a file or folder.")
     if path.is_dir():
         from webpte_export.llm.huggingface import read_folder
 
@@ -87,13 +99,91 @@ def read_source(source: str | Path) -> Source:
     )
 
 
-def check_architecture(name: str, where: Path) -> None:
+def check_architecture(name: object, where: Path) -> None:
     if name not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise ExportError(
             f"{where} holds a model of architecture {name!r}; export_llm knows {known}. "
             "Others go through webpte_export.export, without a KV cache."
         )
+
+
+def checked_shape(shape: Shape, where: Path) -> Shape:
+    """The sizes, if they are those of a model that can be; the kinds are checked already."""
+    sizes = {name: getattr(shape, name) for name in _LARGEST}
+    for name, size in sizes.items():
+        if not 1 <= size <= _LARGEST[name]:
+            raise ExportError(
+                f"{where}: {name} is {size:,}; from 1 to {_LARGEST[name]:,} is possible."
+            )
+    if shape.heads % shape.kv_heads or shape.head_dim % 2:
+        raise ExportError(
+            f"{where}: {shape.heads} heads of {shape.head_dim} elements over {shape.kv_heads} of "
+            "keys and values: heads must be a multiple, and their elements come in pairs."
+        )
+    if not (0 < shape.norm_eps < 1 and 0 < shape.rope_theta < 1e15):
+        raise ExportError(
+            f"{where}: norms with epsilon {shape.norm_eps:g} and positions with base "
+            f"{shape.rope_theta:g} are none of a model."
+        )
+    return shape
+
+
+def check_tensors(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Path) -> None:
+    """Whether the tensors, by Meta's names, are those of a model of these sizes."""
+    outer, layer = _tensor_shapes(shape)
+    for name, dims in found.items():
+        parts = name.split(".", 2)
+        in_layer = parts[0] == "layers" and len(parts) == 3
+        number = int(parts[1]) if in_layer and parts[1].isdecimal() and len(parts[1]) < 9 else -1
+        known = (layer.get(parts[2]) if number >= 0 else None) if in_layer else outer.get(name)
+        if known is None or number >= shape.layers:
+            raise ExportError(
+                f"{where} has a tensor {name!r}, which a {shape.architecture} of {shape.layers} "
+                "layers does not have."
+            )
+        if dims != known:
+            raise ExportError(
+                f"{where}: tensor {name!r} is {list(dims)}, but the sizes of the model make it "
+                f"{list(known)}."
+            )
+    needed = [name for name in outer if name != "output.weight"]
+    needed += [
+        f"layers.{number}.{name}"
+        for number in range(shape.layers)
+        for name in layer
+        if name.endswith(".weight") and not name.endswith("_norm_fn.weight")
+    ]
+    if missing := [name for name in needed if name not in found]:
+        raise ExportError(
+            f"{where} lacks {len(missing)} of {len(needed)} tensors, such as {missing[0]!r}: is a "
+            "file of several missing?"
+        )
+
+
+def _tensor_shapes(shape: Shape) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """The tensors outside of layers, and those of one layer, with what only some models have."""
+    dim, hidden = shape.dim, shape.hidden_dim
+    queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    table = (shape.vocab_size, dim)
+    outer = {"tok_embeddings.weight": table, "norm.weight": (dim,), "output.weight": table}
+    layer = {
+        "attention_norm.weight": (dim,),
+        "attention.wq.weight": (queries, dim),
+        "attention.wk.weight": (keys, dim),
+        "attention.wv.weight": (keys, dim),
+        "attention.wo.weight": (dim, queries),
+        "attention.wq.bias": (queries,),
+        "attention.wk.bias": (keys,),
+        "attention.wv.bias": (keys,),
+        "attention.q_norm_fn.weight": (shape.head_dim,),
+        "attention.k_norm_fn.weight": (shape.head_dim,),
+        "ffn_norm.weight": (dim,),
+        "feed_forward.w1.weight": (hidden, dim),
+        "feed_forward.w2.weight": (dim, hidden),
+        "feed_forward.w3.weight": (hidden, dim),
+    }
+    return outer, layer
 
 
 def pairs_together(tensor: Any, heads: int, head_dim: int) -> Any:

@@ -12,6 +12,10 @@ import numpy as np
 import pytest
 
 import webpte
+from support import extent
+from support.bounded import bounded_work
+from support.mutants import Random, damaged_json, outcomes
+from webpte.json_reader import parse_json
 from webpte.suite import SuiteError, compare, parse_entry, run_entry
 
 F32 = np.float32
@@ -113,22 +117,41 @@ def test_parses_both_kinds() -> None:
     ("raw", "message"),
     [
         ("add", "must be an object, not str"),
-        ({}, 'entry \\?__\\?: "golden" is missing'),
-        (entry(atol="small"), '"atol" has a value of the wrong type'),
-        (entry(atol=True), '"atol" has a value of the wrong type'),
-        (entry(pte="../add.pte"), "'../add.pte' is not a path inside the suite"),
+        ({}, "entry \\?__\\? lacks 'golden'"),
+        (entry(atol="small"), 'atol must be a number, got "small"'),
+        (entry(atol=True), "atol must be a number, got true"),
+        (entry(atol=10**400), "atol must be a number, got 1000"),
+        (entry(pte="../add.pte"), '"../add.pte" is not a path inside the suite'),
         (entry(pte="/add.pte"), "not a path inside the suite"),
-        (entry(inputs=[{"path": "a.bin", "dtype": "int8"}]), '"shape" is missing'),
+        (entry(inputs=[{"path": "a.bin", "dtype": "int8"}]), r"inputs\[0\] lacks 'shape'"),
         (entry(inputs=[{"path": "a", "shape": [-1], "dtype": "int8"}]), "not a list of sizes"),
-        (entry(inputs=[{"path": "a", "shape": [1], "dtype": "float7"}]), 'unknown "dtype" \'float'),
-        (entry(inputs=["a.bin"]), '"path" is missing'),
+        (entry(inputs=[{"path": "a", "shape": [1], "dtype": "float7"}]), 'unknown dtype "float'),
+        (entry(inputs=["a.bin"]), r'inputs\[0\] must be a table .* got "a.bin"'),
         (entry(steps=[]), "no golden output"),
-        (entry(steps=[{"inputs": []}]), '"goldens" is missing'),
+        (entry(steps=[{"inputs": []}]), r"steps\[0\] lacks 'goldens'"),
     ],
 )
 def test_invalid_entries_are_explained(raw: object, message: str) -> None:
     with pytest.raises(SuiteError, match=message):
         parse_entry(raw)
+
+
+def test_damaged_manifests() -> None:
+    """An entry is checked before anything is read for it."""
+    step = {"inputs": [entry()["inputs"][0]], "goldens": [entry()["golden"]]}
+
+    def read(data: bytes) -> None:
+        for one in parse_json(data, "manifest.json", SuiteError):
+            parse_entry(one)
+
+    def make(rng: Random) -> bytes:
+        good = [entry(), entry(steps=[step, step], method="decode")]
+        return b"[" + b",".join(damaged_json(one, rng) for one in good) + b"]"
+
+    times = extent.count(1500, 20_000)
+    with bounded_work():
+        read_well, refused = outcomes(read, make, times, SuiteError, "manifest")
+    assert min(read_well, refused) > times // 50
 
 
 class StubProgram:

@@ -72,7 +72,7 @@ def test_bad_manifests(tmp_path: Path, text: str | None, message: str) -> None:
 def test_invalid_entry_is_named(tmp_path: Path) -> None:
     broken = entry("add", "x")
     del broken["atol"]
-    with pytest.raises(HostError, match=r'entry 1 .*: entry add__x: "atol" is missing'):
+    with pytest.raises(HostError, match=r"entry 1 .*: entry add__x lacks 'atol'"):
         verify.check_entries([ENTRIES[0], broken], tmp_path)
 
 

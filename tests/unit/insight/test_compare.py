@@ -245,10 +245,14 @@ def test_expected_outputs(tmp_path: Path) -> None:
 
 def test_expected_outputs_that_cannot_be_meant(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("not an archive")
+    (tmp_path / "cut.npz").write_bytes(b"PK\x03\x04" + bytes(50))
+    np.savez(tmp_path / "pickled.npz", output0=np.array([{}], object))
     for expected, message in (
         ([ones(4), ones(4)], "2 expected outputs, but method 'forward' gives 1"),
         ({"logits": ones(4)}, "expected has logits; method 'forward' gives output0"),
         (tmp_path / "text.npz", "text.npz: no .npy or .npz file"),
+        (tmp_path / "cut.npz", "cut.npz is damaged or cut off"),
+        (tmp_path / "pickled.npz", "pickled.npz: output0.npy holds Python objects"),
         (tmp_path / "absent.npz", "absent.npz: no .npy or .npz file"),
     ):
         with pytest.raises(errors.InputError, match=message):

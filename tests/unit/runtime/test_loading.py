@@ -143,6 +143,21 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     wait(run())
 
 
+@pytest.mark.parametrize("load", [webpte.load, webpte.inspect, webpte.text.load_tokenizer])
+def test_names_that_are_of_no_file(tmp_path: Path, load: Any) -> None:
+    async def run() -> None:
+        for source, says in (
+            ("", "'' names no file"),
+            (tmp_path, "it is a folder"),
+            (str(tmp_path), "it is a folder"),
+            ("a\0b", "'a.*b': embedded null"),
+        ):
+            with pytest.raises(errors.SourceError, match=says):
+                await load(source)
+
+    wait(run())
+
+
 @pytest.mark.parametrize("source", [None, 5, [b"x"], object()])
 def test_a_source_of_the_wrong_type(source: Any) -> None:
     async def run() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,23 @@ def test_a_recovery_that_fails_can_be_tried_again(devices: list[Losable]) -> Non
         await program.recover()
         await program.forward(ones(3))
         program.close()
+
+    wait(run())
+
+
+def test_a_file_that_was_deleted_is_told(tmp_path: Path) -> None:
+    async def run() -> None:
+        file = tmp_path / "model.pte"
+        file.write_bytes(add_weights())
+        program = await webpte.load(file, device=RecordingDevice())
+        content = file.read_bytes()
+        file.unlink()
+        with pytest.raises(errors.SourceError, match=r"model\.pte: No such file"):
+            await program.recover()
+        with pytest.raises(errors.SourceError, match=r"model\.pte: No such file"):
+            await program.compare("forward", ones(3))
+        file.write_bytes(content)
+        await program.recover()
 
     wait(run())
 

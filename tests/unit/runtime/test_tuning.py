@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 
 import webpte
+from support import extent
+from support.bounded import bounded_work
 from support.fusion_graphs import Net, Sizes, normed
 from support.graphs import remembering, wait
+from support.mutants import damaged_json, outcomes
 from support.pte_writer import write_pte
 from support.schedules_kinds import KINDS, ops_of_kinds
 from support.timed import Timed
@@ -23,7 +26,7 @@ from webpte.gpu.device import DeviceInfo
 from webpte.gpu.recording import RecordingDevice
 from webpte.ops.target import GPU, Question, Target
 from webpte.runtime import tuning
-from webpte.runtime.kept_choices import adapter_key, keep_choices, kept_choices
+from webpte.runtime.kept_choices import FileStore, adapter_key, keep_choices, kept_choices
 
 NATIVE = DeviceInfo("native", "maker", "kind", "its name")
 
@@ -253,10 +256,54 @@ def test_choices_are_kept_by_adapter(file: Path) -> None:
     assert len(json.loads(file.read_text())) == 2
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"KEY": 1}', '{"KEY": {"a": 1}}'])
+DEEP = "[" * 100_000
+NO_TABLES = ["", "{", "[]", '{"KEY": 1}', '{"KEY": {"a": 1}}', DEEP, '{"KEY": ' + DEEP, "9" * 5000]
+
+
+@pytest.mark.parametrize("text", NO_TABLES, ids=lambda text: text[:20])
 def test_a_file_that_is_no_table_counts_as_none(file: Path, text: str) -> None:
     file.write_text(text.replace("KEY", adapter_key(NATIVE)))
     assert wait(kept_choices(NATIVE)) == ()
+
+
+def test_a_file_that_cannot_be_read_counts_as_none(file: Path) -> None:
+    file.write_bytes(b'{"\xff": {}}')
+    assert wait(kept_choices(NATIVE)) == ()
+    wait(keep_choices(NATIVE, (("a", "1"),)))
+    assert wait(kept_choices(NATIVE)) == (("a", "1"),)
+
+
+def test_a_user_without_a_home_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("WEBPTE_TUNING")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    wait(keep_choices(NATIVE, (("a", "1"),)))
+    assert wait(kept_choices(NATIVE)) == ()
+
+
+TABLE = {adapter_key(NATIVE): {"a": "1", "b": "2"}, "another": {"a": "3"}}
+
+
+def test_damaged_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is in it, loading goes on, with choices that are texts or with none."""
+
+    def read(data: bytes) -> None:
+        monkeypatch.setattr(FileStore, "read", text(data))
+        assert all(isinstance(one, str) for pair in wait(kept_choices(NATIVE)) for one in pair)
+
+    def text(data: bytes) -> Any:
+        async def reading(_store: FileStore) -> str:
+            return data.decode("utf-8", "replace")
+
+        return reading
+
+    monkeypatch.setenv("WEBPTE_TUNING", "tuning.json")
+    with bounded_work():
+        times = extent.count(1000, 20_000)
+        outcomes(read, lambda rng: damaged_json(TABLE, rng), times, (), "tuning")
 
 
 def test_a_file_that_cannot_be_written_is_told(file: Path) -> None:

@@ -216,6 +216,8 @@ def broken(change: str) -> dict[str, Any]:
     ("source", "error", "message"),
     [
         (b"{not json", TextError, "is not JSON"),
+        (b'{"model":' * 5000, TextError, "nested deeper than 100"),
+        (b'{"model": ' + b"9" * 5000 + b"}", TextError, "is not JSON"),
         ({"added_tokens": []}, TextError, "is not a tokenizer.json: it has no `model`"),
         (broken("Nothing"), TextError, "the package tokenizers does not take it"),
         (b"\x0a\x0e\x0a\x05<unk>\x15", TextError, r"neither.*sentencepiece's models"),

@@ -175,7 +175,7 @@ def test_archives() -> None:
         await app.receive({"act": "npy", "input": "0", "files": [both]})  # on a card, the same
         assert "from both.npz: input0" in browser.html["input-0"]
         await drop(app, File("bad.npz", b"PK\x03\x04 and so on"))
-        assert "bad.npz could not be read" in browser.html["error"]
+        assert "bad.npz is damaged or cut off" in browser.html["error"]
 
     drive(script)
 

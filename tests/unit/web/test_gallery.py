@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,11 @@ from page.cards import BOXES, CardError, read_card
 from page.inputs import TensorInput
 from page.looks.boxes import FORMS
 from page.npy import write_npy
+from support import extent
+from support.bounded import bounded_work
 from support.fake_page import ROOT, FakeBrowser, drive, open_sample, run
+from support.mutants import Random, damaged_json, outcomes
+from webpte.json_reader import parse_json
 from webpte_host.gallery import gallery
 from webpte_models import all_recipes
 
@@ -303,6 +308,67 @@ def test_the_server_finds_cards_by_their_place(tmp_path: Path) -> None:
     assert [card["name"] for card in cards] == ["b", "a", "broken", "pitch", "z"]
     assert cards[0]["folder"] == "samples/"
     assert cards[3]["folder"] == "models/pitch/"
-    assert "broken.json cannot be read" in cards[2]["problem"]
+    assert "broken.json is not JSON" in cards[2]["problem"]
     index.write_text("[")
     assert len(json.loads(gallery(tmp_path, index))) == 4
+
+
+def test_one_bad_card_leaves_the_others(tmp_path: Path) -> None:
+    """Whatever is wrong with it is told in its place."""
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    good = {"order": 2, "files": {"program": "a.pte"}}
+    for name, text, _ in BAD_CARDS:
+        (samples / f"{name}.json").write_bytes(text)
+    (samples / "good.json").write_text(json.dumps(good))
+    index = tmp_path / "index.json"
+    index.write_text(json.dumps([5, {}, {"name": []}, {**MODEL, "inputs": 3}, MODEL]))
+    cards = json.loads(gallery(tmp_path, index))
+    problems = {card["name"]: card.get("problem") for card in cards}
+    assert len(cards) == len(BAD_CARDS) + 6
+    assert problems["good"] is None
+    for name, _, says in BAD_CARDS:
+        assert says in problems[name]
+    told = [card.get("problem") for card in cards if card["folder"] == "models/pitch/"]
+    assert told[0].startswith("the card of pitch: inputs must be a list, got 3")
+    assert told[1] is None
+    assert "no table with a name" in problems["model 0 of the list"]
+
+
+BAD_CARDS = [
+    ("order", b'{"order": "first"}', 'order.json: order must be a number, got "first"'),
+    ("nan", b'{"order": NaN}', "nan.json is not JSON: NaN is no number of JSON"),
+    ("far", b'{"order": 1e999}', "far.json is not JSON: 1e999 is beyond"),
+    ("title", b'{"title": {}}', "title.json: title must be a text"),
+    ("inputs", b'{"inputs": {"0": 1}}', "inputs.json: inputs must be a list"),
+    ("deep", b"[" * 100_000, "deep.json is nested deeper"),
+    ("bytes", b'{"title": "\xff"}', "bytes.json is not UTF-8"),
+    ("digits", b'{"size": ' + b"9" * 5000 + b"}", "digits.json is not JSON"),
+    ("list", b"[1]", "list.json must be a table"),
+]
+
+
+def test_damaged_cards(tmp_path: Path) -> None:
+    """The list is JSON for JavaScript, is drawn by it, and the page tells what it cannot use."""
+    sample = {"title": "A", "order": 3, "files": {"program": "a.pte", "example": "a.npy"}}
+    values = [{"name": "x", "layout": "NCHW", "mean": [0.5], "std": [0.5], "rate": 16000}]
+    index = tmp_path / "index.json"
+
+    def read(data: bytes) -> None:
+        cards = parse_json(gallery(tmp_path, index_of(data)), "gallery.json", AssertionError)
+        for card in cards:
+            assert isinstance(card["name"], str)
+            assert isinstance(card.get("inputs") or [], list)
+            with contextlib.suppress(CardError):
+                read_card(card)
+
+    def index_of(data: bytes) -> Path:
+        index.write_bytes(data)
+        return index
+
+    def make(rng: Random) -> bytes:
+        cards = [{**MODEL, "inputs": values}, {"name": "a", **sample, "outputs": values}]
+        return b"[" + b",".join(damaged_json(card, rng) for card in cards * 3) + b"]"
+
+    with bounded_work():
+        outcomes(read, make, extent.count(300, 5000), (), "cards")

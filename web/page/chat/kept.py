@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from page.chat.talk import Answer, Talk
+from webpte.json_reader import parse_json
 from webpte.llm import ReplyStats
 
 MOST_CHARACTERS = 200_000  # of one: browsers remember a few megabytes for all of a site
@@ -47,7 +48,7 @@ def _written_answer(answer: Answer) -> dict[str, Any]:
 def restore(talk: Talk, text: str) -> str:
     """Go on where it was, if its words mean the same tokens; returns the system's message."""
     try:
-        kept = json.loads(text)
+        kept = parse_json(text, "what is kept", ValueError, not_finite=True)
         messages = [{"role": one["role"], "content": one["content"]} for one in kept["messages"]]
         known = all(one["role"] in _ROLES and isinstance(one["content"], str) for one in messages)
         if not known or kept["tokenizer"] != talk.tokenizer_name:
@@ -57,7 +58,7 @@ def restore(talk: Talk, text: str) -> str:
     talk.messages = messages
     try:
         answers = {int(at): _answer(talk, one) for at, one in kept.get("answers", {}).items()}
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         answers = {}
     lines = talk.lines
     talk.answers = {

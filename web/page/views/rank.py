@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from time import perf_counter
 
@@ -15,6 +14,7 @@ from page.stage import Change, Stage
 from page.units import ms_text, plural
 from page.view import Need, Panel, View
 from webpte.errors import SourceError
+from webpte.json_reader import parse_json
 from webpte.text import Ranked, SentenceEncoder, encodes_sentences
 
 _EXAMPLES = "ranking.json"  # beside an installed encoder: queries with their sentences
@@ -69,7 +69,7 @@ class RankPanel(Panel):
         if session.source.card is not None and folder:
             try:
                 data = await self.stage.browser.fetch_bytes(f"{folder}/{_EXAMPLES}")
-                example = json.loads(data)[0]
+                example = parse_json(data, _EXAMPLES, ValueError)[0]
                 asked.query = str(example["query"])
                 asked.lines = "\n".join(sorted(str(text) for _, text in example["ranked"]))
             except (SourceError, ValueError, KeyError, TypeError, IndexError):
