@@ -29,12 +29,12 @@ _TYPES = {"read": "read-only-storage", "write": "storage", "uniform": "uniform"}
 
 
 class NoAdapterError(Exception):
-    """wgpu finds nothing to make pipelines for."""
+    """No adapter that wgpu could make pipelines for."""
 
 
 @dataclass
 class Outcome:
-    """What became of specs: how many were made, which failed, and how many were left out why."""
+    """Counts of the specs that were made and, by reason, left out, and what failed and why."""
 
     made: int = 0
     failed: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Outcome:
 
 
 def make_all(specs: Sequence[Spec], seconds: float = SECONDS) -> Outcome:
-    """Has all of them made, by several processes; raises NoAdapterError."""
+    """Make all of them, by several processes; raises NoAdapterError."""
     with TemporaryDirectory() as folder, ThreadPoolExecutor(PROCESSES) as threads:
         path = Path(folder, "specs.json")
         path.write_text(json.dumps(specs), encoding="utf-8")
@@ -105,7 +105,7 @@ class _Child:
         self._process.communicate()
 
     def reports(self) -> Iterable[tuple[str, int, str]]:
-        """What it says of each pipeline, until it ends or is late."""
+        """Yield its word on each pipeline, until it ends or is late."""
         pipe, rest = self._process.stdout, b""
         assert pipe is not None
         with selectors.DefaultSelector() as selector:
@@ -132,7 +132,7 @@ class _Child:
         return f"the compiler gave up ({self._process.wait()}): {self._last_words()}"
 
     def _last_words(self) -> str:
-        """What it wrote to its standard error, without the stack."""
+        """Read its standard error, without the stack."""
         text = self._errors.read_text(encoding="utf-8", errors="replace")
         return text.partition("stack backtrace")[0].strip()
 

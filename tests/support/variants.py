@@ -54,7 +54,7 @@ ASKED: tuple[dict[str, Any], ...] = (
 
 @contextmanager
 def without_results() -> Iterator[None]:
-    """Nothing is computed: that would take most of the time, and nobody looks at it."""
+    """Compute nothing inside: that would take most of the time, and nobody looks at it."""
     with patch.object(EmulatedCall, "run", lambda call, memory: None):
         yield
 
@@ -68,7 +68,7 @@ def make_device() -> RecordingDevice:
 
 
 async def collect(halves: bool, software: bool, rows: Iterable[Row]) -> set[PipelineSpec]:
-    """What rows compile at every size that they run, as they are or as halves."""
+    """Load rows, and run those of several sizes at each, as they are or as halves."""
     device = RecordingDevice(features=("shader-f16",) if halves else ())
     device.info = replace(device.info, software=software)
     for row in rows:
@@ -82,7 +82,7 @@ async def collect(halves: bool, software: bool, rows: Iterable[Row]) -> set[Pipe
 
 
 def lower(rows: Iterable[Row], targets: Sequence[Target]) -> set[PipelineSpec]:
-    """What rows of one size compile: much quicker than loading them."""
+    """Lower rows of one size: much quicker than loading them."""
     graphs = [read_graph(row.program()) for row in rows]
     tuned = [fuse(build_graph(conv_block(block)[0])) for block in winograd.BLOCKS]
     pairs = [(graph, target) for graph in graphs for target in targets]
@@ -104,7 +104,7 @@ def lower(rows: Iterable[Row], targets: Sequence[Target]) -> set[PipelineSpec]:
 
 
 async def collect_fused() -> set[PipelineSpec]:
-    """What stands for several calls: rows are one call each."""
+    """Run models whose kernels stand for several calls: rows are one call each."""
     device = make_device()
     for llama in LLAMAS:
         async with await webpte.load(llama, device=device) as program:
@@ -121,7 +121,7 @@ async def collect_fused() -> set[PipelineSpec]:
 
 
 async def collect_programs() -> set[PipelineSpec]:
-    """What suites, samples and answers of language models compile, fused and call by call."""
+    """Run suites, samples and answers of language models, fused and call by call."""
     device = make_device()
     for fused in (True, False):
         await collect_suites(device, fused)
@@ -130,7 +130,7 @@ async def collect_programs() -> set[PipelineSpec]:
 
 
 async def collect_suites(device: RecordingDevice, fused: bool) -> None:
-    """Runs every case of the packed suites."""
+    """Run every case of the packed suites."""
     with ExitStack() as stack:
         for path in SUITES:
             folder = stack.enter_context(pack_suite.unpacked(path))
@@ -150,7 +150,7 @@ async def _run_case(device: Any, folder: Path, entry: pack_suite.Entry, fused: b
 
 
 async def collect_samples(device: RecordingDevice, fused: bool) -> None:
-    """Loads all that ships: for the largest sizes, and language models for others, too."""
+    """Load all that ships: for the largest sizes, and language models for others, too."""
     for path in (*SAMPLES, *LLAMAS):
         async with await webpte.load(
             path, device=device, options=webpte.Options(fuse=fused, plain=False)
@@ -160,7 +160,7 @@ async def collect_samples(device: RecordingDevice, fused: bool) -> None:
 
 
 async def collect_answers(program: webpte.Program) -> None:
-    """Prompts of several lengths, and all ways to choose tokens: one by one, several ahead."""
+    """Answer prompts of two lengths in all ways to choose tokens: one by one, several ahead."""
     for asked in ASKED:
         for steps in (1,) if "constraint" in asked else (1, 4):
             generator = Generator(program)
