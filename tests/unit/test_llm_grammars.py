@@ -137,7 +137,8 @@ def test_a_way_that_no_tokens_go_is_not_begun() -> None:
             ("b?(😀a)*", {"", "b"}),
         ):
             matching = await grammars.regex(pattern)
-            found, waiting = set(), [[]]
+            found: set[str] = set()
+            waiting: list[list[int]] = [[]]
             for said in waiting:
                 allowed = matching.after(said)
                 assert allowed.tokens.size or allowed.may_end, "no way leads nowhere"

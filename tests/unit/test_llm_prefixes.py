@@ -94,6 +94,6 @@ def test_what_is_no_token_is_told_before_anything_is_fed(q4: Path, wrong: Any) -
         with pytest.raises(InputError, match=message):
             await generator.feed([5, wrong])
         assert generator.context == (*PROMPT, *first)
-        assert await tokens_of(generator.go_on(np.array(TURN), 2))
+        assert await tokens_of(generator.go_on(list(np.array(TURN)), 2))
 
     wait(run())

@@ -12,7 +12,7 @@ JSON is written as `json.dumps` writes it: a space behind each colon and comma, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from reprlib import repr as shown
 from typing import Any, cast
@@ -292,7 +292,7 @@ def _string(schema: Schema, at: str) -> Expression:
     return Row((Text(b'"'), in_json(pattern), Text(b'"')))
 
 
-def _either(parts: list[Expression]) -> Expression:
+def _either(parts: Sequence[Expression]) -> Expression:
     return parts[0] if len(parts) == 1 else Choice(tuple(parts))
 
 
