@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -151,17 +152,22 @@ def adaptive_average(x: Array, output_size: Sequence[int]) -> Array:
 
 
 def adaptive_maximum(x: Array, output_size: Sequence[int]) -> tuple[Array, Array]:
-    """With the place of each maximum, counted through height and width."""
-    if 0 in x.shape[-2:]:
+    """With the place of each maximum, counted through the pooled dims. The last NaN wins."""
+    rank = len(output_size)
+    outer, sizes = x.shape[:-rank], x.shape[-rank:]
+    if 0 in sizes:
         raise ExecutionError(f"{list(x.shape)} has no elements to choose from")
-    outer, (height, width) = x.shape[:-2], x.shape[-2:]
-    flat = x.reshape(*outer, height * width)
+    numbers = np.arange(math.prod(sizes)).reshape(sizes)
+    flat = x.reshape(*outer, numbers.size)
     places = np.zeros((*outer, *output_size), np.int64)
-    for i, rows in enumerate(adaptive_windows(height, output_size[0])):
-        for j, columns in enumerate(adaptive_windows(width, output_size[1])):
-            window = (np.array(rows)[:, None] * width + np.array(columns)).reshape(-1)
-            places[..., i, j] = window[np.argmax(flat[..., window], axis=-1)]
-    values = np.take_along_axis(flat, places.reshape(*outer, -1), axis=-1)
+    along = map(adaptive_windows, sizes, output_size)
+    for at in product(*map(enumerate, along)):
+        window = numbers[np.ix_(*(part for _, part in at))].reshape(-1)
+        found = flat[..., window]
+        last = window.size - 1 - np.argmax(np.isnan(found[..., ::-1]), axis=-1)
+        best = np.where(np.isnan(found).any(axis=-1), last, np.argmax(found, axis=-1))
+        places[(..., *(i for i, _ in at))] = window[best]
+    values = np.take_along_axis(flat, places.reshape(*outer, math.prod(output_size)), axis=-1)
     return values.reshape(places.shape), places
 
 
@@ -233,7 +239,10 @@ for _name, _dims in (
         adaptive_average,
         op=f"aten._adaptive_avg_pool{_dims}d.default",
     )
-register("aten::adaptive_max_pool2d.out", "self, output_size", adaptive_maximum, outputs=2)
+for _dims in (2, 3):
+    register(
+        f"aten::adaptive_max_pool{_dims}d.out", "self, output_size", adaptive_maximum, outputs=2
+    )
 register("aten::_cdist_forward.out", "x1, x2, p, compute_mode", pairwise)
 register("aten::_pdist_forward.out", "self, p", pairs_of_rows)
 register(
