@@ -10,6 +10,7 @@ from pkgutil import iter_modules
 
 from webpte.kernels.eager import CallBuilder
 from webpte.kernels.registry import (
+    MOVED,
     Kernel,
     OutSpec,
     check_shape,
@@ -19,6 +20,7 @@ from webpte.kernels.registry import (
 )
 
 __all__ = [
+    "MOVED",
     "CallBuilder",
     "Kernel",
     "OutSpec",

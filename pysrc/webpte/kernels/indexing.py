@@ -264,8 +264,16 @@ register(
     types=MOVED,
     apart=PICKED,
 )
-register("aten::index_put.out", PUT, index_put, op="aten.index_put.default", apart=PICKED)
-register("aten::index_put_", PUT, index_put, in_place=True, notes="in place")
+for _name, _in_place in (("aten::index_put.out", False), ("aten::index_put_", True)):
+    register(
+        _name,
+        PUT,
+        index_put,
+        in_place=_in_place,
+        notes="in place" if _in_place else "",
+        op="aten.index_put.default",
+        apart=PICKED,
+    )
 for _name, _parameters, _function, _op in (
     ("scatter.src_out", "src", scatter, "aten.scatter.src"),
     ("scatter.value_out", "value", scatter, "aten.scatter.value"),

@@ -200,15 +200,18 @@ for _name, _parameters in COPIES.items():
     register(_name, _parameters, lambda x, *_: x, op=ALIAS, prepare=only_self, types=MOVED)
 for _name, _parameters in CASTS.items():
     register(_name, _parameters, cast, typed=True, op=ALIAS, prepare=only_self, types=MOVED)
-register("aten::copy.out", "self, src, non_blocking", copy_into, typed=True)
-register(
-    "aten::copy_",
-    "self, src, non_blocking",
-    copy_into,
-    typed=True,
-    in_place=True,
-    notes="in place",
-)
+for _name, _in_place in (("aten::copy.out", False), ("aten::copy_", True)):
+    register(
+        _name,
+        "self, src, non_blocking",
+        copy_into,
+        typed=True,
+        in_place=_in_place,
+        notes="in place" if _in_place else "",
+        op="aten.copy.default",
+        types=MOVED,
+        copied="src",
+    )
 
 register("aten::squeeze_copy.dim_out", "self, dim", squeeze)
 register("aten::squeeze_copy.out", "self", squeeze)

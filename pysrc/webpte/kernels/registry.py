@@ -64,7 +64,8 @@ class Kernel:
     `op` names the operator of the delegates that means the same, if there is one, at least where
     all tensors are of one and the same of `types`; those named in `apart` (parameters, "out", or
     "out0" and on if there are several) are of one of the types there instead. Its arguments are the
-    kernel's, or what `prepare` makes of them. A `heavy` kernel multiplies matrices.
+    kernel's, or what `prepare` makes of them. A `heavy` kernel multiplies matrices. The argument
+    named in `copied` is what the kernel gives, wherever it has the output's size.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Kernel:
     heavy: bool = False
     types: frozenset[str] = FLOATS
     apart: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    copied: str | None = None
 
     def types_of_output(self, number: int) -> frozenset[str] | None:
         """The types of an output that is `apart`; None for all others."""
@@ -131,6 +133,7 @@ def register(
     heavy: bool = False,
     types: frozenset[str] = FLOATS,
     apart: Mapping[str, frozenset[str]] | None = None,
+    copied: str | None = None,
 ) -> None:
     """A kernel that is a function of its arguments and returns one array, or several.
 
@@ -142,7 +145,7 @@ def register(
         return (result,) if outputs == 1 and not list_output else result
 
     names = tuple(filter(None, parameters.split(", ")))
-    how = (in_place, list_output, notes, op, prepare, heavy, types, apart or {})
+    how = (in_place, list_output, notes, op, prepare, heavy, types, apart or {}, copied)
     _add(Kernel(name, names, outputs, _named(name, run), *how))
 
 

@@ -12,13 +12,14 @@ delegate of a single call, to which everything applies that is true of delegates
   gives is not for kernels on the host alone; or it takes less from the host than it gives to
   delegates, as rows of a table do. Lifting anything else would save no transfer.
 
-Constants that it reads are moved once, when the program is loaded. Mutable buffers are on the host,
-and go up with every call that reads them.
+Constants that it reads are moved once, when the program is loaded. So are mutable buffers that
+nothing on the host touches and no other method shares, in a method with delegates: see
+`resident.py`. Others are on the host, and go up with every call that reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +36,7 @@ from webpte.format.program import (
     ExecutionPlan,
     Instruction,
     IntListRef,
+    JumpFalseCall,
     KernelCall,
     OptionalTensorList,
     TensorList,
@@ -43,20 +45,21 @@ from webpte.format.program import (
 from webpte.format.vulkan import SymIntValue
 from webpte.gpu.device import DeviceInfo
 from webpte.graph import Constant, Graph
-from webpte.kernels import CallBuilder, Kernel, lookup_kernel
+from webpte.kernels import MOVED, CallBuilder, Kernel, lookup_kernel
 from webpte.live import LiveState
-from webpte.ops import lookup
+from webpte.ops import OpDef, lookup
 from webpte.passes import store_halves
 from webpte.plan import Planner
 from webpte.runtime.contents import MethodContents
 from webpte.runtime.open import open_bytes
 from webpte.runtime.schedule import uses_of
-from webpte.runtime.state import State
+from webpte.runtime.state import Cell, State
 from webpte.runtime.values import host_values, with_sources
 from webpte.runtime.writes import Writes, targets
 from webpte.source import Region
 from webpte.storage import plan_storage
 
+ALIAS = "aten.alias_copy.default"
 BUFFER_LIMITS = ("maxBufferSize", "maxStorageBufferBindingSize")
 
 Place = tuple[int, int]  # of an instruction: which chain, and where in it
@@ -72,8 +75,12 @@ class _Lifted:
     outputs: tuple[int, ...]
 
 
-def lift(method: MethodContents, state: State, device: DeviceInfo) -> MethodContents:
-    """The method with calls of delegates for the calls of kernels that belong on the GPU."""
+def lift(
+    method: MethodContents, state: State, device: DeviceInfo, shared: Collection[Cell] = ()
+) -> MethodContents:
+    """The method with calls of delegates for the calls of kernels that belong on the GPU.
+
+    Buffers that it shares with other methods stay on the host."""
     lifted: dict[Place, _Lifted] = {}
     writes = Writes(method)
     for chain, instructions in enumerate(method.plan.chains):
@@ -82,9 +89,13 @@ def lift(method: MethodContents, state: State, device: DeviceInfo) -> MethodCont
                 found = _as_delegate(method.plan, call, state, writes, device)
                 if found is not None:
                     lifted[chain, position] = found
+    heavy = any(call.kernel.heavy for call in lifted.values())
+    alone = not heavy and not any(isinstance(i, DelegateCall) for i in method.plan.instructions)
+    moved = () if alone else movable(method.plan, state, shared)
+    on_host = state.keys() - moved
     while True:
         result = _rewritten(method, lifted)
-        staying = _without_gain(result, lifted, state)
+        staying = _without_gain(result, lifted, on_host)
         if not staying:
             return result
         lifted = {place: call for place, call in lifted.items() if place not in staying}
@@ -95,8 +106,9 @@ def _as_delegate(
 ) -> _Lifted | None:
     """None for a call that only the host can run; if it is wrong, the host says what is."""
     kernel = lookup_kernel(plan.operators[call.op_index].full_name)
-    op = lookup(kernel.op) if kernel is not None and kernel.op is not None else None
-    if kernel is None or op is None or len(call.args) < kernel.arguments + kernel.outputs:
+    if kernel is None or kernel.op is None:
+        return None
+    if len(call.args) < kernel.arguments + (0 if kernel.in_place else kernel.outputs):
         return None
     builder = _Builder(plan, state, writes, kernel.types)
     try:
@@ -109,13 +121,31 @@ def _as_delegate(
             builder.bounds(index, kernel.types_of_output(number))
             for number, index in enumerate(outputs)
         ]
-        graph = builder.graph(op, kernel.op_arguments(arguments), outs)
+        graph = builder.graph(*_meaning(plan, kernel, call, arguments), outs)
         graph = _marked(graph, kernel, [_is_static(plan, index) for index in outputs])
         if not _has_kernel(graph, device):
             return None
     except WebpteError:
         return None
     return _Lifted(kernel, graph, tuple(builder.given), outputs)
+
+
+def _meaning(
+    plan: ExecutionPlan, kernel: Kernel, call: KernelCall, arguments: Sequence[Any]
+) -> tuple[OpDef, Sequence[Any]]:
+    """The operator that a call means, and its arguments."""
+    name, given = kernel.op, kernel.op_arguments(arguments)
+    if kernel.copied is not None:
+        at = kernel.parameters.index(kernel.copied)
+        ends = call.args[at], targets(plan, kernel, call)[0]
+        sizes = [v.sizes for i in ends if isinstance(v := plan.values[i], TensorMeta)]
+        if sizes[0] == sizes[-1] and all(_is_static(plan, index) for index in ends):
+            name, given = ALIAS, [arguments[at]]
+        elif kernel.in_place and ends[1] not in plan.inputs:
+            raise UnsupportedError(f"value {ends[1]} may have no size yet")
+    op = None if name is None else lookup(name)
+    assert op is not None, "see the registry"
+    return op, given
 
 
 def _is_static(plan: ExecutionPlan, index: int) -> bool:
@@ -175,12 +205,26 @@ def _rewritten(method: MethodContents, lifted: Mapping[Place, _Lifted]) -> Metho
     )
 
 
+def movable(plan: ExecutionPlan, state: State, shared: Collection[Cell]) -> set[int]:
+    """Mutable buffers that delegates could keep, if nothing else touches them."""
+    if any(isinstance(instruction, JumpFalseCall) for instruction in plan.instructions):
+        return set()  # a delegate could run again before, or without, what writes to one
+    return {
+        index
+        for index, cell in state.items()
+        if cell.mutable and cell.array.size and cell.array.dtype.name in MOVED
+        if not any(cell is other for other in shared)
+    }
+
+
 def _without_gain(
-    method: MethodContents, lifted: Mapping[Place, _Lifted], state: State
+    method: MethodContents, lifted: Mapping[Place, _Lifted], kept: Collection[int]
 ) -> set[Place]:
-    """The calls that are light, and through which nothing passes that stays on the GPU."""
+    """The calls that are light, and through which nothing passes that stays on the GPU.
+
+    `kept` is state of the host."""
     plan, writes = method.plan, Writes(method)
-    on_host = host_values(plan, state, writes)
+    on_host = host_values(plan, kept, writes)
     resident = writes.by_delegates - on_host - with_sources(plan, plan.outputs, writes)
     joining = _joining(method, writes)
 
@@ -309,8 +353,12 @@ def constant_of(plan: ExecutionPlan, state: State, writes: Writes, index: int) -
         return None
     if value.allocation is not None or state[index].mutable:
         return None
-    region = state[index].region
-    return Constant(_in_memory(state[index].array) if region is None else region, None)
+    return bytes_of(state[index])
+
+
+def bytes_of(cell: Cell) -> Constant:
+    """What a tensor starts with."""
+    return Constant(_in_memory(cell.array) if cell.region is None else cell.region, None)
 
 
 def _in_memory(array: np.ndarray) -> Region:
