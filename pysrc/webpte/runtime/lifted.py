@@ -7,10 +7,13 @@ delegate of a single call, to which everything applies that is true of delegates
   is promoted, and no integer is narrowed, wraps or is divided by 0 in another way than on the host.
   Indices, masks and tables are of types of their own (`Kernel.apart`);
 - the operator has a GPU kernel for it, at the shapes of the file, and each tensor fits a buffer;
-- it multiplies matrices; or it joins delegates, which can then be one (see `stitch.py`); or it
+- all calls of the method can run on the GPU: then it is one graph, and nothing is left to save;
+- or it multiplies matrices; or it joins delegates, which can then be one (see `stitch.py`); or it
   takes something from the GPU that nothing else needs as an array (or constants alone), and what it
-  gives is not for kernels on the host alone; or it takes less from the host than it gives to
-  delegates, as rows of a table do. Lifting anything else would save no transfer.
+  gives is not for kernels on the host alone; or it takes no more from the host than it gives to
+  delegates. Lifting anything else would cost transfers.
+
+`MethodContents.hosted` says of each call that stays on the host why it does.
 
 Constants that it reads are moved once, when the program is loaded. So are mutable buffers that
 nothing on the host touches and no other method shares, in a method with delegates: see
@@ -34,6 +37,7 @@ from webpte.format.program import (
     DoubleList,
     Dynamism,
     ExecutionPlan,
+    FreeCall,
     Instruction,
     IntListRef,
     JumpFalseCall,
@@ -60,6 +64,8 @@ from webpte.source import Region
 from webpte.storage import plan_storage
 
 ALIAS = "aten.alias_copy.default"
+NO_OPERATOR = "no operator of the delegates means the same"
+NO_GAIN = "its tensors come from the host, or go there: moving them would cost more"
 BUFFER_LIMITS = ("maxBufferSize", "maxStorageBufferBindingSize")
 
 Place = tuple[int, int]  # of an instruction: which chain, and where in it
@@ -82,34 +88,47 @@ def lift(
 
     Buffers that it shares with other methods stay on the host."""
     lifted: dict[Place, _Lifted] = {}
+    hosted: dict[int, str] = {}
     writes = Writes(method)
     for chain, instructions in enumerate(method.plan.chains):
         for position, call in enumerate(instructions):
             if isinstance(call, KernelCall):
                 found = _as_delegate(method.plan, call, state, writes, device)
-                if found is not None:
+                if isinstance(found, _Lifted):
                     lifted[chain, position] = found
-    heavy = any(call.kernel.heavy for call in lifted.values())
-    alone = not heavy and not any(isinstance(i, DelegateCall) for i in method.plan.instructions)
-    moved = () if alone else movable(method.plan, state, shared)
+                else:
+                    hosted[id(call)] = found
+    moved = movable(method.plan, state, shared)
     on_host = state.keys() - moved
+    if _is_whole(method, len(lifted)) and not any(state[index].mutable for index in on_host):
+        return _rewritten(method, lifted)
+    if not any(isinstance(i, DelegateCall) for i in method.plan.instructions):
+        on_host = state.keys() if not any(c.kernel.heavy for c in lifted.values()) else on_host
     while True:
         result = _rewritten(method, lifted)
         staying = _without_gain(result, lifted, on_host)
         if not staying:
-            return result
+            return replace(result, hosted=hosted)
+        for chain, position in staying:
+            hosted[id(method.plan.chains[chain][position])] = NO_GAIN
         lifted = {place: call for place, call in lifted.items() if place not in staying}
+
+
+def _is_whole(method: MethodContents, lifted: int) -> bool:
+    """Whether nothing but delegates is left of a method once so many calls are lifted."""
+    others = [i for i in method.plan.instructions if not isinstance(i, DelegateCall | FreeCall)]
+    return len(others) == lifted
 
 
 def _as_delegate(
     plan: ExecutionPlan, call: KernelCall, state: State, writes: Writes, device: DeviceInfo
-) -> _Lifted | None:
-    """None for a call that only the host can run; if it is wrong, the host says what is."""
+) -> _Lifted | str:
+    """The call on the GPU, or why only the host can run it; if it is wrong, the host says it."""
     kernel = lookup_kernel(plan.operators[call.op_index].full_name)
     if kernel is None or kernel.op is None:
-        return None
+        return NO_OPERATOR
     if len(call.args) < kernel.arguments + (0 if kernel.in_place else kernel.outputs):
-        return None
+        return "it has too few arguments"
     builder = _Builder(plan, state, writes, kernel.types)
     try:
         outputs = tuple(targets(plan, kernel, call))
@@ -123,10 +142,10 @@ def _as_delegate(
         ]
         graph = builder.graph(*_meaning(plan, kernel, call, arguments), outs)
         graph = _marked(graph, kernel, [_is_static(plan, index) for index in outputs])
-        if not _has_kernel(graph, device):
-            return None
-    except WebpteError:
-        return None
+        if (problem := _no_kernel(graph, device)) is not None:
+            return problem
+    except WebpteError as error:
+        return str(error)
     return _Lifted(kernel, graph, tuple(builder.given), outputs)
 
 
@@ -162,10 +181,12 @@ def _marked(graph: Graph, kernel: Kernel, static: Sequence[bool]) -> Graph:
     return Graph(tuple(values), (replace(call, kernel=kernel.name),), graph.inputs, graph.outputs)
 
 
-def _has_kernel(graph: Graph, device: DeviceInfo) -> bool:
-    """Whether the device can run a graph, and the host need not."""
+def _no_kernel(graph: Graph, device: DeviceInfo) -> str | None:
+    """Why the device cannot run a graph; None if it can."""
     planner = lowers(graph, device)
-    return planner is not None and not any(step.host for step in planner.steps)
+    if planner is None:
+        return "it has a tensor that fits no buffer of this GPU"
+    return next((step.host for step in planner.steps if step.host), None)
 
 
 def lowers(graph: Graph, device: DeviceInfo) -> Planner | None:
@@ -231,7 +252,8 @@ def _without_gain(
     def gains(call: _Lifted) -> bool:
         taken = with_sources(plan, call.inputs, writes) & resident
         if not taken and call.inputs:
-            return _bytes_of(plan, call.inputs) < _bytes_of(plan, resident & {*call.outputs})
+            given = _bytes_of(plan, resident & {*call.outputs})
+            return 0 < given >= _bytes_of(plan, call.inputs)
         return not on_host.issuperset(call.outputs)
 
     staying = {place for place, call in lifted.items() if not (call.kernel.heavy or gains(call))}
@@ -316,7 +338,10 @@ class _Builder(CallBuilder):
             self._types.add(dtype.name)
         found, allowed = (self._types, self._allowed) if types is None else ({dtype.name}, types)
         if len(found) > 1 or not found <= allowed:
-            raise UnsupportedError(f"tensors of {', '.join(sorted(found))}")
+            raise UnsupportedError(
+                f"it has tensors of {' and '.join(sorted(found))}; on the GPU all are of one type: "
+                f"{', '.join(sorted(allowed))}"
+            )
         return dtype, value.sizes
 
     def add(self, value: Any) -> int:

@@ -45,15 +45,27 @@ def _moved(method: MethodContents, state: State, index: int) -> MethodContents |
     if call is None or graph is None:
         return None
     inputs, outputs = call.args[: len(graph.inputs)], call.args[len(graph.inputs) :]
-    if inputs.count(index) != 1 or outputs.count(index) != 1:
+    if inputs.count(index) > 1 or outputs.count(index) != 1:
         return None
+    if index not in inputs:  # nothing ever reads it
+        left = tuple(i for i, at in zip(graph.outputs, outputs, strict=True) if at != index)
+        kept = Graph(graph.values, graph.calls, graph.inputs, left)
+        return _replaced(method, call, kept, index) if left else None
     old, new = graph.inputs[inputs.index(index)], graph.outputs[outputs.index(index)]
     if old in read_on_host(graph) or not all(_is(graph, i, state[index]) for i in (old, new)):
         return None
     if new in graph.inputs:
         return None
+    changed = _with_buffer(graph, old, new, outputs.index(index), state[index])
+    return _replaced(method, call, changed, index)
+
+
+def _replaced(
+    method: MethodContents, call: DelegateCall, graph: Graph, index: int
+) -> MethodContents:
+    """The method whose call of a delegate runs another graph, which has nothing of one value."""
     graphs = list(method.graphs)
-    graphs[call.delegate_index] = _with_buffer(graph, old, new, outputs.index(index), state[index])
+    graphs[call.delegate_index] = graph
     moved = replace(call, args=tuple(i for i in call.args if i != index))
     chains = tuple(tuple(moved if i is call else i for i in c) for c in method.plan.chains)
     return replace(method, plan=replace(method.plan, chains=chains), graphs=tuple(graphs))

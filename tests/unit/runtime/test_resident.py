@@ -125,6 +125,19 @@ def test_buffers_of_several_types(dtype: str) -> None:
     wait(run())
 
 
+def test_what_nothing_reads_is_not_kept() -> None:
+    m = method((4,))
+    made = neg(m, m.input(0))
+    write_back(m, buffer(m), plus(m, made, made))
+    m.outputs(made)
+
+    async def run() -> None:
+        program = await expect(m, [X], [X])
+        assert program._build.methods["forward"].only_delegate is not None
+
+    wait(run())
+
+
 def test_rows_of_a_cache_are_put_where_it_is() -> None:
     """cache[at] = -x; returns cache * 2"""
     m = MethodWriter()
@@ -262,15 +275,17 @@ def test_64_bits_stay_on_the_host() -> None:
     wait(run())
 
 
-def test_without_delegates_all_stays_on_the_host() -> None:
+@pytest.mark.parametrize("hosted", [False, True])
+def test_without_delegates_a_method_is_on_the_gpu_as_a_whole_or_on_the_host(hosted: bool) -> None:
     m = method((4,))
     total, new = buffer(m), m.tensor((4,))
     m.kernel("aten::add.out", total, m.input(0), 1, new, new)
     write_back(m, total, new)
-    m.outputs(new)
+    m.outputs(cumprod(m, new) if hosted else new)
 
     async def run() -> None:
-        assert set(places(await expect(m, [X], [X], submitted=0)).values()) == {"host"}
+        program = await expect(m, [X], [X], submitted=0 if hosted else 1)
+        assert set(places(program).values()) == {"host" if hosted else "gpu"}
 
     wait(run())
 
