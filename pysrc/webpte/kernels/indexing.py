@@ -295,8 +295,20 @@ register("aten::repeat_interleave.Tensor_out", "repeats, output_size", repeat_in
 
 register("aten::topk.values", "self, k, dim, largest, sorted", top_k, outputs=2)
 register("aten::kthvalue.values", "self, k, dim, keepdim", kth_value, outputs=2)
-register("aten::median.out", "self", lambda x: median(x.reshape(-1), 0, False)[0])
-register("aten::median.dim_values", "self, dim, keepdim", median, outputs=2)
+register(
+    "aten::median.out",
+    "self",
+    lambda x: median(x.reshape(-1), 0, False)[0],
+    op="aten.median.default",
+)
+register(
+    "aten::median.dim_values",
+    "self, dim, keepdim",
+    median,
+    outputs=2,
+    op="aten.median.dim",
+    apart={"out1": INDICES},
+)
 register("aten::sort.values", "self, dim, descending", sort, outputs=2)
 register(
     "aten::sort.values_stable",

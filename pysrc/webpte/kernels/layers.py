@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from webpte.errors import ExecutionError
 from webpte.kernels.promotion import float_type, result_type
 from webpte.kernels.registry import INDICES, register, register_op
+from webpte.ops.adaptive import windows_along
 from webpte.ops.meanings import np_sigmoid
 from webpte.ops.norm import np_affine, np_normalize
 from webpte.shapes import normalize_dim
@@ -137,38 +137,13 @@ def gated(x: Array, dim: int) -> Array:
 # Pools of sizes that depend on the output's
 
 
-def adaptive_windows(size: int, count: int) -> list[range]:
-    """`count` windows, alike as far as they can be, that cover `size` elements."""
-    return [range(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
-
-
 def adaptive_average(x: Array, output_size: Sequence[int]) -> Array:
     result = x.astype(np.float64)
     for axis, count in zip(range(-len(output_size), 0), output_size, strict=True):
-        windows = adaptive_windows(x.shape[axis], count)
+        windows = windows_along(x.shape[axis], count)
         parts = [result.take(window, axis).mean(axis) for window in windows]
         result = np.stack(parts, axis) if parts else np.moveaxis(result, axis, -1)[..., :0]
     return result.astype(x.dtype)
-
-
-def adaptive_maximum(x: Array, output_size: Sequence[int]) -> tuple[Array, Array]:
-    """With the place of each maximum, counted through the pooled dims. The last NaN wins."""
-    rank = len(output_size)
-    outer, sizes = x.shape[:-rank], x.shape[-rank:]
-    if 0 in sizes:
-        raise ExecutionError(f"{list(x.shape)} has no elements to choose from")
-    numbers = np.arange(math.prod(sizes)).reshape(sizes)
-    flat = x.reshape(*outer, numbers.size)
-    places = np.zeros((*outer, *output_size), np.int64)
-    along = map(adaptive_windows, sizes, output_size)
-    for at in product(*map(enumerate, along)):
-        window = numbers[np.ix_(*(part for _, part in at))].reshape(-1)
-        found = flat[..., window]
-        last = window.size - 1 - np.argmax(np.isnan(found[..., ::-1]), axis=-1)
-        best = np.where(np.isnan(found).any(axis=-1), last, np.argmax(found, axis=-1))
-        places[(..., *(i for i, _ in at))] = window[best]
-    values = np.take_along_axis(flat, places.reshape(*outer, math.prod(output_size)), axis=-1)
-    return values.reshape(places.shape), places
 
 
 # Distances
@@ -240,8 +215,14 @@ for _name, _dims in (
         op=f"aten._adaptive_avg_pool{_dims}d.default",
     )
 for _dims in (2, 3):
-    register(
-        f"aten::adaptive_max_pool{_dims}d.out", "self, output_size", adaptive_maximum, outputs=2
+    _op = f"aten.adaptive_max_pool{_dims}d.default"
+    register_op(
+        f"aten::adaptive_max_pool{_dims}d.out",
+        "self, output_size",
+        _op,
+        outputs=2,
+        notes=f"`{_op}`",
+        apart={"out1": INDICES},
     )
 register("aten::_cdist_forward.out", "x1, x2, p, compute_mode", pairwise)
 register("aten::_pdist_forward.out", "self, p", pairs_of_rows)
