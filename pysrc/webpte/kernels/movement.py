@@ -227,5 +227,17 @@ register("aten::stack.out", "tensors, dim", stack)
 register("aten::roll.out", "self, shifts, dims", roll)
 register("aten::tril.out", "self, diagonal", lambda x, offset: triangle(False, x, offset))
 register("aten::triu.out", "self, diagonal", lambda x, offset: triangle(True, x, offset))
-register("aten::slice_scatter.out", "self, src, dim, start, end, step", slice_scatter)
-register("aten::select_scatter.out", "self, src, dim, index", select_scatter)
+register(
+    "aten::slice_scatter.out",
+    "self, src, dim, start, end, step",
+    slice_scatter,
+    op="aten.slice_scatter.default",
+    types=MOVED,
+)
+register(
+    "aten::select_scatter.out",
+    "self, src, dim, index",
+    select_scatter,
+    op="aten.select_scatter.default",
+    types=MOVED,
+)
