@@ -354,8 +354,8 @@ def bags() -> Iterator[KernelCase]:
     yield KernelCase(name, (table, rows, starts, *weighted, False, -1), out, "weighted")
     yield KernelCase(name, (table, rows, ends, *weighted, True, 3), out, "weighted, padding")
     odd_table = odd(NAN, 1, 2, 2, NAN, 2).reshape(3, 2)
-    call = (np.array([0, 2, 1, 0, 2]), np.array([0, 3]), False, 2, False, None, False, -1)
-    yield KernelCase(name, (odd_table, *call), out, "max, nan")
+    taken = np.array([0, 2, 1, 0, 2]), np.array([0, 3])
+    yield KernelCase(name, (odd_table, *taken, False, 2, False, None, False, -1), out, "max, nan")
     small = (table.astype("float64"), rows.astype("int32"), starts.astype("int32"), *weighted[:3])
     yield KernelCase(name, (*small, None, False, -1), ("float64", *["int32"] * 3), "float64")
 

@@ -213,7 +213,14 @@ for _name, _in_place in (("aten::copy.out", False), ("aten::copy_", True)):
         copied="src",
     )
 
-register("aten::squeeze_copy.dim_out", "self, dim", squeeze)
+register(
+    "aten::squeeze_copy.dim_out",
+    "self, dim",
+    squeeze,
+    op="aten.squeeze_copy.dims",
+    prepare=lambda x, dim: (x, [dim]),
+    types=MOVED,
+)
 register("aten::squeeze_copy.out", "self", squeeze)
 register("aten::transpose_copy.int_out", "self, dim0, dim1", transpose)
 register("aten::pixel_unshuffle.out", "self, downscale_factor", pixel_unshuffle)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -105,7 +106,8 @@ def run_maximum(rank: int, args: Args) -> list[Array]:
         found = flat[..., window]
         last = window.size - 1 - np.argmax(np.isnan(found[..., ::-1]), axis=-1)
         best = np.where(np.isnan(found).any(axis=-1), last, np.argmax(found, axis=-1))
-        places[(..., *(i for i, _ in at))] = window[best]
+        key: Any = (..., *(i for i, _ in at))
+        places[key] = window[best]
     values = np.take_along_axis(flat, places.reshape(*outer, math.prod(counts)), axis=-1)
     return [values.reshape(places.shape), places]
 

@@ -49,7 +49,7 @@ from webpte.format.program import (
 from webpte.format.vulkan import SymIntValue
 from webpte.gpu.device import DeviceInfo
 from webpte.graph import Constant, Graph
-from webpte.kernels import MOVED, CallBuilder, Kernel, lookup_kernel
+from webpte.kernels import MOVED, CallBuilder, Kernel, lookup_kernel, why_hosted
 from webpte.live import LiveState
 from webpte.ops import OpDef, lookup
 from webpte.passes import store_halves
@@ -64,7 +64,6 @@ from webpte.source import Region
 from webpte.storage import plan_storage
 
 ALIAS = "aten.alias_copy.default"
-NO_OPERATOR = "no operator of the delegates means the same"
 NO_GAIN = "its tensors come from the host, or go there: moving them would cost more"
 BUFFER_LIMITS = ("maxBufferSize", "maxStorageBufferBindingSize")
 
@@ -126,7 +125,7 @@ def _as_delegate(
     """The call on the GPU, or why only the host can run it; if it is wrong, the host says it."""
     kernel = lookup_kernel(plan.operators[call.op_index].full_name)
     if kernel is None or kernel.op is None:
-        return NO_OPERATOR
+        return "there is no such kernel" if kernel is None else why_hosted(kernel)
     if len(call.args) < kernel.arguments + (0 if kernel.in_place else kernel.outputs):
         return "it has too few arguments"
     builder = _Builder(plan, state, writes, kernel.types)
