@@ -199,7 +199,16 @@ ALIAS = "aten.alias_copy.default"
 for _name, _parameters in COPIES.items():
     register(_name, _parameters, lambda x, *_: x, op=ALIAS, prepare=only_self, types=MOVED)
 for _name, _parameters in CASTS.items():
-    register(_name, _parameters, cast, typed=True, op=ALIAS, prepare=only_self, types=MOVED)
+    register(
+        _name,
+        _parameters,
+        cast,
+        typed=True,
+        op=ALIAS,
+        prepare=only_self,
+        types=MOVED,
+        casts=True,
+    )
 for _name, _in_place in (("aten::copy.out", False), ("aten::copy_", True)):
     register(
         _name,

@@ -65,7 +65,8 @@ class Kernel:
     all tensors are of one and the same of `types`; those named in `apart` (parameters, "out", or
     "out0" and on if there are several) are of one of the types there instead. Its arguments are the
     kernel's, or what `prepare` makes of them. A `heavy` kernel multiplies matrices. The argument
-    named in `copied` is what the kernel gives, wherever it has the output's size.
+    named in `copied` is what the kernel gives, wherever it has the output's size. One that `casts`
+    gives its first argument in the output's type.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Kernel:
     types: frozenset[str] = FLOATS
     apart: Mapping[str, frozenset[str]] = field(default_factory=dict)
     copied: str | None = None
+    casts: bool = False
 
     def types_of_output(self, number: int) -> frozenset[str] | None:
         """The types of an output that is `apart`; None for all others."""
@@ -134,6 +136,7 @@ def register(
     types: frozenset[str] = FLOATS,
     apart: Mapping[str, frozenset[str]] | None = None,
     copied: str | None = None,
+    casts: bool = False,
 ) -> None:
     """A kernel that is a function of its arguments and returns one array, or several.
 
@@ -145,7 +148,7 @@ def register(
         return (result,) if outputs == 1 and not list_output else result
 
     names = tuple(filter(None, parameters.split(", ")))
-    how = (in_place, list_output, notes, op, prepare, heavy, types, apart or {}, copied)
+    how = (in_place, list_output, notes, op, prepare, heavy, types, apart or {}, copied, casts)
     _add(Kernel(name, names, outputs, _named(name, run), *how))
 
 

@@ -16,7 +16,8 @@ from webpte.dataflow import Dataflow
 from webpte.format.program import DelegateCall
 from webpte.graph import Call, Graph, Tensor
 from webpte.runtime.contents import MethodContents
-from webpte.runtime.lifted import ALIAS, bytes_of, movable
+from webpte.runtime.lifted import movable
+from webpte.runtime.lifted_call import ALIAS, bytes_of
 from webpte.runtime.schedule import members, uses_of
 from webpte.runtime.state import Cell, State
 from webpte.runtime.stitch import read_on_host

@@ -31,7 +31,7 @@ from webpte.gpu.device import DeviceInfo
 from webpte.graph import PREPACK, Call, Graph, Tensor, Value
 from webpte.ops.symint import SELECT_AS_SYMINT
 from webpte.runtime.contents import MethodContents
-from webpte.runtime.lifted import constant_of, lowers
+from webpte.runtime.lifted_call import constant_of, lowers
 from webpte.runtime.schedule import Scheduler, rewrite_blocks, uses_of
 from webpte.runtime.state import State
 from webpte.runtime.values import place_of, with_sources

@@ -34,7 +34,10 @@ them runs there, in one graph, and no other method shares them. An input that is
 output where the file says so; the caller's array stays as it is.
 
 64 bits stay on the host. A GPU has 32: sums and products of float64 would come out rounded, and an
-int64 beyond 32 bits not at all. Indices are the exception: none of a tensor's is so large.
+int64 beyond 32 bits not at all. Two exceptions: indices, as none of a tensor's is so large, and
+casts between float64 and float32, which lose on the GPU what they lose on the host and no more.
+Other casts run there if the new type holds all that the old one does: of bool, int8 and uint8 to
+float32, float16 and int32, and of float16 to float32.
 
 Mixed element types follow PyTorch's rules, half floats are computed in float32, and a result goes
 into an output of its own kind (bool, integer, float) or a higher one. An output is of the size that
