@@ -1,9 +1,11 @@
 // Convolution of volumes: four channels of four neighbouring outputs per invocation, with plain loops.
+// A transposed one looks for the inputs that its outputs get something of.
 
 // use lib/grid.wgsl
 // use lib/nan.wgsl
 
 override HAS_BIAS: bool;
+override TRANSPOSED: bool;
 
 alias Stored = ${FLOAT};
 
@@ -34,6 +36,16 @@ fn volume(size: vec3<i32>) -> u32 { return u32(size.x * size.y * size.z); }
 
 fn is_within(place: vec4<i32>, size: i32) -> vec4<bool> { return vec4<u32>(place) < vec4<u32>(u32(size)); }
 
+// Where a tap finds its inputs along one dim; where it finds none, a place that is not within.
+fn source_of(place: vec4<i32>, tap: i32, stride: i32, padding: i32, dilation: i32) -> vec4<i32> {
+    if (!TRANSPOSED) {
+        return place * stride - padding + tap * dilation;
+    }
+    let spread = place + padding - tap * dilation;
+    let hit = (spread >= vec4<i32>()) & (spread % stride == vec4<i32>());
+    return select(vec4<i32>(-1), spread / stride, hit);
+}
+
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
     var index = flat_index(invocation, workgroups);
@@ -50,21 +62,29 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     let outputs = volume(params.out_size);
     let place = vec4<i32>(min(run * 4u + next, vec4<u32>(outputs - 1u)));
     let plane = params.out_size.y * params.out_size.z;
-    let depth = place / plane * params.stride.x - params.padding.x;
-    let row = place / params.out_size.z % params.out_size.y * params.stride.y - params.padding.y;
-    let column = place % params.out_size.z * params.stride.z - params.padding.z;
+    let depth = place / plane;
+    let row = place / params.out_size.z % params.out_size.y;
+    let column = place % params.out_size.z;
 
     let taps = volume(params.kernel);
     let channel_size = volume(params.in_size);
     let image_at = (image * params.groups + group) * params.in_channels * channel_size;
-    let channels = group * params.out_channels + min(first_channel + next, vec4<u32>(params.out_channels - 1u));
+    let channels = min(first_channel + next, vec4<u32>(params.out_channels - 1u));
+    // Weights are [out, in, taps] in each group, or [in, out, taps] of a transposed convolution.
+    let group_at = group * params.out_channels * params.in_channels;
+    let first_weights = (group_at + channels * select(params.in_channels, 1u, TRANSPOSED)) * taps;
+    let weights_step = select(1u, params.out_channels, TRANSPOSED) * taps;
 
     var sums = mat4x4<f32>(); // a column of four outputs per channel
     for (var tap = 0u; tap < taps; tap++) {
-        let in_plane = i32(tap) / (params.kernel.y * params.kernel.z);
-        let d = depth + in_plane * params.dilation.x;
-        let h = row + i32(tap) / params.kernel.z % params.kernel.y * params.dilation.y;
-        let w = column + i32(tap) % params.kernel.z * params.dilation.z;
+        let k = vec3<i32>(
+            i32(tap) / (params.kernel.y * params.kernel.z),
+            i32(tap) / params.kernel.z % params.kernel.y,
+            i32(tap) % params.kernel.z,
+        );
+        let d = source_of(depth, k.x, params.stride.x, params.padding.x, params.dilation.x);
+        let h = source_of(row, k.y, params.stride.y, params.padding.y, params.dilation.y);
+        let w = source_of(column, k.z, params.stride.z, params.padding.z, params.dilation.z);
         let inside = is_within(d, params.in_size.x) & is_within(h, params.in_size.y) & is_within(w, params.in_size.z);
         if (!any(inside)) {
             continue;
@@ -72,7 +92,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         // What lies beside the volume is read somewhere inside of it, and counts as 0.
         let offset = vec4<u32>((d * params.in_size.y + h) * params.in_size.z + w);
         var at = image_at + select(vec4<u32>(), offset, inside);
-        var weights_at = channels * params.in_channels * taps + tap;
+        var weights_at = first_weights + tap;
         for (var channel = 0u; channel < params.in_channels; channel++) {
             let found = vec4<f32>(f32(input[at.x]), f32(input[at.y]), f32(input[at.z]), f32(input[at.w]));
             let values = select(vec4<f32>(), found, inside);
@@ -81,7 +101,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
             sums[2] += f32(weight[weights_at.z]) * values;
             sums[3] += f32(weight[weights_at.w]) * values;
             at += channel_size;
-            weights_at += taps;
+            weights_at += weights_step;
         }
     }
 

@@ -18,6 +18,7 @@ from support.pad_cases import PAD_CASES
 from support.page import encode_bytes, python
 from support.pte_writer import GraphWriter, write_pte
 from support.scatter_cases import SCATTER_CASES
+from support.slice_scatter_cases import SLICE_SCATTER_CASES
 from support.slicing_cases import SLICING_CASES
 from support.strided_cases import STRIDED_CASES
 from support.ternary_cases import TERNARY_CASES
@@ -66,6 +67,7 @@ return [compared, wrong]
 
 FAMILIES = {
     "strided": for_browser(STRIDED_CASES),
+    "slice_scatter": for_browser(SLICE_SCATTER_CASES),
     "slicing": for_browser(SLICING_CASES),
     "cat": for_browser(CAT_CASES),
     "pad": for_browser(PAD_CASES),

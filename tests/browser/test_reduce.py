@@ -11,6 +11,7 @@ from support import limits
 from support.adaptive_cases import ADAPTIVE_CASES
 from support.fine_tuning import PYTORCH_LOSSES, FineTuning
 from support.gpu_kernels import both_kernels, cases_for, for_browser
+from support.median_cases import MEDIAN_CASES
 from support.norm_cases import NORM_CASES, batch_norm, group_norm, layer_norm, rms_norm
 from support.reduce_cases import AMIN, ARGMAX, MEAN, REDUCE_CASES, SUM, arg_reduction, reduction
 from support.row_cases import COMPARE, as_json, normal
@@ -36,6 +37,7 @@ REDUCE = [
 
 TABLES = {
     "adaptive": for_browser(ADAPTIVE_CASES),
+    "median": for_browser(MEDIAN_CASES),
     "reduce": for_browser(REDUCE),
     "softmax": for_browser(SOFTMAX_CASES),
     "norm": for_browser(NORM_CASES),

@@ -319,7 +319,7 @@ def layers() -> Iterator[KernelCase]:
     yield KernelCase("aten::_adaptive_avg_pool2d.out", (image, [3, 4]))
     yield KernelCase("aten::adaptive_avg_pool2d.out", (image, [1, 1]))
     yield KernelCase("aten::adaptive_avg_pool1d.out", (reals(2, 3, 7), [3]))
-    yield KernelCase("aten::adaptive_max_pool2d.out", (image, [3, 4]), WITH_PLACES)
+    yield from adaptive_maxima(image, numbered)
     for p in (2.0, 1.0, 0.0, INF):
         yield KernelCase("aten::_cdist_forward.out", (a, units(5, 4), p, None), name=str(p))
     yield KernelCase("aten::_pdist_forward.out", (reals(4, 3), 2.0))
@@ -327,6 +327,37 @@ def layers() -> Iterator[KernelCase]:
         yield KernelCase("aten::dist.out", (a, units(4), p), name=str(p))
     for reduction in (0, 1, 2):
         yield KernelCase("aten::mse_loss.out", (a, units(3, 4), reduction), name=str(reduction))
+
+
+def adaptive_maxima(image: np.ndarray, numbered: np.ndarray) -> Iterator[KernelCase]:
+    """`numbered` has a NaN."""
+    flat, cube = "aten::adaptive_max_pool2d.out", "aten::adaptive_max_pool3d.out"
+    yield KernelCase(flat, (image, [3, 4]), WITH_PLACES)
+    yield KernelCase(flat, (odd(*[NAN, 1, 1] * 4).reshape(1, 3, 4), [2, 3]), WITH_PLACES, "nan")
+    yield KernelCase(flat, (image[:0], [1, 1]), WITH_PLACES, "empty")
+    yield KernelCase(cube, (reals(2, 3, 5, 6, 7), [2, 3, 4]), WITH_PLACES)
+    yield KernelCase(cube, (numbered, [1, 1, 1]), WITH_PLACES, "nan")
+    yield KernelCase(cube, (reals(1, 1, 2, 1, 3), [3, 2, 5]), WITH_PLACES, "larger")
+
+
+def bags() -> Iterator[KernelCase]:
+    table, rows = reals(6, 5), np.array([1, 3, 2, 3, 5, 0, 2, 1])
+    starts, ends = np.array([0, 3, 3, 6]), np.array([0, 3, 3, 8])
+    out, name = ("float32", "int64", "int64", "int64"), "aten::_embedding_bag.out"
+    for mode, kind in enumerate(("sum", "mean", "max")):
+        call = (False, mode, False, None)
+        yield KernelCase(name, (table, rows, starts, *call, False, -1), out, kind)
+        yield KernelCase(name, (table, rows, ends, *call, True, -1), out, f"{kind}, last")
+        yield KernelCase(name, (table, rows, starts, *call, False, 2), out, f"{kind}, padding")
+        yield KernelCase(name, (table, rows[:0], starts * 0, *call, False, -1), out, f"{kind}, 0")
+    weighted = (False, 0, False, units(8))
+    yield KernelCase(name, (table, rows, starts, *weighted, False, -1), out, "weighted")
+    yield KernelCase(name, (table, rows, ends, *weighted, True, 3), out, "weighted, padding")
+    odd_table = odd(NAN, 1, 2, 2, NAN, 2).reshape(3, 2)
+    taken = np.array([0, 2, 1, 0, 2]), np.array([0, 3])
+    yield KernelCase(name, (odd_table, *taken, False, 2, False, None, False, -1), out, "max, nan")
+    small = (table.astype("float64"), rows.astype("int32"), starts.astype("int32"), *weighted[:3])
+    yield KernelCase(name, (*small, None, False, -1), ("float64", *["int32"] * 3), "float64")
 
 
 def spatial() -> Iterator[KernelCase]:
@@ -357,5 +388,6 @@ CASES = [
     *movement(),
     *indexing(),
     *layers(),
+    *bags(),
     *spatial(),
 ]

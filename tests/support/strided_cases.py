@@ -80,6 +80,10 @@ def expanded(x: Array, sizes: list[int], _implicit: Any = None) -> Array:
     )
 
 
+def filled(into: Array, x: Array, _non_blocking: Any = None) -> Array:
+    return expanded(x, list(into.shape))
+
+
 def repeated(x: Array, times: list[int]) -> Array:
     padded = (1,) * (len(times) - x.ndim) + x.shape
     dims = [a * b for a, b in zip(padded, times, strict=True)]
@@ -130,7 +134,26 @@ FLIPS: tuple[tuple[tuple[int, ...], list[int]], ...] = (
     ((0, 3), [0]),
     ((1, 1), [0, 1]),
 )
+FILLS = [(shape, sizes) for shape, sizes in EXPANDS if -1 not in sizes]
 TILED_CASES = [
+    *(
+        LiveCase(
+            "aten.copy.default",
+            [(random_bits(tuple(sizes), dtype), random_bits(shape, dtype), False)],
+            filled,
+        )
+        for dtype in WIDTHS
+        for shape, sizes in FILLS
+    ),
+    LiveCase(
+        "aten.copy.default",
+        [
+            (random_bits((m, n)), random_bits((k, n)))
+            for m, n, k in ((3, 5, 3), (3, 5, 1), (2, 4, 2), (0, 5, 1))
+        ],
+        filled,
+        label="dynamic",
+    ),
     *(
         LiveCase("aten.expand_copy.default", [(random_bits(shape, dtype), sizes, False)], expanded)
         for dtype in WIDTHS

@@ -9,7 +9,9 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from webpte.kernels.eager import CallBuilder
+from webpte.kernels.hosted import why_hosted
 from webpte.kernels.registry import (
+    MOVED,
     Kernel,
     OutSpec,
     check_shape,
@@ -19,6 +21,7 @@ from webpte.kernels.registry import (
 )
 
 __all__ = [
+    "MOVED",
     "CallBuilder",
     "Kernel",
     "OutSpec",
@@ -26,6 +29,7 @@ __all__ = [
     "fit_output",
     "kernel_names",
     "lookup_kernel",
+    "why_hosted",
 ]
 
 for _module in iter_modules(__path__):

@@ -264,8 +264,16 @@ register(
     types=MOVED,
     apart=PICKED,
 )
-register("aten::index_put.out", PUT, index_put, op="aten.index_put.default", apart=PICKED)
-register("aten::index_put_", PUT, index_put, in_place=True, notes="in place")
+for _name, _in_place in (("aten::index_put.out", False), ("aten::index_put_", True)):
+    register(
+        _name,
+        PUT,
+        index_put,
+        in_place=_in_place,
+        notes="in place" if _in_place else "",
+        op="aten.index_put.default",
+        apart=PICKED,
+    )
 for _name, _parameters, _function, _op in (
     ("scatter.src_out", "src", scatter, "aten.scatter.src"),
     ("scatter.value_out", "value", scatter, "aten.scatter.value"),
@@ -287,8 +295,20 @@ register("aten::repeat_interleave.Tensor_out", "repeats, output_size", repeat_in
 
 register("aten::topk.values", "self, k, dim, largest, sorted", top_k, outputs=2)
 register("aten::kthvalue.values", "self, k, dim, keepdim", kth_value, outputs=2)
-register("aten::median.out", "self", lambda x: median(x.reshape(-1), 0, False)[0])
-register("aten::median.dim_values", "self, dim, keepdim", median, outputs=2)
+register(
+    "aten::median.out",
+    "self",
+    lambda x: median(x.reshape(-1), 0, False)[0],
+    op="aten.median.default",
+)
+register(
+    "aten::median.dim_values",
+    "self, dim, keepdim",
+    median,
+    outputs=2,
+    op="aten.median.dim",
+    apart={"out1": INDICES},
+)
 register("aten::sort.values", "self, dim, descending", sort, outputs=2)
 register(
     "aten::sort.values_stable",

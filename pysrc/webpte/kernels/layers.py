@@ -15,6 +15,7 @@ import numpy as np
 from webpte.errors import ExecutionError
 from webpte.kernels.promotion import float_type, result_type
 from webpte.kernels.registry import INDICES, register, register_op
+from webpte.ops.adaptive import windows_along
 from webpte.ops.meanings import np_sigmoid
 from webpte.ops.norm import np_affine, np_normalize
 from webpte.shapes import normalize_dim
@@ -136,33 +137,13 @@ def gated(x: Array, dim: int) -> Array:
 # Pools of sizes that depend on the output's
 
 
-def adaptive_windows(size: int, count: int) -> list[range]:
-    """`count` windows, alike as far as they can be, that cover `size` elements."""
-    return [range(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
-
-
 def adaptive_average(x: Array, output_size: Sequence[int]) -> Array:
     result = x.astype(np.float64)
     for axis, count in zip(range(-len(output_size), 0), output_size, strict=True):
-        windows = adaptive_windows(x.shape[axis], count)
+        windows = windows_along(x.shape[axis], count)
         parts = [result.take(window, axis).mean(axis) for window in windows]
         result = np.stack(parts, axis) if parts else np.moveaxis(result, axis, -1)[..., :0]
     return result.astype(x.dtype)
-
-
-def adaptive_maximum(x: Array, output_size: Sequence[int]) -> tuple[Array, Array]:
-    """With the place of each maximum, counted through height and width."""
-    if 0 in x.shape[-2:]:
-        raise ExecutionError(f"{list(x.shape)} has no elements to choose from")
-    outer, (height, width) = x.shape[:-2], x.shape[-2:]
-    flat = x.reshape(*outer, height * width)
-    places = np.zeros((*outer, *output_size), np.int64)
-    for i, rows in enumerate(adaptive_windows(height, output_size[0])):
-        for j, columns in enumerate(adaptive_windows(width, output_size[1])):
-            window = (np.array(rows)[:, None] * width + np.array(columns)).reshape(-1)
-            places[..., i, j] = window[np.argmax(flat[..., window], axis=-1)]
-    values = np.take_along_axis(flat, places.reshape(*outer, -1), axis=-1)
-    return values.reshape(places.shape), places
 
 
 # Distances
@@ -233,7 +214,16 @@ for _name, _dims in (
         adaptive_average,
         op=f"aten._adaptive_avg_pool{_dims}d.default",
     )
-register("aten::adaptive_max_pool2d.out", "self, output_size", adaptive_maximum, outputs=2)
+for _dims in (2, 3):
+    _op = f"aten.adaptive_max_pool{_dims}d.default"
+    register_op(
+        f"aten::adaptive_max_pool{_dims}d.out",
+        "self, output_size",
+        _op,
+        outputs=2,
+        notes=f"`{_op}`",
+        apart={"out1": INDICES},
+    )
 register("aten::_cdist_forward.out", "x1, x2, p, compute_mode", pairwise)
 register("aten::_pdist_forward.out", "self, p", pairs_of_rows)
 register(

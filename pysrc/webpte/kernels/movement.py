@@ -199,18 +199,37 @@ ALIAS = "aten.alias_copy.default"
 for _name, _parameters in COPIES.items():
     register(_name, _parameters, lambda x, *_: x, op=ALIAS, prepare=only_self, types=MOVED)
 for _name, _parameters in CASTS.items():
-    register(_name, _parameters, cast, typed=True, op=ALIAS, prepare=only_self, types=MOVED)
-register("aten::copy.out", "self, src, non_blocking", copy_into, typed=True)
-register(
-    "aten::copy_",
-    "self, src, non_blocking",
-    copy_into,
-    typed=True,
-    in_place=True,
-    notes="in place",
-)
+    register(
+        _name,
+        _parameters,
+        cast,
+        typed=True,
+        op=ALIAS,
+        prepare=only_self,
+        types=MOVED,
+        casts=True,
+    )
+for _name, _in_place in (("aten::copy.out", False), ("aten::copy_", True)):
+    register(
+        _name,
+        "self, src, non_blocking",
+        copy_into,
+        typed=True,
+        in_place=_in_place,
+        notes="in place" if _in_place else "",
+        op="aten.copy.default",
+        types=MOVED,
+        copied="src",
+    )
 
-register("aten::squeeze_copy.dim_out", "self, dim", squeeze)
+register(
+    "aten::squeeze_copy.dim_out",
+    "self, dim",
+    squeeze,
+    op="aten.squeeze_copy.dims",
+    prepare=lambda x, dim: (x, [dim]),
+    types=MOVED,
+)
 register("aten::squeeze_copy.out", "self", squeeze)
 register("aten::transpose_copy.int_out", "self, dim0, dim1", transpose)
 register("aten::pixel_unshuffle.out", "self, downscale_factor", pixel_unshuffle)
@@ -224,5 +243,17 @@ register("aten::stack.out", "tensors, dim", stack)
 register("aten::roll.out", "self, shifts, dims", roll)
 register("aten::tril.out", "self, diagonal", lambda x, offset: triangle(False, x, offset))
 register("aten::triu.out", "self, diagonal", lambda x, offset: triangle(True, x, offset))
-register("aten::slice_scatter.out", "self, src, dim, start, end, step", slice_scatter)
-register("aten::select_scatter.out", "self, src, dim, index", select_scatter)
+register(
+    "aten::slice_scatter.out",
+    "self, src, dim, start, end, step",
+    slice_scatter,
+    op="aten.slice_scatter.default",
+    types=MOVED,
+)
+register(
+    "aten::select_scatter.out",
+    "self, src, dim, index",
+    select_scatter,
+    op="aten.select_scatter.default",
+    types=MOVED,
+)

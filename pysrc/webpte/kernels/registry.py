@@ -64,7 +64,9 @@ class Kernel:
     `op` names the operator of the delegates that means the same, if there is one, at least where
     all tensors are of one and the same of `types`; those named in `apart` (parameters, "out", or
     "out0" and on if there are several) are of one of the types there instead. Its arguments are the
-    kernel's, or what `prepare` makes of them. A `heavy` kernel multiplies matrices.
+    kernel's, or what `prepare` makes of them. A `heavy` kernel multiplies matrices. The argument
+    named in `copied` is what the kernel gives, wherever it has the output's size. One that `casts`
+    gives its first argument in the output's type.
     """
 
     name: str
@@ -79,6 +81,8 @@ class Kernel:
     heavy: bool = False
     types: frozenset[str] = FLOATS
     apart: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    copied: str | None = None
+    casts: bool = False
 
     def types_of_output(self, number: int) -> frozenset[str] | None:
         """The types of an output that is `apart`; None for all others."""
@@ -131,6 +135,8 @@ def register(
     heavy: bool = False,
     types: frozenset[str] = FLOATS,
     apart: Mapping[str, frozenset[str]] | None = None,
+    copied: str | None = None,
+    casts: bool = False,
 ) -> None:
     """A kernel that is a function of its arguments and returns one array, or several.
 
@@ -142,7 +148,7 @@ def register(
         return (result,) if outputs == 1 and not list_output else result
 
     names = tuple(filter(None, parameters.split(", ")))
-    how = (in_place, list_output, notes, op, prepare, heavy, types, apart or {})
+    how = (in_place, list_output, notes, op, prepare, heavy, types, apart or {}, copied, casts)
     _add(Kernel(name, names, outputs, _named(name, run), *how))
 
 

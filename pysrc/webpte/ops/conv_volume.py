@@ -1,7 +1,7 @@
 """Convolutions of volumes, for conv.py: input (B, C, D, H, W), weight (O, C / groups, *kernel).
 
-One plain kernel: four channels of four neighbouring outputs per invocation. Transposed ones are the
-host's.
+Transposed ones have weights (C, O / groups, *kernel). One plain kernel: four channels of four
+neighbouring outputs per invocation.
 """
 
 from __future__ import annotations
@@ -67,8 +67,6 @@ def lower_volume(args: Args, bounds: tuple[float, float]) -> list[Dispatch]:
         *(args.tensor("input"), args.tensor("weight")),
         *(args.optional_tensor("bias"), args.out),
     )
-    if args.flag("transposed"):
-        raise UnsupportedError(f"{args.call}: no kernel for transposed convolutions of volumes")
     if not all(t is None or t.dtype.is_float for t in (x, weight, bias, out)):
         raise UnsupportedError(f"{args.call}: {x.dtype.name} {weight.dtype.name}; only floats are")
     if out.numel == 0:
@@ -76,7 +74,7 @@ def lower_volume(args: Args, bounds: tuple[float, float]) -> list[Dispatch]:
     stride, padding, dilation = (
         three(args.integers(name)) for name in ("stride", "padding", "dilation")
     )
-    groups = args.integer("groups")
+    groups, transposed = args.integer("groups"), args.flag("transposed")
     channels, volume = out.dims[1] // groups, math.prod(out.dims[2:])
     blocks, runs = ceil_div(channels, CHANNELS), ceil_div(volume, RUN)
     return [
@@ -85,12 +83,13 @@ def lower_volume(args: Args, bounds: tuple[float, float]) -> list[Dispatch]:
             bindings=(x.id, weight.id, None if bias is None else bias.id, out.id),
             params=pack(
                 "3iI3iI3iI3iI3iI3iI2f",
-                *(*x.dims[2:], x.dims[0], *out.dims[2:], groups, *weight.dims[2:], weight.dims[1]),
+                *(*x.dims[2:], x.dims[0], *out.dims[2:], groups, *weight.dims[2:]),
+                x.dims[1] // groups,
                 *(*stride, channels, *padding, blocks, *dilation, runs, *bounds),
             ),
             grid=fold_grid(ceil_div(x.dims[0] * groups * blocks * runs, WORKGROUP_SIZE)),
             types=(("FLOAT", float_type(args, x, weight, bias, out)),),
-            overrides=(("HAS_BIAS", int(bias is not None)),),
+            overrides=(("HAS_BIAS", int(bias is not None)), ("TRANSPOSED", int(transposed))),
         )
     ]
 

@@ -2,6 +2,7 @@
 
     permute_copy, t_copy     axes in another order      (2, 3, 5) by [2, 0, 1] -> (5, 2, 3)
     expand_copy, repeat      axes read again and again  stride 0
+    copy                     likewise, into the shape of another tensor
     flip                     axes read from their end   stride < 0
     unfold_copy              windows along one axis, as a new last one
     pixel_shuffle            (C r r, H, W) -> (C, H r, W r)
@@ -30,6 +31,7 @@ from webpte.ops.records import Binding, Dispatch, ceil_div, fold_grid, pack
 from webpte.ops.registry import register
 from webpte.shapes import (
     Dims,
+    broadcast,
     broadcast_strides,
     collapse,
     contiguous_strides,
@@ -122,6 +124,19 @@ def expanded_shape(args: Args) -> tuple[Dims]:
 
 def expanded_walk(args: Args) -> Walk:
     (dims,) = expanded_shape(args)
+    return Walk(dims, broadcast_strides(args.tensor("self").dims, dims))
+
+
+def filled_shape(args: Args) -> tuple[Dims]:
+    """The shape of the tensor that is written over; its elements do not matter."""
+    dims, source = args.tensor("into").dims, args.tensor("self")
+    if broadcast(source.dims, dims) != dims:
+        raise GraphError(f"{args.call}: {list(source.dims)} does not expand to {list(dims)}")
+    return (dims,)
+
+
+def filled_walk(args: Args) -> Walk:
+    (dims,) = filled_shape(args)
     return Walk(dims, broadcast_strides(args.tensor("self").dims, dims))
 
 
@@ -318,6 +333,13 @@ STRIDED = (
         expanded_shape,
         expanded_walk,
         lambda args: np.broadcast_to(args.array("self"), expanded_shape(args)[0]),
+    ),
+    Strided(
+        "aten.copy.default",
+        "into: tensor, self: tensor, non_blocking: any = None -> tensor",
+        filled_shape,
+        filled_walk,
+        lambda args: np.broadcast_to(args.array("self"), filled_shape(args)[0]),
     ),
     Strided(
         "aten.repeat.default",

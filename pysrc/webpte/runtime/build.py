@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from webpte.gpu.device import Device, DeviceInfo, Progress
@@ -22,7 +22,8 @@ from webpte.runtime.lifted import lift
 from webpte.runtime.method import Delegate, Method
 from webpte.runtime.numpy_delegate import NumpyDelegate
 from webpte.runtime.options import AS_SUITS, Options
-from webpte.runtime.state import State, read_states, share_cells
+from webpte.runtime.resident import keep_state
+from webpte.runtime.state import Cell, State, read_states, share_cells
 from webpte.runtime.stitch import stitch
 from webpte.shaders import ShaderLibrary
 
@@ -82,11 +83,12 @@ class Build:
         if device is not None:
             self.info = await _seen_with(self.options, device.info)
         for name, of_file in contents.methods.items():
-            stages = Stages(of_file, of_file, of_file, states[name])
+            stages, kept = Stages(of_file, of_file, of_file, states[name]), states[name]
             if device is not None:
-                stages = _on_gpu(of_file, states[name], self.info)
+                others = [c for n, s in states.items() if n != name for c in s.values()]
+                stages, kept = _on_gpu(of_file, states[name], self.info, others)
             self.stages[name] = stages
-            method, state = stages.planned, stages.state
+            method, state = stages.planned, kept
             delegates = [
                 await self._make_delegate(graph, constants, progress) for graph in _graphs(method)
             ]
@@ -167,10 +169,15 @@ class Build:
         self.lifetime.end(why)
 
 
-def _on_gpu(method: MethodContents, state: State, device: DeviceInfo) -> Stages:
-    """The method with as little to do on the host, and as few graphs, as can be."""
+def _on_gpu(
+    method: MethodContents, state: State, device: DeviceInfo, others: Collection[Cell]
+) -> tuple[Stages, State]:
+    """The method with as little to do on the host, and as few graphs, as can be; and the state
+    that is still the host's. `others` is state of the other methods."""
     folded, state = fold(method, state)
-    return Stages(method, folded, stitch(lift(folded, state, device), state, device), state)
+    stitched = stitch(lift(folded, state, device, others), state, device)
+    planned, kept = keep_state(stitched, state, others)
+    return Stages(method, folded, planned, state), kept
 
 
 async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:

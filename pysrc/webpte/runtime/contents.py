@@ -38,7 +38,8 @@ class MethodContents:
 
     `lifted` has the delegates that are no delegates of the file, but calls of kernels: their names.
     `stitched` has what each delegate stands for, in order, once some of them have become one, and
-    `folded` how many calls of each kernel need to run no more.
+    `folded` how many calls of each kernel need to run no more. `hosted` says why calls of kernels
+    run on the host where there is a GPU, by the `id` of the instruction.
     """
 
     plan: ExecutionPlan
@@ -48,6 +49,7 @@ class MethodContents:
     lifted: Mapping[int, str] = field(default_factory=dict)
     stitched: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     folded: Mapping[str, int] = field(default_factory=dict)
+    hosted: Mapping[int, str] = field(default_factory=dict)
 
     def steps(self, delegate: int) -> tuple[str, ...]:
         """What people call the steps of the file that a delegate runs."""

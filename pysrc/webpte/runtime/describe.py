@@ -160,7 +160,7 @@ class _Describer:
         self._node(
             name,
             name,
-            (self._places.get(id(call), "host"), None),
+            (self._places.get(id(call), "host"), self._method.hosted.get(id(call))),
             inputs=self._tensors(sorted(uses.reads)),
             outputs=() if in_place else writes,
             changes=writes if in_place else (),

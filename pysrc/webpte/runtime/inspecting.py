@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -224,7 +225,7 @@ def _graph(program: str, build: Build, method: str, stage: str = "planned") -> M
         contents = stages.planned
         inside = [_inside(delegate) for delegate in build.delegates_of(method)]
     else:
-        contents = stages.file
+        contents = replace(stages.file, hosted=stages.planned.hosted)
         inside = [Inside(graph) for graph in contents.graphs if graph is not None]
     staying = {id(i) for i in stages.planned.plan.instructions}
     unfolded = {id(i) for i in stages.folded.plan.instructions}

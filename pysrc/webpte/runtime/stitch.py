@@ -24,13 +24,14 @@ from webpte.format.program import (
     DelegateCall,
     FreeCall,
     Instruction,
+    JumpFalseCall,
 )
 from webpte.format.vulkan import IntListValue, SymIntValue, ValueListValue
 from webpte.gpu.device import DeviceInfo
 from webpte.graph import PREPACK, Call, Graph, Tensor, Value
 from webpte.ops.symint import SELECT_AS_SYMINT
 from webpte.runtime.contents import MethodContents
-from webpte.runtime.lifted import constant_of, lowers
+from webpte.runtime.lifted_call import constant_of, lowers
 from webpte.runtime.schedule import Scheduler, rewrite_blocks, uses_of
 from webpte.runtime.state import State
 from webpte.runtime.values import place_of, with_sources
@@ -61,6 +62,7 @@ class _Stitcher:
         calls = [i for i in instructions if isinstance(i, DelegateCall)]
         self._calls = Counter(call.delegate_index for call in calls)
         self._readers = Counter(r for i in instructions for r in uses_of(method, i).reads)
+        self._loops = any(isinstance(i, JumpFalseCall) for i in instructions)
         # What nothing calls is built all the same: its faults are the file's.
         self._graphs = {i: g for i, g in enumerate(method.graphs) if not self._calls[i]}
         self._names = {i: method.steps(i) for i in self._graphs}
@@ -167,11 +169,13 @@ class _Stitcher:
         return joined
 
     def _needed(self, run: _Run) -> set[int]:
-        """The values that something outside of a run needs of it, or its own next time."""
+        """The values that something outside of a run needs of it, or its own next time: in a
+        loop, and of mutable buffers."""
         inside = Counter(r for call in run.calls for r in uses_of(self._method, call).reads)
         outside = {index for index, count in self._readers.items() if count > inside[index]}
         plan = self._method.plan
-        read = {*outside, *plan.outputs, *run.given}
+        kept = {index for index, cell in self._state.items() if cell.mutable}
+        read = {*outside, *plan.outputs, *kept, *(run.given if self._loops else ())}
         return with_sources(plan, read, self._writes)
 
 
@@ -216,7 +220,7 @@ class _Run:
 
     def fits(self, call: DelegateCall, graph: Graph) -> bool:
         """Whether what this delegate takes is what the ones before it give."""
-        on_host = _read_on_host(graph)
+        on_host = read_on_host(graph)
         return all(
             self._agree(made, graph.values[value_id], self._is_view(index))
             and (value_id not in on_host or made in self._inputs.values())
@@ -259,7 +263,7 @@ class _Run:
         shift = len(self._values)
         self._values += [_shifted(value, shift) for value in graph.values]
         known = {}
-        on_host = _read_on_host(graph)
+        on_host = read_on_host(graph)
         for index, value_id in zip(call.args, graph.inputs, strict=False):
             bound = None if value_id in on_host else self._bound(index, value_id + shift)
             known[value_id] = self._taken(index, value_id + shift) if bound is None else bound
@@ -378,7 +382,7 @@ def _shifted(value: Value, shift: int) -> Value:
     return replace(value, id=value.id + shift, mem_obj_id=None if group is None else group + shift)
 
 
-def _read_on_host(graph: Graph) -> set[int]:
+def read_on_host(graph: Graph) -> set[int]:
     """Tensors of which the host reads elements: only what is given from outside can be one."""
     return {call.args[0] for call in graph.calls if call.name == SELECT_AS_SYMINT}
 

@@ -91,6 +91,9 @@ def test_as_in_the_file_and_as_it_runs() -> None:
         ("aten.neg.default", "gpu", 0),
         ("aten::cumprod.out", "host", None),
     ]
+    assert {graph.nodes[-1].why for graph in (file, planned)} == {
+        "no kernel; sums in float64, which a GPU has not"
+    }
     for graph in (file, planned):
         edges = [(e.source, e.target) for e in graph.edges if e.source is not None]
         last = len(graph.nodes) - 1

@@ -17,6 +17,15 @@ from webpte.kernels.registry import register, register_op
 SCHEMAS = Path(__file__).parents[2] / "data" / "kernels" / "schemas.txt"
 
 
+F, N = np.ones((2, 3), "float32"), np.ones(3, "int64")
+BAGS = "aten::_embedding_bag.out"
+
+
+def bag_call(rows: list[int], offsets: list[int], *, mode: int = 0, **how: Any) -> tuple[Any, ...]:
+    rest = (how.get("weights"), how.get("last", False), how.get("padding", -1))
+    return F, np.array(rows), np.array(offsets, "int64"), False, mode, False, *rest
+
+
 def call(name: str, *values: Any, out: str = "float32", dims: tuple[int, ...] = ()) -> Any:
     kernel = lookup_kernel(name)
     assert kernel is not None
@@ -108,8 +117,6 @@ def test_sizes_are_exact_or_bounds(
 
 # Errors
 
-F, N = np.ones((2, 3), "float32"), np.ones(3, "int64")
-
 
 @pytest.mark.parametrize(
     ("name", "values", "message"),
@@ -143,6 +150,17 @@ F, N = np.ones((2, 3), "float32"), np.ones(3, "int64")
         ("aten::topk.values", (F, 4, 1, True, True), "4 of 3 elements"),
         ("aten::mm.out", (F, F), r"\[2, 3\]"),
         ("aten::glu.out", (F, 1), "no halves"),
+        (BAGS, bag_call([0, 2], [0]), "index 2 is out of bounds"),
+        (BAGS, bag_call([0, -1], [0], mode=2), "index -1 is out of bounds"),
+        (BAGS, bag_call([0, 1], [1]), "do not cut 2 indices"),
+        (BAGS, bag_call([0, 1], [0, 3]), "do not cut 2 indices"),
+        (BAGS, bag_call([0, 1, 1], [0, 2, 1]), "do not cut 3 indices"),
+        (BAGS, bag_call([0, 1], [0, 1], last=True), "do not cut 2 indices"),
+        (BAGS, bag_call([0], [], last=True), "needs an offset"),
+        (BAGS, bag_call([0, 1], [0], mode=3), "mode 3"),
+        (BAGS, bag_call([0, 1], [0], mode=1, weights=F[0, :2]), "mode mean"),
+        (BAGS, bag_call([0, 1], [0], weights=F[0]), "weights .3. for 2 indices"),
+        (BAGS, bag_call([0, 1], [0], padding=2), "padding_idx 2"),
         ("aten::reflection_pad1d.out", (F, [3, 0]), "borders"),
         ("aten::replication_pad1d.out", (F[:, :0], [1, 0]), "no elements"),
         ("aten::arange.start_out", (0, 5, -1), "from 0 to 5"),

@@ -75,7 +75,7 @@ def test_a_chain_of_calls_becomes_one_constant() -> None:
     program = wait(expect(m, [ones(4)], [numbers(4)], folds=folds))
     assert {(row.op, row.where) for row in program.report} == {
         *((name, "alias") for name in folds),
-        ("aten::add.out", "host"),
+        ("aten::add.out", "gpu"),
     }
     (index,) = set(program._build.methods["forward"]._state) - {weight.index}
     assert index > weight.index, "what only folded calls read is not kept"

@@ -183,24 +183,26 @@ def test_methods_share_constants_that_they_have_in_common() -> None:
 
 
 def test_a_mutable_buffer_goes_up_as_it_is() -> None:
-    """y = relu(relu(x) + state); state += 1, on the host."""
+    """y = relu(relu(x) + state); state += 1; and the product of state, on the host."""
     m = MethodWriter()
-    x, made = m.tensor((4,)), m.tensor((4,))
+    x, made, product = m.tensor((4,)), m.tensor((4,)), m.tensor((4,))
     m.inputs(x)
     given = relu(m, x, (4,))
     state = m.tensor((4,), data=np.zeros(4, np.float32), mutable=True)
     m.kernel("aten::add.out", given, state, 1, made, made)
-    m.outputs(relu(m, made, (4,)))
+    m.kernel("aten::cumprod.out", state, 0, None, product, product)
+    m.outputs(relu(m, made, (4,)), product)
     m.kernel("aten::add.out", state, m.tensor((4,), data=ones(4)), 1, state, state)
 
     async def run() -> None:
         results = await compute(m, *[[ones(4)]] * 3)
-        assert [y.tolist() for (y,) in results] == [[1] * 4, [2] * 4, [3] * 4]
+        assert [y.tolist() for y, _ in results] == [[1] * 4, [2] * 4, [3] * 4]
         device = RecordingDevice()
         program = await webpte.load(write_pte(m), device=device)
         assert {(row.op, row.where, row.count) for row in program.report if "::" in row.op} == {
             ("aten::add.out", "gpu", 1),
             ("aten::add.out", "host", 1),
+            ("aten::cumprod.out", "host", 1),
         }
         for count in range(3):
             await program.forward(ones(4))

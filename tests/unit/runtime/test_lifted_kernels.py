@@ -293,18 +293,6 @@ def test_a_chat_model_with_a_table_of_bytes_is_one_delegate() -> None:
     wait(run())
 
 
-def test_what_takes_as_much_as_it_gives_stays_on_the_host() -> None:
-    """A row of a table that is no longer than its index."""
-
-    async def run() -> None:
-        row: Row = (f"{D}embedding_byte.out", (*table("byte", 2), ids(3)), [((1, 2), "float32")])
-        m, given = method_of(row)
-        program = await expect(m, given)
-        assert [entry.where for entry in program.report if "::" in entry.op] == ["host"]
-
-    wait(run())
-
-
 @pytest.mark.parametrize("outside", [5, -6])
 def test_an_element_that_a_tensor_does_not_have_is_an_error(outside: int) -> None:
     m, (x, index) = method_of(PICKED[1])
