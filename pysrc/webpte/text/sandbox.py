@@ -47,6 +47,7 @@ from webpte.text.costs import (
 )
 
 _NODE = 8  # characters that an expression counts for, besides what it does
+_CALL = 256  # and a call, which takes Jinja as long as some thousand characters
 _PASSED = frozenset({"_loop_vars", "_block_vars"})  # which Jinja adds to calls
 
 
@@ -54,6 +55,7 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
     """An environment whose templates share one budget, which is renewed before each rendering."""
 
     intercepted_binops = frozenset(OPERATORS)
+    intercepted_unops = frozenset("-+")
 
     def __init__(self, budget: Budget, **options: Any) -> None:
         # Named by the code that templates are compiled to.
@@ -99,7 +101,7 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
             for name in _PASSED:
                 named.pop(name, None)
             return self._call_method(function, given, named)
-        budget.step()
+        budget.step(_CALL)
         if isinstance(function, Macro):  # counts what it does itself
             return super().call(context, function, *given, **named)
         own = {name: value for name, value in named.items() if name not in _PASSED}
@@ -126,6 +128,9 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         return operate(self._budget, operator, left, right)
+
+    def call_unop(self, context: Any, operator: str, arg: Any) -> Any:
+        return self._budget.made(super().call_unop(context, operator, arg))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """`str.format` and `format_map`, where each field is counted."""
@@ -238,6 +243,13 @@ class _Counting(NodeTransformer):
         parts.append(left)
         return _call("joined", node, *(self.visit(part) for part in reversed(parts)))
 
+    def visit_Neg(self, node: nodes.Neg) -> nodes.Node:
+        self.generic_visit(node)
+        number = node.node
+        if isinstance(number, nodes.Const) and isinstance(number.value, int | float):
+            return nodes.Const(-number.value, lineno=node.lineno)
+        return node
+
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
         node.nodes = [_weighed(part) for part in node.nodes]
@@ -280,11 +292,7 @@ def _step(size: int, near: nodes.Node) -> nodes.ExprStmt:
 def _size(body: list[Any]) -> int:
     """Characters that running a body once counts for: its text and its nodes, without those of
     bodies inside that count for themselves."""
-    return sum(
-        _NODE + _length(node)
-        for top in body
-        for node in _own_nodes(top)
-    )
+    return sum(_NODE + _length(node) for top in body for node in _own_nodes(top))
 
 
 def _length(node: nodes.Node) -> int:

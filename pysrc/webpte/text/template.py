@@ -18,7 +18,7 @@ from webpte.text.budget import Budget
 
 Message: TypeAlias = Mapping[str, Any]  # with `role` and `content`, and whatever a template takes
 
-MAX_SOURCE = 1 << 17  # characters; those of real models have some 20,000 at most
+MAX_SOURCE = 1 << 16  # characters; those of real models have some 20,000 at most
 
 _EXTENSIONS = ("jinja2.ext.loopcontrols", "jinja2.ext.do")
 _NAME = "the chat template"
