@@ -12,8 +12,8 @@ from typing import Any
 
 from webpte.errors import ChatTemplateError
 
-# Most templates take 600 steps and 500,000 characters for a conversation of 200 messages, those that
-# look at all messages for each of them 20,000 and 10 million. All of the budget takes seconds.
+# Most templates take 600 steps and 500,000 characters for a conversation of 200 messages, those
+# that look at all messages for each of them 20,000 and 10 million. All of it takes seconds.
 MAX_STEPS = 1 << 21
 MAX_SIZE = 1 << 27
 # No larger number can be printed (Python takes 4,300 digits).
