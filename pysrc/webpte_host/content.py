@@ -107,7 +107,9 @@ class Hosts:
         if name in self._names:
             return True
         try:
-            asked, ours = (ip_address(text.strip("[]").partition("%")[0]) for text in (name, address))
+            asked, ours = (
+                ip_address(text.strip("[]").partition("%")[0]) for text in (name, address)
+            )
         except ValueError:
             return False
         # An IPv6 socket may be asked by IPv4, and says so in its own way.

@@ -187,7 +187,9 @@ def test_does_not_serve(site: Site, path: str) -> None:
     [b"secret.txt", b"../secret.txt", b"http://localhost/index.html", b"*", b"/\x00", b"/\xff"],
 )
 def test_does_not_serve_odd_targets(site: Site, target: bytes) -> None:
-    reply = ask_raw(site, b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    reply = ask_raw(
+        site, b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
     assert reply.startswith(b"HTTP/1.1 404 ")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,9 +24,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     (folder / "web" / "index.html").write_bytes(b"<!doctype html>")
     (folder / "web" / "a.pte").write_bytes(BODY)
     mounts = [Mount("/folder/", folder / "web")]
-    with Site(
-        mounts=mounts, web=folder / "web", runtime=folder, names=["Box.example."]
-    ) as running:
+    with Site(mounts=mounts, web=folder / "web", runtime=folder, names=["Box.example."]) as running:
         yield running
 
 
