@@ -177,4 +177,4 @@ def _inside(item: Any) -> Iterator[Any]:
         yield from item
 
 
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))

@@ -72,8 +72,9 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
             self.filters[name] = self._counted(
                 function, cost_of_filter(name), gathers=name in GATHERING, linear=is_linear(name)
             )
-        for name in TESTS.keys() & self.tests.keys():
-            self.tests[name] = self._counted(self.tests[name], TESTS[name], linear=True)
+        tests: dict[str, Callable[..., Any]] = self.tests
+        for name in TESTS.keys() & tests.keys():
+            tests[name] = self._counted(tests[name], TESTS[name], linear=True)
 
     def _counted(
         self, function: Callable[..., Any], cost: Cost, *, gathers: bool = False, linear: bool
@@ -143,7 +144,7 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
         else:
             formatter = _Formatter(self)
         budget, maps = self._budget, value.__name__ == "format_map"
-        formatter.budget = budget  # type: ignore[attr-defined]
+        formatter.budget = budget
 
         @wraps(value)
         def run(*given: Any, **named: Any) -> str:
@@ -216,7 +217,7 @@ class _Counting(NodeTransformer):
         size = _size(repeated)
         self.generic_visit(node)
         node.body.insert(0, _step(size, node))
-        return node  # type: ignore[no-any-return]
+        return node
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
         """Comparing with a constant takes no time; all else may look at both sides."""
@@ -230,16 +231,18 @@ class _Counting(NodeTransformer):
                 return node
             if isinstance(node.expr, nodes.Const) or isinstance(op.expr, nodes.Const):
                 return node
-        for side in (node, *node.ops):
-            side.expr = _weighed(side.expr)
+        node.expr = _weighed(node.expr)
+        for op in node.ops:
+            op.expr = _weighed(op.expr)
         return node
 
     def visit_Add(self, node: nodes.Add) -> nodes.Node:
         """All that is added up is one call, since prompts are made of little else."""
-        parts, left = [], node
+        parts: list[nodes.Expr] = []
+        left: nodes.Expr = node
         while isinstance(left, nodes.Add):
             parts.append(left.right)
-            left = left.left  # type: ignore[assignment]
+            left = left.left
         parts.append(left)
         return _call("joined", node, *(self.visit(part) for part in reversed(parts)))
 
