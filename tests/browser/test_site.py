@@ -48,7 +48,7 @@ def test_another_site_of_the_host_keeps_what_it_kept(
         build_site.write_worker(root / name)
 
     def visit(name: str) -> None:
-        page.goto(f"{host.url}{name}/index.html")
+        page.goto(f"{both.url}{name}/index.html")
         page.wait_for_function("crossOriginIsolated && Boolean(navigator.serviceWorker.controller)")
         page.reload()  # now it is kept
 
@@ -59,7 +59,7 @@ def test_another_site_of_the_host_keeps_what_it_kept(
 
     publish("a", "the first site")
     publish("b", "the second site")
-    with static_host(root) as host:
+    with static_host(root) as both:
         visit("a")
         page.wait_for_function("""async () =>
             (await (await caches.open("webpte by content")).keys()).length > 0""")
@@ -67,8 +67,8 @@ def test_another_site_of_the_host_keeps_what_it_kept(
         visit("b")
         assert first
         assert set(first) <= set(kept("a"))
-        host.stop()
-        page.goto(f"{host.url}a/index.html")
+        both.stop()
+        page.goto(f"{both.url}a/index.html")
         expect(page.get_by_text("the first site")).to_be_visible()
 
 

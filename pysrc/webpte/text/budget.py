@@ -6,7 +6,7 @@ whatever it does is counted before it is done: `sandbox` says where, `costs` how
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from types import GeneratorType
 from typing import Any
 
@@ -172,9 +172,5 @@ def _inside(item: Any) -> Iterator[Any]:
     elif isinstance(item, Mapping):
         yield from item.keys()
         yield from item.values()
-    elif isinstance(item, _VIEWS):
-        yield len(item)
+    elif isinstance(item, KeysView | ValuesView | ItemsView):
         yield from item
-
-
-_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))

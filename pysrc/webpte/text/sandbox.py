@@ -72,7 +72,7 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
             self.filters[name] = self._counted(
                 function, cost_of_filter(name), gathers=name in GATHERING, linear=is_linear(name)
             )
-        tests: dict[str, Callable[..., Any]] = self.tests
+        tests: dict[str, Any] = self.tests
         for name in TESTS.keys() & tests.keys():
             tests[name] = self._counted(tests[name], TESTS[name], linear=True)
 

@@ -115,9 +115,9 @@ def _check(content: Mapping[str, Any], name: str) -> None:
         content["model"].get(part) for part in ("continuing_subword_prefix", "merges")
     )
     if isinstance(prefix, str) and isinstance(merges, list):
-        pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)
+        parts = (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)
         # The package cuts it off unseen, and what it raises then ends the process.
-        if not all(_ends_with_text(pair, prefix) for pair in pairs):
+        if not all(_ends_with_text(pair, prefix) for pair in parts):
             refuse("`merges` are not of tokens with the `continuing_subword_prefix`")
 
 
