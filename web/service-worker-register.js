@@ -5,8 +5,8 @@
 // so the first visit loads the page twice, at once, before anything of it has run.
 
 {
-  const RELOADED = "webpte reloaded";
   const address = new URL("service-worker.js", document.currentScript.src);
+  const RELOADED = `webpte reloaded ${address.pathname}`; // a host may have several sites
   const workers = navigator.serviceWorker;
   const page = document.documentElement;
 

@@ -12,6 +12,7 @@ importScripts("./site-files.js");
 
 const CACHE = "webpte by content";
 const SCOPE = new URL(self.registration.scope);
+const KEPT = new URL("./by-content/", SCOPE).href; // what lies elsewhere is another site's of this host
 const LARGEST = 512 * 2 ** 20; // larger ones are neither kept nor fetched whole
 const AT_ONCE = 4; // files that are fetched at the same time to be kept
 
@@ -20,7 +21,7 @@ const pathOf = (url) => {
   return path === "" || path.endsWith("/") ? `${path}index.html` : path;
 };
 const hasPolicy = (path) => !path.startsWith(SITE.withoutPolicy);
-const place = (path, hash) => new URL(`./by-content/${SITE.headersHash}/${hasPolicy(path) ? "policy" : "plain"}/${hash}`, SCOPE).href;
+const place = (path, hash) => `${KEPT}${SITE.headersHash}/${hasPolicy(path) ? "policy" : "plain"}/${hash}`;
 
 const headersFor = (path, response) => {
   const headers = new Headers(response.headers);
@@ -98,7 +99,7 @@ const keepAll = async () => {
 const dropOld = async () => {
   const cache = await caches.open(CACHE);
   const known = new Set(Object.entries(SITE.files).map(([path, [hash]]) => place(path, hash)));
-  const old = (await cache.keys()).filter(({ url }) => !known.has(url));
+  const old = (await cache.keys()).filter(({ url }) => url.startsWith(KEPT) && !known.has(url));
   await Promise.all(old.map((request) => cache.delete(request)));
 };
 

@@ -106,6 +106,13 @@ def _serve(arguments: list[str]) -> int:
 
     parser = argparse.ArgumentParser(prog="serve.py", usage=_USAGE.removeprefix("usage: "))
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name of this machine in the address that browsers open, besides localhost",
+    )
     parser.add_argument("--port", type=int, default=8000, help="0: any free one (%(default)s)")
     parser.add_argument("--folder", type=Path, help=f"serve this folder too, as {_FOLDER}")
     options = parser.parse_args(arguments)
@@ -118,7 +125,9 @@ def _serve(arguments: list[str]) -> int:
             raise HostError(f"--folder {options.folder}: there is no such folder.")
         mounts.append(Mount(_FOLDER, options.folder))
     ensure_runtime()
-    with Site(host=options.host, port=options.port, mounts=mounts) as site:
+    with Site(
+        host=options.host, port=options.port, mounts=mounts, names=options.allow_host
+    ) as site:
         # Whoever reads the address may stop the server before the next line is printed.
         try:
             print(f"webpte: {site.url}   (Ctrl-C stops it)", flush=True)

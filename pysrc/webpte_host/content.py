@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
@@ -63,6 +66,7 @@ _MEDIA_TYPES = {
     ".zip": "application/zip",
 }
 _BINARY = "application/octet-stream"
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/@]+)(?::[0-9]{1,5})?")
 
 
 def media_type(name: str) -> str:
@@ -75,6 +79,42 @@ class Mount:
 
     prefix: str
     folder: Path
+
+
+class Hosts:
+    """Names that a server is asked by: localhost, the address that it is asked at, and given ones.
+
+    A page can let a name of its own lead to any address, but no address to another. So an address
+    in `Host` is as good as the connection, and a name is good if it is known.
+    """
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._names = {"localhost", *(name.lower().rstrip(".") for name in names)}
+
+    @property
+    def refusal(self) -> str:
+        return (
+            f"This server answers to {', '.join(sorted(self._names))} and to its address only. "
+            "`serve.py --allow-host NAME` adds a name."
+        )
+
+    def has(self, header: str, address: str) -> bool:
+        """Whether to answer a request with this `Host` that came to this address of ours."""
+        found = _HOST.fullmatch(header.strip())
+        if found is None:
+            return False
+        name = found["name"].lower().rstrip(".")
+        if name in self._names:
+            return True
+        try:
+            asked, ours = (
+                ip_address(text.strip("[]").partition("%")[0]) for text in (name, address)
+            )
+        except ValueError:
+            return False
+        # An IPv6 socket may be asked by IPv4, and says so in its own way.
+        ours = getattr(ours, "ipv4_mapped", None) or ours
+        return asked == ours or (asked.is_loopback and ours.is_loopback)
 
 
 def url_path(target: str) -> str | None:
@@ -123,13 +163,18 @@ def byte_range(header: str | None, size: int) -> tuple[int, int] | str | None:
     if not dash or not (first or last) or not _digits(first) or not _digits(last):
         return None
     if not first:
-        start, end = max(0, size - int(last)), size - 1
+        start, end = max(0, size - _number(last)), size - 1
     else:
-        start, end = int(first), min(int(last), size - 1) if last else size - 1
-        if last and int(last) < start:
+        start, end = _number(first), min(_number(last), size - 1) if last else size - 1
+        if last and _number(last) < start:
             return None
     return (start, end) if start <= end and start < size else "unsatisfiable"
 
 
 def _digits(text: str) -> bool:
     return not text or (text.isascii() and text.isdigit())
+
+
+def _number(digits: str) -> int:
+    """An integer; Python refuses those of thousands of digits, which are beyond any file anyway."""
+    return int(digits) if len(digits) < 4000 else 10**4000

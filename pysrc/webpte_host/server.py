@@ -14,10 +14,14 @@
 Everything is revalidated by ETag: on loopback a 304 costs less than a stale file. Not so by an
 address with a version, where nothing ever changes: the browser need not ask for it, and is free to
 use what it has compiled of it.
+
+Only requests to its own names are answered (see `Hosts`): a page of another site can let its own
+name lead to this machine, and would be taken for the same origin.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import socket
@@ -34,6 +38,7 @@ from typing import Any, BinaryIO
 from webpte_host.bundle import Bundle, package_bundle, page_bundle
 from webpte_host.content import (
     COMMON_HEADERS,
+    Hosts,
     Mount,
     byte_range,
     find_file,
@@ -52,6 +57,8 @@ _CONFIG_PATH = "/pyscript.json"
 _GALLERY_PATH = "/gallery.json"
 _INSTALLED_PATH = "/models/index.json"
 _IDLE_SECONDS = 60
+# A connection that is closed with something unread takes the answer with it.
+_UNREAD_SECONDS, _UNREAD_BYTES = 2, 1 << 20
 _CHUNK = 1 << 18
 
 
@@ -64,7 +71,19 @@ class Handler(BaseHTTPRequestHandler):
     timeout = _IDLE_SECONDS
     # Head and body are two writes; without this the second can wait 40 ms for an ACK.
     disable_nagle_algorithm = True
+    # A line without a version gets a status, too.
+    default_request_version = "HTTP/1.0"
+    command = ""
     server: _Server
+    _began = False  # whether the head of the present answer is sent
+
+    def parse_request(self) -> bool:
+        if self.raw_requestline.strip():
+            return super().parse_request()
+        self.requestline, self.request_version = "", self.default_request_version
+        self.close_connection = True
+        self.send_error(HTTPStatus.BAD_REQUEST)
+        return False
 
     def do_GET(self) -> None:
         self._answer()
@@ -84,6 +103,27 @@ class Handler(BaseHTTPRequestHandler):
         self.send_error(HTTPStatus.METHOD_NOT_ALLOWED)
 
     def _answer(self) -> None:
+        self._began = False
+        try:
+            self._reply()
+        except OSError:  # of the connection; those of files are dealt with where they are read
+            raise
+        except Exception:
+            if self._began:
+                raise
+            self.close_connection = True
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def _reply(self) -> None:
+        names = self.headers.get_all("Host", [])
+        if len(names) != 1:
+            self.send_error(
+                HTTPStatus.BAD_REQUEST, explain="A request names its host once, in `Host`."
+            )
+            return
+        if not self.server.hosts.has(names[0], self.connection.getsockname()[0]):
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST, explain=self.server.hosts.refusal)
+            return
         asked = url_path(self.path)
         if asked is None:
             self.send_error(HTTPStatus.NOT_FOUND)
@@ -175,10 +215,13 @@ class Handler(BaseHTTPRequestHandler):
             return False
         try:
             return int(modified) <= parsedate_to_datetime(since).timestamp()
-        except ValueError:
+        except (ValueError, OverflowError, TypeError):
             return False
 
     def _head(self, status: HTTPStatus, headers: dict[str, str]) -> None:
+        self._began = True
+        if self.request_version == "HTTP/0.9":  # which has neither a status nor headers
+            self.request_version = self.default_request_version
         self.send_response(status)
         for name, value in {**COMMON_HEADERS, "Cache-Control": "no-cache", **headers}.items():
             self.send_header(name, value)
@@ -204,7 +247,8 @@ class Handler(BaseHTTPRequestHandler):
     ) -> None:
         """Short and plain, with the same security headers as everything else."""
         status = HTTPStatus(code)
-        body = f"{status.value} {status.phrase}\n".encode()
+        lines = [f"{status.value} {status.phrase}", *([explain] if explain else [])]
+        body = "".join(f"{line}\n" for line in lines).encode()
         more = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))}
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
             more["Allow"] = "GET, HEAD"
@@ -213,6 +257,16 @@ class Handler(BaseHTTPRequestHandler):
         self._head(status, {**more, **(headers or {})})
         if self.command != "HEAD":
             self.wfile.write(body)
+
+    def finish(self) -> None:
+        """Read what nobody asked for, so that the last answer arrives."""
+        super().finish()
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(_UNREAD_SECONDS)
+            left = _UNREAD_BYTES
+            while left > 0 and (unread := self.connection.recv(_CHUNK)):
+                left -= len(unread)
 
     def log_message(self, format: str, *arguments: Any) -> None:
         """Silent: the terminal shows what the user has to know, and nothing else."""
@@ -230,8 +284,10 @@ class _Server(ThreadingHTTPServer):
         web: Path,
         bundles: dict[str, Bundle],
         runtime: str,
+        hosts: Hosts,
     ) -> None:
         """`bundles` by their paths; `runtime` is the version of what is below /runtime/."""
+        self.hosts = hosts
         self.runtime_path = f"/runtime/v-{runtime}/"  # never changes
         self.mounts = mounts
         self.lasting = Lasting(web, list(bundles.values()), runtime)
@@ -257,13 +313,15 @@ class Site:
         web: Path = WEB,
         runtime: Path = RUNTIME,
         bundle: Bundle | None = None,
+        names: Sequence[str] = (),
     ) -> None:
+        """`names` are those of this machine by which it may be asked, besides localhost."""
         version = runtime_version(runtime)
         runtimes = [Mount(path, runtime) for path in ("/runtime/", f"/runtime/v-{version}/")]
         bundles = {"/webpte.zip": bundle or package_bundle(), "/page.zip": page_bundle(web)}
         every = [Mount("/", web), *runtimes, *mounts]
         try:
-            self._server = _Server((host, port), every, web, bundles, version)
+            self._server = _Server((host, port), every, web, bundles, version, Hosts(names))
         except (OSError, OverflowError) as error:
             raise HostError(_listen_message(host, port, error)) from error
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)

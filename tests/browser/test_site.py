@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from support.static_site import StaticHost, static_host
 from webpte_host import build_site
 from webpte_host.browser import PageLog
 from webpte_host.build import build
+from webpte_host.layout import WEB
 
 FOLDER = "some where/below"  # a blank in it, which addresses write as %20
 
@@ -30,6 +32,44 @@ def host(folder: Path) -> Iterator[StaticHost]:
     root = folder.parents[len(Path(FOLDER).parts) - 1]
     with static_host(root) as host:
         yield host
+
+
+def test_another_site_of_the_host_keeps_what_it_kept(
+    page: Page, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("two")
+
+    def publish(name: str, text: str) -> None:
+        (root / name).mkdir(exist_ok=True)
+        for script in ("service-worker.js", "service-worker-register.js"):
+            shutil.copy(WEB / script, root / name)
+        (root / name / "index.html").write_text(f"<html><head></head><p>{text}</p></html>")
+        build_site.register_worker(root / name / "index.html", root / name)
+        build_site.write_worker(root / name)
+
+    def visit(name: str) -> None:
+        page.goto(f"{both.url}{name}/index.html")
+        page.wait_for_function("crossOriginIsolated && Boolean(navigator.serviceWorker.controller)")
+        page.reload()  # now it is kept
+
+    def kept(name: str) -> list[str]:
+        found: list[str] = page.evaluate("""async () =>
+            (await (await caches.open("webpte by content")).keys()).map(({ url }) => url)""")
+        return [url for url in found if f"/{name}/" in url]
+
+    publish("a", "the first site")
+    publish("b", "the second site")
+    with static_host(root) as both:
+        visit("a")
+        page.wait_for_function("""async () =>
+            (await (await caches.open("webpte by content")).keys()).length > 0""")
+        first = kept("a")
+        visit("b")
+        assert first
+        assert set(first) <= set(kept("a"))
+        both.stop()
+        page.goto(f"{both.url}a/index.html")
+        expect(page.get_by_text("the first site")).to_be_visible()
 
 
 def test_a_new_version_is_there_the_visit_after_next(

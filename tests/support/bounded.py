@@ -1,4 +1,7 @@
-"""Bounds for work on hostile files: time, and an address space too small for wild allocations."""
+"""Limits for work on hostile input: of the processor's time, and of memory that is taken at once.
+
+Seconds are those of this process alone: a busy machine makes nothing late.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +12,43 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-SECONDS = 20  # for one file; it is a few milliseconds on an idle machine
+SECONDS = 20  # for one file; it is a few milliseconds as a rule
+BYTES = 1 << 30
 
 
-class TooLong(BaseException):
-    """Not an Exception: nothing on the way may turn it into one of our errors."""
+class TooLongError(BaseException):
+    """Work that took too long: no Exception, so that nothing turns it into one of our errors."""
 
 
 @contextmanager
-def bounded_work(more_bytes: int = 1 << 30) -> Iterator[None]:
-    """Raises TooLong where `begin_file` was called and nothing followed for `SECONDS`."""
+def bounded_work(more_bytes: int = BYTES) -> Iterator[None]:
+    """Refuse more memory, and raise TooLongError for files that `begin_file` was called for."""
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        raise TooLongError
+
     old = resource.getrlimit(resource.RLIMIT_AS)
     pages = Path("/proc/self/statm")
     if pages.exists():  # only Linux tells what is in use
         in_use = int(pages.read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (in_use + more_bytes, old[1]))
-
-    def ring(_number: int, _frame: FrameType | None) -> None:
-        raise TooLong
-
-    handler = signal.signal(signal.SIGALRM, ring)
+    handler = signal.signal(signal.SIGPROF, ring)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, handler)
         resource.setrlimit(resource.RLIMIT_AS, old)
 
 
-def begin_file() -> None:
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+def begin_file(seconds: float = SECONDS) -> None:
+    """Start the time of the next file anew."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+@contextmanager
+def bounded(seconds: float, room: int = BYTES) -> Iterator[None]:
+    """Raise TooLongError after `seconds`, and MemoryError for what is larger than `room`."""
+    with bounded_work(room):
+        begin_file(seconds)
+        yield

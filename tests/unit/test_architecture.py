@@ -55,6 +55,8 @@ MAY_IMPORT_LATE = {
 }
 # What runs on this machine's GPU, and the one module that knows the optional package for it.
 NATIVE, BINDING = "webpte.gpu.native", Import("webpte.gpu.dawn", "pydawn", True)
+# The one module that knows Jinja, an optional package, and who imports it when that is there.
+TEMPLATES = "webpte.text.sandbox"
 JAVASCRIPT = {"js", "pyodide", "pyodide_js", "pyscript"}
 
 
@@ -148,9 +150,15 @@ def test_devices_are_the_business_of_the_runtime() -> None:
 
 def test_the_package_needs_numpy_and_flatbuffers_and_nothing_else() -> None:
     allowed = {"numpy", "flatbuffers", "webpte"} | JAVASCRIPT
-    tops = {f.target.partition(".")[0] for f in ALL_IMPORTS if f != BINDING}
+    needed = [f for f in ALL_IMPORTS if f != BINDING and f.module != TEMPLATES]
+    tops = {f.target.partition(".")[0] for f in needed}
     foreign = {top for top in tops - allowed if top not in _standard_library()}
     assert not foreign
+
+
+def test_the_sandbox_of_templates_is_imported_late_and_from_one_place() -> None:
+    importers = [f for f in ALL_IMPORTS if f.target.startswith(TEMPLATES)]
+    assert {(f.module, f.late) for f in importers} == {("webpte.text.template", True)}
 
 
 def _standard_library() -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from webpte.text.tokenizer import Tokenizer
 from webpte.text.tokenizer_json import load_json
 
 _CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
+_STATUS = re.compile(r"the server answered (\d+)")
+_MISSING = ("403", "404", "410")  # stores of files say "forbidden" of what they do not have
 _ROLES = ("bos", "eos", "pad", "unk", "cls", "sep", "mask")
 
 
@@ -46,7 +49,9 @@ async def load_tokenizer(
     else:
         tokenizer = await load_tiktoken(data, name, special, pattern, special_tokens)
     if template is not None:
-        tokenizer.template = await ChatTemplate.load(template, tokenizer.special)
+        tokenizer.template = await ChatTemplate.load(
+            template, tokenizer.special, name=f"the chat template of {name}"
+        )
     return tokenizer
 
 
@@ -82,9 +87,12 @@ def _template_of(settings: Mapping[str, Any]) -> str | None:
     """A text, or several by name: then the one that is called `default`."""
     template = settings.get("chat_template")
     if isinstance(template, list):
-        named = {entry.get("name"): entry.get("template") for entry in template}
-        template = named.get("default")
-    return template if isinstance(template, str) else None
+        if not all(isinstance(entry, Mapping) for entry in template):
+            raise TextError(f"{_CONFIG}: `chat_template` is a list, but not one of tables")
+        template = next((e.get("template") for e in template if e.get("name") == "default"), None)
+    if template is not None and not isinstance(template, str):
+        raise TextError(f"{_CONFIG}: `chat_template` is neither a text nor a list of such by name")
+    return template
 
 
 async def _read(source: Any, keep: bool = False) -> tuple[bytes, str]:
@@ -109,9 +117,25 @@ async def _read_beside(source: Any, name: str) -> str | None:
         return None
     try:
         data, _ = await _read(beside, keep=bool(kept))
-    except SourceError:
-        return None
+    except SourceError as error:
+        if _is_missing(error):
+            return None
+        raise
+    except OSError as error:  # a folder, say
+        raise SourceError(f"{name} cannot be read: {error.strerror}") from error
     return _text(data, name)
+
+
+def _is_missing(error: SourceError) -> bool:
+    """Whether there is no such file; one that is there, but cannot be read, is needed.
+
+    A browser without a network does not say which, and what it keeps is all that there was.
+    """
+    cause = error.__cause__
+    if isinstance(cause, OSError):
+        return isinstance(cause, FileNotFoundError | NotADirectoryError)
+    status = _STATUS.search(str(error))
+    return status is None or status[1] in _MISSING
 
 
 def _text(data: bytes, name: str) -> str:

@@ -1,7 +1,7 @@
 """Chat templates: Jinja programs that turn messages into one prompt, as Hugging Face's files have.
 
-They come with models, from anywhere, so they run in Jinja's sandbox, which lets them change
-nothing.
+They come with models, from anywhere, so they run in a sandbox that lets them change nothing, and
+with a budget of steps and text (see `sandbox`).
 """
 
 from __future__ import annotations
@@ -14,34 +14,65 @@ from typing import Any, TypeAlias
 
 from webpte.errors import ChatTemplateError
 from webpte.runtime.libraries import python_package
+from webpte.text.budget import Budget
 
 Message: TypeAlias = Mapping[str, Any]  # with `role` and `content`, and whatever a template takes
 
+MAX_SOURCE = 1 << 16  # characters; those of real models have some 20,000 at most
+
 _EXTENSIONS = ("jinja2.ext.loopcontrols", "jinja2.ext.do")
+_NAME = "the chat template"
+_INDENT = 64  # levels of a JSON text that an indent is counted for before any is seen
 
 
 class ChatTemplate:
     """One template, ready to render."""
 
-    def __init__(self, source: str, render: Callable[..., str], special: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        source: str,
+        render: Callable[..., str],
+        special: Mapping[str, str],
+        budget: Budget | None = None,
+    ) -> None:
         """Use `load`."""
         self.source = source
         self._render = render
         self._special = dict(special)
+        self._budget = budget or Budget(_NAME)
 
     @classmethod
-    async def load(cls, source: str, special: Mapping[str, str] | None = None) -> ChatTemplate:
-        """`special` are tokens that the template may use by name: `bos_token`, `eos_token`, ..."""
+    async def load(
+        cls, source: str, special: Mapping[str, str] | None = None, *, name: str = _NAME
+    ) -> ChatTemplate:
+        """Compile a template.
+
+        special  tokens that the template may use by name: `bos_token`, `eos_token`, ...
+        name     what messages call it: "the chat template of tokenizer_config.json"
+        """
         jinja2 = await python_package("jinja2", "text")
         for module in ("jinja2.ext", "jinja2.sandbox"):
             await python_package(module, "text")
+        if not isinstance(source, str):
+            raise ChatTemplateError(f"{name} is not a text, but a {type(source).__name__}")
+        if len(source) > MAX_SOURCE:
+            raise ChatTemplateError(
+                f"{name} has {len(source):,} characters, but {MAX_SOURCE:,} are the most"
+            )
+        budget = Budget(name)
         try:
-            template = _environment(jinja2).from_string(source)
+            template = _environment(jinja2, budget).from_string(source)
+        except ChatTemplateError:
+            raise
         except jinja2.TemplateError as error:
             line = getattr(error, "lineno", None)
             where = f" in line {line}" if line else ""
-            raise ChatTemplateError(f"the chat template is wrong{where}: {error}") from error
-        return cls(source, template.render, special or {})
+            raise ChatTemplateError(f"{name} is wrong{where}: {error}") from error
+        except Exception as error:  # it is nested too deep, mostly, for Jinja or for Python
+            raise ChatTemplateError(
+                f"{name} cannot be compiled: {type(error).__name__}: {error}"
+            ) from error
+        return cls(source, template.render, special or {}, budget)
 
     def render(
         self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **more: Any
@@ -51,37 +82,60 @@ class ChatTemplate:
         add_generation_prompt  end with the beginning of the assistant's answer
         """
         given = {**self._special, **more, "add_generation_prompt": add_generation_prompt}
+        self._budget.renew()
         try:
-            return self._render(messages=[dict(message) for message in messages], **given)
+            given["messages"] = [dict(message) for message in messages]
+        except (TypeError, ValueError) as error:
+            raise ChatTemplateError(
+                f"messages are tables with `role` and `content`, and these are none: {error}"
+            ) from error
+        try:
+            return self._render(given)
         except ChatTemplateError:
             raise
         except Exception as error:  # a template is a program: anything may go wrong in it
-            roles = ", ".join(str(message.get("role")) for message in messages)
+            roles = ", ".join(str(message.get("role")) for message in given["messages"])
             raise ChatTemplateError(
-                f"the chat template failed for messages by {roles or 'nobody'}: "
+                f"{self._budget.name} failed for messages by {roles or 'nobody'}: "
                 f"{type(error).__name__}: {error}"
             ) from error
 
 
-def _environment(jinja2: ModuleType) -> Any:
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+def _environment(jinja2: ModuleType, budget: Budget) -> Any:
+    from webpte.text.sandbox import CountedEnvironment
+
+    def refuse(message: str) -> None:
+        raise ChatTemplateError(f"{budget.name} refuses these messages: {message}")
+
+    environment = CountedEnvironment(
+        budget,
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[*_EXTENSIONS, _generation_tag(jinja2)],
     )
-    environment.filters["tojson"] = _tojson
-    environment.globals["raise_exception"] = _refuse
+    environment.filters["tojson"] = _json_filter(budget)
+    environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    environment.count()
     return environment
 
 
-def _refuse(message: str) -> None:
-    raise ChatTemplateError(f"the chat template refuses these messages: {message}")
+def _json_filter(budget: Budget) -> Callable[..., str]:
+    def tojson(
+        value: Any, indent: int | None = None, ensure_ascii: bool = False, **more: Any
+    ) -> str:
+        """Plain JSON: Jinja's own filter escapes what matters in HTML."""
+        if indent is None and "separators" not in more:
+            return json.dumps(value, ensure_ascii=ensure_ascii, **more)
+        budget.spend(_INDENT * (abs(indent) if isinstance(indent, int) else len(indent or "")))
+        encoder = json.JSONEncoder(indent=indent, ensure_ascii=ensure_ascii, **more)
+        pieces = []
+        for piece in encoder.iterencode(value):
+            budget.spend(len(piece))
+            pieces.append(piece)
+        return "".join(pieces)
 
-
-def _tojson(value: Any, indent: int | None = None, ensure_ascii: bool = False, **more: Any) -> str:
-    """Plain JSON: Jinja's own filter escapes what matters in HTML."""
-    return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, **more)
+    return tojson
 
 
 def _generation_tag(jinja2: ModuleType) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 from webpte.errors import TextError
 from webpte.runtime.libraries import python_package
+from webpte.text.engines import check_vocabulary, engine_errors
 from webpte.text.template import ChatTemplate
 from webpte.text.tokenizer import Tokenizer, clean
 
@@ -74,14 +75,16 @@ class TiktokenTokenizer(Tokenizer):
         self.template: ChatTemplate | None = None
 
     def encode(self, text: str, special: bool = True) -> list[int]:
-        tokens: list[int] = self._encoding.encode(clean(text), allowed_special="all")
+        with engine_errors("tiktoken", "cannot encode a text"):
+            tokens: list[int] = self._encoding.encode(clean(text), allowed_special="all")
         first = self.id_of(self.special["bos_token"]) if "bos_token" in self.special else None
         return [first, *tokens] if special and first is not None else tokens
 
     def decode(self, tokens: Sequence[int], special: bool = False) -> str:
         left_out = frozenset() if special else self._special_numbers
         kept = [n for n in map(int, tokens) if n in self._numbers and n not in left_out]
-        return str(self._encoding.decode(kept))
+        with engine_errors("tiktoken", "cannot decode tokens"):
+            return str(self._encoding.decode(kept))
 
     def id_of(self, token: str) -> int | None:
         return self._special_tokens.get(token, self._ranks.get(token.encode()))
@@ -105,35 +108,60 @@ async def load_tiktoken(
     if special_tokens is None:
         special_tokens, special = LLAMA3_SPECIAL, {**_LLAMA3_ROLES, **special}
     first = max(ranks.values()) + 1
+    _check_special(special_tokens, name)
     numbered = {token: first + index for index, token in enumerate(special_tokens)}
+    check_vocabulary(numbered.values(), name)
     tiktoken = await python_package("tiktoken", "text")
-    try:
+    with engine_errors(f"{name}: tiktoken", "does not take it"):
         encoding = tiktoken.Encoding(
             name,
             pat_str=pattern or LLAMA3_PATTERN,
             mergeable_ranks=ranks,
             special_tokens=numbered,
         )
-    except Exception as error:  # its Rust half raises what it likes
-        raise TextError(f"{name}: tiktoken does not take it: {error}") from error
     return TiktokenTokenizer(encoding, ranks, numbered, special)
 
 
+def _check_special(tokens: Sequence[str], name: str) -> None:
+    """An empty one would be found in every text, for ever; of two that are equal one has no
+    number."""
+    for token in tokens:
+        if not isinstance(token, str) or not token:
+            raise TextError(f"{name}: a special token is a text that is not empty, not {token!r}")
+    if len(set(tokens)) < len(tokens):
+        raise TextError(f"{name}: two of the special tokens are the same")
+
+
 def read_ranks(data: bytes, name: str) -> dict[bytes, int]:
+    """Tokens and their numbers, of which no two are the same."""
     ranks: dict[bytes, int] = {}
+    taken: set[int] = set()
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
             continue
         token, _, rank = line.partition(b" ")
         try:
-            ranks[base64.b64decode(token, validate=True)] = int(rank)
+            piece, place = base64.b64decode(token, validate=True), _place(rank)
         except (binascii.Error, ValueError):
             raise TextError(
                 f"{name} is neither a tokenizer.json nor a tiktoken file: line {number} is not a "
                 "token in base64 and a number. For sentencepiece's models there is a "
                 "tokenizer.json beside them, or `transformers` writes one"
             ) from None
+        if not piece or piece in ranks or place in taken:
+            what = "is empty" if not piece else "stands twice" if piece in ranks else "is taken"
+            which = "the number" if what == "is taken" else "the token"
+            raise TextError(f"{name}: line {number}: {which} {what}")
+        ranks[piece] = place
+        taken.add(place)
+    check_vocabulary(taken, name)
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing:
         raise TextError(f"{name}: byte {missing[0]:#04x} has no token, so not every text has any")
     return ranks
+
+
+def _place(digits: bytes) -> int:
+    if len(digits) > 20:  # Python refuses thousands of digits, and takes long for fewer
+        raise ValueError
+    return int(digits)

@@ -7,7 +7,7 @@ that nothing is cut or padded because a file says so.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from webpte.errors import TextError
 from webpte.json_reader import parse_json
@@ -18,6 +18,7 @@ from webpte.runtime.libraries import (
     python_package,
 )
 from webpte.runtime.open import IN_BROWSER
+from webpte.text.engines import check_vocabulary, engine_errors
 from webpte.text.pieces import json_pieces
 from webpte.text.template import ChatTemplate
 from webpte.text.tokenizer import Tokenizer, clean
@@ -69,11 +70,58 @@ async def load_json(text: str, name: str, special: Mapping[str, str]) -> JsonTok
     content = parse_json(text, name, TextError)
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise TextError(f"{name} is not a tokenizer.json: it has no `model`")
+    _check(content, name)
     if IN_BROWSER:
         engine = await javascript_tokenizer(JAVASCRIPT, text, special, name)
     else:
         engine = await _python_engine(text, name)
     return JsonTokenizer(content, engine, {**_own_special(content), **special})
+
+
+def _check(content: Mapping[str, Any], name: str) -> None:
+    """Raise TextError where the parts that are read here are of another kind."""
+
+    def refuse(what: str) -> NoReturn:
+        raise TextError(f"{name} is not a tokenizer.json: {what}")
+
+    def check_tables(where: str, items: Any) -> None:
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            refuse(f"{where} is not a list of tables")
+
+    vocabulary = content["model"].get("vocab") or {}
+    if isinstance(vocabulary, list):
+        pairs = (isinstance(pair, list) and len(pair) == 2 for pair in vocabulary)
+        if not all(pairs) or not all(isinstance(token, str) for token, _ in vocabulary):
+            refuse("`vocab` is not a list of tokens with scores")
+    elif not isinstance(vocabulary, dict):
+        refuse("`vocab` is neither a table nor a list")
+    check_tables("`added_tokens`", content.get("added_tokens") or [])
+    for token in content.get("added_tokens") or ():
+        if not isinstance(token.get("content"), str):
+            refuse("one of `added_tokens` has no `content`")
+    for part in ("decoder", "padding"):
+        if not isinstance(content.get(part) or {}, dict):
+            refuse(f"`{part}` is not a table")
+    check_tables("`decoders`", (content.get("decoder") or {}).get("decoders") or [])
+    if not isinstance((content.get("padding") or {}).get("pad_token") or "", str):
+        refuse("`pad_token` is not a text")
+    numbers = range(len(vocabulary)) if isinstance(vocabulary, list) else vocabulary.values()
+    check_vocabulary(numbers, name)
+    check_vocabulary([token.get("id") for token in content.get("added_tokens") or ()], name)
+    prefix, merges = (
+        content["model"].get(part) for part in ("continuing_subword_prefix", "merges")
+    )
+    if isinstance(prefix, str) and isinstance(merges, list):
+        parts = (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)
+        # The package cuts it off unseen, and what it raises then ends the process.
+        if not all(_ends_with_text(pair, prefix) for pair in parts):
+            refuse("`merges` are not of tokens with the `continuing_subword_prefix`")
+
+
+def _ends_with_text(pair: Any, prefix: str) -> bool:
+    """Whether the last of a list is a text that begins so."""
+    last = pair[-1] if isinstance(pair, list) and pair else None
+    return isinstance(last, str) and last.startswith(prefix)
 
 
 def _vocabulary(content: Mapping[str, Any]) -> dict[str, int]:
@@ -107,15 +155,15 @@ class _PythonEngine:
         tokenizer.no_padding()
 
     def encode(self, text: str, special: bool) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=special).ids)
+        with engine_errors("the package tokenizers", "cannot encode a text"):
+            return list(self._tokenizer.encode(text, add_special_tokens=special).ids)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
+        with engine_errors("the package tokenizers", "cannot decode tokens"):
+            return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
 
 
 async def _python_engine(text: str, name: str) -> TextEngine:
     tokenizers = await python_package("tokenizers", "text")
-    try:
+    with engine_errors(f"{name}: the package tokenizers", "does not take it"):
         return _PythonEngine(tokenizers.Tokenizer.from_str(text))
-    except Exception as error:  # the package raises nothing more special
-        raise TextError(f"{name}: the package tokenizers does not take it: {error}") from error
