@@ -129,9 +129,9 @@ class Method:
         calls = [i for i in self._instructions if not isinstance(i, FreeCall)]
         if len(calls) != 1 or not isinstance(calls[0], DelegateCall):
             return None
+        whole = calls[0].args == (*self._plan.inputs, *self._plan.outputs)
         taken = self._delegates[calls[0].delegate_index].input_count
-        ends = calls[0].args[:taken], calls[0].args[taken:]
-        return calls[0] if ends == (self._plan.inputs, self._plan.outputs) else None
+        return calls[0] if whole and taken == len(self._plan.inputs) else None
 
     def take_inputs(self, inputs: Sequence[Any]) -> list[Any]:
         """Inputs of a call, checked, and remembered for a later profile."""
