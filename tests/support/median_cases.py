@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cmp_to_key
-
 import numpy as np
 
 from support.cases import Array
@@ -17,9 +15,7 @@ def middle_of(row: list[float]) -> int:
     for place, value in enumerate(row):
         if value != value:
             return place
-    ordered = sorted(
-        range(len(row)), key=cmp_to_key(lambda i, j: int(row[i] > row[j]) - int(row[i] < row[j]))
-    )
+    ordered = sorted(range(len(row)), key=row.__getitem__)  # equals stay in order
     return ordered[(len(row) - 1) // 2]
 
 

@@ -69,8 +69,9 @@ def lift(
     on_host = state.keys() - moved
     if _is_whole(method, len(lifted)) and not any(state[index].mutable for index in on_host):
         return _rewritten(method, lifted)
-    if not any(isinstance(i, DelegateCall) for i in method.plan.instructions):
-        on_host = state.keys() if not any(c.kernel.heavy for c in lifted.values()) else on_host
+    heavy = any(call.kernel.heavy for call in lifted.values())
+    if not heavy and not any(isinstance(i, DelegateCall) for i in method.plan.instructions):
+        on_host = set(state)
     while True:
         result = _rewritten(method, lifted)
         staying = _without_gain(result, lifted, on_host)

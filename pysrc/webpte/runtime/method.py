@@ -130,7 +130,8 @@ class Method:
         if len(calls) != 1 or not isinstance(calls[0], DelegateCall):
             return None
         whole = calls[0].args == (*self._plan.inputs, *self._plan.outputs)
-        return calls[0] if whole else None
+        taken = self._delegates[calls[0].delegate_index].input_count
+        return calls[0] if whole and taken == len(self._plan.inputs) else None
 
     def take_inputs(self, inputs: Sequence[Any]) -> list[Any]:
         """Inputs of a call, checked, and remembered for a later profile."""

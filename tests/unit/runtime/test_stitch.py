@@ -375,3 +375,12 @@ def test_it_is_profiled_rebuilt_and_freed() -> None:
         assert not second.plans
 
     wait(run())
+
+
+def test_an_input_of_its_graph_that_the_method_returns_is_no_output_of_it() -> None:
+    """The call has (x, held, sum), the method (x) and (held, sum): in a row, the same."""
+    m = method((4,))
+    held = m.tensor((4,), data=X, mutable=True)
+    summed = plus(m, m.input(0), held)
+    m.outputs(held, summed)
+    wait(expect(m, [X], [numbers(4)]))

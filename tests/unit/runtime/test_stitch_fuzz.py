@@ -99,7 +99,13 @@ class Writer:
         self.m.kernel("aten::arange.start_out", 0, 4, 1, out, out)
 
     def change_state(self) -> None:
-        self.m.kernel("aten::copy_", self.state, self.any(), False, self.state)
+        self._write_back(self.state)
+
+    def change_input(self) -> None:
+        self._write_back(self.random.choice(self.m.input_values))
+
+    def _write_back(self, target: Host) -> None:
+        self.m.kernel("aten::copy_", target, self.any(), False, target)
 
     def forget(self) -> None:
         if old := self.computed():
@@ -127,7 +133,7 @@ class Writer:
     def write(self) -> bytes:
         steps = [self.delegate, self.delegate, self.delegate_of_two, self.on_the_host]
         steps += [self.liftable, self.liftable, self.constant, self.change_state]
-        steps += [self.forget, self.view]
+        steps += [self.forget, self.view, self.change_input]
         for _ in range(self.random.randrange(4, 16)):
             self.random.choice(steps)()
         count = self.random.randrange(1, 4)
@@ -142,7 +148,7 @@ def test_random_methods(start: int) -> None:
         program = await webpte.load(data, device=device)
         expected = await webpte.load(data, device="numpy")
         rng = np.random.default_rng(seed)
-        for _ in range(2):
+        for _ in range(3):
             inputs = [rng.standard_normal(4).astype(np.float32) for _ in range(2)]
             outputs = await program.forward(*inputs)
             for got, want in zip(outputs, await expected.forward(*inputs), strict=True):
