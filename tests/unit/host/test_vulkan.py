@@ -37,8 +37,12 @@ def ensure(
         asked.append(package)
         return installs
 
+    def install_backport(*_: object) -> bool:
+        asked.append("backport")
+        return backport
+
     monkeypatch.setattr(apt, "install", install)
-    monkeypatch.setattr(apt, "install_backport", lambda *_: asked.append("backport") or backport)
+    monkeypatch.setattr(apt, "install_backport", install_backport)
     monkeypatch.setattr(platform, "machine", lambda: machine)
     said = io.StringIO()
     vulkan.ensure(Display(said))
