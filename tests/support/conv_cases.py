@@ -196,21 +196,6 @@ TRANSPOSED_DIRECT = [
     conv((2, 4, 5, 6), (4, 3, 3, 3), stride=[3], padding=[1], extra=[1], transposed=True),
     conv((1, 6, 7), (6, 2, 5), stride=[4], dilation=[3], extra=[2], groups=3, transposed=True),
     conv((1, 2, 2, 2), (2, 2, 1, 1), stride=[3], extra=[2], transposed=True, bias=False),
-    # Volumes, transposed
-    conv(
-        (1, 4, 3, 4, 5), (4, 3, 2, 3, 2), stride=[2], padding=[1], extra=[1, 0, 1], transposed=True
-    ),
-    conv((2, 4, 3, 2, 3), (4, 5, 3, 3, 3), stride=[1, 2, 3], transposed=True, bias=False),
-    conv((1, 6, 2, 3, 4), (6, 1, 2, 1, 3), dilation=[2, 1, 3], groups=3, transposed=True),
-    conv((2, 3, 1, 1, 1), (3, 9, 2, 2, 2), stride=[3], extra=[2], transposed=True, clamp=(0, 6)),
-    conv((0, 3, 2, 2, 2), (3, 2, 2, 2, 2), transposed=True),
-    conv(
-        (2, 3, 4, 5, 3),
-        (3, 2, 2, 2, 2),
-        stride=[2],
-        transposed=True,
-        live=((1, 3, 2, 3, 1), (2, 3, 4, 5, 3)),
-    ),
     conv((1, 4, 3, 3), (4, 6, 3, 3), transposed=True, clamp=(None, None)),
     conv((1, 4, 3, 3), (4, 5, 3, 3), transposed=True, clamp=(-1e300, 1e300)),
 ]
@@ -236,6 +221,22 @@ VOLUMES = [
         (2, 3, 5, 6, 7), (4, 3, 3, 3, 3), live=((1, 3, 3, 3, 3), (2, 3, 4, 6, 5), (0, 3, 5, 6, 7))
     ),
 ]
+TRANSPOSED_VOLUMES = [
+    conv(
+        (1, 4, 3, 4, 5), (4, 3, 2, 3, 2), stride=[2], padding=[1], extra=[1, 0, 1], transposed=True
+    ),
+    conv((2, 4, 3, 2, 3), (4, 5, 3, 3, 3), stride=[1, 2, 3], transposed=True, bias=False),
+    conv((1, 6, 2, 3, 4), (6, 1, 2, 1, 3), dilation=[2, 1, 3], groups=3, transposed=True),
+    conv((2, 3, 1, 1, 1), (3, 9, 2, 2, 2), stride=[3], extra=[2], transposed=True, clamp=(0, 6)),
+    conv((0, 3, 2, 2, 2), (3, 2, 2, 2, 2), transposed=True),
+    conv(
+        (2, 3, 4, 5, 3),
+        (3, 2, 2, 2, 2),
+        stride=[2],
+        transposed=True,
+        live=((1, 3, 2, 3, 1), (2, 3, 4, 5, 3)),
+    ),
+]
 
 CONV_CASES = [
     *(
@@ -250,4 +251,5 @@ CONV_CASES = [
         *LIVE,
     ),
     *VOLUMES,
+    *TRANSPOSED_VOLUMES,
 ]
