@@ -1,7 +1,8 @@
 """What changes from call to call: the live dims of tensors, the values of SymInts, what is dirty.
 
 Tensors are allocated for as many elements as their maximum (`Tensor.dims`) has, and filled densely
-at their live size (`cur_dims`). Setting a size or a SymInt to the value that it has marks nothing dirty.
+at their live size (`cur_dims`). Setting a size or a SymInt to the value that it has marks nothing
+dirty.
 """
 
 from __future__ import annotations

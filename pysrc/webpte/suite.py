@@ -4,13 +4,14 @@ A suite is a folder with a `manifest.json`, a list of entries, and the raw littl
 that they name. An entry loads a program once and calls one method once per step, in order; what
 the program keeps (a KV cache) carries over from step to step:
 
-    {"op", "case", "pte", "method"?, "atol", "rtol",
+    {"op", "case", "pte", "method"?, "atol", "rtol", "equal_nan"?,
      "steps": [{"inputs":  [{"path", "shape", "dtype"}],
-                "goldens": [{"path", "shape", "dtype", "output_index"}]}]}
+                "goldens": [{"path", "shape", "dtype", "output_index", "atol"?}]}]}
 
 In place of `steps`, `inputs` and `golden` may stand in the entry itself: one step, one output.
-Other keys are ignored. An element passes if its absolute error is within `atol` or its relative
-error within `rtol`; NaN never passes; integers and bools must be equal.
+Other keys are ignored. An element passes if its absolute error is within `atol` (the golden's own,
+if it has one) or its relative error within `rtol`; NaN passes only for NaN, and only with
+`equal_nan`; integers and bools must be equal.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -46,6 +48,7 @@ class TensorFile:
     shape: tuple[int, ...]
     dtype: str
     output_index: int = 0
+    atol: float | None = None  # None: the entry's
 
     def decode(self, data: bytes) -> Array:
         dtype = np.dtype(self.dtype).newbyteorder("<")
@@ -73,6 +76,7 @@ class Entry:
     steps: tuple[Step, ...]
     atol: float
     rtol: float
+    equal_nan: bool = False
 
     @property
     def id(self) -> str:
@@ -105,6 +109,7 @@ def parse_entry(raw: object) -> Entry:
         steps=steps,
         atol=float(_get(raw, "atol", (int, float), where)),
         rtol=float(_get(raw, "rtol", (int, float), where)),
+        equal_nan=raw.get("equal_nan") is True,
     )
 
 
@@ -130,7 +135,8 @@ def _tensor_file(raw: object, where: str) -> TensorFile:
     if dtype not in DTYPES:
         raise SuiteError(f'{where}: {path}: unknown "dtype" {dtype!r}; known: {", ".join(DTYPES)}')
     index = _get(raw, "output_index", int, where) if "output_index" in _as_dict(raw) else 0
-    return TensorFile(path, tuple(shape), dtype, index)
+    atol = _get(raw, "atol", (int, float), where) if "atol" in _as_dict(raw) else None
+    return TensorFile(path, tuple(shape), dtype, index, atol)
 
 
 def _as_dict(raw: object) -> dict[str, object]:
@@ -154,7 +160,9 @@ class Comparison:
     used: float | None = None  # of the tolerance, by the worst element: up to 1 passes
 
 
-def compare(result: object, golden: Array, atol: float, rtol: float) -> Comparison:
+def compare(
+    result: object, golden: Array, atol: float, rtol: float, *, equal_nan: bool = False
+) -> Comparison:
     """The pass rule of the suites, for one output."""
     scalar = isinstance(result, bool | int | float)
     got = np.asarray(result, golden.dtype if scalar else None)
@@ -169,8 +177,11 @@ def compare(result: object, golden: Array, atol: float, rtol: float) -> Comparis
     with np.errstate(all="ignore"):
         got_wide, want = got.astype(wide), golden.astype(wide)
         # Equal infinities have no difference to speak of, though inf - inf is NaN.
-        error = np.where(got_wide == want, 0.0, np.abs(got_wide - want)).astype(np.float64)
-        relative = error / np.maximum(np.abs(want), _RELATIVE_FLOOR)
+        same = got_wide == want
+        if equal_nan and not exact:
+            same |= np.isnan(got_wide) & np.isnan(want)
+        error = np.where(same, 0.0, np.abs(got_wide - want)).astype(np.float64)
+        relative = np.where(same, 0.0, error / np.maximum(np.abs(want), _RELATIVE_FLOOR))
         passed = error == 0.0 if exact else (error <= atol) | (relative <= rtol)
         shares = np.where(exact, np.inf, np.fmin(error / atol, relative / rtol))
         used = np.where(error == 0.0, 0.0, shares).max()
@@ -224,7 +235,7 @@ async def run_entry(
     """
     entry = parse_entry(raw)
     report: dict[str, Any] = {"op": entry.op, "case": entry.case, "verdict": "failed"}
-    report |= {"error": None, "outputs": [], "ops": []}
+    report |= {"error": None, "outputs": [], "ops": [], "ran": None}
     started = time.perf_counter()
     try:
         source = locate(entry.pte) if locate else await fetch_bytes(entry.pte)
@@ -233,6 +244,7 @@ async def run_entry(
             problems = await _run_steps(
                 program, entry, fetch_bytes, report["outputs"], progress, seen
             )
+            report["ran"] = _where(program)
             if seen is not None:
                 seen.kernels = program.kernels
         finally:
@@ -264,6 +276,19 @@ async def _load(
     return program
 
 
+def _where(program: webpte.Program) -> dict[str, Any]:
+    """What ran where: dispatches, calls on the GPU, calls without work, and those on the host."""
+    counts: dict[str, Counter[str]] = {"gpu": Counter(), "alias": Counter(), "host": Counter()}
+    for row in program.report:
+        counts[row.where][row.op] += row.count
+    return {
+        "dispatches": program.stats.dispatches,
+        "gpu": counts["gpu"].total(),
+        "alias": counts["alias"].total(),
+        "host": dict(counts["host"]),
+    }
+
+
 def _op_names(methods: Mapping[str, webpte.MethodInfo]) -> list[str]:
     return sorted({name for method in methods.values() for name in method.ops})
 
@@ -291,7 +316,8 @@ async def _run_steps(
                     f"but {entry.method} returned {len(results)}"
                 )
             result = results[file.output_index]
-            found = compare(result, golden, entry.atol, entry.rtol)
+            atol = entry.atol if file.atol is None else file.atol
+            found = compare(result, golden, atol, entry.rtol, equal_nan=entry.equal_nan)
             if seen is not None:
                 seen.outputs.append(np.asarray(result))
             row: dict[str, Any] = {"output_index": file.output_index, "step": number}
