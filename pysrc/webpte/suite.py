@@ -5,13 +5,14 @@ that they name. An entry loads a program once and calls one method once per step
 the program keeps (a KV cache) carries over from step to step:
 
     {"op", "case", "pte", "method"?, "atol", "rtol", "equal_nan"?,
-     "steps": [{"inputs":  [{"path", "shape", "dtype"}],
+     "steps": [{"inputs":  [{"path", "shape", "dtype", "scalar"?}],
                 "goldens": [{"path", "shape", "dtype", "output_index", "atol"?}]}]}
 
 In place of `steps`, `inputs` and `golden` may stand in the entry itself: one step, one output.
-Other keys are ignored. An element passes if its absolute error is within `atol` (the golden's own,
-if it has one) or its relative error within `rtol`; NaN passes only for NaN, and only with
-`equal_nan`; integers and bools must be equal.
+An input that is a `scalar` is given to the program as a number. Other keys are ignored. An element
+passes if its absolute error is within `atol` (the golden's own, if it has one) or its relative
+error within `rtol`; NaN passes only for NaN, and only with `equal_nan`; integers and bools must be
+equal.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class TensorFile:
     dtype: str
     output_index: int = 0
     atol: float | None = None  # None: the entry's
+    scalar: bool = False
 
     def decode(self, data: bytes) -> Array:
         dtype = np.dtype(self.dtype).newbyteorder("<")
@@ -136,7 +138,10 @@ def _tensor_file(raw: object, where: str) -> TensorFile:
         raise SuiteError(f'{where}: {path}: unknown "dtype" {dtype!r}; known: {", ".join(DTYPES)}')
     index = _get(raw, "output_index", int, where) if "output_index" in _as_dict(raw) else 0
     atol = _get(raw, "atol", (int, float), where) if "atol" in _as_dict(raw) else None
-    return TensorFile(path, tuple(shape), dtype, index, atol)
+    scalar = _as_dict(raw).get("scalar") is True
+    if scalar and shape:
+        raise SuiteError(f"{where}: {path}: a scalar has no shape, but this one has {shape!r}")
+    return TensorFile(path, tuple(shape), dtype, index, atol, scalar)
 
 
 def _as_dict(raw: object) -> dict[str, object]:
@@ -306,7 +311,11 @@ async def _run_steps(
     for number, step in enumerate(entry.steps):
         if progress is not None:
             progress("step", number + 1, len(entry.steps))
-        inputs = [file.decode(await fetch_bytes(file.path)) for file in step.inputs]
+        arrays = [file.decode(await fetch_bytes(file.path)) for file in step.inputs]
+        inputs = [
+            array.item() if file.scalar else array
+            for file, array in zip(step.inputs, arrays, strict=True)
+        ]
         results = await program.run(entry.method, *inputs)
         for file in step.goldens:
             golden = file.decode(await fetch_bytes(file.path))

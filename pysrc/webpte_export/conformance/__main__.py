@@ -8,6 +8,7 @@ import logging
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 from webpte_export.conformance.parts import PARTS
 from webpte_export.conformance.table import failures, table
@@ -77,9 +78,35 @@ def keep_what_exports_share() -> None:
     collect = functools.cache(utils._collect_all_valid_cia_ops_for_namespace)
     utils._collect_all_valid_cia_ops_for_namespace = collect
     utils._collect_all_valid_cia_ops()
+    register_kernels_faster()
     for entry in fusable_patterns.values():
         if entry.get_graphs_fn is not None:
             entry.get_graphs_fn()
+
+
+def register_kernels_faster() -> None:
+    """Takes a short way where PyTorch registers kernels in Python: 6,000 per decomposition.
+
+    Its function has annotations that are evaluated at every call, most of the time of such a table.
+    """
+    import torch._ops as ops
+
+    by_name = ops.OperatorBase.py_impl
+
+    def py_impl(operator: Any, key: Any) -> Any:
+        if not isinstance(key, ops.DispatchKey) or key == ops.DispatchKey.Python:
+            return by_name(operator, key)
+
+        def register(kernel: Any) -> Any:
+            if key in operator.py_kernels:
+                raise RuntimeError(f"{operator.name()} has a kernel for {key} already")
+            operator.py_kernels[key] = kernel
+            operator._dispatch_cache.clear()
+            return kernel
+
+        return register
+
+    ops.OperatorBase.py_impl = py_impl
 
 
 if __name__ == "__main__":

@@ -17,15 +17,33 @@ import numpy as np
 from webpte_export.errors import ExportError
 from webpte_export.suite_writer import Array, Call
 
+# Operators whose result is memory that nobody wrote: there is nothing to compare.
+_UNWRITTEN = ("llama.update_cache",)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model as PyTorch exported it, taken before the exporter takes its weights out of it."""
+
+    module: Any
+    example: tuple[tuple[Any, ...], dict[str, Any]] | None
+    unwritten: frozenset[int]  # results that hold nothing
+
+    @classmethod
+    def of(cls, exported: Any) -> Source:
+        (output,) = (node for node in exported.graph.nodes if node.op == "output")
+        targets = [str(getattr(node, "target", "")) for node in output.args[0]]
+        unwritten = {i for i, name in enumerate(targets) if name.startswith(_UNWRITTEN)}
+        return cls(exported.module(), exported.example_inputs, frozenset(unwritten))
+
 
 @dataclass
 class Caught:
     """A lowered program, its model in PyTorch, and the calls that the test made."""
 
     program: bytes
-    module: Any
-    example: tuple[tuple[Any, ...], dict[str, Any]] | None
-    outputs: int  # how many the program gives
+    source: Source
+    outputs: tuple[int | None, ...]  # the input that each is, changed; None: the next result
     calls: list[Call] = field(default_factory=list)
 
     def run(self, *args: Any, **kwargs: Any) -> list[Any]:
@@ -33,25 +51,33 @@ class Caught:
         import torch
         from torch.utils._pytree import tree_leaves
 
-        inputs = tuple(_array(leaf) for leaf in tree_leaves((args, kwargs)))
+        inputs = tuple(
+            leaf if isinstance(leaf, int | float) else _array(leaf)
+            for leaf in tree_leaves((args, kwargs))
+        )
         with torch.no_grad():
             given = copy.deepcopy((args, kwargs))
-            results = tree_leaves(self.module(*given[0], **given[1]))
-        expected = tuple(_array(leaf) for leaf in results if leaf is not None)
-        if len(results) != len(expected) or len(expected) != self.outputs:
+            results = tree_leaves(self.source.module(*given[0], **given[1]))
+        if len(results) != self.outputs.count(None) or any(leaf is None for leaf in results):
             raise ExportError(
-                f"PyTorch gives {len(expected)} of {len(results)} results, the program "
-                f"{self.outputs}"
+                f"PyTorch gives {len(results)} results, the program {self.outputs.count(None)}"
             )
-        self.calls.append(Call(inputs, expected))
-        return list(results)
+        changed, rest = tree_leaves(given), iter(enumerate(results))
+        expected: list[Array | None] = []
+        answer = []
+        for at in self.outputs:
+            number, value = next(rest) if at is None else (-1, changed[at])
+            expected.append(None if number in self.source.unwritten else _array(value))
+            answer.append(value)
+        self.calls.append(Call(inputs, tuple(expected)))
+        return answer
 
     def call_with_example(self) -> None:
         """Calls a program that the test did not run with the inputs that it was exported with."""
         if not self.calls:
-            if self.example is None:
+            if self.source.example is None:
                 raise ExportError("the test neither runs the program nor has an example for it")
-            args, kwargs = self.example
+            args, kwargs = self.source.example
             self.run(*args, **kwargs)
 
 
@@ -64,11 +90,11 @@ class Recorder:
     def __init__(self) -> None:
         self.caught: list[Caught] = []
         self._most: int | None = None
-        self._exported: Any = None
+        self._source: Source | None = None
 
     def start(self, most: int | None = None) -> None:
         """Forgets what was caught; a test is ended when it lowers more than `most` programs."""
-        self.caught, self._most, self._exported = [], most, None
+        self.caught, self._most, self._source = [], most, None
 
     def listen(self) -> None:
         """Takes the places of the exporter's functions: before any test is imported."""
@@ -84,8 +110,9 @@ class Recorder:
         lower = programs.EdgeProgramManager.to_executorch
 
         def to_executorch(manager: Any, *args: Any, **kwargs: Any) -> Any:
+            outputs = _outputs(manager)  # before it is lowered, which changes it
             lowered = lower(manager, *args, **kwargs)
-            self._catch(manager, lowered)
+            self._catch(manager, lowered, outputs)
             return lowered
 
         programs.EdgeProgramManager.to_executorch = to_executorch
@@ -93,32 +120,23 @@ class Recorder:
 
     def _noting(self, function: Any) -> Any:
         def noted(exported: Any, *args: Any, **kwargs: Any) -> Any:
-            self._exported = exported
+            single = exported.get("forward") if isinstance(exported, dict) else exported
+            self._source = None if single is None else Source.of(single)
             manager = function(exported, *args, **kwargs)
-            manager.webpte_source = exported
+            manager.webpte_source = self._source
             return manager
 
         return noted
 
-    def _catch(self, manager: Any, lowered: Any) -> None:
+    def _catch(self, manager: Any, lowered: Any, outputs: tuple[int | None, ...]) -> None:
         """Keeps what a test lowered; what has several methods is no test of a backend."""
         # Passes may have made a new manager since: then the last one lowered is its source.
-        exported = getattr(manager, "webpte_source", self._exported)
-        plans = lowered.executorch_program.execution_plan
-        if isinstance(exported, dict):
-            exported = exported.get("forward")
-        if exported is None or len(plans) != 1:
+        source = getattr(manager, "webpte_source", self._source)
+        if source is None or len(lowered.executorch_program.execution_plan) != 1:
             return
         if self._most is not None and len(self.caught) >= self._most:
             raise Recorder.Enough
-        self.caught.append(
-            Caught(
-                bytes(lowered.buffer),
-                exported.module(),
-                exported.example_inputs,
-                len(plans[0].outputs),
-            )
-        )
+        self.caught.append(Caught(bytes(lowered.buffer), source, outputs))
 
     def _load(self, program: bytes, *_args: Any, **_kwargs: Any) -> _Answering:
         for caught in reversed(self.caught):
@@ -140,10 +158,26 @@ class _Answering:
         """Nested inputs come flat; the model takes them as its example has them."""
         from torch.utils._pytree import tree_structure, tree_unflatten
 
-        if self._caught.example is None:
+        example = self._caught.source.example
+        if example is None:
             return self._caught.run(*inputs)
-        args, kwargs = tree_unflatten(list(inputs), tree_structure(self._caught.example))
+        args, kwargs = tree_unflatten(list(inputs), tree_structure(example))
         return self._caught.run(*args, **kwargs)
+
+
+def _outputs(manager: Any) -> tuple[int | None, ...]:
+    """What a program gives: inputs that it changes come back, too, and buffers do not."""
+    from torch.export.graph_signature import OutputKind
+
+    signature = manager.exported_program().graph_signature
+    places = {name: at for at, name in enumerate(signature.user_inputs)}
+    found: list[int | None] = []
+    for spec in signature.output_specs:
+        if spec.kind == OutputKind.USER_INPUT_MUTATION:
+            found.append(places[spec.target])
+        elif spec.kind == OutputKind.USER_OUTPUT:
+            found.append(None)
+    return tuple(found)
 
 
 def _array(value: Any) -> Array:

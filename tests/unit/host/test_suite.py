@@ -138,6 +138,7 @@ def test_parses_both_kinds() -> None:
         (entry(inputs=[{"path": "a", "shape": [-1], "dtype": "int8"}]), "not a list of sizes"),
         (entry(inputs=[{"path": "a", "shape": [1], "dtype": "float7"}]), 'unknown "dtype" \'float'),
         (entry(inputs=["a.bin"]), '"path" is missing'),
+        (entry(inputs=[entry()["inputs"][0] | {"scalar": True}]), "a scalar has no shape"),
         (entry(steps=[]), "no golden output"),
         (entry(steps=[{"inputs": []}]), '"goldens" is missing'),
     ],
@@ -163,10 +164,12 @@ class StubProgram:
             )
         ]
         self.calls = 0
+        self.given: list[Any] = []
         self.closed = False
 
     async def run(self, _method: str, *inputs: Any) -> tuple[Any, ...]:
         self.calls += 1
+        self.given = list(inputs)
         return tuple(array * F32(self.calls) for array in inputs)
 
     def close(self) -> None:
@@ -216,6 +219,16 @@ def test_a_golden_with_a_tolerance_of_its_own(program: StubProgram) -> None:
         raw = entry(golden={**entry()["golden"], "atol": atol})
         report = run(raw, {"a.bin": floats(1, 2), "g.bin": floats(1, 2.5)})
         assert report["verdict"] == verdict
+
+
+def test_a_scalar_is_given_as_a_number(program: StubProgram) -> None:
+    number = {"path": "n.bin", "shape": [], "dtype": "float64", "scalar": True}
+    golden = {**entry()["golden"], "shape": []}
+    files = {"n.bin": np.array(0.5), "g.bin": np.array(0.5, F32)}
+    report = run(entry(inputs=[number], golden=golden), files)
+    assert report["error"] is None
+    assert program.given == [0.5]
+    assert type(program.given[0]) is float
 
 
 def test_steps_share_one_program(program: StubProgram) -> None:
