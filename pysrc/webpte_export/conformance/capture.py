@@ -84,8 +84,8 @@ class Caught:
 class Recorder:
     """What was caught since the last `start`. There is one per process."""
 
-    class Enough(BaseException):
-        """Ends a test that has given as many programs as are wanted: tests catch exceptions."""
+    class Enough(KeyboardInterrupt):
+        """Ends a test that has given as many programs as are wanted: no test stops this."""
 
     def __init__(self) -> None:
         self.caught: list[Caught] = []
