@@ -69,8 +69,9 @@ def entry_of(
 
 
 def _largest(array: Array) -> float:
-    finite = np.abs(array[np.isfinite(array)]) if array.dtype.kind == "f" else array[:0]
-    return float(np.max(finite, initial=0.0))
+    if array.dtype.kind != "f":  # must be equal
+        return 0.0
+    return float(np.max(np.abs(array[np.isfinite(array)]), initial=0.0))
 
 
 def _link(source: Path, target: Path) -> None:

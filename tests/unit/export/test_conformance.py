@@ -92,7 +92,7 @@ def test_an_entry_has_a_tolerance_per_output(tmp_path: Path) -> None:
     outputs = (
         np.array([-200.0, 1.0, np.inf, np.nan], np.float32),
         np.zeros(2, np.float32),
-        np.array([3]),
+        np.array(3),
     )
     call = Call((np.ones((2, 2), np.float16), 3, 0.5, True), outputs)
     raw = entry_of(tmp_path, "add__x.pte", "add", "x", [call, call], 1e-3)
