@@ -43,7 +43,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor value. `dims` are upper bounds: what is allocated, not what is live.
+    """A tensor value. `dims` are the largest: what memory is allocated for, not what is live.
 
     Where they are `exact`, they are the live ones as well, and anything else is an error.
     """

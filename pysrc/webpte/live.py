@@ -1,7 +1,8 @@
 """What changes from call to call: the live dims of tensors, the values of SymInts, what is dirty.
 
-Tensors are allocated at their maximum (`Tensor.dims`) and filled densely at their live size
-(`cur_dims`). Setting a size or a SymInt to the value that it has marks nothing dirty.
+Tensors are allocated for as many elements as their maximum (`Tensor.dims`) has, and filled densely
+at their live size (`cur_dims`). Setting a size or a SymInt to the value that it has marks nothing
+dirty.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from webpte.dtypes import INT32_MAX, INT32_MIN
 from webpte.errors import ResizeError
 from webpte.format.vulkan import SymIntValue
 from webpte.graph import Graph
-from webpte.shapes import Dims
+from webpte.shapes import Dims, fits, numel
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class LiveState:
         return self._cur_dims[value_id]
 
     def set_cur_dims(self, value_id: int, dims: Dims) -> None:
-        """Resize a tensor: same rank, no dim above its maximum; zero-size dims are allowed."""
+        """Resize a tensor: same rank, no more elements than its maximum has; none is allowed."""
         if self._cur_dims.get(value_id) == dims:
             return
         maximum = self._graph.tensor(value_id).dims
@@ -52,10 +53,10 @@ class LiveState:
                 f"tensor value {value_id} has rank {len(maximum)}, not {len(dims)}: "
                 f"{list(dims)} for {list(maximum)}"
             )
-        if any(not 0 <= size <= limit for size, limit in zip(dims, maximum, strict=True)):
+        if not fits(dims, maximum):
             raise ResizeError(
-                f"tensor value {value_id}: {list(dims)} does not fit into "
-                f"its maximum {list(maximum)}"
+                f"tensor value {value_id}: {list(dims)} does not fit into its maximum "
+                f"{list(maximum)}: {numel(dims)} elements, with memory for {numel(maximum)}"
             )
         if self._graph.tensor(value_id).exact and dims != maximum:
             raise ResizeError(

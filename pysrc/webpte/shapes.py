@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from webpte.dtypes import INT32_MAX
 from webpte.errors import GraphError
 
 Dims = tuple[int, ...]
@@ -13,6 +14,14 @@ Dims = tuple[int, ...]
 def numel(dims: Sequence[int]) -> int:
     """Number of elements; 1 for a rank-0 tensor."""
     return math.prod(dims)
+
+
+def fits(dims: Sequence[int], maximum: Sequence[int]) -> bool:
+    """Whether there is memory for `dims` where it was allocated for `maximum`, of the same rank.
+
+    ExecuTorch bounds a dynamic tensor by its number of elements: a dim alone may be larger.
+    """
+    return all(0 <= size <= INT32_MAX for size in dims) and numel(dims) <= numel(maximum)
 
 
 def window_count(

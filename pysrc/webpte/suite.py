@@ -4,13 +4,15 @@ A suite is a folder with a `manifest.json`, a list of entries, and the raw littl
 that they name. An entry loads a program once and calls one method once per step, in order; what
 the program keeps (a KV cache) carries over from step to step:
 
-    {"op", "case", "pte", "method"?, "atol", "rtol",
-     "steps": [{"inputs":  [{"path", "shape", "dtype"}],
-                "goldens": [{"path", "shape", "dtype", "output_index"}]}]}
+    {"op", "case", "pte", "method"?, "atol", "rtol", "equal_nan"?,
+     "steps": [{"inputs":  [{"path", "shape", "dtype", "scalar"?}],
+                "goldens": [{"path", "shape", "dtype", "output_index", "atol"?}]}]}
 
 In place of `steps`, `inputs` and `golden` may stand in the entry itself: one step, one output.
-Other keys are ignored. An element passes if its absolute error is within `atol` or its relative
-error within `rtol`; NaN never passes; integers and bools must be equal.
+An input that is a `scalar` is given to the program as a number. Other keys are ignored. An element
+passes if its absolute error is within `atol` (the golden's own, if it has one) or its relative
+error within `rtol`; NaN passes only for NaN, and only with `equal_nan`; integers and bools must be
+equal.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -48,6 +51,8 @@ class TensorFile:
     shape: tuple[int, ...]
     dtype: str
     output_index: int = 0
+    atol: float | None = None  # None: the entry's
+    scalar: bool = False
 
     def decode(self, data: bytes) -> Array:
         dtype = np.dtype(self.dtype).newbyteorder("<")
@@ -75,6 +80,7 @@ class Entry:
     steps: tuple[Step, ...]
     atol: float
     rtol: float
+    equal_nan: bool = False
 
     @property
     def id(self) -> str:
@@ -105,6 +111,7 @@ def parse_entry(raw: object) -> Entry:
         steps=steps,
         atol=float(table.number("atol")),
         rtol=float(table.number("rtol")),
+        equal_nan=table.flag("equal_nan", False),
     )
 
 
@@ -123,7 +130,10 @@ def _tensor_file(table: Table) -> TensorFile:
     if dtype not in DTYPES:
         known = ", ".join(DTYPES)
         raise SuiteError(f"{table.name}: {path}: unknown dtype {shown(dtype)}; known: {known}")
-    return TensorFile(path, tuple(shape), dtype, table.integer("output_index", 0))
+    scalar, index = table.flag("scalar", False), table.integer("output_index", 0)
+    if scalar and shape:
+        raise SuiteError(f"{table.name}: {path}: a scalar has no shape, got {shown(shape)}")
+    return TensorFile(path, tuple(shape), dtype, index, table.number("atol", None), scalar)
 
 
 def _relative(table: Table, key: str) -> str:
@@ -144,7 +154,9 @@ class Comparison:
     used: float | None = None  # of the tolerance, by the worst element: up to 1 passes
 
 
-def compare(result: object, golden: Array, atol: float, rtol: float) -> Comparison:
+def compare(
+    result: object, golden: Array, atol: float, rtol: float, *, equal_nan: bool = False
+) -> Comparison:
     """The pass rule of the suites, for one output."""
     scalar = isinstance(result, bool | int | float)
     got = np.asarray(result, golden.dtype if scalar else None)
@@ -159,8 +171,11 @@ def compare(result: object, golden: Array, atol: float, rtol: float) -> Comparis
     with np.errstate(all="ignore"):
         got_wide, want = got.astype(wide), golden.astype(wide)
         # Equal infinities have no difference to speak of, though inf - inf is NaN.
-        error = np.where(got_wide == want, 0.0, np.abs(got_wide - want)).astype(np.float64)
-        relative = error / np.maximum(np.abs(want), _RELATIVE_FLOOR)
+        same = got_wide == want
+        if equal_nan and not exact:
+            same |= np.isnan(got_wide) & np.isnan(want)
+        error = np.where(same, 0.0, np.abs(got_wide - want)).astype(np.float64)
+        relative = np.where(same, 0.0, error / np.maximum(np.abs(want), _RELATIVE_FLOOR))
         passed = error == 0.0 if exact else (error <= atol) | (relative <= rtol)
         shares = np.where(exact, np.inf, np.fmin(error / atol, relative / rtol))
         used = np.where(error == 0.0, 0.0, shares).max()
@@ -214,7 +229,7 @@ async def run_entry(
     """
     entry = parse_entry(raw)
     report: dict[str, Any] = {"op": entry.op, "case": entry.case, "verdict": "failed"}
-    report |= {"error": None, "outputs": [], "ops": []}
+    report |= {"error": None, "outputs": [], "ops": [], "ran": None}
     started = time.perf_counter()
     try:
         source = locate(entry.pte) if locate else await fetch_bytes(entry.pte)
@@ -223,6 +238,7 @@ async def run_entry(
             problems = await _run_steps(
                 program, entry, fetch_bytes, report["outputs"], progress, seen
             )
+            report["ran"] = _where(program)
             if seen is not None:
                 seen.kernels = program.kernels
         finally:
@@ -254,6 +270,19 @@ async def _load(
     return program
 
 
+def _where(program: webpte.Program) -> dict[str, Any]:
+    """What ran where: dispatches, calls on the GPU, calls without work, and those on the host."""
+    counts: dict[str, Counter[str]] = {"gpu": Counter(), "alias": Counter(), "host": Counter()}
+    for row in program.report:
+        counts[row.where][row.op] += row.count
+    return {
+        "dispatches": program.stats.dispatches,
+        "gpu": counts["gpu"].total(),
+        "alias": counts["alias"].total(),
+        "host": dict(counts["host"]),
+    }
+
+
 def _op_names(methods: Mapping[str, webpte.MethodInfo]) -> list[str]:
     return sorted({name for method in methods.values() for name in method.ops})
 
@@ -271,7 +300,11 @@ async def _run_steps(
     for number, step in enumerate(entry.steps):
         if progress is not None:
             progress("step", number + 1, len(entry.steps))
-        inputs = [file.decode(await fetch_bytes(file.path)) for file in step.inputs]
+        arrays = [file.decode(await fetch_bytes(file.path)) for file in step.inputs]
+        inputs = [
+            array.item() if file.scalar else array
+            for file, array in zip(step.inputs, arrays, strict=True)
+        ]
         results = await program.run(entry.method, *inputs)
         for file in step.goldens:
             golden = file.decode(await fetch_bytes(file.path))
@@ -281,7 +314,8 @@ async def _run_steps(
                     f"but {entry.method} returned {len(results)}"
                 )
             result = results[file.output_index]
-            found = compare(result, golden, entry.atol, entry.rtol)
+            atol = entry.atol if file.atol is None else file.atol
+            found = compare(result, golden, atol, entry.rtol, equal_nan=entry.equal_nan)
             if seen is not None:
                 seen.outputs.append(np.asarray(result))
             row: dict[str, Any] = {"output_index": file.output_index, "step": number}

@@ -17,13 +17,15 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_LEAST_TOLERANCE = 1e-6  # where all that PyTorch gives is zero
+
 
 @dataclass(frozen=True)
 class Call:
     """One call of the program: what goes in, and what PyTorch gives for it, flat and in order."""
 
-    inputs: tuple[Array, ...]
-    expected: tuple[Array, ...]
+    inputs: tuple[Array | int | float | bool, ...]
+    expected: tuple[Array | None, ...]  # None: not to be compared
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,35 @@ def write_suite(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     _link(program, folder / program.name)
-    steps = [_step(folder, number, call) for number, call in enumerate(calls)]
+    steps = [_step(folder, str(number), call) for number, call in enumerate(calls)]
     entry: dict[str, Any] = {"op": name, "case": "export", "pte": program.name, "steps": steps}
     entry |= {"atol": tolerance.atol, "rtol": tolerance.rtol}
     (folder / "manifest.json").write_text(json.dumps([entry], indent=1) + "\n", encoding="utf-8")
     return entry
+
+
+def entry_of(
+    folder: Path, program: str, op: str, case: str, calls: Sequence[Call], share: float
+) -> dict[str, Any]:
+    """An entry for a program that lies in `folder`, with its files there, for a manifest.
+
+    An element may be off by `share` of the largest number in its output.
+    """
+    steps = []
+    for number, call in enumerate(calls):
+        step = _step(folder, f"{op}__{case}.{number}", call)
+        compared = (array for array in call.expected if array is not None)
+        for golden, array in zip(step["goldens"], compared, strict=True):
+            golden["atol"] = max(share * _largest(array), _LEAST_TOLERANCE)
+        steps.append(step)
+    entry: dict[str, Any] = {"op": op, "case": case, "pte": program, "steps": steps}
+    return entry | {"atol": _LEAST_TOLERANCE, "rtol": share}
+
+
+def _largest(array: Array) -> float:
+    if array.dtype.kind != "f":  # must be equal
+        return 0.0
+    return float(np.max(np.abs(array[np.isfinite(array)]), initial=0.0))
 
 
 def _link(source: Path, target: Path) -> None:
@@ -55,14 +81,16 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _step(folder: Path, number: int, call: Call) -> dict[str, Any]:
+def _step(folder: Path, prefix: str, call: Call) -> dict[str, Any]:
     inputs = [
-        _tensor(folder / f"{number}.input{index}.bin", array)
-        for index, array in enumerate(call.inputs)
+        _tensor(folder / f"{prefix}.input{index}.bin", np.asarray(value))
+        | ({} if isinstance(value, np.ndarray) else {"scalar": True})
+        for index, value in enumerate(call.inputs)
     ]
     goldens = [
-        {**_tensor(folder / f"{number}.output{index}.bin", array), "output_index": index}
+        {**_tensor(folder / f"{prefix}.output{index}.bin", array), "output_index": index}
         for index, array in enumerate(call.expected)
+        if array is not None
     ]
     return {"inputs": inputs, "goldens": goldens}
 

@@ -2,9 +2,12 @@
 
     python tests/support/pack_suite.py SUITE_DIR OUT.zip --family unary --family view --max-kb 20
     python tests/support/pack_suite.py SUITE_DIR OUT.zip --filter 'add*' --append
+    python tests/support/pack_suite.py SUITE_DIR OUT.zip --cover --append
 
 A case is taken if it matches a --filter, all its operators are of the named families, its files
-are small enough, and it passes on the NumPy references; --per-op takes the smallest of each.
+are small enough, and it passes on the NumPy references; --per-op takes the smallest of each, and
+--cover those that have something new: an operator or a kernel outside of delegates, or one with a
+type, or with sizes that change from step to step, that no case before has.
 """
 
 from __future__ import annotations
@@ -61,8 +64,9 @@ def choose(
     families: set[str],
     max_bytes: int | None,
     per_op: int | None,
+    covered: set[str] | None = None,
 ) -> list[Entry]:
-    """The cases to take, smallest first."""
+    """The cases to take, smallest first. With `covered`, only what adds to it, and it is added."""
     taken: list[Entry] = []
     counts: Counter[str] = Counter()
     for entry in sorted(entries, key=lambda entry: nbytes_of(suite, entry)):
@@ -79,9 +83,25 @@ def choose(
             continue
         if per_op is not None and all(counts[op] >= per_op for op in named):
             continue
+        if covered is not None:
+            features = features_of(entry, report)
+            if features <= covered:
+                continue
+            covered |= features
         counts.update(named.keys())
         taken.append(entry)
     return taken
+
+
+def features_of(entry: Entry, report: dict[str, Any]) -> set[str]:
+    """Operators and kernels, and each with the types and the kind of shapes here."""
+    ops = {op for op in report["ops"] if family_of(op) is not None} | set(report["ran"]["host"])
+    steps = entry.get("steps") or [{"inputs": entry["inputs"], "goldens": [entry["golden"]]}]
+    tensors = [item for step in steps for item in (*step["inputs"], *step["goldens"])]
+    kinds = {item["dtype"] for item in tensors} - {"float32"}
+    if len({tuple(item["shape"]) for step in steps for item in step["inputs"][:1]}) > 1:
+        kinds.add("dynamic")
+    return ops | {f"{op} {kind}" for op in ops for kind in kinds}
 
 
 def write_zip(path: Path, suite: Path, entries: list[Entry], *, append: bool = False) -> None:
@@ -123,6 +143,16 @@ def unpacked(path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
+def _covered_by(path: Path) -> set[str]:
+    """What the cases of a zip have, if it is there."""
+    covered: set[str] = set()
+    if path.exists():
+        with unpacked(path) as folder:
+            for entry in read_entries(path):
+                covered |= features_of(entry, run_here(folder, entry))
+    return covered
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("suite", type=Path, help="folder with a manifest.json")
@@ -131,6 +161,7 @@ def main() -> None:
     parser.add_argument("--family", action="append", default=[], help="such as unary; repeatable")
     parser.add_argument("--max-kb", type=float, help="only cases whose files are smaller together")
     parser.add_argument("--per-op", type=int, help="this many cases of each operator are enough")
+    parser.add_argument("--cover", action="store_true", help="only cases with something new")
     parser.add_argument("--append", action="store_true", help="add to OUT, not replace it")
     options = parser.parse_args()
     entries = choose(
@@ -140,6 +171,7 @@ def main() -> None:
         families=set(options.family),
         max_bytes=None if options.max_kb is None else int(options.max_kb * 1024),
         per_op=options.per_op,
+        covered=_covered_by(options.out) if options.cover else None,
     )
     if not entries:
         raise SystemExit("no case is left to pack")

@@ -75,7 +75,15 @@ def test_the_rank_stays(dims: tuple[int, ...]) -> None:
     assert not some.live.dirty
 
 
-@pytest.mark.parametrize("dims", [(5, 6), (4, 7), (-1, 6), (0, 99)])
+@pytest.mark.parametrize("dims", [(6, 4), (8, 3), (1, 24), (24, 1), (5, 2), (0, 99)])
+def test_the_number_of_elements_is_the_bound(dims: tuple[int, ...]) -> None:
+    """As in ExecuTorch: a dim may be larger than it was exported with if there is memory for it."""
+    some = Some()
+    some.live.set_cur_dims(some.x, dims)
+    assert some.live.cur_dims(some.x) == dims
+
+
+@pytest.mark.parametrize("dims", [(5, 6), (4, 7), (-1, 6), (-4, -6), (25, 1), (0, 2**31)])
 def test_the_maximum_holds(dims: tuple[int, ...]) -> None:
     some = Some()
     with pytest.raises(ResizeError, match=r"does not fit into its maximum \[4, 6\]") as caught:

@@ -25,11 +25,12 @@ def lowered(g: GraphWriter) -> tuple[Planner, LiveState]:
 
 
 def growing() -> tuple[GraphWriter, dict[str, int]]:
-    """A view [n, 12 / n] of x, for which the file declares no more than 6 rows; and its relu."""
+    """x as n rows, for which the file declares no more than 6; and their relu."""
     g = GraphWriter()
-    x, n = g.tensor((12,)), g.symint(6)
-    v = g.op("aten.view_copy.default", x, g.value_list([n, g.int(-1)]), g.tensor((6, 12)))
-    out = g.op(RELU, v, g.tensor((6, 12)))
+    x, n = g.tensor((1, 3)), g.symint(6)
+    sizes = g.value_list([n, g.int(-1)])
+    v = g.op("aten.expand_copy.default", x, sizes, g.null(), g.tensor((6, 3)))
+    out = g.op(RELU, v, g.tensor((6, 3)))
     g.inputs(x, n)
     g.outputs(out)
     return g, {"x": x, "n": n, "v": v, "out": out}
@@ -46,14 +47,14 @@ def test_an_output_past_its_maximum_is_named_with_its_op() -> None:
     with pytest.raises(ResizeError) as caught:
         planner.propagate_resize()
     assert str(caught.value) == (
-        f"op 0 (aten.view_copy.default): tensor value {ids['v']}: [12, 1] does not fit into "
-        "its maximum [6, 12]"
+        f"op 0 (aten.expand_copy.default): tensor value {ids['v']}: [12, 3] does not fit into "
+        "its maximum [6, 3]: 36 elements, with memory for 18"
     )
 
 
 def test_an_output_past_its_maximum_on_both_ways_to_run() -> None:
-    message = r"op 0 \(aten.view_copy.default\): tensor value \d+: \[12, 1\] does not fit"
-    x = np.arange(12, dtype=np.float32)
+    message = r"op 0 \(aten.expand_copy.default\): tensor value \d+: \[12, 3\] does not fit"
+    x = np.arange(3, dtype=np.float32).reshape(1, 3)
 
     async def run() -> None:
         delegate, device = await make_delegate(growing()[0])
@@ -61,7 +62,7 @@ def test_an_output_past_its_maximum_on_both_ways_to_run() -> None:
             await delegate.execute([x, 12])
         assert "run" not in [name for name, _ in device.log]
         (result,) = await delegate.execute([x, 3])
-        assert result.shape == (3, 4)
+        assert result.shape == (3, 3)
 
     wait(run())
     with pytest.raises(ResizeError, match=message):

@@ -43,7 +43,7 @@ def test_case(folders: dict[Path, Path], path: Path, entry: pack_suite.Entry) ->
 
 
 def test_there_are_suites_and_they_are_small() -> None:
-    assert [path.stem for path in SUITES] == ["beyond", "models", "ops"]
+    assert [path.stem for path in SUITES] == ["beyond", "conformance", "models", "ops"]
     assert sum(path.stat().st_size for path in SUITES) < 12_000_000
 
 
@@ -120,3 +120,43 @@ def test_appending(tmp_path: Path) -> None:
     assert [entry["op"] for entry in pack_suite.read_entries(out)] == ["a", "b"]
     with pytest.raises(SystemExit, match="has b__c already"):
         pack_suite.write_zip(out, second, entries_of(second), append=True)
+
+
+def test_features_are_operators_with_types_and_with_sizes_that_change() -> None:
+    def step(rows: int, dtype: str) -> dict[str, object]:
+        given = {"path": "x", "shape": [rows, 3], "dtype": dtype}
+        return {"inputs": [given], "goldens": [given | {"dtype": "float32"}]}
+
+    relu, kernel = "aten.relu.default", "aten::amax.out"
+    report = {"ops": [relu, "et_vk.prepack.default"], "ran": {"host": {kernel: 2}}}
+    plain = pack_suite.features_of({"steps": [step(4, "float32")]}, report)
+    assert plain == {relu, kernel}
+    halves = pack_suite.features_of({"steps": [step(4, "float16")]}, report)
+    assert halves - plain == {f"{relu} float16", f"{kernel} float16"}
+    growing = {"steps": [step(4, "float32"), step(2, "float32")]}
+    assert pack_suite.features_of(growing, report) - plain == {
+        f"{relu} dynamic",
+        f"{kernel} dynamic",
+    }
+
+
+def test_only_what_adds_something_is_taken(tmp_path: Path) -> None:
+    path = next(path for path in SUITES if path.stem == "conformance")
+    with pack_suite.unpacked(path) as folder:
+        entries = [entry for entry in pack_suite.read_entries(path) if entry["op"] == "abs"]
+        covered: set[str] = set()
+
+        def choose() -> list[pack_suite.Entry]:
+            return pack_suite.choose(
+                folder,
+                entries,
+                patterns=[],
+                families=set(),
+                max_bytes=None,
+                per_op=None,
+                covered=covered,
+            )
+
+        assert choose()
+        assert "aten.abs.default" in covered
+        assert not choose()

@@ -20,14 +20,15 @@ from webpte.dtypes import INT32_MAX, DType
 from webpte.errors import ExecutionError, WebpteError, retold
 from webpte.kernels.eager import run_op
 from webpte.ops import lookup
-from webpte.shapes import Dims
+from webpte.shapes import Dims, fits
 
 
 @dataclass(frozen=True)
 class OutSpec:
     """What the file says of an output.
 
-    `sizes` are exact, or upper bounds if it is `dynamic`, or a mere guess if it is `unbounded`.
+    `sizes` are exact, or the largest if it is `dynamic` (it has no more elements than they say), or
+    a mere guess if it is `unbounded`.
     """
 
     dtype: DType
@@ -216,12 +217,7 @@ def check_shape(name: str, shape: Dims, out: OutSpec) -> None:
         raise ExecutionError(
             f"{name}: a result of shape {list(shape)} for an output of rank {len(out.sizes)}"
         )
-    fits = (
-        all(size <= limit for size, limit in zip(shape, out.limits, strict=True))
-        if out.dynamic
-        else shape == out.sizes
-    )
-    if not fits:
+    if not (out.unbounded or shape == out.sizes or (out.dynamic and fits(shape, out.sizes))):
         bound = "at most " if out.dynamic else ""
         raise ExecutionError(
             f"{name}: a result of shape {list(shape)} for an output of {bound}{list(out.sizes)}"

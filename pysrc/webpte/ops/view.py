@@ -49,13 +49,11 @@ def squeeze_shape(args: Args) -> tuple[Dims]:
     """Drops the named dims that have size 1 for good; a live size of 1 keeps its dim."""
     source = args.tensor("self")
     named = {normalize_dim(dim, source.rank) for dim in args.integers("dims")}
-    return (
-        tuple(
-            size
-            for dim, (size, maximum) in enumerate(zip(source.dims, source.maximum, strict=True))
-            if not (dim in named and maximum == 1)
-        ),
-    )
+    dropped = {dim for dim in named if source.rank and source.maximum[dim] == 1}
+    for dim in sorted(dropped):
+        if source.dims[dim] != 1:
+            raise GraphError(f"dim {dim} of {list(source.dims)} was exported as 1, to be dropped")
+    return (tuple(size for dim, size in enumerate(source.dims) if dim not in dropped),)
 
 
 def unsqueeze_shape(args: Args) -> tuple[Dims]:

@@ -12,7 +12,8 @@ from webpte.shapes import Dims
 class TensorInfo:
     """An input or output array.
 
-    `shape` holds upper bounds where `dynamic` is true, and a guess where `unbounded` is, too.
+    `shape` is the largest where `dynamic` is true, and a guess where `unbounded` is, too. The bound
+    is its number of elements: a dim may be larger if others are smaller, and the program allows it.
     """
 
     name: str
@@ -23,7 +24,7 @@ class TensorInfo:
 
     @property
     def bounds(self) -> tuple[tuple[int, int], ...]:
-        """Smallest and largest size of each dim. The file tells only the largest, if any."""
+        """Smallest and largest size of each dim, if all others are as large as they may be."""
         if self.unbounded:
             return tuple((0, INT32_MAX) for _ in self.shape)
         return tuple((min(1, size) if self.dynamic else size, size) for size in self.shape)

@@ -12,7 +12,7 @@ from webpte.errors import InputError
 from webpte.gpu.device import Device
 from webpte.runtime.gpu_tensor import GpuTensor
 from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
-from webpte.shapes import Dims
+from webpte.shapes import Dims, fits, numel
 from webpte.storage import aligned
 
 
@@ -108,12 +108,15 @@ def _check_shape(info: TensorInfo, shape: Dims, where: str) -> None:
         raise InputError(
             f"{where}: rank {len(info.shape)} is needed, not {len(shape)}: {list(shape)}"
         )
-    fits = all(
-        size <= limit if info.dynamic else size == limit
-        for size, limit in zip(shape, info.shape, strict=True)
-    )
-    if not fits and not info.unbounded:
+    if info.unbounded or shape == info.shape:
+        return
+    if not info.dynamic:
         raise InputError(f"{where}: {list(shape)} was given")
+    if not fits(shape, info.shape):
+        raise InputError(
+            f"{where}: {list(shape)} was given: {numel(shape)} elements, and the program has "
+            f"memory for {numel(info.shape)}"
+        )
 
 
 def _check_scalar(info: ScalarInfo, value: Any, where: str) -> Any:

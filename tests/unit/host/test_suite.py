@@ -62,6 +62,21 @@ def test_pass_rule(got: Any, golden: Any, passes: bool) -> None:
     assert (compare(got, golden, 1e-3, 1e-3).problem is None) is passes
 
 
+@pytest.mark.parametrize(
+    ("got", "golden", "passes"),
+    [
+        (floats(NAN, 1), floats(NAN, 1), True),
+        (floats(NAN), floats(1), False),
+        (floats(1), floats(NAN), False),
+        (floats(INF), floats(NAN), False),
+    ],
+)
+def test_nan_for_nan_where_the_entry_says_so(got: Any, golden: Any, passes: bool) -> None:
+    found = compare(got, golden, 1e-3, 1e-3, equal_nan=True)
+    assert (found.problem is None) is passes
+    assert (found.max_abs == 0.0) is passes
+
+
 def test_errors_are_measured_and_the_first_is_named() -> None:
     found = compare(floats(1, 2.5, 3.75), floats(1, 2, 3), 1e-3, 1e-3)
     assert found.max_abs == 0.75
@@ -121,12 +136,14 @@ def test_parses_both_kinds() -> None:
         (entry(atol="small"), 'atol must be a number, got "small"'),
         (entry(atol=True), "atol must be a number, got true"),
         (entry(atol=10**400), "atol must be a number, got 1000"),
+        (entry(golden=entry()["golden"] | {"atol": "1"}), 'golden: atol must be a number, got "1"'),
         (entry(pte="../add.pte"), '"../add.pte" is not a path inside the suite'),
         (entry(pte="/add.pte"), "not a path inside the suite"),
         (entry(inputs=[{"path": "a.bin", "dtype": "int8"}]), r"inputs\[0\] lacks 'shape'"),
         (entry(inputs=[{"path": "a", "shape": [-1], "dtype": "int8"}]), "not a list of sizes"),
         (entry(inputs=[{"path": "a", "shape": [1], "dtype": "float7"}]), 'unknown dtype "float'),
         (entry(inputs=["a.bin"]), r'inputs\[0\] must be a table .* got "a.bin"'),
+        (entry(inputs=[entry()["inputs"][0] | {"scalar": True}]), "a scalar has no shape"),
         (entry(steps=[]), "no golden output"),
         (entry(steps=[{"inputs": []}]), r"steps\[0\] lacks 'goldens'"),
     ],
@@ -159,11 +176,23 @@ class StubProgram:
 
     def __init__(self) -> None:
         self.methods = {"forward": SimpleNamespace(ops={"aten.mul.Tensor": 1, "aten.abs": 2})}
+        self.stats = SimpleNamespace(dispatches=3)
+        self.report = [
+            SimpleNamespace(op=op, where=where, count=count)
+            for op, where, count in (
+                ("aten.mul.Tensor", "gpu", 1),
+                ("aten.abs", "gpu", 1),
+                ("aten.abs", "host", 1),
+                ("aten::abs.out", "alias", 2),
+            )
+        ]
         self.calls = 0
+        self.given: list[Any] = []
         self.closed = False
 
     async def run(self, _method: str, *inputs: Any) -> tuple[Any, ...]:
         self.calls += 1
+        self.given = list(inputs)
         return tuple(array * F32(self.calls) for array in inputs)
 
     def close(self) -> None:
@@ -202,9 +231,27 @@ def test_passing_entry(program: StubProgram) -> None:
     assert report["verdict"] == "passed"
     assert report["error"] is None
     assert report["ops"] == ["aten.abs", "aten.mul.Tensor"]
+    assert report["ran"] == {"dispatches": 3, "gpu": 2, "alias": 2, "host": {"aten.abs": 1}}
     assert report["outputs"] == [
         {"output_index": 0, "step": 0, "max_abs": 0.0, "max_rel": 0.0, "used": 0.0}
     ]
+
+
+def test_a_golden_with_a_tolerance_of_its_own(program: StubProgram) -> None:
+    for atol, verdict in ((0.5, "passed"), (0.4, "failed")):
+        raw = entry(golden={**entry()["golden"], "atol": atol})
+        report = run(raw, {"a.bin": floats(1, 2), "g.bin": floats(1, 2.5)})
+        assert report["verdict"] == verdict
+
+
+def test_a_scalar_is_given_as_a_number(program: StubProgram) -> None:
+    number = {"path": "n.bin", "shape": [], "dtype": "float64", "scalar": True}
+    golden = {**entry()["golden"], "shape": []}
+    files = {"n.bin": np.array(0.5), "g.bin": np.array(0.5, F32)}
+    report = run(entry(inputs=[number], golden=golden), files)
+    assert report["error"] is None
+    assert program.given == [0.5]
+    assert type(program.given[0]) is float
 
 
 def test_steps_share_one_program(program: StubProgram) -> None:

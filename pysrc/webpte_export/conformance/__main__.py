@@ -1,0 +1,113 @@
+"""`python -m webpte_export.conformance`: see the package."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import logging
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from webpte_export.conformance.parts import PARTS
+from webpte_export.conformance.table import failures, table
+from webpte_export.errors import ExportError
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="webpte_export.conformance", description=__doc__)
+    parser.add_argument("checkout", type=Path, nargs="?", help="a source tree of ExecuTorch")
+    parser.add_argument("out", type=Path, help="the folder for the suites, one per part")
+    parser.add_argument(
+        "--table", action="store_true", help="only write the table of results that are in OUT"
+    )
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this one; repeatable")
+    parser.add_argument("--filter", default="*", metavar="GLOB", help="only cases with such an id")
+    parser.add_argument("--jobs", type=int, default=1, help="exports at a time")
+    parser.add_argument("--seconds", type=float, default=300, help="at most for one case")
+    given = parser.parse_args(arguments)
+    if given.table:
+        print(table(given.out, PARTS), *failures(given.out, PARTS), sep="\n")
+        return 0
+    if given.checkout is None:
+        parser.error("name a source tree of ExecuTorch, and the folder for the suites")
+    try:
+        for part in given.part or PARTS:
+            export_part(part, given.checkout, given.out, given.filter, given.jobs, given.seconds)
+    except ExportError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def export_part(
+    part: str, checkout: Path, out: Path, pattern: str, jobs: int, seconds: float
+) -> None:
+    import torch
+
+    from webpte_export.conformance.capture import Recorder
+    from webpte_export.conformance.checkout import use_checkout
+    from webpte_export.conformance.parts import import_torchvision
+    from webpte_export.conformance.runner import Folder, export_cases
+    from webpte_export.mends import fewer_collections, mend_exporter
+
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    torch.set_num_threads(1)  # children are forked, and threads are not
+    backends = use_checkout(checkout)
+    # Before the mend, which hides one that is broken; declared for as long as this runs.
+    _declared = import_torchvision() if part == "models" else None
+    mend_exporter()
+    recorder = Recorder()
+    recorder.listen()
+    cases = [case for case in PARTS[part](backends) if fnmatch.fnmatch(case.id, pattern)]
+    keep_what_exports_share()
+    with fewer_collections():
+        export_cases(cases, Folder(out / part), recorder, jobs=jobs, seconds=seconds)
+
+
+def keep_what_exports_share() -> None:
+    """Makes once what every export of a child would make anew: the larger half of a small one."""
+    import functools
+
+    import torch._export.utils as utils
+    from executorch.backends.vulkan.patterns import fusable_patterns
+
+    # Libraries are not loaded any more, so that no operator is added.
+    collect = functools.cache(utils._collect_all_valid_cia_ops_for_namespace)
+    utils._collect_all_valid_cia_ops_for_namespace = collect
+    utils._collect_all_valid_cia_ops()
+    register_kernels_faster()
+    for entry in fusable_patterns.values():
+        if entry.get_graphs_fn is not None:
+            entry.get_graphs_fn()
+
+
+def register_kernels_faster() -> None:
+    """Takes a short way where PyTorch registers kernels in Python: 6,000 per decomposition.
+
+    Its function has annotations that are evaluated at every call, most of the time of such a table.
+    """
+    import torch._ops as ops
+
+    by_name = ops.OperatorBase.py_impl
+
+    def py_impl(operator: Any, key: Any) -> Any:
+        if not isinstance(key, ops.DispatchKey) or key == ops.DispatchKey.Python:
+            return by_name(operator, key)
+
+        def register(kernel: Any) -> Any:
+            if key in operator.py_kernels:
+                raise RuntimeError(f"{operator.name()} has a kernel for {key} already")
+            operator.py_kernels[key] = kernel
+            operator._dispatch_cache.clear()
+            return kernel
+
+        return register
+
+    ops.OperatorBase.py_impl = py_impl
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

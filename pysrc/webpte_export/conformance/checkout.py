@@ -1,0 +1,58 @@
+"""Imports tests from a source tree of ExecuTorch, and the exporter from the installed package."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import unittest
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import ModuleType
+
+from webpte_export.errors import ExportError
+
+# Packages of `executorch.backends` that are tests; everything else is the exporter.
+TESTS = ("test", "vulkan.test", "webgpu")
+_NEEDED = ("backends/test/suite", "backends/vulkan/test", "backends/webgpu/test")
+
+
+class _TestFinder:
+    """A finder on `sys.meta_path` that sees the tests of a source tree, and nothing else of it."""
+
+    def __init__(self, backends: Path) -> None:
+        self._backends = backends
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        inner = name.removeprefix("executorch.backends.")
+        if inner == name or not any(f"{inner}.".startswith(f"{test}.") for test in TESTS):
+            return None
+        folder = self._backends.joinpath(*inner.split(".")[:-1])
+        return PathFinder.find_spec(name, [str(folder)], target)
+
+
+def use_checkout(checkout: Path) -> Path:
+    """Makes the tests of `checkout` importable, skipped ones too; returns its backends."""
+    missing = [part for part in _NEEDED if not (checkout / part).is_dir()]
+    if missing:
+        raise ExportError(
+            f"{checkout} has no {missing[0]}; name a source tree of ExecuTorch, such as "
+            "`git clone https://github.com/pytorch/executorch` makes."
+        )
+    importlib.import_module("executorch")
+    for name in ("skip", "skipIf", "skipUnless"):
+        setattr(unittest, name, lambda *_reasons: lambda test: test)
+    sys.meta_path.insert(0, _TestFinder(checkout / "backends"))
+    return checkout / "backends"
+
+
+def modules_under(backends: Path, package: str) -> list[str]:
+    """The names of all test modules in a package of `executorch.backends`, in order."""
+    folder = backends.joinpath(*package.split("."))
+    found = []
+    for file in sorted(folder.rglob("test_*.py")):
+        inner = file.relative_to(backends).with_suffix("").parts
+        found.append(".".join(("executorch.backends", *inner)))
+    return found

@@ -1,0 +1,239 @@
+"""The parts of ExecuTorch's tests: which cases each has, and how one is run.
+
+A case is a test as upstream counts it: a function, a method of a test class, an entry of a table.
+It may lower several programs. Nothing here says what they compute: upstream does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import itertools
+import re
+import sys
+import unittest
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from webpte_export.conformance.checkout import modules_under
+from webpte_export.errors import ExportError
+
+_BACKENDS = "executorch.backends"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One test. `run` raises what the test does, and may have lowered programs before."""
+
+    op: str
+    name: str
+    run: Callable[[], None]
+    most: int | None = None  # programs to take; a generator of arguments may give hundreds
+
+    @property
+    def id(self) -> str:
+        return f"{self.op}__{re.sub(r'[^A-Za-z0-9_]+', '_', self.name).strip('_')}"
+
+
+class RefusedError(ExportError):
+    """A test that upstream itself skips, or whose model the exporter does not take."""
+
+
+def suite_cases(backends: Path) -> Iterator[Case]:
+    """The operators of backends/test/suite, in Vulkan's flows: floats, and static int8."""
+    for module in _imported(modules_under(backends, "test.suite.operators")):
+        yield from _flow_cases(module)
+
+
+def model_cases(backends: Path) -> Iterator[Case]:
+    """The models of backends/test/suite, with the random weights that the tests give them."""
+    for module in _imported(modules_under(backends, "test.suite.models")):
+        yield from _flow_cases(module)
+
+
+def vulkan_cases(_backends: Path) -> Iterator[Case]:
+    yield from _class_cases(
+        importlib.import_module(f"{_BACKENDS}.vulkan.test.test_vulkan_delegate")
+    )
+
+
+def webgpu_op_cases(backends: Path) -> Iterator[Case]:
+    for module in _imported(modules_under(backends, "webgpu.test.ops")):
+        yield from _class_cases(module)
+
+
+def webgpu_table_cases(_backends: Path) -> Iterator[Case]:
+    """The table of backends/webgpu/test/op_tests, with what it calls heavy or unverified."""
+    generator = importlib.import_module(f"{_BACKENDS}.webgpu.test.op_tests.generate_op_tests")
+    for op, suite in generator.op_test_registry.items():
+        for number, case in enumerate(suite.cases):
+            yield Case(op, case.name or f"case{number}", _lowering(generator, suite, case))
+
+
+def facto_cases(_backends: Path) -> Iterator[Case]:
+    """FACTO's operators: the first programs of each that Vulkan's partitioner takes."""
+    module = importlib.import_module(f"{_BACKENDS}.test.facto.test_facto")
+    tester = importlib.import_module(f"{_BACKENDS}.vulkan.test.tester").VulkanTester
+
+    class OnVulkan(module.FactoTestsBase):  # type: ignore[name-defined]
+        def __init__(self, *args: Any) -> None:
+            super().__init__(tester, *args)
+
+    for name in unittest.TestLoader().getTestCaseNames(OnVulkan):
+        yield Case("facto", name.removeprefix("test_"), _method(OnVulkan, name), most=6)
+
+
+PARTS: dict[str, Callable[[Path], Iterator[Case]]] = {
+    "webgpu_ops": webgpu_op_cases,
+    "suite": suite_cases,
+    "vulkan": vulkan_cases,
+    "webgpu_cases": webgpu_table_cases,
+    "facto": facto_cases,
+    "models": model_cases,
+}
+
+
+def _imported(names: list[str]) -> Iterator[Any]:
+    """The modules that can be imported; the others are told of, since their tests are not lost."""
+    for name in names:
+        try:
+            yield importlib.import_module(name)
+        except Exception as error:
+            print(f"{name} cannot be imported: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+def _op_of(module: Any) -> str:
+    return str(module.__name__).rpartition(".")[2].removeprefix("test_")
+
+
+# Functions of backends/test/suite, which take a runner and parameters.
+
+
+class _Runner:
+    """What such a test is given: it lowers a model in one flow."""
+
+    def __init__(self, flow: Any, name: str) -> None:
+        self._flow, self._name, self._count = flow, name, 0
+
+    def lower_and_run_model(
+        self,
+        model: Any,
+        inputs: Any,
+        generate_random_test_inputs: bool = True,
+        dynamic_shapes: Any = None,
+    ) -> None:
+        runner = importlib.import_module(f"{_BACKENDS}.test.suite.runner")
+        summary = runner.run_test(
+            model,
+            inputs,
+            self._flow,
+            self._name,
+            self._name,
+            self._count,
+            None,
+            dynamic_shapes=dynamic_shapes,
+            generate_random_test_inputs=generate_random_test_inputs,
+        )
+        self._count += 1
+        if not summary.result.is_success():
+            raise RefusedError(f"{summary.result.name}: {summary.error}") from summary.error
+
+
+def _flow_cases(module: Any) -> Iterator[Case]:
+    for name, function in inspect.getmembers(module, inspect.isfunction):
+        if not name.startswith("test_"):
+            continue
+        for flow, (label, arguments) in itertools.product(_flows(), _parameters(function)):
+            case = "_".join(filter(None, (name.removeprefix("test_"), flow.name, label)))
+            yield Case(_op_of(module), case, _function(function, flow, case, arguments))
+
+
+def _function(function: Any, flow: Any, name: str, arguments: dict[str, Any]) -> Callable[[], None]:
+    return lambda: function(_Runner(flow, name), **arguments)
+
+
+def _flows() -> list[Any]:
+    """Vulkan's flows, with what upstream skips because its own kernels do not have it."""
+    flows = importlib.import_module(f"{_BACKENDS}.test.suite.flows.vulkan")
+    runner = importlib.import_module(f"{_BACKENDS}.test.suite.runner")
+    vars(runner)["UNSUPPORTED_PORTABLE_OPS"] = frozenset()
+    vars(runner)["_graph_has_unsupported_patterns"] = lambda _program: False
+    found = (flows.VULKAN_TEST_FLOW, flows.VULKAN_STATIC_INT8_PER_CHANNEL_TEST_FLOW)
+    return [dataclasses.replace(flow, is_delegated=False, skip_patterns=[]) for flow in found]
+
+
+def _parameters(function: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every combination of pytest's parameters, with a name."""
+    axes = []
+    for mark in getattr(function, "pytestmark", ()):
+        if mark.name == "parametrize":
+            name, values = mark.args
+            ids = mark.kwargs.get("ids") or str
+            labels = [ids(v) for v in values] if callable(ids) else list(ids)
+            axes.append([(str(label), {name: v}) for label, v in zip(labels, values, strict=True)])
+    for chosen in itertools.product(*axes):
+        yield (
+            "_".join(label for label, _ in chosen),
+            {name: value for _, given in chosen for name, value in given.items()},
+        )
+
+
+# Methods of test classes.
+
+
+def _class_cases(module: Any) -> Iterator[Case]:
+    for name, cls in inspect.getmembers(module, inspect.isclass):
+        if issubclass(cls, unittest.TestCase) and cls.__module__ == module.__name__:
+            for method in unittest.TestLoader().getTestCaseNames(cls):
+                label = f"{name}_{method.removeprefix('test_')}"
+                yield Case(_op_of(module), label, _method(cls, method))
+
+
+def _method(cls: Any, name: str) -> Callable[[], None]:
+    def run() -> None:
+        test = cls(name)
+        body = getattr(cls, name)
+        # A test that is switched off for upstream's runtime still has a program.
+        setattr(test, name, getattr(body, "__wrapped__", body).__get__(test))
+        result = unittest.TestResult()
+        test.run(result)
+        for _, told in (*result.errors, *result.failures, *result.skipped):
+            raise RefusedError(told.strip().splitlines()[-1])
+
+    return run
+
+
+def _lowering(generator: Any, suite: Any, case: Any) -> Callable[[], None]:
+    def run() -> None:
+        """Calls the program with the case's own inputs; it may be exported with larger ones."""
+        _, inputs, program = generator.export_case(suite, case)
+        runtime = importlib.import_module("executorch.extension.pybindings.portable_lib")
+        runtime._load_for_executorch_from_buffer(program.buffer).forward(inputs)
+
+    return run
+
+
+def import_torchvision() -> Any:
+    """Imports torchvision even where its compiled operators were built for another torch.
+
+    The models that the tests use need none of them, but the import wants them to be declared: they
+    are as long as what is returned is there.
+    """
+    import torch
+
+    library = torch.library.Library("torchvision", "DEF")
+    for _ in range(20):
+        try:
+            importlib.import_module("torchvision")
+            return library
+        except RuntimeError as error:
+            missing = re.search(r"operator torchvision::(\w+) does not exist", str(error))
+            if missing is None:
+                raise
+            library.define(f"{missing[1]}(Tensor x) -> Tensor")
+            for name in [n for n in sys.modules if n.partition(".")[0] == "torchvision"]:
+                del sys.modules[name]
+    raise ExportError("torchvision cannot be imported: it declares no end of operators")

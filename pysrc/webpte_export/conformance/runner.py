@@ -1,0 +1,171 @@
+"""Runs cases one by one in children of this process, which has imported everything already.
+
+A child that takes too long or dies costs its own case. What was exported before is kept: a case
+with a record is not run again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from webpte_export.conformance.capture import Caught, Recorder
+from webpte_export.conformance.parts import Case
+from webpte_export.suite_writer import entry_of
+
+# Of the largest number that PyTorch gives in an output.
+SHARE = 1e-3
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A suite in the making: its programs, and a record per case."""
+
+    path: Path
+
+    def record(self, case: Case) -> Path:
+        return self.path / "records" / f"{case.id}.json"
+
+    def write_manifest(self) -> tuple[int, int]:
+        """The suite's manifest, and what was refused; returns how many there are of each."""
+        entries: list[Any] = []
+        refused: list[Any] = []
+        for file in sorted((self.path / "records").glob("*.json")):
+            record = json.loads(file.read_text(encoding="utf-8"))
+            entries += record["entries"]
+            if record["refused"] is not None and not record["entries"]:
+                refused.append({"case": file.stem, "why": record["refused"]})
+        _write(self.path / "manifest.json", entries)
+        _write(self.path / "refused.json", refused)
+        return len(entries), len(refused)
+
+
+def export_cases(
+    cases: Iterable[Case], folder: Folder, recorder: Recorder, *, jobs: int, seconds: float
+) -> None:
+    """Exports every case that has no record yet, `jobs` at a time, each for at most `seconds`."""
+    waiting = _every_op_first(cases)
+    (folder.path / "records").mkdir(parents=True, exist_ok=True)
+    todo = [case for case in waiting if not folder.record(case).exists()]
+    print(f"{folder.path.name}: {len(waiting)} cases, {len(todo)} to export", flush=True)
+    running: dict[int, tuple[Case, float]] = {}
+    done = len(waiting) - len(todo)
+    while todo or running:
+        while todo and len(running) < jobs:
+            case = todo.pop(0)
+            running[_fork(case, folder, recorder)] = (case, time.monotonic() + seconds)
+        for pid, (case, deadline) in list(running.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if not ended and time.monotonic() < deadline:
+                continue
+            if not ended:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                _refuse(folder, case, f"took longer than {seconds:g} s")
+            elif not folder.record(case).exists():
+                _refuse(folder, case, f"the exporter died (status {status})")
+            del running[pid]
+            done += 1
+            _tell(folder, case, done, len(waiting))
+        time.sleep(0.02)
+    entries, refused = folder.write_manifest()
+    print(f"{folder.path.name}: {entries} programs, {refused} cases refused", flush=True)
+
+
+def _every_op_first(cases: Iterable[Case]) -> list[Case]:
+    """The first case of every operator, then the second: what is there early says something."""
+    seen: Counter[str] = Counter()
+    ranked = []
+    for case in cases:
+        ranked.append((seen[case.op], case))
+        seen[case.op] += 1
+    return [case for _, case in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _tell(folder: Folder, case: Case, done: int, total: int) -> None:
+    record = json.loads(folder.record(case).read_text(encoding="utf-8"))
+    count, why = len(record["entries"]), record["refused"]
+    told = f"{count} program{'' if count == 1 else 's'}" if count else "lowers no program"
+    if why is not None:
+        told += f"; refused: {why}"
+    print(f"[{done}/{total}] {case.id}: {told[:160]}", flush=True)
+
+
+def _fork(case: Case, folder: Folder, recorder: Recorder) -> int:
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        with open(folder.path / "log.txt", "a", encoding="utf-8") as log:
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+            print(f"=== {case.id}", flush=True)
+            export_case(case, folder, recorder)
+    finally:
+        os._exit(0)  # nothing of the parent's is to be cleaned up twice
+    raise AssertionError("unreachable")
+
+
+def export_case(case: Case, folder: Folder, recorder: Recorder) -> None:
+    """Runs a case and writes its programs and its record."""
+    import numpy as np
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+    recorder.start(case.most)
+    refused: str | None = None
+    try:
+        case.run()
+    except Exception as error:
+        refused = _first_line(error)
+    except Recorder.Enough:
+        pass
+    entries = []
+    for number, caught in enumerate(recorder.caught):
+        try:
+            entries.append(_write_program(folder.path, case, number, caught))
+        except Exception as error:  # PyTorch itself does not run it
+            refused = refused or _first_line(error)
+    _write(folder.record(case), {"entries": entries, "refused": refused})
+
+
+def _write_program(folder: Path, case: Case, number: int, caught: Caught) -> dict[str, Any]:
+    caught.call_with_example()
+    name = case.id if not number else f"{case.id}_{number}"
+    (folder / f"{name}.pte").write_bytes(caught.program)
+    op, _, rest = name.partition("__")
+    entry = entry_of(folder, f"{name}.pte", op, rest, caught.calls, SHARE)
+    return entry | {"equal_nan": True}
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:400]
+
+
+def _refuse(folder: Folder, case: Case, why: str) -> None:
+    for file in folder.path.glob(f"{case.id}*.bin"):
+        with contextlib.suppress(OSError):
+            file.unlink()
+    _write(folder.record(case), {"entries": [], "refused": why})
+
+
+def _write(path: Path, content: Any) -> None:
+    """Whole or not at all: an interrupted run is taken up where it was."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    shutil.move(draft, path)

@@ -1,0 +1,114 @@
+"""The driver of ExecuTorch's tests, on a checkout of five. It needs the export environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from webpte_host.layout import PYSRC
+from webpte_host.verify import run_here
+
+pytest.importorskip("torch")
+pytest.importorskip("executorch.exir")
+
+TESTS = """
+import time, unittest
+import torch
+from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
+from executorch.exir import to_edge_transform_and_lower
+from executorch.extension.pybindings.portable_lib import _load_for_executorch_from_buffer
+
+def lowered(model, *inputs, **options):
+    exported = torch.export.export(model, inputs, **options)
+    return to_edge_transform_and_lower(exported, partitioner=[VulkanPartitioner()]).to_executorch()
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+
+    def forward(self, x):
+        self.total.add_(x.sum(0))
+        return torch.log(x) + self.total, x.argmax(1)
+
+class Filling(torch.nn.Module):
+    def forward(self, total, x, scale: float):
+        total.mul_(x * scale)
+        return total.sum(1)
+
+class TestFive(unittest.TestCase):
+    @unittest.skip("for another runtime")
+    def test_runs(self):
+        x = torch.randn(4, 3)
+        rows = {0: torch.export.Dim("rows", max=4)}
+        program = lowered(Counting(), x, dynamic_shapes=(rows,))
+        module = _load_for_executorch_from_buffer(program.buffer)
+        for rows in (4, 2):
+            self.assertEqual(module.run_method("forward", (x[:rows],))[0].shape, (rows, 3))
+
+    def test_lowers_twice(self):
+        for scale in (1, 2):
+            lowered(torch.nn.Linear(4, 3), torch.randn(scale, 4) * 100)
+
+    def test_changes_an_input(self):
+        lowered(Filling(), torch.ones(3, 4), torch.randn(3, 1), 0.5)
+
+    def test_raises(self):
+        raise ValueError("no such model")
+
+    def test_hangs(self):
+        time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    checkout, out = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("out")
+    for folder in ("test/suite", "vulkan/test", "webgpu/test/ops"):
+        (checkout / "backends" / folder).mkdir(parents=True)
+    file = checkout / "backends" / "webgpu" / "test" / "ops" / "test_five.py"
+    file.write_text(TESTS, encoding="utf-8")
+    command = [sys.executable, "-m", "webpte_export.conformance", str(checkout), str(out)]
+    command += ["--part", "webgpu_ops", "--seconds", "60", "--jobs", "2"]
+    variables = {**os.environ, "PYTHONPATH": str(PYSRC)}
+    subprocess.run(command, env=variables, check=True)
+    return out / "webgpu_ops"
+
+
+def manifest(out: Path) -> dict[str, Any]:
+    entries = json.loads((out / "manifest.json").read_text("utf-8"))
+    return {entry["case"]: entry for entry in entries}
+
+
+def test_programs_are_caught_with_what_pytorch_gives(out: Path) -> None:
+    entries = manifest(out)
+    names = ("runs", "lowers_twice", "lowers_twice_1", "changes_an_input")
+    assert entries.keys() == {f"TestFive_{name}" for name in names}
+    for entry in entries.values():
+        assert run_here(out, entry)["error"] is None
+
+
+def test_calls_are_steps_of_a_program_that_keeps_its_state(out: Path) -> None:
+    first, second = manifest(out)["TestFive_runs"]["steps"]
+    assert (first["inputs"][0]["shape"], second["inputs"][0]["shape"]) == ([4, 3], [2, 3])
+    assert [golden["dtype"] for golden in first["goldens"]] == ["float32", "int64"]
+
+
+def test_an_input_that_is_changed_is_an_output(out: Path) -> None:
+    (step,) = manifest(out)["TestFive_changes_an_input"]["steps"]
+    assert [golden["shape"] for golden in step["goldens"]] == [[3, 4], [3]]
+    assert [given.get("scalar", False) for given in step["inputs"]] == [False, False, True]
+
+
+def test_what_is_refused_has_its_reason(out: Path) -> None:
+    refused = json.loads((out / "refused.json").read_text("utf-8"))
+    assert {row["case"]: row["why"] for row in refused} == {
+        "five__TestFive_raises": "RefusedError: ValueError: no such model",
+        "five__TestFive_hangs": "took longer than 60 s",
+    }
