@@ -350,6 +350,10 @@ def bags() -> Iterator[KernelCase]:
         yield KernelCase(name, (table, rows, ends, *call, True, -1), out, f"{kind}, last")
         yield KernelCase(name, (table, rows, starts, *call, False, 2), out, f"{kind}, padding")
         yield KernelCase(name, (table, rows[:0], starts * 0, *call, False, -1), out, f"{kind}, 0")
+    early = np.array([0, 3, 6])  # the last bag ends before the indices do
+    for mode, kind in enumerate(("sum", "mean")):
+        call = (False, mode, False, None)
+        yield KernelCase(name, (table, rows, early, *call, True, -1), out, f"{kind}, early end")
     weighted = (False, 0, False, units(8))
     yield KernelCase(name, (table, rows, starts, *weighted, False, -1), out, "weighted")
     yield KernelCase(name, (table, rows, ends, *weighted, True, 3), out, "weighted, padding")

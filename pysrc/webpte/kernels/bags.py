@@ -23,14 +23,20 @@ SUM, MEAN, MAX = range(3)  # as PyTorch numbers them
 NAMES = ("sum", "mean", "max")
 
 
-def bounds_of(offsets: Array, count: int, include_last: bool) -> list[int]:
-    """Where the bags begin, and where the last one ends."""
+def bounds_of(offsets: Array, count: int, include_last: bool, mode: int) -> list[int]:
+    """List where the bags begin, and where the last one ends.
+
+    PyTorch adds what comes after that to no sum, and yet divides the last mean by its number, too;
+    a maximum of it would be written to no place of the output.
+    """
     starts = [int(start) for start in offsets.reshape(-1)]
     bounds = starts if include_last else [*starts, count]
     if include_last and not bounds:
         raise ExecutionError("include_last_offset=True needs an offset")
     rising = all(a <= b for a, b in pairwise(bounds))
-    if bounds[-1] != count or not rising or (starts and starts[0]):
+    ends_early = include_last and mode != MAX and bounds[-1] < count
+    ends_well = ends_early or bounds[-1] == count
+    if not ends_well or not rising or (starts and starts[0]):
         raise ExecutionError(f"offsets {starts} do not cut {count} indices into bags from 0 on")
     return bounds
 
@@ -79,10 +85,13 @@ def embedding_bag(
     padding_idx: int,
 ) -> tuple[Array, Array, Array, Array]:
     check_call(weight, indices, mode, per_sample_weights, padding_idx)
-    bounds = bounds_of(offsets, len(indices), include_last_offset)
-    bags, kept = len(bounds) - 1, indices != padding_idx
-    bag_of = np.repeat(np.arange(bags), np.diff(bounds))
+    bounds = bounds_of(offsets, len(indices), include_last_offset, mode)
+    bags = len(bounds) - 1
+    # What is after the last bag is numbered like it, though it is in no sum.
+    bag_of = np.repeat([*range(bags), bags - 1], np.diff([*bounds, len(indices)]))
+    kept = (indices != padding_idx) & (np.arange(len(indices)) < bounds[-1])
     sizes = np.bincount(bag_of[kept], minlength=bags)
+    sizes[bags - 1 :] += len(indices) - bounds[-1]
     output = np.zeros((bags, weight.shape[1]), np.float64)
     places = np.zeros((bags, weight.shape[1]), np.int64)
     if mode == MAX:
