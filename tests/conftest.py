@@ -17,7 +17,7 @@ os.environ["WEBPTE_TUNING"] = ""
 
 # Files of browser tests that start Python often or compile much, the longest first.
 LONG = (
-    *("suites", "harness", "page", "accessibility", "library", "site", "modes", "variants"),
+    *("harness", "suites", "variants", "page", "accessibility", "library", "site", "modes"),
     *("llm", "gallery", "inputs_outputs", "big_files", "teach_view", "profile_view", "program"),
 )
 

@@ -120,17 +120,18 @@ def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
         # one browser for all its tests.
         ("unit tests", [*pytest, *_by_file(), *arguments, "tests/unit"]),
         _native_tests(python, [*arguments, "tests/native"]),
-        ("browser tests", [*pytest, *_by_file(), *_IN_BROWSER, *arguments, "tests/browser"]),
+        # One more than there are processors: tests in a browser wait for it, now and then.
+        ("browser tests", [*pytest, *_by_file(1), *_IN_BROWSER, *arguments, "tests/browser"]),
     ]
 
 
-def _processes() -> list[str]:
-    return ["-n", str(min(os.cpu_count() or 1, 4))]
+def _processes(more: int = 0) -> list[str]:
+    return ["-n", str(min(os.cpu_count() or 1, 4) + more)]
 
 
-def _by_file() -> list[str]:
+def _by_file(more: int = 0) -> list[str]:
     """Files are shared out in the order of tests/conftest.py, where the longest come first."""
-    return [*_processes(), "--dist", "loadfile", "--no-loadscope-reorder", "-q"]
+    return [*_processes(more), "--dist", "loadfile", "--no-loadscope-reorder", "-q"]
 
 
 def _native_tests(python: Path, arguments: list[str]) -> tuple[str, list[str]]:
