@@ -56,7 +56,7 @@ _DAMAGE = (
 
 
 def read_array_file(path: Path) -> Array | dict[str, Array]:
-    """The array of a `.npy` file, or the arrays of a `.npz` archive by name."""
+    """Read the array of a `.npy` file, or the arrays of a `.npz` archive by name."""
     try:
         with path.open("rb") as file:
             return _read(file, path.name)
@@ -65,7 +65,7 @@ def read_array_file(path: Path) -> Array | dict[str, Array]:
 
 
 def read_arrays(data: bytes, name: str) -> Array | dict[str, Array]:
-    """The same of the bytes of a file."""
+    """Read the bytes of a `.npy` or `.npz` file, whichever they are."""
     return _read(io.BytesIO(data), name)
 
 
@@ -177,7 +177,7 @@ def _header(file: IO[bytes], name: str) -> tuple[np.dtype[Any], tuple[int, ...],
 
 
 def _members(header: str, name: str) -> dict[str, Any]:
-    """Of `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`."""
+    """Parse a header such as `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`."""
     text = header.strip()
     body = text[1:-1] if text.startswith("{") and text.endswith("}") else ""
     if "'O'" in body or "|O" in body:

@@ -271,7 +271,7 @@ async def _load(
 
 
 def _where(program: webpte.Program) -> dict[str, Any]:
-    """What ran where: dispatches, calls on the GPU, calls without work, and those on the host."""
+    """Count dispatches, calls on the GPU, calls without work, and those on the host."""
     counts: dict[str, Counter[str]] = {"gpu": Counter(), "alias": Counter(), "host": Counter()}
     for row in program.report:
         counts[row.where][row.op] += row.count

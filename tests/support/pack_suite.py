@@ -144,7 +144,7 @@ def unpacked(path: Path) -> Iterator[Path]:
 
 
 def _covered_by(path: Path) -> set[str]:
-    """What the cases of a zip have, if it is there."""
+    """Collect the traits of the cases of a zip, if it is there."""
     covered: set[str] = set()
     if path.exists():
         with unpacked(path) as folder:

@@ -136,7 +136,7 @@ def write_safetensors(**changes: Any) -> bytes:
 
 
 def write_folder(folder: Path) -> Path:
-    """As Hugging Face has it."""
+    """Write a model's folder as Hugging Face has it."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(CONFIG))
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {}}}))

@@ -77,7 +77,7 @@ def test_the_rank_stays(dims: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("dims", [(6, 4), (8, 3), (1, 24), (24, 1), (5, 2), (0, 99)])
 def test_the_number_of_elements_is_the_bound(dims: tuple[int, ...]) -> None:
-    """As in ExecuTorch: a dim may be larger than it was exported with if there is memory for it."""
+    """A dim may be larger than it was exported with if there is memory for it."""
     some = Some()
     some.live.set_cur_dims(some.x, dims)
     assert some.live.cur_dims(some.x) == dims

@@ -123,7 +123,7 @@ def test_a_refusal_behind_the_first_chunk_leaves_what_that_wrote() -> None:
 
 
 def test_a_conversation_that_turns_off_begins_anew() -> None:
-    """What the rows were before the turn is not known any more."""
+    """Nobody knows any more what the rows were before the turn."""
 
     async def run() -> None:
         for program, reused in ((SHARED_ROWS, 0), (FOLLOWING, len(PROMPT))):

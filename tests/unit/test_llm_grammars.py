@@ -126,7 +126,7 @@ def test_a_token_in_the_middle_of_a_character_is_allowed(grammars: Grammars) -> 
 
 
 def test_a_way_that_no_tokens_go_is_not_begun() -> None:
-    """Of a tokenizer whose bytes are no tokens, and which does not know all characters."""
+    """The tokenizer has no tokens of bytes, and does not know all characters."""
 
     async def run() -> None:
         tokenizer = await open_tokenizer(UNIGRAM)

@@ -55,7 +55,7 @@ def convolution(g: GraphWriter, x: int) -> int:
 
 
 def squeeze(g: GraphWriter, x: int) -> int:
-    """Of [1, 24]: the dim that is dropped for good must be 1."""
+    """The dim of [1, 24] that is dropped for good must be 1."""
     return g.op("aten.squeeze_copy.dims", x, g.int_list([0]), g.tensor((24,)))
 
 

@@ -21,7 +21,7 @@ def read_record(text: str) -> Record | None:
 
 
 def read_records(text: str) -> list[Record]:
-    """Those of a list that are records."""
+    """Keep the items of a list that are records."""
     try:
         found = parse_json(text, "the records of the library", ValueError)
     except ValueError:

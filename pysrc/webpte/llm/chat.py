@@ -220,7 +220,7 @@ class Chat:
         return self._reply
 
     def _wanted(self, given: dict[str, Any]) -> Callable[[], Awaitable[Constraint]] | None:
-        """What the answer must be, if that takes time to prepare; takes it out of the options."""
+        """Take a constraint that takes time to prepare out of the options."""
         asked = {name: given.pop(name, None) for name in ("choices", "regex", "schema")}
         asked["constraint"] = given.get("constraint")
         names = [name for name, value in asked.items() if value is not None]

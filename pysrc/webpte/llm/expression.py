@@ -65,7 +65,7 @@ class Members:
 
 @dataclass(frozen=True, eq=False)
 class Both:
-    """What matches `one` and matches `other`, too; or does not, if `negated`."""
+    """Texts that match both `one` and `other`; if `negated`, `one` and not `other`."""
 
     one: Expression
     other: Expression

@@ -81,11 +81,13 @@ class Grammars:
         return cls(await Vocabulary.of(tokenizer.pieces()))
 
     async def regex(self, pattern: str) -> Matching:
-        """As Python's `re` writes it; all of an answer must match. It is an InputError if it needs
-        more than an automaton can do (regex.py), or too large a one."""
+        """Constrain answers to a pattern as Python's `re` writes it, which all of one must match.
+
+        Raises InputError if it needs more than an automaton can do (regex.py), or too large a one.
+        """
         name = f"the regex {pattern!r}"
         return await Matching.of(expression_of(pattern), self._vocabulary, name)
 
     async def schema(self, schema: Mapping[str, Any]) -> Matching:
-        """JSON of a JSON schema; json_schema.py says what of them is known."""
+        """Constrain answers to JSON of a schema; json_schema.py says what of schemas is known."""
         return await Matching.of(json_of(schema), self._vocabulary, "the schema")

@@ -91,7 +91,7 @@ def _character() -> Expression:
 
 
 def json_of(schema: Schema) -> Expression:
-    """All JSON of a schema. Raises InputError for what it does not know."""
+    """Make an expression of all JSON of a schema; raises InputError for what it does not know."""
     try:
         return _Reader(schema).value(schema, "schema", (), None)
     except RecursionError as error:
@@ -198,7 +198,7 @@ class _Reader:
         return self.value(found, at, (*inside, id(found)), types)
 
     def find(self, reference: Any, at: str) -> Any:
-        """What a reference within the schema leads to."""
+        """Follow a reference within the schema."""
         found: Any = self._root
         start, *names = reference.split("/") if isinstance(reference, str) else [""]
         for name in [unquote(name).replace("~1", "/").replace("~0", "~") for name in names]:
@@ -266,7 +266,7 @@ def _types(schema: Schema, at: str) -> list[str]:
 
 
 def _narrowed(types: frozenset[str] | None, names: Iterable[str], at: str) -> frozenset[str]:
-    """Those names that may be; every integer is a number, too."""
+    """Intersect the types with those that may be; every integer is a number, too."""
     given = set(names)
     if types is not None:
         both = {"integer", "number"}

@@ -40,7 +40,7 @@ def eps_of(norm: Intake | None) -> bytes:
 
 
 def row_types(norm: Intake | None, slicing: Slicing) -> Types:
-    """Of wgsl/lib/normed_rows.wgsl; the space keeps what it says out of the kernel's label."""
+    """Text constants of wgsl/lib/normed_rows.wgsl; a space keeps one out of the label."""
     squared = gain_of(norm) is not None and not rounds(norm)
     return (*slicing.folding, ("SQUARED", " true" if squared else " false"))
 

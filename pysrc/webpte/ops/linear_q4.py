@@ -235,8 +235,7 @@ def sliced_kernel(
 
 def slicing_of(weights: Quantized, product: Product, target: Target) -> Slicing:
     """A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x: lanes that
-    read the same x make up for that, unless it takes all threads to get enough reads on their way.
-    """
+    read the same x make up for that, unless it takes all threads to get enough reads going."""
     if weights.wide and target.subgroup:
         return Slicing(1, target.subgroup, one_subgroup=True)
     if not weights.wide:

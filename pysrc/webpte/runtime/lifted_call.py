@@ -264,7 +264,7 @@ def constant_of(plan: ExecutionPlan, state: State, writes: Writes, index: int) -
 
 
 def bytes_of(cell: Cell) -> Constant:
-    """What a tensor starts with."""
+    """Return the data that a tensor starts with."""
     return Constant(_in_memory(cell.array) if cell.region is None else cell.region, None)
 
 

@@ -115,9 +115,8 @@ class Method:
         self.kernel_ms: dict[str, float] = {}
         # The delegate that is the whole method, if there is one: its outputs are the method's.
         self._only_call = self._find_only_call()
-        self.only_delegate = (
-            None if self._only_call is None else delegates[self._only_call.delegate_index]
-        )
+        only = self._only_call
+        self.only_delegate = None if only is None else delegates[only.delegate_index]
         plain = all(isinstance(i, TensorInfo) or i.kind == "int" for i in self.info.inputs)
         plain &= all(isinstance(output, TensorInfo) for output in self.info.outputs)
         self._is_direct = isinstance(self.only_delegate, GpuDelegate) and alone and plain

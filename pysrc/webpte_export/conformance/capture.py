@@ -82,7 +82,7 @@ class Caught:
 
 
 class Recorder:
-    """What was caught since the last `start`. There is one per process."""
+    """Programs caught since the last `start`. There is one per process."""
 
     class Enough(KeyboardInterrupt):
         """Ends a test that has given as many programs as are wanted: no test stops this."""
@@ -166,7 +166,7 @@ class _Answering:
 
 
 def _outputs(manager: Any) -> tuple[int | None, ...]:
-    """What a program gives: inputs that it changes come back, too, and buffers do not."""
+    """Compute the outputs of a program: inputs that it changes come back, buffers do not."""
     from torch.export.graph_signature import OutputKind
 
     signature = manager.exported_program().graph_signature

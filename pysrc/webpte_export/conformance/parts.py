@@ -113,7 +113,7 @@ def _op_of(module: Any) -> str:
 
 
 class _Runner:
-    """What such a test is given: it lowers a model in one flow."""
+    """A stand-in for the runner that such a test is given: it lowers a model in one flow."""
 
     def __init__(self, flow: Any, name: str) -> None:
         self._flow, self._name, self._count = flow, name, 0

@@ -75,7 +75,7 @@ def _cells(out: Path, part: str) -> dict[str, int | None]:
 
 
 def _where(out: Path, part: str) -> Rows:
-    """What ran where, of the first run on a GPU that there is."""
+    """Select the rows that say where calls ran, of the first run on a GPU that there is."""
     for run in _ON_GPU:
         rows = _results(out, part, run)
         if rows is not None:

@@ -119,7 +119,7 @@ def meta_name(name: str, path: Path) -> str:
 
 
 def _tensor(gguf: Any, tensor: StoredTensor, path: Path) -> Any:
-    """As float32. The bytes of the file are mapped, not read into memory as a whole."""
+    """Convert a tensor to float32. The file is mapped, not read into memory as a whole."""
     import numpy as np
     import torch
 
