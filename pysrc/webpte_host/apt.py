@@ -41,16 +41,19 @@ def install_backport(display: Display, package: str, title: str) -> bool:
 
 def write_backports(folder: Path) -> str | None:
     """Write this machine's sources and one for its backports; return the suite of the latter."""
-    with contextlib.suppress(OSError):
+    try:
         named = re.search(r"^VERSION_CODENAME=\"?(\w+)", _RELEASE.read_text(), re.MULTILINE)
         for file in (_SOURCES / "sources.list.d").glob("*"):
             (folder / file.name).symlink_to(file)
-        for address, signed in _servers(named[1]) if named else ():
-            suite = f"{named[1]}-backports" if named else ""
-            line = f"deb {f'[signed-by={signed}] ' if signed else ''}{address} {suite} main\n"
-            (folder / "webpte-backports.list").write_text(line)
-            return suite
-    return None
+        server = next(_servers(named[1]), None) if named else None
+        if named is None or server is None:
+            return None
+        address, key = server
+        suite, signed = f"{named[1]}-backports", f"[signed-by={key}] " if key else ""
+        (folder / "webpte-backports.list").write_text(f"deb {signed}{address} {suite} main\n")
+    except OSError:
+        return None
+    return suite
 
 
 def _servers(codename: str) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,8 @@
 """The kernels that a GPU gets compile in Firefox, too: naga makes the pipelines of all programs.
 
-It makes those of the operators' tables, the suites, the samples and of answers, fused and call by
-call. A compiler that panics or hangs fails here; in a browser it takes the tab along, or all tabs.
+It makes those of the suites, the samples and of answers, fused and call by call, and of a row of
+each operator; with `--all` of every row. A compiler that panics or hangs fails here; in a browser
+it takes the tab along, or all tabs.
 """
 
 from __future__ import annotations
