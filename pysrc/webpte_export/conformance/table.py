@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 def table(out: Path, parts: Iterable[str]) -> str:
     """Markdown, with a row per part that was exported and one for all of them."""
     head = ("part", "programs", "refused", *RUNS.values(), "ran a kernel", "only moved", "host")
-    lines = [_line(head), _line("---" if i == 0 else "--:" for i in range(len(head)))]
+    lines = [_line(head), _line("---" for _ in head)]
     totals: Counter[str] = Counter()
     for part in parts:
         if (out / part / "manifest.json").exists():
