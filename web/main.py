@@ -48,7 +48,7 @@ class Compiled:
         files = bytecode.compiled_modules(list(sys.modules.values()))
         if files != self._restored or not self._generated.is_kept:
             packed = to_js(bytecode.pack(files, self._generated.used))
-            await load_script("keep_reply.js")("webpte-bytecode", self._address, packed)
+            await load_script("browser/keep_response.js")("webpte-bytecode", self._address, packed)
         self._restored, self._generated.used = {}, {}
 
 
@@ -64,7 +64,8 @@ from page.app import App
 from page.browser import Progress, Source
 from page.npy import Array
 from webpte.errors import NoWebGPUError, SourceError
-from webpte.gpu.webgpu import find_adapter, load_script
+from webpte.gpu.browser.scripts import load_script
+from webpte.gpu.webgpu.device import find_adapter
 from webpte.library import LOCAL, LibraryFile
 
 _LINK_SECONDS = 60  # how long a download link stays good

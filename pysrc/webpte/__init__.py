@@ -8,12 +8,13 @@ program = await webpte.load("model.pte")
 
 from __future__ import annotations
 
-from webpte import errors, finding, insight, learning, library, llm, text
+from webpte import errors, library, llm, report, text, training, vision
 from webpte.errors import WebpteError
 from webpte.gpu.device import Device, DeviceInfo
-from webpte.runtime.devices import shared_device
-from webpte.runtime.gpu_tensor import GpuTensor
-from webpte.runtime.info import (
+from webpte.runtime.autotune.tuning import Tuning
+from webpte.runtime.base.devices import shared_device
+from webpte.runtime.base.gpu_tensor import GpuTensor
+from webpte.runtime.base.info import (
     ConstantInfo,
     MethodInfo,
     Placement,
@@ -21,10 +22,9 @@ from webpte.runtime.info import (
     Stats,
     TensorInfo,
 )
-from webpte.runtime.options import Options
+from webpte.runtime.base.options import Options
 from webpte.runtime.program import Program, inspect, load
 from webpte.runtime.tune import tune
-from webpte.runtime.tuning import Tuning
 
 __version__ = "0.1.0"
 
@@ -43,14 +43,14 @@ __all__ = [
     "Tuning",
     "WebpteError",
     "errors",
-    "finding",
-    "insight",
     "inspect",
-    "learning",
     "library",
     "llm",
     "load",
+    "report",
     "shared_device",
     "text",
+    "training",
     "tune",
+    "vision",
 ]

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from webpte.errors import SourceError
 from webpte.gpu.device import Progress
-from webpte.runtime.open import IN_BROWSER
+from webpte.runtime.base.open import IN_BROWSER
 from webpte.source import LOCAL, ByteSource
 
 __all__ = [
@@ -102,7 +102,7 @@ async def open(address: str, *, progress: Progress | None = None) -> LibraryFile
     Of a new one, what is read is written on its way; `keep` it after loading, or `leave` it.
     """
     _check_browser()
-    from webpte.gpu.kept_files import open_kept
+    from webpte.gpu.browser.opfs_cache import open_kept
 
     return await open_kept(address, progress)
 
@@ -116,7 +116,7 @@ async def add(
     that were added before and belong to it, such as its `.ptd` files: whoever opens it finds these.
     """
     _check_browser()
-    from webpte.gpu.kept_files import add_blob
+    from webpte.gpu.browser.opfs_cache import add_blob
 
     return await add_blob(file, name, parts, progress)
 
@@ -124,7 +124,7 @@ async def add(
 async def entries() -> list[Entry]:
     """All that is kept, what was used last comes first."""
     _check_browser()
-    from webpte.gpu.kept_files import records
+    from webpte.gpu.browser.opfs_cache import records
 
     found = [Entry(**record) for record in await records()]
     return sorted(found, key=lambda entry: -entry.used)
@@ -133,7 +133,7 @@ async def entries() -> list[Entry]:
 async def delete(address: str) -> None:
     """Nothing happens if it is not there. Raises SourceError while it is being written."""
     _check_browser()
-    from webpte.gpu.kept_files import forget
+    from webpte.gpu.browser.opfs_cache import forget
 
     await forget(address)
 
@@ -141,7 +141,7 @@ async def delete(address: str) -> None:
 async def usage() -> Usage:
     """Zeros where the browser keeps no files."""
     _check_browser()
-    from webpte.gpu.kept_files import usage
+    from webpte.gpu.browser.opfs_cache import usage
 
     found = await usage()
     return Usage(int(found["usage"]), int(found["quota"]), bool(found["persistent"]))
@@ -150,7 +150,7 @@ async def usage() -> Usage:
 async def persist() -> bool:
     """Ask that the browser deletes nothing by itself; returns whether it agrees."""
     _check_browser()
-    from webpte.gpu.kept_files import persist
+    from webpte.gpu.browser.opfs_cache import persist
 
     return await persist()
 

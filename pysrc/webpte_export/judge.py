@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import webpte
-from webpte.gpu.recording import RecordingDevice
-from webpte.runtime.contents import read_contents
-from webpte.runtime.open import open_source
-from webpte.suite import parse_entry, run_entry
+from webpte.dev.suite import parse_entry, run_entry
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.runtime.base.open import open_source
+from webpte.runtime.load.program_file import read_contents
 from webpte_export.report import HostOp
 
 # The device that counts submissions computes everything with NumPy: large models take too long.

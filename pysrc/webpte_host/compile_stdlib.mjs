@@ -14,7 +14,7 @@ import zipfile
 from importlib.util import source_hash
 
 import page.app
-import webpte.gpu.webgpu
+import webpte.gpu.webgpu.device
 from page.views import find_views
 
 find_views()

@@ -26,7 +26,7 @@ def read_list(path: Path) -> Any:
 def run(path: Path, pattern: str | None, refuse_cpu: Callable[[Any], None]) -> dict[str, Any]:
     """`refuse_cpu` raises for the info of a device whose figures say nothing."""
     import webpte
-    from webpte import kernel_bench
+    from webpte.dev import kernel_bench
 
     entries = read_list(path)
 

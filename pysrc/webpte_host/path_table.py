@@ -20,7 +20,7 @@ def names_of(text: str) -> tuple[str, ...]:
     the command runs again: what started it may have no NumPy."""
     names = tuple(text.split(","))
     if environment.inside():
-        from webpte.paths import NAMES, unknown_names
+        from webpte.dev.variants import NAMES, unknown_names
 
         if unknown := unknown_names(names):
             known = ", ".join((*NAMES, "all"))

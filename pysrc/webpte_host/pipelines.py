@@ -2,7 +2,7 @@
 
 Which kernels those are is found here, on a device that writes down what it is asked for; the
 browser compiles the distinct ones, one after the other. Users wait while a software adapter
-compiles, so this shows which kernels are too large for one (see `webpte.ops.target`).
+compiles, so this shows which kernels are too large for one (see `webpte.ops.core.target`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from webpte_host.errors import HostError
 from webpte_host.verify import check_entries, read_manifest, select
 
 if TYPE_CHECKING:
+    from webpte.dev.suite import Entry
     from webpte.gpu.device import PipelineSpec
-    from webpte.suite import Entry
 
 TARGETS = ("adapter", "software", "gpu")
 _SHOWN = 40
@@ -98,7 +98,7 @@ async def _collect(
     path: Path, software: bool, features: tuple[str, ...], pattern: str | None
 ) -> list[PipelineSpec]:
     import webpte
-    from webpte.gpu.recording import RecordingDevice
+    from webpte.gpu.simulated.device import RecordingDevice
 
     device = RecordingDevice(features=features)
     device.info = replace(device.info, software=software)
@@ -115,7 +115,7 @@ async def _collect(
 
 
 def _entries(suite: Path, pattern: str | None) -> Iterator[Entry]:
-    from webpte.suite import parse_entry
+    from webpte.dev.suite import parse_entry
 
     for entry in select(check_entries(read_manifest(suite), suite), pattern):
         yield parse_entry(entry)

@@ -21,7 +21,7 @@ from webpte_host.reference import MARK
 DOCS = ROOT / "docs"
 TEMPLATES = Path(__file__).with_name("reference_templates")
 MODULES = (
-    *("webpte", "webpte.errors", "webpte.finding", "webpte.insight", "webpte.learning"),
+    *("webpte", "webpte.errors", "webpte.vision", "webpte.report", "webpte.training"),
     *("webpte.library", "webpte.llm", "webpte.text", "webpte_export"),
 )
 _OF_REFERENCE = "reference/reference.css"

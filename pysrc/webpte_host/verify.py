@@ -29,11 +29,11 @@ from webpte_host.report import Report, describe
 from webpte_host.vitals import BUSY_FACTOR
 
 if TYPE_CHECKING:
-    from webpte.paths import Ways
+    from webpte.dev.variants import Ways
     from webpte_host.browser import Harness
 
 Show = Callable[[str], None]  # is told what a case does
-Way = dict[str, Any]  # a `webpte.paths.Path`, as JSON has it
+Way = dict[str, Any]  # a `webpte.dev.variants.Path`, as JSON has it
 
 _PREFIX = "/suite/"
 NO_COMPARISON = {"difference": None, "other_kernels": None}  # of a case whose page was lost
@@ -48,8 +48,8 @@ from urllib.parse import quote
 import js
 from pyodide.http import pyfetch
 from webpte import Options
-from webpte.paths import Ways
-from webpte.suite import run_entry
+from webpte.dev.variants import Ways
+from webpte.dev.suite import run_entry
 
 def locate(path):
     return str(js.location.origin) + prefix + quote(path)
@@ -71,7 +71,7 @@ return await ways.run(entry, way)
 """
 
 _FIND_WAYS = """
-from webpte.paths import described_paths
+from webpte.dev.variants import described_paths
 
 return await described_paths(asked, "webgpu")
 """
@@ -165,7 +165,7 @@ def read_manifest(suite: Path) -> list[object]:
 
 
 def check_entries(entries: list[Any], suite: Path) -> list[dict[str, Any]]:
-    from webpte.suite import SuiteError, parse_entry
+    from webpte.dev.suite import SuiteError, parse_entry
 
     for number, entry in enumerate(entries):
         try:
@@ -238,7 +238,7 @@ def run_here(
 ) -> dict[str, Any]:
     """In this process."""
     from webpte import Options
-    from webpte.suite import run_entry
+    from webpte.dev.suite import run_entry
 
     return asyncio.run(
         run_entry(
@@ -270,7 +270,7 @@ class HereRunner:
         self._show: Show = lambda _doing: None
 
     def ways(self, asked: Sequence[str]) -> list[Way]:
-        from webpte.paths import Ways, described_paths
+        from webpte.dev.variants import Ways, described_paths
 
         self._ways = Ways(
             _reader(self._suite),

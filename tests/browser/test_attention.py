@@ -83,8 +83,12 @@ def test_kernels_of_a_gpu(harness: Harness) -> None:
 def test_logits_in_several_turns(harness: Harness) -> None:
     """A software adapter holds the logits of some rows at a time: here, of two or three."""
     cases: list[Case] = [PLAIN[0], CacheCase(4, 2, 16, [(9, 0), (1, 9)], positions=130)]
-    limit = "from webpte.ops import attention_kernels; attention_kernels.LOGIT_BYTES = size"
-    size = python(harness, "from webpte.ops.attention_kernels import LOGIT_BYTES as n; return n")
+    limit = (
+        "from webpte.ops.attention import attention_kernels; attention_kernels.LOGIT_BYTES = size"
+    )
+    size = python(
+        harness, "from webpte.ops.attention.attention_kernels import LOGIT_BYTES as n; return n"
+    )
     python(harness, limit, size=1100)
     try:
         for case, outcome in zip(cases, run_all(harness, runs_of(cases)), strict=True):

@@ -48,12 +48,12 @@ FOLDED = [
 ]
 
 LIMITED = """
-import webpte.ops.records
-limit, webpte.ops.records.MAX_WORKGROUPS = webpte.ops.records.MAX_WORKGROUPS, 9
+import webpte.ops.core.records
+limit, webpte.ops.core.records.MAX_WORKGROUPS = webpte.ops.core.records.MAX_WORKGROUPS, 9
 try:
     return await compare(cases)
 finally:
-    webpte.ops.records.MAX_WORKGROUPS = limit
+    webpte.ops.core.records.MAX_WORKGROUPS = limit
 """
 
 

@@ -183,7 +183,7 @@ def test_a_lost_device_is_told_and_replaced(harness: Harness) -> None:
 
 def test_a_device_lost_while_a_call_runs(harness: Harness) -> None:
     code = """
-    from webpte.gpu.webgpu import WebGPUDevice
+    from webpte.gpu.webgpu.device import WebGPUDevice
     device = await WebGPUDevice.create()
     x = np.ones((2, 3), np.float32)
     program = await webpte.load(data, device=device)

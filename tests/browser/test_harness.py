@@ -324,7 +324,7 @@ def test_verify_compares_ways_in_one_page(harness: Harness) -> None:
 def test_tuned_choices_are_kept_by_the_browser(harness: Harness) -> None:
     code = """
         from webpte import DeviceInfo
-        from webpte.runtime.kept_choices import keep_choices, kept_choices
+        from webpte.runtime.autotune.tuning_cache import keep_choices, kept_choices
 
         info = DeviceInfo("webgpu", "nobody's")
         before = await kept_choices(info)

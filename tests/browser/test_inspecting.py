@@ -25,7 +25,8 @@ return [counts["buffers"], counts["plans"]]
 # Another kernel under the name of an operator, for as long as a program is loaded and looked at.
 BROKEN = """
 from dataclasses import replace
-from webpte.ops import lookup, registry
+from webpte.ops.core import registry
+from webpte.ops.core.registry import lookup
 async def with_broken(name, other, look):
     right = registry._REGISTRY[name]
     registry._REGISTRY[name] = replace(right, lower=lookup(other).lower)

@@ -9,7 +9,7 @@ from support.gpu_kernels import GPU, both_kernels, cases_for, for_browser
 from support.linear_q4_cases import LINEAR_Q4_CASES, backward, dq8ca, int8, q4gsw, qcs4w, requant
 from support.products_page import differences
 from support.row_cases import normal
-from webpte.ops.products import TILINGS
+from webpte.ops.gemm.gemm import TILINGS
 from webpte_host.browser import Harness
 
 TABLES = {"linear_q4": for_browser(LINEAR_Q4_CASES), "choose_qparams": for_browser(CHOOSE_CASES)}

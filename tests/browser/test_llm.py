@@ -87,9 +87,10 @@ def test_a_conversation_is_its_whole_context(harness: Harness, name: str) -> Non
 
 AHEAD = """
 import js
-from webpte import ahead, llm
+from webpte import llm
+from webpte.llm import pipelined_decode
 
-ahead.BATCH_SECONDS = 1e6  # batches are as long here as they are on a fast GPU
+pipelined_decode.BATCH_SECONDS = 1e6  # batches are as long here as they are on a fast GPU
 reply = await js.fetch(url)
 data = (await reply.arrayBuffer()).to_bytes()
 prompt, turn = [5, 9, 33, 7], [81, 402]

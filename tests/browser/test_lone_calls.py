@@ -165,7 +165,7 @@ def test_a_lost_device_is_told_whatever_the_size_of_an_input(harness: Harness) -
     """Buffers for large ones are unmapped at once; that it is lost, a device says later."""
     code = """
     from webpte.errors import DeviceLostError
-    from webpte.gpu.webgpu import WebGPUDevice
+    from webpte.gpu.webgpu.device import WebGPUDevice
     device, told = await WebGPUDevice.create(), []
     async with await webpte.load(base64.b64decode(data), device=device) as program:
         x = np.arange(size, dtype=np.float32)

@@ -7,7 +7,7 @@ import pytest
 from support.gpu_kernels import GPU, both_kernels, cases_for, for_browser
 from support.matmul_cases import MATMUL_CASES, addmm, bmm, gradient, linear, mm
 from support.products_page import differences
-from webpte.ops.products import TILINGS
+from webpte.ops.gemm.gemm import TILINGS
 from webpte_host.browser import Harness
 
 

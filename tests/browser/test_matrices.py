@@ -8,7 +8,7 @@ import pytest
 
 from support import limits, linear_q4_cases, matmul_cases
 from support.row_cases import as_json
-from webpte.ops.matrix_tiles import MATRIX_TILINGS
+from webpte.ops.gemm.subgroup_matrix import MATRIX_TILINGS
 from webpte_host.browser import Harness
 
 CASES = [*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES]
@@ -17,7 +17,7 @@ WAYS = """
 from dataclasses import replace
 import webpte
 from webpte import shared_device
-from webpte.paths import described_paths
+from webpte.dev.variants import described_paths
 
 info = (await shared_device()).info
 _, way = await described_paths(["matrices"], "webgpu")
@@ -29,13 +29,13 @@ COMPARE = """
 import base64, json
 import webpte
 import numpy as np
-from webpte.ops import matrix_tiles
+from webpte.ops.gemm import subgroup_matrix
 
 def array(dtype, shape, text):
     return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
 
-chosen, failures = matrix_tiles.choose_matrix_tiling, []
-matrix_tiles.choose_matrix_tiling = lambda _: (matrix_tiles.MATRIX_TILINGS[tiling], k_parts)
+chosen, failures = subgroup_matrix.choose_matrix_tiling, []
+subgroup_matrix.choose_matrix_tiling = lambda _: (subgroup_matrix.MATRIX_TILINGS[tiling], k_parts)
 try:
     for case in json.loads(cases):
         data = base64.b64decode(case["program"])
@@ -49,7 +49,7 @@ try:
         if not matrices or not off < 2e-6:
             failures.append(f"{case['name']}: {matrices} {off}")
 finally:
-    matrix_tiles.choose_matrix_tiling = chosen
+    subgroup_matrix.choose_matrix_tiling = chosen
 return failures
 """
 

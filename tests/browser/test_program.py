@@ -193,7 +193,7 @@ def test_progress_tells_every_stage(harness: Harness, ranges: bool) -> None:
     code = """
     import js
     from pyodide.ffi import to_js
-    from webpte.gpu.webgpu import WebGPUDevice
+    from webpte.gpu.webgpu.device import WebGPUDevice
     device = await WebGPUDevice.create()  # for which no kernel was compiled yet
     if ranges:
         url = str(js.URL.createObjectURL(js.Blob.new([to_js(data)])))

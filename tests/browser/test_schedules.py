@@ -39,7 +39,7 @@ from itertools import cycle
 from support.schedules import browser_schedules
 from support.schedules_kinds import ops_of_kinds
 from support.schedules_run import FEW_PLANS, World, in_runtime
-from webpte.gpu.webgpu import WebGPUDevice
+from webpte.gpu.webgpu.device import WebGPUDevice
 
 global devices
 devices = globals().get("devices", [])  # two, for programs that move; kernels compile once on each

@@ -101,7 +101,7 @@ def test_a_chat_template_and_what_can_be_wrong(harness: Harness) -> None:
 
 
 ELSEWHERE = """
-from webpte.gpu.libraries import load_javascript_module
+from webpte.gpu.browser.libraries import load_javascript_module
 library = await load_javascript_module("../tokenizers/nothing.cjs", url, sha256)
 problem = await raises(
     webpte.errors.PackageError,

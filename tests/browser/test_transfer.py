@@ -1,4 +1,4 @@
-"""Constants on their way from files to buffers (gpu/transfer.js, gpu/files.js), in small blocks."""
+"""Upload of constants from files to buffers (upload_constants.js, files.js), in small blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from support import limits
-from webpte.gpu.constants import converted
+from webpte.gpu.convert import converted
 from webpte_host import chromium
 from webpte_host.browser import Harness
 

@@ -18,8 +18,8 @@ from support.software import waits
 from support.tables import Row, every_row
 from support.variants import SOFTWARE, collect, collect_fused, lower, without_results
 from webpte.gpu.device import PipelineSpec
-from webpte.ops.target import GPU
-from webpte.shaders import shader_folder
+from webpte.ops.core.target import GPU
+from webpte.plan.shaders import kernel_files, shader_folder
 
 PER_CALL = 100
 MATRIX_FEATURE = "enable chromium_experimental_subgroup_matrix;"
@@ -91,7 +91,7 @@ def plain_variants() -> list[PipelineSpec]:
 
 
 def test_every_kernel_has_a_variant(plain_variants: list[PipelineSpec]) -> None:
-    kernels = {path.stem for path in shader_folder().glob("*.wgsl")}
+    kernels = set(kernel_files(shader_folder()))
     assert kernels == {spec.label.partition(" ")[0].partition(":")[0] for spec in plain_variants}
 
 

@@ -1,4 +1,4 @@
-"""How results are waited for (gpu/waiting.js): in simulated browsers, and in the real one."""
+"""Waiting for results (gpu/webgpu/waiting.js): in simulated browsers, and in the real one."""
 
 from __future__ import annotations
 
@@ -264,10 +264,11 @@ def test_errors_go_where_they_would_without_nudges(page: Harness, way: str) -> N
 
 MEASURE = """
 import json
-from webpte.gpu.webgpu import find_adapter, load_script
+from webpte.gpu.browser.scripts import load_script
+from webpte.gpu.webgpu.device import find_adapter
 adapter, info = await find_adapter()
-device = await load_script("adapter.js").open(adapter, "[]")
-opened = await load_script("waiting.js").open(device, False)
+device = await load_script("webgpu/adapter.js").open(adapter, "[]")
+opened = await load_script("webgpu/waiting.js").open(device, False)
 described = json.loads(opened.describe())
 device.destroy()
 shared = await shared_device()
@@ -288,7 +289,7 @@ def test_the_browser_is_measured(harness: Harness) -> None:
 # Error scopes that are popped in a call that nothing else watches by them, and in a read.
 COUNT = """
 from pyodide.code import run_js
-from webpte.gpu.webgpu import WebGPUDevice
+from webpte.gpu.webgpu.device import WebGPUDevice
 
 count_pops = run_js('''(device) => {
     let count = 0;

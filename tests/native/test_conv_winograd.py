@@ -1,4 +1,4 @@
-"""wgsl/conv_winograd.wgsl on the native device: every size and end against the references."""
+"""wgsl/conv/conv_winograd.wgsl on the native device: every size and end against the references."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from support.native import need_native
 from support.pte_writer import GraphWriter, write_pte
 from support.row_cases import RowCase, normal
 from support.winograd import BLOCKS, OFFERED, SMALL, error_bound
-from webpte.gpu.native import NativeDevice
-from webpte.ops import conv as conv_module
-from webpte.ops.conv_winograd import CUTS
-from webpte.ops.target import GPU
+from webpte.gpu.native.device import NativeDevice
+from webpte.ops.conv import conv as conv_module
+from webpte.ops.conv.conv_winograd import CUTS
+from webpte.ops.core.target import GPU
 
 Array = np.ndarray
 

@@ -13,22 +13,22 @@ from support.cases import Array
 from support.graphs import build_graph, temporary_op
 from support.native import need_native
 from support.pte_writer import GraphWriter
-from webpte.gpu.native import NativeDevice
-from webpte.ops.args import Args
-from webpte.ops.fixed_point import (
+from webpte.gpu.native.device import NativeDevice
+from webpte.ops.core.args import Args
+from webpte.ops.core.fixed_point import (
     high_product,
     log2_of_wait,
     negative_log2,
     negative_power,
     threefry,
 )
-from webpte.ops.records import Dispatch, ceil_div, pack
-from webpte.runtime.delegate import GpuDelegate
-from webpte.shaders import ShaderLibrary, shader_folder
+from webpte.ops.core.records import Dispatch, ceil_div, pack
+from webpte.plan.shaders import ShaderLibrary, shader_folder
+from webpte.runtime.execute.delegate import GpuDelegate
 
 KERNEL = """
-// use lib/fixed.wgsl
-// use lib/threefry.wgsl
+// use lib/fixed_point.wgsl
+// use lib/sampling/threefry.wgsl
 
 @group(0) @binding(0) var<storage, read> words: array<u32>;
 @group(0) @binding(1) var<storage, read_write> results: array<u32>;

@@ -27,9 +27,10 @@ from support.fusion_graphs import (
 from support.graphs import wait
 from support.native import need_native
 from support.pte_writer import GraphWriter, write_pte
-from webpte.ops import conv_window, one_row, spread
+from webpte.ops.conv import conv_window
+from webpte.ops.gemm import gemm_small, gemv_q4
 
-LARGE_BLOCKS = ((spread.Shape(4, 4, blocks=2), 0),)
+LARGE_BLOCKS = ((gemm_small.Shape(4, 4, blocks=2), 0),)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,7 +65,7 @@ def test_kernels(shape: str, kind: str, sizes: Sizes) -> None:
 
 def test_one_row_of_many_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several turns, all of whose x is in shared memory at once."""
-    monkeypatch.setattr(one_row, "MANY_ROWS", 100)
+    monkeypatch.setattr(gemv_q4, "MANY_ROWS", 100)
     graph, inputs = normed(SIZES[1], "q4")
     compare(graph, [inputs], tolerance=1e-5)
 
@@ -131,7 +132,7 @@ def encoder(tokens: int = 37) -> tuple[Encoder, list[np.ndarray]]:
 def test_encoder_layer(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As small products are cut, and as large ones are: more sums to an invocation."""
     if blocks == 2:
-        monkeypatch.setattr(spread, "SHAPES", dict.fromkeys((True, False), LARGE_BLOCKS))
+        monkeypatch.setattr(gemm_small, "SHAPES", dict.fromkeys((True, False), LARGE_BLOCKS))
     net, inputs = encoder()
     compare(net.g, [inputs], tolerance=1e-5)
 
@@ -142,7 +143,7 @@ def test_encoder_layer_of_few_rows() -> None:
 
 
 def test_products_one_step_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spread, "FEW", 0)
+    monkeypatch.setattr(gemm_small, "FEW", 0)
     net, inputs = encoder()
     compare(net.g, [inputs], tolerance=1e-5)
 

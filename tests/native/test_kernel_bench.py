@@ -9,8 +9,9 @@ import pytest
 
 from support.graphs import wait
 from support.native import need_native
-from webpte import kernel_bench, shared_device
-from webpte.kernel_bench import Effort, Limits
+from webpte import shared_device
+from webpte.dev import kernel_bench
+from webpte.dev.kernel_bench import Effort, Limits
 from webpte_host import bench
 from webpte_host.errors import HostError
 

@@ -18,9 +18,9 @@ from support.native import need_native
 from support.plain_matrices import plain_matrices, with_matrices
 from support.row_cases import RowCase
 from support.tables import Row
-from webpte.gpu.native import NativeDevice
-from webpte.ops import matrix_tiles, spread
-from webpte.ops.matrix_tiles import MATRIX_TILINGS
+from webpte.gpu.native.device import NativeDevice
+from webpte.ops.gemm import gemm_small, subgroup_matrix
+from webpte.ops.gemm.subgroup_matrix import MATRIX_TILINGS
 from webpte_host.layout import ROOT
 
 Array = np.ndarray
@@ -48,7 +48,7 @@ async def run(program: bytes, inputs: Any, on: Any) -> tuple[Array, frozenset[st
 def differs(case: RowCase, tiling: int, k_parts: int) -> float:
     """By how much of the largest element."""
     cut = MATRIX_TILINGS[tiling], k_parts
-    with patch.object(matrix_tiles, "choose_matrix_tiling", lambda product: cut):
+    with patch.object(subgroup_matrix, "choose_matrix_tiling", lambda product: cut):
         got, kernels = asyncio.run(run(case.program(), case.steps[0], device()))
     assert any(kernel.split()[0].endswith("_matrix") for kernel in kernels)
     want, _ = asyncio.run(run(case.program(), case.steps[0], "numpy"))
@@ -71,7 +71,7 @@ def test_floats(case: RowCase) -> None:
 
 def test_floats_that_are_read_whole() -> None:
     """Whose rows are multiples of four; such products are made otherwise unless they are large."""
-    with patch.object(spread, "MOST_WORK", 0):
+    with patch.object(gemm_small, "MOST_WORK", 0):
         assert differs(linear((131, 64), 133, None), 2, 1) < 1e-6
 
 
@@ -133,5 +133,5 @@ def test_a_prompt_of_a_model() -> None:
 
     got, kernels = asyncio.run(logits(device()))
     want, _ = asyncio.run(logits("numpy"))
-    assert "linear_q4_matrix" in {kernel.split()[0] for kernel in kernels}
+    assert "linear_q4_subgroup_matrix" in {kernel.split()[0] for kernel in kernels}
     assert float(np.abs(got - want).max() / np.abs(want).max()) < 1e-5

@@ -20,8 +20,8 @@ from support.naga import NoAdapterError, Spec, make_all
 from support.tables import every_row, one_row_per_op
 from support.variants import collect, collect_programs, lower, without_results
 from webpte.gpu.device import PipelineSpec
-from webpte.ops.target import GPU
-from webpte.shaders import shader_folder
+from webpte.ops.core.target import GPU
+from webpte.plan.shaders import kernel_files, shader_folder
 
 PARTS = ("rows 0", "rows 1", "programs", "others")
 # Families whose operators have several kernels each. Of the others a row of each operator has all
@@ -79,7 +79,7 @@ def distinct(specs: Collection[PipelineSpec]) -> list[Spec]:
 def test_naga_takes_every_pipeline() -> None:
     with ProcessPoolExecutor(2, get_context("spawn")) as processes:
         specs = distinct(set[PipelineSpec]().union(*processes.map(collect_part, PARTS)))
-    kernels = {path.stem for path in shader_folder().glob("*.wgsl")}
+    kernels = set(kernel_files(shader_folder()))
     asked = {spec["label"].partition(" ")[0].partition(":")[0] for spec in specs}
     assert kernels == asked
     outcome = make_all(specs)

@@ -14,12 +14,12 @@ from support.cases import Array
 from support.native import need_native
 from support.sample_cases import is_nearly
 from webpte.dtypes import DTYPES
-from webpte.gpu.native import NativeDevice
-from webpte.ops.sample_numpy import Settings, choose_token
-from webpte.runtime.delegate import GpuDelegate
-from webpte.runtime.heads import HeadKind, sample_graph
-from webpte.sampling import Sampling, seed_words
-from webpte.shaders import ShaderLibrary
+from webpte.gpu.native.device import NativeDevice
+from webpte.ops.sampling.sample_numpy import Settings, choose_token
+from webpte.plan.shaders import ShaderLibrary
+from webpte.runtime.decode.sampler_graph import HeadKind, sample_graph
+from webpte.runtime.decode.sampling import Sampling, seed_words
+from webpte.runtime.execute.delegate import GpuDelegate
 
 CONTEXT = 64
 

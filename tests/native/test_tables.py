@@ -23,10 +23,10 @@ from support.graphs import make_planner, read_graph
 from support.native import need_native
 from support.software import slow_kernels
 from support.tables import Row, every_row
-from webpte.gpu.native import NativeDevice
-from webpte.graph import Graph
-from webpte.ops.records import Dispatch
-from webpte.ops.target import GPU, Target
+from webpte.gpu.native.device import NativeDevice
+from webpte.graph.graph import Graph
+from webpte.ops.core.records import Dispatch
+from webpte.ops.core.target import GPU, Target
 
 SOFTWARE = Target(software=True)
 

@@ -17,12 +17,12 @@ from support.graphs import wait
 from support.native import need_native
 from support.pte_writer import write_pte
 from support.winograd import LABELS
-from webpte.gpu.native import NativeDevice
-from webpte.ops import one_row
-from webpte.ops.packed_weights import Quantized
-from webpte.ops.products import Types
-from webpte.runtime import tuning
-from webpte.runtime.kept_choices import keep_choices
+from webpte.gpu.native.device import NativeDevice
+from webpte.ops.gemm import gemv_q4
+from webpte.ops.gemm.gemm import Types
+from webpte.ops.gemm.packed_weights import Quantized
+from webpte.runtime.autotune import tuning
+from webpte.runtime.autotune.tuning_cache import keep_choices
 
 GRAPH, INPUTS = normed(Sizes(1, 576, 100), "q4")
 PROGRAM = write_pte(GRAPH)
@@ -73,15 +73,15 @@ def test_tunes_keeps_and_uses(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_cut_that_computes_something_else_is_refused(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Wrong(one_row.RowCut):
+    class Wrong(gemv_q4.RowCut):
         """Leaves out the last part of every sum."""
 
         def types(self, weights: Quantized, matrices: int) -> Types:
             given = dict(super().types(weights, matrices))
             return tuple((given | {"UNITS": str(weights.steps - 1)}).items())
 
-    cuts = [c for c in one_row.CUTS if (c.threads, c.slices) != (64, 16)]
-    monkeypatch.setattr(one_row, "CUTS", (*cuts, Wrong(64, 16)))
+    cuts = [c for c in gemv_q4.CUTS if (c.threads, c.slices) != (64, 16)]
+    monkeypatch.setattr(gemv_q4, "CUTS", (*cuts, Wrong(64, 16)))
 
     async def check() -> None:
         async with await webpte.load(PROGRAM, device=await gpu()) as program:

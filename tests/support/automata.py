@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from support.graphs import wait
-from webpte.llm.automaton import ByteAutomaton
-from webpte.llm.json_schema import json_of
-from webpte.llm.regex import expression_of
+from webpte.llm.constrain.automaton import ByteAutomaton
+from webpte.llm.constrain.json_schema import json_of
+from webpte.llm.constrain.regex import expression_of
 
 
 def of_schema(schema: Any) -> ByteAutomaton:

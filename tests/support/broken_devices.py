@@ -12,8 +12,8 @@ import numpy as np
 
 from webpte.errors import ConstantError, DeviceError, InputError
 from webpte.gpu.device import GpuCopy, Part, PipelineSpec, PlanCommands, Transfer
-from webpte.gpu.emulation import RecordedBuffer
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.emulation import RecordedBuffer
 
 LIMIT = 1 << 20
 

@@ -11,7 +11,7 @@ import numpy as np
 from support.cases import Array
 from support.live_cases import LiveCase
 from support.sample_cases import INF, LARGEST, NAN, SPECIAL, logits_of, plain_numbers
-from webpte.ops.candidates import candidate_words
+from webpte.ops.sampling.top_logprobs import candidate_words
 
 CANDIDATES = "webpte.candidates.default"
 

@@ -15,7 +15,7 @@ RUN = """
 import sys, types
 from js import Object
 from pyodide.ffi import to_js
-from webpte.gpu.webgpu import WebGPUDevice
+from webpte.gpu.webgpu.device import WebGPUDevice
 
 for name, text in files.items():
     if f"support.{name}" not in sys.modules:

@@ -24,7 +24,7 @@ from webpte.gpu.device import (
     Resource,
     Upload,
 )
-from webpte.graph import Call, Graph, Tensor
+from webpte.graph.graph import Call, Graph, Tensor
 from webpte.ops import lookup
 
 NO_PAYLOAD = np.zeros(0, np.uint8)

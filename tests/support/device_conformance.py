@@ -35,7 +35,7 @@ from webpte.errors import (
     ShaderError,
 )
 from webpte.gpu.device import GpuCopy, Part, PipelineSpec, Transfer
-from webpte.runtime.open import open_bytes
+from webpte.runtime.base.open import open_bytes
 from webpte.source import Region
 
 Check = Callable[[Subject], Awaitable[None]]

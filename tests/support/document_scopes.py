@@ -15,8 +15,8 @@ from support.inspecting import APART
 from support.make_tokenizers import SPECIAL
 from support.pte_writer import GraphWriter, write_pte
 from support.texts import BYTES, FOLDER
-from webpte.gpu.recording import RecordingDevice
-from webpte.ops.unary import Unary
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.elementwise.unary import Unary
 from webpte_host.layout import ROOT
 
 SAMPLES = ROOT / "web/samples"
@@ -141,7 +141,7 @@ PREPARED = {
     "docs/tuning.md": Prepared(
         {"program": Q4, "tokens": np.array([[7]]), "position": np.array([0])},
         device=timed_device,
-        printed=("question | default | chosen", "linear_q4_row n"),
+        printed=("question | default | chosen", "gemv_q4 n"),
     ),
     "docs/speed.md": Prepared(
         {**PICTURE, "program": DIGITS}, {"model.pte": DIGITS}, timed_device, printed=("conv",)

@@ -8,8 +8,8 @@ import numpy as np
 
 from support.cases import Array
 from support.graphs import make_planner, read_graph
-from webpte.ops.target import Target
-from webpte.shaders import ShaderLibrary
+from webpte.ops.core.target import Target
+from webpte.plan.shaders import ShaderLibrary
 
 AROUND = 2  # elements to each side of the worst one
 

@@ -3,7 +3,7 @@
     PYTHONPATH=pysrc:tests python -m support.floor_bench [--adapter swiftshader] [--calls 300]
 
 Plain JavaScript in a worker writes an input, encodes dispatches that depend on each other and do
-next to nothing, submits, and maps a small result, in the ways that gpu/waiting.js knows. What a
+next to nothing, submits, and maps a small result, in the ways that waiting.js knows. What a
 model's call takes above that is its kernels and our Python.
 """
 

@@ -18,8 +18,8 @@ from support import extent, limits
 from support.native import why_not
 from support.tables import Row
 from webpte.gpu.device import PipelineSpec
-from webpte.ops.rows import THREADS, Layout
-from webpte.shaders import ShaderLibrary
+from webpte.ops.core.row_reduction import THREADS, Layout
+from webpte.plan.shaders import ShaderLibrary
 from webpte_host.browser import Harness
 
 T = TypeVar("T")

@@ -11,18 +11,18 @@ import numpy as np
 
 import webpte
 from support.pte_writer import GraphWriter, MethodWriter, write_pte
-from webpte.checks import resolve_ops
-from webpte.gpu.recording import RecordingDevice
-from webpte.graph import Graph
-from webpte.live import LiveState
-from webpte.ops import registry
-from webpte.ops.target import GPU, Target
-from webpte.plan import Planner
-from webpte.runtime.contents import read_contents
-from webpte.runtime.delegate import GpuDelegate
-from webpte.shaders import ShaderLibrary
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.graph.graph import Graph
+from webpte.graph.live_state import LiveState
+from webpte.ops.core import registry
+from webpte.ops.core.target import GPU, Target
+from webpte.plan.memory_plan import plan_storage
+from webpte.plan.planner import Planner
+from webpte.plan.shaders import ShaderLibrary
+from webpte.rewrite.validate import resolve_ops
+from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.load.program_file import read_contents
 from webpte.source import BytesSource
-from webpte.storage import plan_storage
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from webpte.gpu.emulation import EmulatedCall
+from webpte.gpu.simulated.emulation import EmulatedCall
 
 # Every call by itself, where one kernel may otherwise do the work of several.
 APART: dict[str, Any] = {"fuse": False}

@@ -12,12 +12,12 @@ import webpte
 from support.pte_writer import MethodWriter, write_pte
 from support.samples import Dims, relu
 from webpte.gpu.device import DeviceInfo
-from webpte.runtime.contents import MethodContents, read_contents
-from webpte.runtime.lifted import lift
+from webpte.runtime.execute.numpy_delegate import NumpyDelegate
+from webpte.runtime.load.offload import lift
+from webpte.runtime.load.program_file import MethodContents, read_contents
+from webpte.runtime.load.state import State, read_states
+from webpte.runtime.load.stitch import stitch
 from webpte.runtime.method import Method
-from webpte.runtime.numpy_delegate import NumpyDelegate
-from webpte.runtime.state import State, read_states
-from webpte.runtime.stitch import stitch
 from webpte.source import BytesSource
 
 

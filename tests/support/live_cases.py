@@ -19,10 +19,10 @@ import webpte
 from support.cases import Array, write_arg
 from support.graphs import make_planner, read_graph, wait
 from support.pte_writer import GraphWriter, write_pte
-from webpte.live import LiveState
+from webpte.graph.live_state import LiveState
 from webpte.ops import lookup, registered_names
-from webpte.ops.records import Dispatch
-from webpte.plan import Planner
+from webpte.ops.core.records import Dispatch
+from webpte.plan.planner import Planner
 
 WIDTHS = ("float32", "uint8")  # elements of a word, and of a byte
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -250,7 +250,7 @@ def family_ops(module: str) -> set[str]:
     return {
         name
         for name in registered_names()
-        if (op := lookup(name)) and op.lower.__module__ == f"webpte.ops.{module}"
+        if (op := lookup(name)) and op.lower.__module__.endswith(f".{module}")
     }
 
 

@@ -13,7 +13,8 @@ _COMPARE = """
 import base64
 import numpy as np
 import webpte
-from webpte.ops import int8, records
+from webpte.ops.core import records
+from webpte.ops.int8 import int8
 
 def unpack(dtype, shape, data):
     return np.frombuffer(base64.b64decode(data), dtype).reshape(shape)

@@ -32,7 +32,7 @@ from base64 import b64decode
 import numpy as np
 import webpte
 from webpte import Options, WebpteError
-from webpte.ops import matrix_tiles, products
+from webpte.ops.gemm import gemm, subgroup_matrix
 
 random = np.random.default_rng(1)
 x = random.normal(size=(m, k)).astype(np.float32)
@@ -54,18 +54,18 @@ expected, kernels = await timed(False)
 found["rows"].append(("float tiles", kernels, 0.0))
 if not info.has_matrices:
     return found
-chosen = matrix_tiles.choose_matrix_tiling
-cuts = [None, *((t, p) for t in matrix_tiles.MATRIX_TILINGS for p in (1, 2, 4, 8))]
+chosen = subgroup_matrix.choose_matrix_tiling
+cuts = [None, *((t, p) for t in subgroup_matrix.MATRIX_TILINGS for p in (1, 2, 4, 8))]
 for cut in cuts:
-    name = "as chosen" if cut is None else products.cut_label(cut)
+    name = "as chosen" if cut is None else gemm.cut_label(cut)
     try:
-        matrix_tiles.choose_matrix_tiling = (lambda _: cut) if cut else chosen
+        subgroup_matrix.choose_matrix_tiling = (lambda _: cut) if cut else chosen
         result, kernels = await timed(True)
     except WebpteError as error:
         found["rows"].append((f"{name}: {error}", [], 0.0))
         continue
     finally:
-        matrix_tiles.choose_matrix_tiling = chosen
+        subgroup_matrix.choose_matrix_tiling = chosen
     error = float(np.abs(result - expected).max() / np.abs(expected).max())
     found["rows"].append((name, kernels, error))
 return found

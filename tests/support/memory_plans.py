@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from support.graphs import build_graph, temporary_op
 from support.pte_writer import GraphWriter
-from webpte.checks import check_defined, constant_transfers, resolve_ops
-from webpte.graph import PREPACK, Graph, Tensor
-from webpte.storage import StoragePlan, plan_storage
+from webpte.graph.graph import PREPACK, Graph, Tensor
+from webpte.plan.memory_plan import StoragePlan, plan_storage
+from webpte.rewrite.validate import check_defined, constant_transfers, resolve_ops
 
 VIEW, CLONE, RELU, ADD = (
     "aten.view_copy.default",

@@ -24,19 +24,20 @@ from unittest.mock import patch
 import numpy as np
 
 import webpte
-from webpte import fusion
-from webpte.gpu.native import NativeDevice
-from webpte.gpu.native_plan import Dispatched, NativePlan, submission
-from webpte.graph import Graph
-from webpte.kernel_bench import read_calls
-from webpte.ops import conv, conv_window, conv_winograd, spread
-from webpte.ops.args import Args
-from webpte.ops.conv_cut import Cut, choose_cut
-from webpte.ops.conv_geometry import Convolution
-from webpte.ops.products import Product
-from webpte.runtime import delegate
-from webpte.runtime.delegate import GpuDelegate
-from webpte.shaders import ShaderLibrary
+from webpte.dev.kernel_bench import read_calls
+from webpte.gpu.native.device import NativeDevice
+from webpte.gpu.native.plan import Dispatched, NativePlan, submission
+from webpte.graph.graph import Graph
+from webpte.ops.conv import conv, conv_window, conv_winograd
+from webpte.ops.conv.conv_geometry import Convolution
+from webpte.ops.conv.conv_tiles import Cut, choose_cut
+from webpte.ops.core.args import Args
+from webpte.ops.gemm import gemm_small
+from webpte.ops.gemm.gemm import Product
+from webpte.plan.shaders import ShaderLibrary
+from webpte.rewrite import fusion
+from webpte.runtime.execute import delegate
+from webpte.runtime.execute.delegate import GpuDelegate
 
 Way = tuple[tuple[Any, str, Any], ...]  # module, name, value
 
@@ -226,8 +227,8 @@ async def calls_too(device: NativeDevice, until: float) -> dict[str, Any]:
     return found
 
 
-def k_first(*shapes: tuple[spread.Shape, int]) -> Way:
-    return ((spread, "SHAPES", {True: shapes, False: spread.SHAPES[False]}),)
+def k_first(*shapes: tuple[gemm_small.Shape, int]) -> Way:
+    return ((gemm_small, "SHAPES", {True: shapes, False: gemm_small.SHAPES[False]}),)
 
 
 def fewer_products(cut: conv_winograd.Winograd) -> Way:
@@ -245,7 +246,7 @@ PLAIN_RULES = tuple(
     tuple(rule for rule in rules if not rule.__module__.endswith(("dense", "softmax_attention")))
     for rules in fusion.RULES
 )
-NO_SPREAD = (spread, "MOST_WORK", 0)
+NO_SPREAD = (gemm_small, "MOST_WORK", 0)
 
 WAYS |= {
     "no spread products, windows, rules for encoders": (
@@ -256,8 +257,8 @@ WAYS |= {
         *((fusion, "RULES", PLAIN_RULES), (delegate, "fold_constants", not_folded)),
     ),
     "no spread products": (NO_SPREAD,),
-    "spread: small blocks": k_first((spread.Shape(4, 4), 0)),
-    "spread: one step ahead": ((spread, "FEW", 0),),
+    "spread: small blocks": k_first((gemm_small.Shape(4, 4), 0)),
+    "spread: one step ahead": ((gemm_small, "FEW", 0),),
     "conv: no windows": (NO_WINDOW,),
     **{f"conv: {cut.label}": fewer_products(cut) for cut in conv_winograd.CUTS},
     "as chosen, again": (),

@@ -12,9 +12,9 @@ import pytest
 
 import webpte
 from webpte.errors import NoWebGPUError
-from webpte.gpu.dawn import load_dawn
-from webpte.gpu.native import NativeDevice
-from webpte.gpu.native_plan import make_buffer
+from webpte.gpu.native.dawn import load_dawn
+from webpte.gpu.native.device import NativeDevice
+from webpte.gpu.native.plan import make_buffer
 from webpte_host import vulkan
 
 

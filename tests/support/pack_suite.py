@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path[:0] = [str(ROOT / "pysrc")]
 
-from webpte.graph import PREPACK  # noqa: E402
+from webpte.graph.graph import PREPACK  # noqa: E402
 from webpte.ops import lookup  # noqa: E402
 from webpte_host.verify import case_id, read_manifest, run_here  # noqa: E402
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-from webpte import shaders
 from webpte.gpu.device import FEATURES, MATRIX_SHAPE, MATRIX_SUBGROUP, DeviceInfo
+from webpte.plan import shaders
 
 MATRICES = """
 alias Halves = vec2<u32>;
@@ -109,8 +109,10 @@ def plain_matrices() -> Iterator[None]:
     with TemporaryDirectory() as name:
         folder = Path(name) / "wgsl"
         shutil.copytree(shaders.shader_folder(), folder)
-        (folder / "lib/matrices.wgsl").write_text(MATRICES, encoding="utf-8")
-        (folder / "lib/matrix_memory.wgsl").write_text(LOADS + MATRIX_MEMORY, encoding="utf-8")
+        (folder / "lib/gemm/subgroup_matrix.wgsl").write_text(MATRICES, encoding="utf-8")
+        (folder / "lib/gemm/subgroup_matrix_memory.wgsl").write_text(
+            LOADS + MATRIX_MEMORY, encoding="utf-8"
+        )
         with patch.object(shaders, "shader_folder", lambda: folder):
             yield
 

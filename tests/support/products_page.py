@@ -10,19 +10,20 @@ from support.row_cases import COMPARE, RowCase, as_json
 from webpte_host.browser import Harness
 
 _FORCED = f"""
-from webpte.ops import products, records
+from webpte.ops.core import records
+from webpte.ops.gemm import gemm
 
 async def compare(cases):
 {indent(COMPARE, "    ")}
 
-old = products.choose_tiling, records.MAX_WORKGROUPS
+old = gemm.choose_tiling, records.MAX_WORKGROUPS
 if tiling is not None:
-    products.choose_tiling = lambda product: (products.TILINGS[tiling], k_parts)
+    gemm.choose_tiling = lambda product: (gemm.TILINGS[tiling], k_parts)
 records.MAX_WORKGROUPS = max_workgroups or old[1]
 try:
     return await compare(cases)
 finally:
-    products.choose_tiling, records.MAX_WORKGROUPS = old
+    gemm.choose_tiling, records.MAX_WORKGROUPS = old
 """
 
 

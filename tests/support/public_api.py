@@ -23,7 +23,7 @@ from webpte_host.layout import ROOT
 
 FILE = ROOT / "docs" / "public_api.txt"
 MODULES = (
-    *("webpte", "webpte.llm", "webpte.text", "webpte.insight", "webpte.learning", "webpte.finding"),
+    *("webpte", "webpte.llm", "webpte.text", "webpte.report", "webpte.training", "webpte.vision"),
     *("webpte.library", "webpte.errors"),
 )
 

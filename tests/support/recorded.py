@@ -9,7 +9,7 @@ import numpy as np
 
 from support.pte_writer import GraphWriter
 from webpte.gpu.device import PlanCommands
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 

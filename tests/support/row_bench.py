@@ -21,14 +21,14 @@ import numpy as np
 
 from support.fusion_graphs import llama_layers
 from support.pte_writer import write_pte
-from webpte.gpu.native import NativeDevice
-from webpte.graph import Graph
-from webpte.ops import fused_products, linear_q4
-from webpte.ops.one_row import RowCut
-from webpte.runtime.contents import read_contents
-from webpte.runtime.delegate import GpuDelegate
-from webpte.runtime.transit import Input
-from webpte.shaders import ShaderLibrary
+from webpte.gpu.native.device import NativeDevice
+from webpte.graph.graph import Graph
+from webpte.ops.gemm import fused_linear_q4, linear_q4
+from webpte.ops.gemm.gemv_q4 import RowCut
+from webpte.plan.shaders import ShaderLibrary
+from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.io_binding import Input
+from webpte.runtime.load.program_file import read_contents
 from webpte.source import BytesSource
 
 CUTS = (RowCut(64, 32), RowCut(128, 16), RowCut(128, 32), RowCut(128, 64), RowCut(256, 64))
@@ -75,7 +75,7 @@ async def compare(options: argparse.Namespace) -> None:
         device.info = plain
     for cut in CUTS:
         with ExitStack() as patches:
-            for module in (linear_q4, fused_products):
+            for module in (linear_q4, fused_linear_q4):
                 patches.enter_context(patch.object(module, "choose_cut", lambda *_, cut=cut: cut))
             print(f"fused, {cut.threads} threads, {cut.slices} slices")
             await show(graph, device, *given)

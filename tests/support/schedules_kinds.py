@@ -42,7 +42,7 @@ from support.schedules_stateful import (
     TOTAL,
 )
 from webpte.errors import ExecutionError, UnsupportedError
-from webpte.ops.args import Args
+from webpte.ops.core.args import Args
 
 # Without state
 

@@ -17,11 +17,11 @@ from support.schedules import Schedule, schedules
 from support.schedules_kinds import ops_of_kinds
 from support.schedules_run import FEW_PLANS, World, in_runtime
 from support.schedules_shrink import shrunk
-from webpte import ahead
-from webpte.gpu.recording import RecordingDevice
-from webpte.runtime import tuning
-from webpte.runtime.contents import read_contents
-from webpte.shaders import ShaderLibrary
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.llm import pipelined_decode
+from webpte.plan.shaders import ShaderLibrary
+from webpte.runtime.autotune import tuning
+from webpte.runtime.load.program_file import read_contents
 
 FILES, CHUNKS = 4, 5  # of tests, and of parts in each of them
 USUAL, ALL = 2_000, 10_000  # schedules
@@ -94,7 +94,9 @@ def quickly() -> Iterator[Runner]:
             in_runtime("read_contents", read_once),
             in_runtime("ShaderLibrary", lambda: library),
             in_runtime("MAX_PLANS", FEW_PLANS),
-            patch.object(ahead, "BATCH_SECONDS", 1e6),  # the same steps on a slow machine
+            patch.object(
+                pipelined_decode, "BATCH_SECONDS", 1e6
+            ),  # the same steps on a slow machine
             patch.object(tuning, "RUNS", 1),
         ):
             yield runner

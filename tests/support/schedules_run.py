@@ -29,7 +29,7 @@ from support.schedules_judge import UNKNOWN, Event, History, judge
 from support.schedules_kinds import KINDS
 from support.schedules_talk import Conversation
 from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError, WebpteError
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 ERRORS = {"error": DeviceError, "memory": OutOfMemoryError, "loss": DeviceLostError}
 MOST_TURNS = 3000  # of the loop, for everything to end; usually some dozens do

@@ -14,8 +14,8 @@ from support.schedules_judge import Event, History
 from support.small_llm import logits_of
 from webpte.errors import ContextError, InputError
 from webpte.llm import Generation, Generator
+from webpte.runtime.decode.sampling import Choice, Sampling
 from webpte.runtime.program import Program
-from webpte.sampling import Choice, Sampling
 
 
 @dataclass(eq=False)

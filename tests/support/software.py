@@ -12,8 +12,8 @@ from functools import cache
 from typing import TypeVar
 
 from webpte.gpu.device import PipelineSpec
-from webpte.ops.records import Dispatch
-from webpte.shaders import ShaderLibrary
+from webpte.ops.core.records import Dispatch
+from webpte.plan.shaders import ShaderLibrary
 
 T = TypeVar("T")
 Pairs = tuple[tuple[str, T], ...]
@@ -25,7 +25,9 @@ _SIZED = re.compile(r"var<workgroup> \w+: array<[^;]*, (\w+)>;")
 
 
 def waits(spec: PipelineSpec) -> bool:
-    """With one lane to a row, the barriers of wgsl/lib/rows.wgsl and lib/pool.wgsl are left out."""
+    """With one lane to a row, the barriers of wgsl/lib/reduce/row_reduction.wgsl and
+    lib/pool/pool.wgsl are left out.
+    """
     return "workgroupBarrier()" in spec.code and dict(spec.overrides).get("LANES") != 1
 
 

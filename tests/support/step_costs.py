@@ -21,10 +21,10 @@ import numpy as np
 import webpte
 from support import pack_suite
 from support.chains import longest_chain
-from webpte.dataflow import Dataflow
-from webpte.gpu.recording import RecordingDevice
-from webpte.ops.records import Dispatch, Scratch
-from webpte.runtime.delegate import GpuDelegate
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.core.records import Dispatch, Scratch
+from webpte.rewrite.dataflow import Dataflow
+from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.shapes import numel
 from webpte_host.layout import ROOT
 

@@ -11,7 +11,7 @@ import webpte
 from support.pte_writer import GraphWriter, Host, MethodWriter, write_pte
 from support.recorded import ones, runs
 from support.samples import Dims
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 CUMPROD = "aten::cumprod.out"  # has no counterpart in delegates: stays on the host
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from support.pte_writer import GraphWriter
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 MOST_TURNS = 60  # more than any call here takes
 

@@ -21,15 +21,15 @@ from support.encoder_graphs import Encoder, encoder_layer
 from support.graphs import build_graph, chain, make_planner, read_graph
 from support.pte_writer import write_pte
 from support.tables import Row
-from webpte.fusion import fuse
+from webpte.dev.suite import run_entry
 from webpte.gpu.device import PipelineSpec
-from webpte.gpu.emulation import EmulatedCall
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.emulation import EmulatedCall
 from webpte.llm import Generator, OneOf
-from webpte.ops.matrix_tiles import SHARED_BYTES
-from webpte.ops.target import Target
-from webpte.shaders import ShaderLibrary
-from webpte.suite import run_entry
+from webpte.ops.core.target import Target
+from webpte.ops.gemm.subgroup_matrix import SHARED_BYTES
+from webpte.plan.shaders import ShaderLibrary
+from webpte.rewrite.fusion import fuse
 from webpte_host.layout import ROOT
 
 SOFTWARE = Target(software=True)

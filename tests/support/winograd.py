@@ -10,9 +10,9 @@ from support.cases import Array
 from support.conv_cases import conv
 from support.conv_graphs import Block
 from support.graphs import make_planner
-from webpte.graph import Graph
-from webpte.ops.conv_winograd import CUTS
-from webpte.ops.target import GPU, Question, Target
+from webpte.graph.graph import Graph
+from webpte.ops.conv.conv_winograd import CUTS
+from webpte.ops.core.target import GPU, Question, Target
 
 LABELS = tuple(cut.label for cut in CUTS)
 

@@ -14,10 +14,14 @@ import pytest
 
 import webpte
 from webpte import errors
-from webpte.ops import elementwise, lookup, registered_names, view
+from webpte.ops import lookup, registered_names
+from webpte.ops.core import quads
+from webpte.ops.move import view
 
 PACKAGE = Path(webpte.__file__).parent
-SHADERS = PACKAGE.parent.parent / "wgsl"
+ROOT = PACKAGE.parent.parent
+SHADERS = ROOT / "wgsl"
+MAX_FILES = 20  # of code in one folder
 
 
 @dataclass(frozen=True)
@@ -29,32 +33,36 @@ class Import:
     late: bool
 
 
-# A unit may import those before it. The package itself is the public face over `runtime`.
+# A unit, which is a folder or a module of the package itself, may import those before it. Folders
+# inside of `ops` and `runtime` are units, too. The package is the public face over all of them.
 ORDER = (
-    *("errors", "json_reader", "dtypes", "shapes", "arrays", "source"),
-    *("format", "graph", "live", "ops"),
-    *("dataflow", "kernels", "shaders", "storage", "passes", "fusion", "checks", "plan"),
-    *("reference", "gpu", "insight", "sampling", "finding", "runtime", "learning"),
-    *("library", "text", "ahead", "context", "llm"),
-    *("webpte", "suite", "paths", "bench", "kernel_bench"),
+    *("errors", "json_reader", "dtypes", "shapes", "arrays", "source", "format", "graph"),
+    *("ops.core", "ops", "ops.elementwise", "ops.move", "ops.reduce", "ops.norm", "ops.quant"),
+    *("ops.pool", "ops.gemm", "ops.conv", "ops.attention", "ops.int8", "ops.sampling"),
+    *("ops.training", "portable", "rewrite", "rewrite.fusion", "plan"),
+    *("gpu", "gpu.simulated", "gpu.native", "gpu.browser", "gpu.webgpu", "report", "vision"),
+    *("runtime.base", "runtime.load", "runtime.execute", "runtime.decode", "runtime.inspect"),
+    *("runtime.autotune", "runtime", "training", "library", "text", "llm.constrain", "llm"),
+    *("webpte", "dev"),
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.
 BROWSER_ONLY = {
-    "webpte.gpu.webgpu",
-    "webpte.gpu.files",
-    "webpte.gpu.kept_files",
-    "webpte.gpu.kept_text",
-    "webpte.gpu.libraries",
+    "webpte.gpu.browser.scripts",
+    "webpte.gpu.webgpu.device",
+    "webpte.gpu.browser.files",
+    "webpte.gpu.browser.opfs_cache",
+    "webpte.gpu.browser.settings_store",
+    "webpte.gpu.browser.libraries",
 }
 MAY_IMPORT_LATE = {
-    "webpte.runtime.kept_choices",
+    "webpte.runtime.autotune.tuning_cache",
     "webpte.library",
-    "webpte.runtime.open",
-    "webpte.runtime.devices",
-    "webpte.runtime.libraries",
+    "webpte.runtime.base.open",
+    "webpte.runtime.base.devices",
+    "webpte.runtime.base.libraries",
 }
 # What runs on this machine's GPU, and the one module that knows the optional package for it.
-NATIVE, BINDING = "webpte.gpu.native", Import("webpte.gpu.dawn", "pydawn", True)
+NATIVE, BINDING = "webpte.gpu.native.device", Import("webpte.gpu.native.dawn", "pydawn", True)
 # The one module that knows Jinja, an optional package, and who imports it when that is there.
 TEMPLATES = "webpte.text.sandbox"
 JAVASCRIPT = {"js", "pyodide", "pyodide_js", "pyscript"}
@@ -98,8 +106,10 @@ ALL_IMPORTS = [found for module in MODULES for found in imports_of(module)]
 
 
 def unit_of(module: str) -> str:
+    """The folder that a module is in, or the module where that is the package itself."""
     parts = module.split(".")
-    return parts[1] if len(parts) > 1 else parts[0]
+    inside = parts[1:] if MODULES[module].name == "__init__.py" else parts[1:-1] or parts[1:]
+    return ".".join(inside) or "webpte"
 
 
 def test_every_module_has_a_place_in_the_order() -> None:
@@ -119,9 +129,9 @@ def test_imports_point_one_way() -> None:
 
 def test_the_walk_sees_imports() -> None:
     """Otherwise the tests around it could not fail."""
-    assert Import("webpte.live", "webpte.graph", False) in ALL_IMPORTS
+    assert Import("webpte.graph.live_state", "webpte.graph.graph", False) in ALL_IMPORTS
     assert Import("webpte", "webpte.errors", False) in ALL_IMPORTS
-    assert Import("webpte.runtime.devices", "webpte.gpu.webgpu", True) in ALL_IMPORTS
+    assert Import("webpte.runtime.base.devices", "webpte.gpu.webgpu.device", True) in ALL_IMPORTS
     assert len(ALL_IMPORTS) > 100
 
 
@@ -132,20 +142,23 @@ def test_only_the_gpu_folder_imports_javascript() -> None:
 
 def test_browser_modules_are_imported_late_and_from_few_places() -> None:
     for found in ALL_IMPORTS:
-        if found.target in BROWSER_ONLY and unit_of(found.module) != "gpu":
+        if found.target in BROWSER_ONLY and not unit_of(found.module).startswith("gpu"):
             assert found.late, found
             assert found.module in MAY_IMPORT_LATE, found
 
 
 def test_the_native_device_is_imported_late_and_from_one_place() -> None:
     assert BINDING in ALL_IMPORTS
-    outside = [f for f in ALL_IMPORTS if f.target == NATIVE and unit_of(f.module) != "gpu"]
-    assert outside == [Import("webpte.runtime.devices", NATIVE, True)]
+    outside = [
+        f for f in ALL_IMPORTS if f.target == NATIVE and not f.module.startswith("webpte.gpu")
+    ]
+    assert outside == [Import("webpte.runtime.base.devices", NATIVE, True)]
 
 
 def test_devices_are_the_business_of_the_runtime() -> None:
     importers = {f.module for f in ALL_IMPORTS if f.target.startswith("webpte.gpu")}
-    assert {unit_of(module) for module in importers} == {"gpu", "runtime", "library", "webpte"}
+    tops = {module.split(".")[1] for module in importers if module != "webpte"}
+    assert tops == {"gpu", "runtime", "library"}
 
 
 def test_the_package_needs_numpy_and_flatbuffers_and_nothing_else() -> None:
@@ -217,11 +230,24 @@ def test_the_error_tree_is_as_drawn() -> None:
     assert all(value.__doc__ for value in classes.values())
 
 
-def test_every_shader_belongs_to_a_family() -> None:
-    families = {path.stem for path in (PACKAGE / "ops").glob("*.py")}
-    for shader in SHADERS.glob("*.wgsl"):
-        named = [f for f in families if shader.stem == f or shader.stem.startswith(f"{f}_")]
-        assert named, f"{shader.name}: name it FAMILY.wgsl or FAMILY_more.wgsl, after ops/FAMILY.py"
+def test_every_shader_is_in_the_folder_of_its_operators() -> None:
+    families = {path.name for path in (PACKAGE / "ops").iterdir() if path.is_dir()} | {"lib"}
+    folders = {path.name for path in SHADERS.iterdir()}
+    assert folders <= families, f"{folders - families}: put shaders in wgsl/FAMILY/, as ops/FAMILY/"
+    stems = [path.stem for path in SHADERS.glob("*/*.wgsl") if path.parent.name != "lib"]
+    assert len(stems) == len(set(stems)), "two kernels have the same name"
+
+
+@pytest.mark.parametrize("root", ["pysrc", "web", "wgsl", "tests"])
+def test_no_folder_is_too_full(root: str) -> None:
+    folders = [path for path in (ROOT / root).rglob("*") if path.is_dir()]
+    counts = {folder: sum(map(_is_code, folder.iterdir())) for folder in folders}
+    full = {str(f.relative_to(ROOT)): n for f, n in counts.items() if n > MAX_FILES}
+    assert not full, f"more than {MAX_FILES} files of code: sort them into folders"
+
+
+def _is_code(path: Path) -> bool:
+    return path.suffix in {".py", ".js", ".mjs", ".wgsl", ".css", ".html"}
 
 
 @pytest.mark.parametrize("name", registered_names())
@@ -237,9 +263,9 @@ def test_an_op_is_written_in_a_family_module(name: str) -> None:
 @pytest.mark.parametrize(
     ("value", "file", "pattern"),
     [
-        (elementwise.WORKGROUP_SIZE, "lib/grid.wgsl", r"const WORKGROUP_SIZE = (\d+)u;"),
-        (elementwise.MAX_AXES, "lib/axes.wgsl", r"const MAX_AXES = (\d+)u;"),
-        (view.BYTES_PER_QUAD // 4, "view.wgsl", r"input: array<vec(\d)<u32>>"),
+        (quads.WORKGROUP_SIZE, "lib/grid.wgsl", r"const WORKGROUP_SIZE = (\d+)u;"),
+        (quads.MAX_AXES, "lib/axes.wgsl", r"const MAX_AXES = (\d+)u;"),
+        (view.BYTES_PER_QUAD // 4, "move/view.wgsl", r"input: array<vec(\d)<u32>>"),
     ],
 )
 def test_numbers_that_stand_in_python_and_in_wgsl_agree(

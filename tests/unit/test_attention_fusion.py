@@ -7,10 +7,10 @@ import pytest
 
 from support.fusion_graphs import HEADS, Heads, Net, attention, attention_steps
 from support.graphs import build_graph, load, make_planner, wait
-from webpte.fusion import fuse
-from webpte.gpu.recording import RecordingDevice
-from webpte.graph import Graph
-from webpte.ops.target import Target
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.graph.graph import Graph
+from webpte.ops.core.target import Target
+from webpte.rewrite.fusion import fuse
 
 
 def fused(net: Net) -> list[str]:
@@ -38,21 +38,28 @@ def test_attention_stays_what_it_was(heads: Heads) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
-ROW, ROWS = ["linear_q4_row"] * 3, ["linear_q4_vector"] * 3
+ROW, ROWS = ["gemv_q4"] * 3, ["linear_q4_skinny"] * 3
 
 
 @pytest.mark.parametrize(
     ("heads", "buffers", "kernels"),
     [
-        (HEADS[0], 9, ["linear_q4_row_joined", "attention_rope"]),
-        (HEADS[3], 9, ["linear_q4_joined", "attention_rope"]),
-        (HEADS[0], 8, ["norm", *ROW, "rope", "attention_split"]),
-        (HEADS[4], 9, ["norm", *ROWS, "rope", *["attention_update"] * 2, "attention_split"]),
+        (HEADS[0], 9, ["gemv_q4_qkv", "attention_flash_split_rope"]),
+        (HEADS[3], 9, ["linear_q4_skinny_qkv", "attention_flash_split_rope"]),
+        (HEADS[0], 8, ["norm", *ROW, "rope", "attention_flash_split"]),
+        (
+            HEADS[4],
+            9,
+            ["norm", *ROWS, "rope", *["attention_cache_update"] * 2, "attention_flash_split"],
+        ),
     ],
 )
 def test_attention_in_few_dispatches(heads: Heads, buffers: int, kernels: list[str]) -> None:
     graph = fuse(build_graph(attention(heads).g))
-    assert dispatches(graph, Target(storage_buffers=buffers)) == [*kernels, "attention_merge"]
+    assert dispatches(graph, Target(storage_buffers=buffers)) == [
+        *kernels,
+        "attention_flash_reduce",
+    ]
 
 
 def test_attention_whose_products_others_read_is_left_alone() -> None:
@@ -65,14 +72,14 @@ def test_attention_whose_products_others_read_is_left_alone() -> None:
 def test_attention_of_floats() -> None:
     """In as few for few tokens; for many, the three products in one."""
     few, many = (fuse(build_graph(attention(heads, "float").g)) for heads in (HEADS[0], HEADS[5]))
-    one = ["matmul_several", "attention_rope", "attention_merge"]
+    one = ["gemv_multi", "attention_flash_split_rope", "attention_flash_reduce"]
     assert dispatches(few, Target(storage_buffers=9)) == one
-    assert dispatches(many, Target(storage_buffers=10))[:3] == ["norm", "matmul_joined", "rope"]
+    assert dispatches(many, Target(storage_buffers=10))[:3] == ["norm", "gemm_small_qkv", "rope"]
     parts = dispatches(few, Target(software=True))
     assert parts[:4] == ["norm", *["matmul_simple"] * 3]
 
 
 def test_attention_of_rounded_rows() -> None:
     graph = fuse(build_graph(attention(HEADS[1], "rounded").g))
-    kernels = ["linear_q4_joined", "attention_rope", "attention_merge"]
+    kernels = ["linear_q4_skinny_qkv", "attention_flash_split_rope", "attention_flash_reduce"]
     assert dispatches(graph, Target(storage_buffers=9)) == kernels

@@ -11,7 +11,6 @@ import pytest
 from support.chats import Q4, conversation, open_chat, open_tokenizer, pieces_of
 from support.conversations import failing, greedy
 from support.graphs import wait
-from webpte import ahead
 from webpte.errors import (
     ClosedError,
     ContextError,
@@ -19,14 +18,14 @@ from webpte.errors import (
     ExecutionError,
 )
 from webpte.gpu.device import Device
-from webpte.gpu.recording import RecordingDevice
-from webpte.llm import Chat, Generator
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.llm import Chat, Generator, pipelined_decode
 
 
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many steps a batch has does not depend on the machine."""
-    monkeypatch.setattr(ahead, "BATCH_SECONDS", 1e6)
+    monkeypatch.setattr(pipelined_decode, "BATCH_SECONDS", 1e6)
 
 
 @pytest.fixture(params=["numpy", "recording"])

@@ -8,7 +8,7 @@ from support.chats import Q4, conversation, open_chat, open_tokenizer
 from support.conversations import greedy
 from support.graphs import wait
 from webpte.errors import ChatTemplateError, InputError, VocabularyError
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte.llm import Chat
 from webpte.text import ChatTemplate
 

@@ -11,9 +11,9 @@ from support.conv_graphs import BLOCKS, PAD, PLAIN, Block, conv_block, prelu
 from support.fusion_graphs import ADD, RESIDUALS, Net, Residual, residual_conv
 from support.graphs import build_graph, make_planner, run_once, wait
 from support.pte_writer import GraphWriter
-from webpte.fusion import fuse
-from webpte.gpu.recording import RecordingDevice
-from webpte.ops.target import Target
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.core.target import Target
+from webpte.rewrite.fusion import fuse
 
 BLOCK = "webpte.conv_block"
 
@@ -33,8 +33,8 @@ def test_all_of_it_becomes_one_call_that_means_the_same(case: Block) -> None:
     writer, inputs = conv_block(case)
     assert names(writer) == [BLOCK]
     found = kernels(writer)
-    assert all(kernel.startswith("conv") or kernel == "matmul_spread" for kernel in found)
-    assert len(found) == 1 + ("conv_sum" in found)
+    assert all(kernel.startswith("conv") or kernel == "gemm_small" for kernel in found)
+    assert len(found) == 1 + ("conv_split_k_sum" in found)
     (want,) = wait(run_once(writer, *inputs))
     (got,) = wait(run_once(writer, *inputs, device=RecordingDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
@@ -128,7 +128,7 @@ def test_a_convolution_takes_its_residual_along(case: Residual) -> None:
     writer, inputs = residual_conv(case)
     assert names(writer) == [BLOCK]
     found = kernels(writer)
-    assert all(kernel.startswith("conv") or kernel == "matmul_spread" for kernel in found)
+    assert all(kernel.startswith("conv") or kernel == "gemm_small" for kernel in found)
     assert len(found) < 3
     assert kernels(writer, Target(software=True)) == ["conv_simple"]
     (want,) = wait(run_once(writer, *inputs))

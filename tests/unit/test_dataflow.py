@@ -9,7 +9,7 @@ import pytest
 
 from support.graphs import build_graph, temporary_op
 from support.pte_writer import GraphWriter
-from webpte.dataflow import Dataflow
+from webpte.rewrite.dataflow import Dataflow
 
 RELU, ADD, SPLIT = "aten.relu.default", "aten.add.Tensor", "test.split.default"
 STORE = "test.store.default"

@@ -15,12 +15,12 @@ from support.encoder_graphs import (
     written_attention,
 )
 from support.graphs import build_graph, make_planner, read_graph, run_once, wait
-from webpte.fusion import fuse
-from webpte.gpu.recording import RecordingDevice
-from webpte.ops.layouts import dense
-from webpte.ops.target import Target
-from webpte.passes import merge_duplicate_calls
-from webpte.runtime.graph_constants import fold_constants
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.core.strided_view import dense
+from webpte.ops.core.target import Target
+from webpte.rewrite.fusion import fuse
+from webpte.rewrite.passes import merge_duplicate_calls
+from webpte.runtime.load.fold_graph import fold_constants
 from webpte_host.layout import ROOT
 
 ATTENTION, ENDING = "webpte.softmax_attention", "webpte.product_ending"
@@ -133,8 +133,8 @@ def test_an_encoder_layer_is_seven_dispatches() -> None:
     x = net.g.tensor((1, 20, 32))
     inputs = net.finish((x,), encoder_layer(net, x, 4, 64))
     assert kernels(net) == [
-        *("matmul_joined", KERNEL, "matmul_spread", "norm_centered"),
-        *("matmul_spread", "matmul_spread", "norm_centered"),
+        *("gemm_small_qkv", KERNEL, "gemm_small", "norm_centered"),
+        *("gemm_small", "gemm_small", "norm_centered"),
     ]
     (want,) = wait(run_once(net.g, *inputs))
     (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
@@ -145,14 +145,14 @@ def test_few_rows_and_few_buffers_run_part_by_part() -> None:
     net = Encoder()
     x = net.g.tensor((1, 20, 32))
     net.finish((x,), encoder_layer(net, x, 4, 64))
-    assert kernels(net, Target(storage_buffers=8)).count("matmul_spread") == 6
-    assert "matmul_joined" not in kernels(net, Target(software=True))
+    assert kernels(net, Target(storage_buffers=8)).count("gemm_small") == 6
+    assert "gemm_small_qkv" not in kernels(net, Target(software=True))
     net = Encoder()
     x = net.g.tensor((1, 3, 32))
     net.finish((x,), encoder_layer(net, x, 4, 64))
     assert JOINED not in names(net)
     # Their biases, residuals and bends are part of the products all the same.
-    norms, few = ["norm_centered"] * 2, ["matmul_vector"] * 3
+    norms, few = ["norm_centered"] * 2, ["matmul_skinny"] * 3
     assert kernels(net) == [*few, KERNEL, few[0], norms[0], *few[:2], norms[1]]
     assert kernels(net, Target(software=True)).count("binary") > 1
 
@@ -176,7 +176,7 @@ def test_products_of_different_x_are_not_joined() -> None:
     x = net.g.tensor((20, 32))
     net.finish((x,), *(net.linear(x, n, "float", bias=n > 7) for n in (8, 4, 5)))
     assert names(net) == [JOINED]
-    assert kernels(net) == ["matmul_joined"]
+    assert kernels(net) == ["gemm_small_qkv"]
 
 
 def test_an_activation_that_is_not_alone_stays_with_what_follows() -> None:

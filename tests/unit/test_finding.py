@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from webpte.errors import InputError
-from webpte.finding import faces, line_of, overlap
+from webpte.vision import faces, line_of, overlap
 
 ANCHORS = np.array([[0.25, 0.25], [0.25, 0.25], [0.75, 0.5], [0.5, 0.5]])
 SIDE = 100

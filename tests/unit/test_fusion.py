@@ -17,11 +17,11 @@ from support.fusion_graphs import (
     chains,
 )
 from support.graphs import build_graph, load, make_planner, run_once, wait
-from webpte.checks import check_defined
-from webpte.fusion import fuse
-from webpte.gpu.recording import RecordingDevice
-from webpte.graph import Graph
-from webpte.ops.target import Target
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.graph.graph import Graph
+from webpte.ops.core.target import Target
+from webpte.rewrite.fusion import fuse
+from webpte.rewrite.validate import check_defined
 
 LINEAR, FLOAT = "et_vk.linear_q4gsw.default", "aten.linear.default"
 CHAIN = "webpte.elementwise"
@@ -80,9 +80,9 @@ def test_what_no_kernel_does_at_once_runs_part_by_part() -> None:
     graphs = {
         sizes: fuse(build_graph(SHAPES["gated"](sizes, "q4")[0])) for sizes in (few, odd, many)
     }
-    assert dispatches(graphs[few], Target()) == ["linear_q4_gated"]
+    assert dispatches(graphs[few], Target()) == ["linear_q4_skinny_gated"]
     for sizes, product, software in (
-        (odd, "linear_q4_vector", False),
+        (odd, "linear_q4_skinny", False),
         (many, "linear_q4", False),
         (few, "linear_q4_simple", True),
     ):
@@ -143,7 +143,7 @@ def test_a_broadcast_sum_is_right() -> None:
     (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5)
     graph = fuse(build_graph(net.g))
-    assert dispatches(graph, Target()) == ["matmul_vector", "binary"]
+    assert dispatches(graph, Target()) == ["matmul_skinny", "binary"]
 
 
 def test_a_norm_that_others_read_stays_outside() -> None:
@@ -176,11 +176,11 @@ def test_floats_in_one_dispatch(shape: str) -> None:
     """For few rows, of whole quads."""
     for sizes in (SIZES[0], SIZES[2], SIZES[3], SIZES[6]):
         graph = fuse(build_graph(SHAPES[shape](sizes, "float")[0]))
-        assert dispatches(graph, Target()) == ["matmul_several"]
+        assert dispatches(graph, Target()) == ["gemv_multi"]
         assert dispatches(graph, Target(software=True))[0] == "norm"
     for sizes in (SIZES[4], SIZES[7]):
         graph = fuse(build_graph(SHAPES[shape](sizes, "float")[0]))
-        assert "matmul_several" not in dispatches(graph, Target())
+        assert "gemv_multi" not in dispatches(graph, Target())
 
 
 def test_floats_with_a_bias_run_part_by_part() -> None:
@@ -188,7 +188,7 @@ def test_floats_with_a_bias_run_part_by_part() -> None:
     x = net.g.tensor((2, 64))
     inputs = net.finish((x,), net.linear(net.norm(x), 8, "float", bias=True))
     assert fused(net) == [NORMED]
-    assert dispatches(fuse(build_graph(net.g)), Target()) == ["norm", "matmul_vector"]
+    assert dispatches(fuse(build_graph(net.g)), Target()) == ["norm", "matmul_skinny"]
     (want,) = wait(run_once(net.g, *inputs))
     (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5)
@@ -200,10 +200,10 @@ ROUNDED = "et_vk.linear_dq8ca_q4gsw.default"
 @pytest.mark.parametrize(
     ("shape", "one", "parts"),
     [
-        ("residual", "linear_q4_vector", ["choose_qparams", "linear_q4"]),
-        ("normed", "linear_q4_vector", ["norm", "choose_qparams", "linear_q4"]),
+        ("residual", "linear_q4_skinny", ["choose_qparams", "linear_q4"]),
+        ("normed", "linear_q4_skinny", ["norm", "choose_qparams", "linear_q4"]),
         (
-            *("gated", "linear_q4_gated"),
+            *("gated", "linear_q4_skinny_gated"),
             ["norm", "choose_qparams", *["linear_q4"] * 2, "fused_elementwise"],
         ),
     ],
@@ -236,7 +236,7 @@ def test_a_rounding_of_another_kind_runs_part_by_part() -> None:
     inputs = net.finish((x,), net.linear(x, 8, "rounded"))
     assert fused(net) == [NORMED]
     kernels = dispatches(fuse(build_graph(net.g)), Target())
-    assert kernels == ["choose_qparams", "linear_q4_vector"]
+    assert kernels == ["choose_qparams", "linear_q4_skinny"]
     (want,) = wait(run_once(net.g, *inputs))
     (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5)

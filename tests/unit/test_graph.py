@@ -22,8 +22,8 @@ from webpte.format.vulkan import (
     SymIntValue,
     ValueListValue,
 )
-from webpte.gpu.recording import RecordingDevice
-from webpte.graph import Tensor
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.graph.graph import Tensor
 
 KINDS: list[tuple[str, Any, str]] = [
     ("null", NullValue(), "null"),

@@ -9,9 +9,9 @@ from support.graphs import make_delegate, temporary_op, wait
 from support.pte_writer import GraphWriter
 from support.tables import Row, one_row_per_op
 from webpte.errors import ShaderError
-from webpte.gpu.recording import RecordingDevice
-from webpte.ops.args import Args
-from webpte.ops.records import Dispatch, pack
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.core.args import Args
+from webpte.ops.core.records import Dispatch, pack
 
 
 def half_device() -> RecordingDevice:

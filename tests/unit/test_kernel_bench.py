@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from support.graphs import make_planner, wait
-from webpte import kernel_bench
+from webpte.dev import kernel_bench
+from webpte.dev.kernel_bench import Effort, KernelCall, Limits
 from webpte.errors import DeviceError, GraphError, UnsupportedOpError, WebpteError
-from webpte.gpu.recording import RecordingDevice
-from webpte.kernel_bench import Effort, KernelCall, Limits
-from webpte.ops.target import Target
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.core.target import Target
 from webpte_host import bench, kernel_table
 from webpte_host.errors import HostError
 

@@ -15,9 +15,9 @@ from page.teaching.drawings import centred, varied
 from support.fake_page import SAMPLES
 from support.teaching import PYTORCH_LOSSES, SHAPES, batch, examples, first_weights
 from webpte.errors import InputError
-from webpte.gpu.recording import RecordingDevice
-from webpte.learning import Learner, can_be_taught
-from webpte.runtime.info import ScalarInfo
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.runtime.base.info import ScalarInfo
+from webpte.training import Learner, can_be_taught
 
 TEACH = SAMPLES / "teach.pte"
 
@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_told() -> None:
     methods = asyncio.run(webpte.inspect(SAMPLES / "digits.pte"))
     assert not can_be_taught(methods)
     with pytest.raises(InputError, match="methods 'learn' and 'predict'; this one has: forward"):
-        webpte.learning.form_of(methods)
+        webpte.training.form_of(methods)
 
 
 def test_programs_that_only_look_alike_cannot_be_taught() -> None:

@@ -7,7 +7,7 @@ import pytest
 from support.graphs import build_graph
 from support.pte_writer import GraphWriter
 from webpte.errors import GraphError, ResizeError, ValueKindError
-from webpte.live import LiveState
+from webpte.graph.live_state import LiveState
 
 
 class Some:

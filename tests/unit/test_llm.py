@@ -12,7 +12,7 @@ import webpte
 from support.graphs import chain, load, wait
 from support.pte_writer import GraphWriter, write_pte
 from webpte.errors import ExecutionError, InputError
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte.llm import Generator, generate
 
 

@@ -14,13 +14,12 @@ import webpte
 from support.conversations import greedy, load, tokens_of
 from support.graphs import wait
 from support.recorded import runs
-from webpte import ahead
-from webpte.ahead import Pace
 from webpte.dtypes import DTYPES
 from webpte.errors import ClosedError, ContextError, DeviceError, ExecutionError
-from webpte.gpu.recording import RecordingDevice
-from webpte.llm import Generation, Generator
-from webpte.runtime.gpu_tensor import upload
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.llm import Generation, Generator, pipelined_decode
+from webpte.llm.pipelined_decode import Pace
+from webpte.runtime.base.gpu_tensor import upload
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 
@@ -28,7 +27,7 @@ PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many steps a batch has does not depend on the machine."""
-    monkeypatch.setattr(ahead, "BATCH_SECONDS", 1e6)
+    monkeypatch.setattr(pipelined_decode, "BATCH_SECONDS", 1e6)
 
 
 @pytest.fixture(params=["llama_tiny_fp32", "llama_tiny_q4"])
@@ -343,7 +342,7 @@ def test_a_batch_that_fails_when_nobody_waits_any_more_is_no_news(q4: Path) -> N
 
 
 def test_few_steps_first_and_never_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "BATCH_SECONDS", 0.05)
+    monkeypatch.setattr(pipelined_decode, "BATCH_SECONDS", 0.05)
     pace = Pace(16)
     counts = []
     for _ in range(6):

@@ -12,7 +12,7 @@ from support.graphs import wait
 from support.recorded import runs
 from support.small_llm import small_llm
 from webpte.errors import ContextError, DeviceError, ExecutionError
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte.llm import Generator
 
 # Tokens of two positions are in the same row: a row that was written once too often has no past.

@@ -15,9 +15,9 @@ from support.graphs import wait
 from support.recorded import runs
 from support.small_llm import VOCABULARY, logits_of, small_llm
 from webpte.errors import DeviceError, ExecutionError, InputError
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte.llm import Allowed, Generator, OneOf
-from webpte.sampling import Sampling, seed_words
+from webpte.runtime.decode.sampling import Sampling, seed_words
 
 PROMPT, STOP = [3, 1, 4], 11
 ANSWERS = [[2], [5, 6, 7], [5, 6, 7, 8], [5, 9], [10, 2, 2, 2]]

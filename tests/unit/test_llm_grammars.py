@@ -14,9 +14,9 @@ from support.chats import open_chat, open_tokenizer
 from support.graphs import wait
 from support.texts import BYTES, PIECES, UNIGRAM, WORDS
 from webpte.errors import InputError, TextError
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte.llm import Grammars
-from webpte.llm.automaton import ByteAutomaton
+from webpte.llm.constrain.automaton import ByteAutomaton
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,9 @@ from support.conversations import tokens_of
 from support.graphs import wait
 from support.recorded import runs
 from support.small_llm import VOCABULARY, logits_of, small_llm
-from webpte import ahead
 from webpte.errors import DeviceError, ExecutionError, InputError
-from webpte.gpu.recording import RecordingDevice
-from webpte.llm import Candidate, Generation, Generator, TokenLogprob, generate
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.llm import Candidate, Generation, Generator, TokenLogprob, generate, pipelined_decode
 
 PROMPT = [3, 1, 4]
 
@@ -26,7 +25,7 @@ PROMPT = [3, 1, 4]
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many steps a batch has does not depend on the machine."""
-    monkeypatch.setattr(ahead, "BATCH_SECONDS", 1e6)
+    monkeypatch.setattr(pipelined_decode, "BATCH_SECONDS", 1e6)
 
 
 def log_softmax(context: list[int]) -> np.ndarray:

@@ -12,7 +12,7 @@ import webpte
 from support.conversations import greedy, tokens_of
 from support.graphs import wait
 from webpte.errors import InputError
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte.llm import Generator
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]

@@ -9,7 +9,7 @@ import pytest
 
 from support.automata import Sampler, accepts, of_regex
 from webpte.errors import InputError
-from webpte.llm.regex import LAST_OF_CASES, LAST_OF_CLASSES
+from webpte.llm.constrain.regex import LAST_OF_CASES, LAST_OF_CLASSES
 
 LETTERS = "abAB19_-] .\n\t\u00a0\u0085\x1céÉßẞſsSK\u212akıIİi٣½\u1680\u2028あ🙂𝟘ςσΣ"
 ATOMS = [

@@ -11,8 +11,8 @@ import pytest
 from support.automata import accepts, of_schema
 from support.graphs import wait
 from webpte.errors import InputError
-from webpte.llm.automaton import ByteAutomaton
-from webpte.llm.json_schema import json_of
+from webpte.llm.constrain.automaton import ByteAutomaton
+from webpte.llm.constrain.json_schema import json_of
 
 PERSON: dict[str, Any] = {
     "title": "Person",

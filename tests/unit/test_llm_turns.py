@@ -12,7 +12,7 @@ import pytest
 
 from support.conversations import change_calls, failing, greedy, load, slow, tokens_of
 from support.graphs import wait
-from webpte.bench import bench_llm
+from webpte.dev.bench import bench_llm
 from webpte.errors import ContextError, ExecutionError, InputError
 from webpte.llm import Generator
 from webpte.runtime.build import Build

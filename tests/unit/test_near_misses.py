@@ -13,9 +13,9 @@ from support.graphs import build_graph, load, make_planner, wait
 from support.near_misses import NEAR_MISSES
 from support.pte_writer import GraphWriter
 from support.random_images import random_graph
-from webpte.fusion import fuse
-from webpte.gpu.recording import RecordingDevice
-from webpte.ops.target import Target
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.core.target import Target
+from webpte.rewrite.fusion import fuse
 
 TEN = Target(storage_buffers=10)
 
@@ -58,18 +58,18 @@ def test_random_graphs_stay(halves: bool, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("a sum larger than a product", ["matmul_spread", "binary"]),
-        ("a sum larger than few rows", ["matmul_vector", "binary"]),
+        ("a sum larger than a product", ["gemm_small", "binary"]),
+        ("a sum larger than few rows", ["matmul_skinny", "binary"]),
         (
             "an outer product of 4-bit gates",
-            ["linear_q4_row", "linear_q4_row", "unary", "binary", "binary"],
+            ["gemv_q4", "gemv_q4", "unary", "binary", "binary"],
         ),
-        ("rows times themselves", ["norm", "matmul_vector"]),
-        ("no zeros around", ["matmul_spread"]),
+        ("rows times themselves", ["norm", "matmul_skinny"]),
+        ("no zeros around", ["gemm_small"]),
         ("one score", ["softmax_attention"]),
-        ("three layers before three layers", ["matmul_joined", "matmul_joined", "unary"]),
-        ("a softmax over two rows", ["strided", "matmul_vector", "softmax", "matmul_vector"]),
-        ("rows that are other tokens", ["linear_q4_joined", "attention_rope"]),
+        ("three layers before three layers", ["gemm_small_qkv", "gemm_small_qkv", "unary"]),
+        ("a softmax over two rows", ["strided", "matmul_skinny", "softmax", "matmul_skinny"]),
+        ("rows that are other tokens", ["linear_q4_skinny_qkv", "attention_flash_split_rope"]),
     ],
 )
 def test_what_runs(name: str, wanted: list[str]) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from support.conv_graphs import BATCH_NORM, bent_norm
 from support.graphs import build_graph, make_planner, run_once, wait
-from webpte.fusion import fuse
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.rewrite.fusion import fuse
 
 NORM = "webpte.bent_norm"
 

@@ -7,15 +7,15 @@ import pytest
 
 from support.graphs import build_graph, temporary_op
 from support.pte_writer import GraphWriter
-from webpte.checks import check_defined
 from webpte.errors import GraphError
-from webpte.graph import PREPACK, Graph
-from webpte.passes import (
+from webpte.graph.graph import PREPACK, Graph
+from webpte.rewrite.passes import (
     merge_duplicate_calls,
     rewritten_buffers,
     separate_buffer_writes,
     tie_buffer_outputs,
 )
+from webpte.rewrite.validate import check_defined
 
 RELU, ADD, CLONE = "aten.relu.default", "aten.add.Tensor", "aten.clone.default"
 

@@ -11,15 +11,15 @@ from support.graphs import (
     temporary_op,
 )
 from support.pte_writer import GraphWriter
-from webpte.checks import resolve_ops
 from webpte.errors import (
     ResizeError,
 )
-from webpte.live import LiveState
-from webpte.ops.args import Args
-from webpte.ops.records import Dispatch
-from webpte.plan import Planner
-from webpte.storage import StoragePlan, plan_storage
+from webpte.graph.live_state import LiveState
+from webpte.ops.core.args import Args
+from webpte.ops.core.records import Dispatch
+from webpte.plan.memory_plan import StoragePlan, plan_storage
+from webpte.plan.planner import Planner
+from webpte.rewrite.validate import resolve_ops
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 

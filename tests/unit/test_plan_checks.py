@@ -7,10 +7,10 @@ import pytest
 
 from support.graphs import build_graph, make_delegate, make_planner, run_once, temporary_op, wait
 from support.pte_writer import GraphWriter
-from webpte.checks import check_defined, resolve_ops, unsupported_ops
 from webpte.errors import GraphError, ResizeError, UnsupportedOpError, WebpteError
-from webpte.live import LiveState
-from webpte.plan import Planner
+from webpte.graph.live_state import LiveState
+from webpte.plan.planner import Planner
+from webpte.rewrite.validate import check_defined, resolve_ops, unsupported_ops
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 

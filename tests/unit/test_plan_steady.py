@@ -6,7 +6,7 @@ import pytest
 
 from support.graphs import build_graph, make_planner
 from support.pte_writer import GraphWriter
-from webpte.ops.records import Steady
+from webpte.ops.core.records import Steady
 
 SIZE, LENGTH = 10, 3
 

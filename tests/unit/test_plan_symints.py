@@ -11,13 +11,13 @@ from support.graphs import (
     temporary_op,
 )
 from support.pte_writer import GraphWriter
-from webpte.checks import SymIntSource, read_symint, resolve_ops, symint_sources
 from webpte.errors import GraphError, ResizeError, UnsupportedError, ValueKindError
-from webpte.graph import Graph
-from webpte.live import LiveState
-from webpte.ops.args import Args
-from webpte.ops.records import SymIntBound
-from webpte.plan import Planner, check_bounds
+from webpte.graph.graph import Graph
+from webpte.graph.live_state import LiveState
+from webpte.ops.core.args import Args
+from webpte.ops.core.records import SymIntBound
+from webpte.plan.planner import Planner, check_bounds
+from webpte.rewrite.validate import SymIntSource, read_symint, resolve_ops, symint_sources
 
 RELU = "aten.relu.default"
 

@@ -13,8 +13,8 @@ from support.prepacks import ADD, PREPACK, W, X, add_graph, constant, prepacked
 from support.pte_writer import GraphWriter, write_pte
 from webpte import errors
 from webpte.gpu.device import Transfer
-from webpte.gpu.recording import RecordingDevice
-from webpte.runtime.delegate import GpuDelegate
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.runtime.execute.delegate import GpuDelegate
 
 
 def transfers_of(device: RecordingDevice) -> list[Transfer]:
@@ -313,8 +313,8 @@ def test_the_delegate_does_not_read_constants_into_python() -> None:
     """Their way is from the file to the device: the delegate only says from where to where."""
 
     async def run() -> None:
-        from webpte.runtime.contents import read_contents
-        from webpte.shaders import ShaderLibrary
+        from webpte.plan.shaders import ShaderLibrary
+        from webpte.runtime.load.program_file import read_contents
         from webpte.source import BytesSource
 
         reads: list[tuple[int, int]] = []

@@ -11,8 +11,8 @@ from support.graphs import build_graph, load, wait
 from support.prepacks import PREPACK, add_graph, constant
 from support.pte_writer import GraphWriter
 from webpte import errors
-from webpte.checks import check_prepack, constant_transfers
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.rewrite.validate import check_prepack, constant_transfers
 
 # What breaks the contract
 

@@ -20,10 +20,11 @@ from support.bounded import begin_file, bounded_work
 from support.fuzz import FILES, WRITTEN, changed_bytes, changed_tree
 from support.graphs import wait
 from support.pte_writer import GraphWriter, write_pte
-from webpte import errors, reference
-from webpte.gpu.recording import RecordingDevice
+from webpte import errors
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.plan import reference
 from webpte.runtime import method
-from webpte.runtime.info import MethodInfo, TensorInfo
+from webpte.runtime.base.info import MethodInfo, TensorInfo
 from webpte.shapes import numel
 
 # Changes of each file that are read; every fourth of them is run as well.

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from webpte.errors import InputError
-from webpte.sampling import Sampling, seed_words
+from webpte.runtime.decode.sampling import Sampling, seed_words
 
 LOGITS = np.array([0.0, 3.0, 1.0, 2.0, -1.0], np.float32)
 SEED = seed_words(7)

@@ -31,8 +31,8 @@ from support.schedules_kinds import KINDS
 from support.schedules_quick import first_failure, quickly, run
 from support.schedules_run import World
 from support.schedules_shrink import shrunk
-from webpte.gpu.emulation import EmulatedCall
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.emulation import EmulatedCall
 from webpte.runtime.program import Program
 
 

@@ -23,8 +23,8 @@ from support.memory_plans import (
     relu,
 )
 from support.pte_writer import GraphWriter
-from webpte.graph import PREPACK
-from webpte.storage import ALIGNMENT, StoragePlan, aligned
+from webpte.graph.graph import PREPACK
+from webpte.plan.memory_plan import ALIGNMENT, StoragePlan, aligned
 
 # Slots
 

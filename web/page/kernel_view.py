@@ -9,7 +9,7 @@ from page.figures import bar
 from page.file_view import short_op
 from page.markup import Html, h
 from page.units import count_text, ms_text, plural
-from webpte.insight import TimedStep
+from webpte.report import TimedStep
 
 SHOWN_KERNELS = 12
 SHOWN_OPS = 4  # of one kernel

@@ -21,7 +21,7 @@ from page.run_view import Timing
 from page.runner import Runner
 from webpte import MethodInfo, Program
 from webpte.errors import InputError
-from webpte.insight import Trace
+from webpte.report import Trace
 
 DEVICE_NAMES = {"webgpu": "WebGPU", "numpy": "NumPy (CPU)"}
 Held = tuple[object, ...]  # what the inputs of a method held; equal if they hold the same

@@ -17,7 +17,7 @@ from page.status_view import error_view
 from page.undo import Undo
 from webpte import DeviceInfo
 from webpte.errors import DeviceLostError
-from webpte.runtime.reporting import reporting
+from webpte.runtime.base.progress import reporting
 
 
 class Change(Enum):

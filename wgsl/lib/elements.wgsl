@@ -1,6 +1,6 @@
 // Single elements, whatever their type: element `i` is in word `i / per_word_<type>` of the buffer.
 
-// use lib/elements_half.wgsl with f16
+// use lib/elements_f16.wgsl with f16
 
 alias word_f32 = f32;
 alias word_i32 = i32;

@@ -1,7 +1,7 @@
 // What up to four tensors of indices say, for kernels that are given them as bindings `first` to
 // `fourth` and have, in their params, the `sizes` of the indexed dims.
 
-// use lib/faults.wgsl
+// use lib/index_flag.wgsl
 
 override INDICES: u32; // how many of the tensors of indices there are: 1 to 4
 

@@ -4,7 +4,7 @@
 // written whole: what lies behind the last element is never looked at. Elements of 2 or 4 bytes
 // make a vec4; bool, i8 and u8 are bytes, four in one u32 with the first in the lowest bits.
 
-// use lib/quads_half.wgsl with f16
+// use lib/quads_f16.wgsl with f16
 
 alias quad_f32 = vec4<f32>;
 alias quad_i32 = vec4<i32>;

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from webpte.errors import DeviceError, OutOfMemoryError
-from webpte.graph import Call, Graph
+from webpte.graph.graph import Call, Graph
 from webpte.ops import OpDef
-from webpte.ops.records import Grid
-from webpte.ops.target import Choices, Target
+from webpte.ops.core.records import Grid
+from webpte.ops.core.target import Choices, Target
 from webpte.shapes import Dims
 from webpte.source import Region
 

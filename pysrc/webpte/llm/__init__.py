@@ -11,7 +11,8 @@ async for piece in chat.send("What is a KV cache?"):
 from __future__ import annotations
 
 from webpte.llm.chat import Chat, ReplyOptions
-from webpte.llm.constraint import Allowed, Constraint, OneOf
+from webpte.llm.constrain.constraint import Allowed, Constraint, OneOf
+from webpte.llm.constrain.grammar import Grammars, Matching
 from webpte.llm.generation import (
     Choice,
     Generation,
@@ -21,7 +22,6 @@ from webpte.llm.generation import (
     Sampling,
     generate,
 )
-from webpte.llm.grammar import Grammars, Matching
 from webpte.llm.logprobs import Candidate, TokenLogprob
 from webpte.llm.reply import Reply, ReplyStats
 

@@ -8,15 +8,15 @@ from functools import partial
 from typing import Any, Unpack
 
 from webpte.errors import ChatTemplateError, ContextError, InputError
-from webpte.llm.constraint import Constraint, OneOf
-from webpte.llm.expression import Expression
+from webpte.llm.constrain.constraint import Constraint, OneOf
+from webpte.llm.constrain.expression import Expression
+from webpte.llm.constrain.grammar import Matching
+from webpte.llm.constrain.json_schema import json_of
+from webpte.llm.constrain.regex import expression_of
+from webpte.llm.constrain.vocabulary import Vocabulary
 from webpte.llm.generation import Generation, GenerationOptions, Generator
-from webpte.llm.grammar import Matching
-from webpte.llm.json_schema import json_of
 from webpte.llm.prompt import Prompt, PromptMaker, Said, Turn
-from webpte.llm.regex import expression_of
 from webpte.llm.reply import Reply, ReplyStats, StopStrings
-from webpte.llm.vocabulary import Vocabulary
 from webpte.runtime.program import Program
 from webpte.text import ChatTemplate, Message, Tokenizer, check_fits
 

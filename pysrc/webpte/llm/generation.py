@@ -17,14 +17,14 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from webpte.ahead import StepsAhead
-from webpte.context import Context
 from webpte.errors import ExecutionError, InputError, TextError
-from webpte.llm.constraint import Allowed, Constraint
+from webpte.llm.constrain.constraint import Allowed, Constraint
+from webpte.llm.kv_session import Context
 from webpte.llm.logprobs import TokenLogprob, candidates_for
-from webpte.ops.sample_numpy import mask_of
+from webpte.llm.pipelined_decode import StepsAhead
+from webpte.ops.sampling.sample_numpy import mask_of
+from webpte.runtime.decode.sampling import Choice, Chosen, Sampling
 from webpte.runtime.program import Program
-from webpte.sampling import Choice, Chosen, Sampling
 
 __all__ = [
     "Choice",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webpte.errors import InputError
-from webpte.ops.candidates import MOST, Candidates
-from webpte.sampling import Chosen
+from webpte.ops.sampling.top_logprobs import MOST, Candidates
+from webpte.runtime.decode.sampling import Chosen
 
 
 @dataclass(frozen=True)

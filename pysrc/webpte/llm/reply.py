@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webpte.errors import InputError
-from webpte.llm.constraint import Constraint
+from webpte.llm.constrain.constraint import Constraint
 from webpte.llm.generation import Generation, GenerationStats
 from webpte.llm.logprobs import TokenLogprob
 from webpte.text import Tokenizer

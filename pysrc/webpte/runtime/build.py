@@ -8,24 +8,24 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from webpte.gpu.device import Device, DeviceInfo, Progress
-from webpte.graph import Graph
-from webpte.runtime.constants import ConstantStore
-from webpte.runtime.contents import Contents, MethodContents
-from webpte.runtime.delegate import GpuDelegate
-from webpte.runtime.fold import fold
-from webpte.runtime.headed import Headed
-from webpte.runtime.heads import HeadKind
-from webpte.runtime.info import Placement
-from webpte.runtime.kept_choices import kept_choices
-from webpte.runtime.lifetime import Lifetime
-from webpte.runtime.lifted import lift
+from webpte.graph.graph import Graph
+from webpte.plan.shaders import ShaderLibrary
+from webpte.runtime.autotune.tuning_cache import kept_choices
+from webpte.runtime.base.info import Placement
+from webpte.runtime.base.lifetime import Lifetime
+from webpte.runtime.base.options import AS_SUITS, Options
+from webpte.runtime.decode.sampled_delegate import Headed
+from webpte.runtime.decode.sampler_graph import HeadKind
+from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.numpy_delegate import NumpyDelegate
+from webpte.runtime.execute.shared_weights import ConstantStore
+from webpte.runtime.load.fold_method import fold
+from webpte.runtime.load.offload import lift
+from webpte.runtime.load.program_file import Contents, MethodContents
+from webpte.runtime.load.resident import keep_state
+from webpte.runtime.load.state import Cell, State, read_states, share_cells
+from webpte.runtime.load.stitch import stitch
 from webpte.runtime.method import Delegate, Method
-from webpte.runtime.numpy_delegate import NumpyDelegate
-from webpte.runtime.options import AS_SUITS, Options
-from webpte.runtime.resident import keep_state
-from webpte.runtime.state import Cell, State, read_states, share_cells
-from webpte.runtime.stitch import stitch
-from webpte.shaders import ShaderLibrary
 
 
 @dataclass(frozen=True)

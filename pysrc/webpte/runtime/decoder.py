@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from webpte.runtime.base.error_location import executing
 from webpte.runtime.build import Build
-from webpte.runtime.delegate import GpuDelegate
-from webpte.runtime.executing import executing
-from webpte.runtime.headed import Batch
-from webpte.runtime.heads import HeadKind
+from webpte.runtime.decode.rollback_safety import unsafe_state
+from webpte.runtime.decode.sampled_delegate import Batch
+from webpte.runtime.decode.sampler_graph import HeadKind
+from webpte.runtime.decode.sampling import Choice, Chosen
+from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.io_binding import Input
 from webpte.runtime.method import Method
-from webpte.runtime.steps_ahead import unsafe_state
-from webpte.runtime.transit import Input
-from webpte.sampling import Choice, Chosen
 
 
 class Decoder:

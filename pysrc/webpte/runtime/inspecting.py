@@ -11,22 +11,27 @@ from typing import TYPE_CHECKING, Any
 from webpte.errors import DeviceError, InputError
 from webpte.format.program import DelegateCall
 from webpte.gpu.device import CLOCK, Progress, check_clock
-from webpte.insight import Comparison, MemoryReport, MethodGraph, RunValues, Tolerance, Trace
-from webpte.insight.difference import ATOL, RTOL
+from webpte.report import Comparison, MemoryReport, MethodGraph, RunValues, Tolerance, Trace
+from webpte.report.difference import ATOL, RTOL
+from webpte.runtime.autotune.tuning import Tuner, Tuning
+from webpte.runtime.autotune.tuning_cache import keep_choices
+from webpte.runtime.base.options import Options
 from webpte.runtime.build import Build
-from webpte.runtime.compare import calls_of, compare_outputs, expected_outputs, kept_of
-from webpte.runtime.compare import made_of as made_comparison
-from webpte.runtime.comparing import Notes
-from webpte.runtime.delegate import GpuDelegate
-from webpte.runtime.describe import Inside, describe
-from webpte.runtime.kept_choices import keep_choices
-from webpte.runtime.memory_view import made_of as made_memory
-from webpte.runtime.numpy_delegate import NumpyDelegate
-from webpte.runtime.options import Options
-from webpte.runtime.probe import Probe, Rehearsal
-from webpte.runtime.timings import Timings
-from webpte.runtime.tracing import made_of as made_trace
-from webpte.runtime.tuning import Tuner, Tuning
+from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.numpy_delegate import NumpyDelegate
+from webpte.runtime.execute.timings import Timings
+from webpte.runtime.inspect.build_comparison import (
+    calls_of,
+    compare_outputs,
+    expected_outputs,
+    kept_of,
+)
+from webpte.runtime.inspect.build_comparison import made_of as made_comparison
+from webpte.runtime.inspect.checker import Notes
+from webpte.runtime.inspect.describe import Inside, describe
+from webpte.runtime.inspect.dry_run import Probe, Rehearsal
+from webpte.runtime.inspect.memory_view import made_of as made_memory
+from webpte.runtime.inspect.tracing import made_of as made_trace
 
 if TYPE_CHECKING:
     from webpte.runtime.method import Delegate, Method

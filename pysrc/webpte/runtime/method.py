@@ -29,22 +29,22 @@ from webpte.format.program import (
     MoveCall,
 )
 from webpte.gpu.device import Device
-from webpte.kernels import lookup_kernel
-from webpte.ops.target import Choices
-from webpte.runtime.contents import MethodContents
-from webpte.runtime.delegate import GpuDelegate
-from webpte.runtime.executing import naming
-from webpte.runtime.gpu_tensor import DeviceTensor, GpuTensor, upload
-from webpte.runtime.info import MethodInfo, ScalarInfo, TensorInfo
-from webpte.runtime.inputs import check_inputs
-from webpte.runtime.kernel_calls import host_value, run_kernel
-from webpte.runtime.numpy_delegate import NumpyDelegate
-from webpte.runtime.probe import Probe, Rehearsal
-from webpte.runtime.state import State
-from webpte.runtime.timings import Timings, timed
-from webpte.runtime.transit import Fate
-from webpte.runtime.values import Values, host_values, with_sources
-from webpte.runtime.writes import Writes, targets
+from webpte.ops.core.target import Choices
+from webpte.portable import lookup_kernel
+from webpte.runtime.base.error_location import naming
+from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor, upload
+from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
+from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.inputs import check_inputs
+from webpte.runtime.execute.io_binding import Fate
+from webpte.runtime.execute.numpy_delegate import NumpyDelegate
+from webpte.runtime.execute.timings import Timings, timed
+from webpte.runtime.inspect.dry_run import Probe, Rehearsal
+from webpte.runtime.load.kernel_calls import host_value, run_kernel
+from webpte.runtime.load.program_file import MethodContents
+from webpte.runtime.load.state import State
+from webpte.runtime.load.values import Values, host_values, with_sources
+from webpte.runtime.load.writes import Writes, targets
 
 # Instructions per call: a loop that never ends must not hang the page.
 MAX_INSTRUCTIONS = 1_000_000

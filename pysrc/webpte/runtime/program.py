@@ -22,27 +22,26 @@ from webpte.errors import (
     UnsupportedOpError,
 )
 from webpte.gpu.device import Device, DeviceInfo, Progress, check_clock
-from webpte.gpu.unbroken import left_alone
+from webpte.gpu.tasks import left_alone
+from webpte.runtime.base.clock import Clock
+from webpte.runtime.base.devices import NAMES, SHARED, shared_device
+from webpte.runtime.base.display import program_table
+from webpte.runtime.base.error_location import executing
+from webpte.runtime.base.gpu_tensor import GpuTensor
+from webpte.runtime.base.info import MethodInfo, Placement, Stats, TensorInfo
+from webpte.runtime.base.open import keeping, open_source
+from webpte.runtime.base.options import Options
+from webpte.runtime.base.progress import reporting
+from webpte.runtime.base.submissions import Tally, tallying
 from webpte.runtime.build import Build
-from webpte.runtime.clock import Clock
-from webpte.runtime.contents import BACKEND, Contents, read_contents
+from webpte.runtime.decode.sampler_graph import ARGMAX
 from webpte.runtime.decoder import Decoder
-from webpte.runtime.delegate import GpuDelegate
-from webpte.runtime.devices import NAMES, SHARED, shared_device
-from webpte.runtime.display import program_table
-from webpte.runtime.executing import executing
-from webpte.runtime.gpu_tensor import GpuTensor
-from webpte.runtime.heads import ARGMAX
-from webpte.runtime.info import MethodInfo, Placement, Stats, TensorInfo
+from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.timings import Timings
+from webpte.runtime.inspect.dry_run import Rehearsal
 from webpte.runtime.inspecting import Inspected
+from webpte.runtime.load.program_file import BACKEND, Contents, read_contents
 from webpte.runtime.method import Method
-from webpte.runtime.open import keeping, open_source
-from webpte.runtime.options import Options
-from webpte.runtime.probe import Rehearsal
-from webpte.runtime.reporting import reporting
-from webpte.runtime.submissions import Tally, tallying
-from webpte.runtime.timings import Timings
-from webpte.runtime.tune import Loaded
 
 OUTPUTS = ("numpy", "gpu")
 
@@ -158,7 +157,7 @@ class Program(Inspected):
         self._calls: Counter[str] = Counter()
         self._submissions = 0
         self.name = contents.source.name
-        Loaded.programs.add(self)
+        LOADED.add(self)
 
     @property
     def methods(self) -> dict[str, MethodInfo]:
@@ -380,7 +379,7 @@ class Program(Inspected):
         While calls are under way, what they use is freed when they end.
         """
         self._closed = True
-        Loaded.programs.discard(self)
+        LOADED.discard(self)
         self._build.end(f"{self.name} was closed while this call was being prepared")
         for tensor in list(self._tensors):
             tensor.destroy()
@@ -395,3 +394,6 @@ class Program(Inspected):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+LOADED: WeakSet[Program] = WeakSet()  # those that something still holds: see `webpte.tune`

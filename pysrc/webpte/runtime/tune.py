@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-from weakref import WeakSet
-
 from webpte.errors import ClosedError, InputError
 from webpte.gpu.device import Progress
-from webpte.runtime.tuning import Measured, Tuning
-
-if TYPE_CHECKING:
-    from webpte.runtime.program import Program
-
-
-class Loaded:
-    """The programs that something still holds."""
-
-    programs: ClassVar[WeakSet[Program]] = WeakSet()
+from webpte.runtime.autotune.tuning import Measured, Tuning
+from webpte.runtime.program import LOADED, Program
 
 
 async def tune(*programs: Program, progress: Progress | None = None, rest: float = 0.0) -> Tuning:
@@ -29,7 +18,7 @@ async def tune(*programs: Program, progress: Progress | None = None, rest: float
     progress  called as progress("tune", done, total), for each method anew
     rest      seconds that are left to other calls after each candidate
     """
-    chosen = programs or tuple(each for each in Loaded.programs if each.can_tune)
+    chosen = programs or tuple(each for each in LOADED if each.can_tune)
     found = [(each, name) for each in chosen for name in each.methods if each.remembers(name)]
     if not found:
         raise InputError(

@@ -10,7 +10,7 @@ from typing import Any
 
 from webpte.errors import SourceError, TextError
 from webpte.json_reader import parse_json
-from webpte.runtime.open import keeping, open_source
+from webpte.runtime.base.open import keeping, open_source
 from webpte.text.template import ChatTemplate
 from webpte.text.tiktoken_file import load_tiktoken
 from webpte.text.tokenizer import Tokenizer

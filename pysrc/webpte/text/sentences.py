@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from webpte.errors import ExecutionError, InputError
-from webpte.runtime.info import MethodInfo, TensorInfo
+from webpte.runtime.base.info import MethodInfo, TensorInfo
 from webpte.runtime.program import Program
 from webpte.text.tokenizer import Tokenizer
 

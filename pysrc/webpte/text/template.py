@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from webpte.errors import ChatTemplateError
-from webpte.runtime.libraries import python_package
+from webpte.runtime.base.libraries import python_package
 from webpte.text.budget import Budget
 
 Message: TypeAlias = Mapping[str, Any]  # with `role` and `content`, and whatever a template takes

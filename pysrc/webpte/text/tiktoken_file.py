@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webpte.errors import TextError
-from webpte.runtime.libraries import python_package
+from webpte.runtime.base.libraries import python_package
 from webpte.text.engines import check_vocabulary, engine_errors
 from webpte.text.template import ChatTemplate
 from webpte.text.tokenizer import Tokenizer, clean

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from webpte.errors import InputError, TextError, VocabularyError
-from webpte.runtime.info import TensorInfo
+from webpte.runtime.base.info import TensorInfo
 from webpte.runtime.program import Program
 from webpte.text.stream import TextStream
 from webpte.text.template import ChatTemplate

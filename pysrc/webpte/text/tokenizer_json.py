@@ -11,16 +11,16 @@ from typing import Any, NoReturn
 
 from webpte.errors import TextError
 from webpte.json_reader import parse_json
-from webpte.runtime.libraries import (
+from webpte.runtime.base.libraries import (
     JavaScriptModule,
     TextEngine,
     javascript_tokenizer,
     python_package,
 )
-from webpte.runtime.open import IN_BROWSER
+from webpte.runtime.base.open import IN_BROWSER
 from webpte.text.engines import check_vocabulary, engine_errors
-from webpte.text.pieces import json_pieces
 from webpte.text.template import ChatTemplate
+from webpte.text.token_bytes import json_pieces
 from webpte.text.tokenizer import Tokenizer, clean
 
 # As webpte_host/runtime_lock.json pins it.

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from webpte.suite import run_entry
+from webpte.dev.suite import run_entry
 from webpte_export.architectures.groups import GROUPS
 from webpte_export.architectures.rows import Architecture
 from webpte_export.architectures.table import render

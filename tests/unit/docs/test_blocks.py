@@ -31,9 +31,9 @@ from support.documents import (
     run_python,
 )
 from support.graphs import wait
-from webpte import kernel_bench
-from webpte.learning import Learner
+from webpte.dev import kernel_bench
 from webpte.llm import Generator
+from webpte.training import Learner
 from webpte_host.layout import ROOT
 
 MOST_TOKENS = 5

@@ -11,7 +11,7 @@ import pytest
 import webpte
 from support.graphs import wait
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 
 def classes(above: type[Exception] = errors.WebpteError) -> set[str]:

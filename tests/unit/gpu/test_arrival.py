@@ -9,7 +9,7 @@ import pytest
 
 from support.graphs import wait
 from webpte.errors import DeviceError
-from webpte.gpu.arrival import Arrival
+from webpte.gpu.webgpu.eager_future import Arrival
 
 NAME = ContextVar("name", default="nobody")
 

@@ -13,7 +13,7 @@ from support.device_bench import Subject
 from support.device_conformance import CHECKS
 from support.native import NativeSubject, need_native
 from webpte.errors import DeviceError
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 
 async def run_check(name: str, subject: Subject) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from support import pack_suite
 from support.graphs import wait
-from webpte.gpu.recording import RecordingDevice
-from webpte.suite import run_entry
+from webpte.dev.suite import run_entry
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte_host.layout import ROOT
 from webpte_host.verify import case_id
 

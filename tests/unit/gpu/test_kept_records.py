@@ -7,7 +7,7 @@ import json
 from support import extent
 from support.bounded import bounded_work
 from support.mutants import Random, damaged_json, outcomes
-from webpte.gpu.kept_records import read_record, read_records
+from webpte.gpu.browser.cache_records import read_record, read_records
 from webpte.library import Entry
 
 RECORD = {

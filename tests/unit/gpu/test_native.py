@@ -25,8 +25,6 @@ from webpte.errors import (
     NoWebGPUError,
     SourceError,
 )
-from webpte.gpu import native
-from webpte.gpu.dawn import load_dawn
 from webpte.gpu.device import (
     DispatchCommand,
     PipelineSpec,
@@ -35,9 +33,11 @@ from webpte.gpu.device import (
     Resource,
     Transfer,
 )
-from webpte.gpu.native import NativeDevice
+from webpte.gpu.native import device as native
+from webpte.gpu.native.dawn import load_dawn
+from webpte.gpu.native.device import NativeDevice
 from webpte.gpu.pipelines import completed
-from webpte.runtime.devices import _SharedDevices
+from webpte.runtime.base.devices import _SharedDevices
 from webpte.source import ByteSource, BytesSource, FileSource, Region
 from webpte_host.layout import ROOT
 
@@ -256,7 +256,7 @@ def test_more_dispatches_than_a_query_set_has_room_for(device: NativeDevice) -> 
 
 @pytest.mark.without_driver
 def test_the_binding_is_imported_on_first_use() -> None:
-    done = in_python("import sys, webpte, webpte.gpu.native; print('pydawn' in sys.modules)")
+    done = in_python("import sys, webpte, webpte.gpu.native.device; print('pydawn' in sys.modules)")
     assert done.stdout.strip() == "False", done.stderr
 
 

@@ -26,7 +26,7 @@ from webpte.gpu.device import (
     Transfer,
     Upload,
 )
-from webpte.gpu.recording import FALLIBLE, RecordingDevice
+from webpte.gpu.simulated.device import FALLIBLE, RecordingDevice
 from webpte.source import BytesSource, Region
 
 # Memory and time

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from support.graphs import wait
-from webpte.gpu.unbroken import or_undo
+from webpte.gpu.tasks import or_undo
 
 
 async def making(turns: int, made: list[int]) -> int:

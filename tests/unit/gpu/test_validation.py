@@ -23,7 +23,7 @@ from webpte.gpu.device import (
     Resource,
     Upload,
 )
-from webpte.gpu.recording import RecordedBuffer, RecordingDevice
+from webpte.gpu.simulated.device import RecordedBuffer, RecordingDevice
 
 
 async def made_plan() -> tuple[RecordingDevice, PlanCommands]:

@@ -17,9 +17,9 @@ from support.plain_matrices import with_matrices
 from support.pte_writer import GraphWriter, write_pte
 from support.recorded import ADD, RELU
 from webpte import DeviceInfo, Options
-from webpte.gpu.recording import RecordingDevice
-from webpte.paths import AS_CHOSEN, NAMES, Ways, paths_of, unknown_names
-from webpte.paths import Path as Way
+from webpte.dev.variants import AS_CHOSEN, NAMES, Ways, paths_of, unknown_names
+from webpte.dev.variants import Path as Way
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte_host import bench, environment, verify
 
 FULL = replace(with_matrices(DeviceInfo("webgpu")), prefers_matrices=False)
@@ -188,7 +188,7 @@ def test_names_are_looked_up_where_there_is_numpy(
     monkeypatch.setattr(environment, "inside", lambda: False)
     rerun: list[list[str]] = []
     monkeypatch.setattr(environment, "rerun_inside", lambda given, **_: rerun.append(given))
-    monkeypatch.setitem(sys.modules, "webpte.paths", None)  # cannot be imported
+    monkeypatch.setitem(sys.modules, "webpte.dev.variants", None)  # cannot be imported
     of_verify = [str(tmp_path), "--options", "fuse,f16"]
     of_bench = [str(tmp_path / "chain.pte"), "--options", "fuse"]
     verify.main(of_verify)

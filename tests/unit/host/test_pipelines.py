@@ -29,7 +29,7 @@ def test_the_kernels_of_a_program(root: Path) -> None:
     on_gpu, in_software = kernels(program, software=False), kernels(program, software=True)
     assert "linear_q4" in on_gpu
     assert "linear_q4_simple" in in_software
-    assert not {"linear_q4", "linear_q4_vector", "attention", "matmul"} & in_software
+    assert not {"linear_q4", "linear_q4_skinny", "attention_flash", "matmul"} & in_software
 
 
 def test_a_suite_at_the_shapes_of_its_steps(tmp_path: Path, root: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_suite_at_the_shapes_of_its_steps(tmp_path: Path, root: Path) -> None:
         steps.append({"inputs": inputs, "goldens": [golden]})
     entry = {"op": "llama", "case": "tiny", "pte": "llama.pte", "atol": 0, "rtol": 0}
     (tmp_path / "manifest.json").write_text(json.dumps([entry | {"steps": steps}]))
-    assert {"linear_q4", "linear_q4_vector"} <= kernels(tmp_path, software=False)
+    assert {"linear_q4", "linear_q4_skinny"} <= kernels(tmp_path, software=False)
     with pytest.raises(HostError, match="no case matches"):
         kernels(tmp_path, software=False, pattern="other*")
 

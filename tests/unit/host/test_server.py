@@ -45,7 +45,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "package/gpu/engine.js": b"1",
         "package/__pycache__/x.py": b"no",
         "package/notes.md": b"no",
-        "wgsl/unary.wgsl": b"fn f() {}",
+        "wgsl/elementwise/unary.wgsl": b"fn f() {}",
         "wgsl/lib/index.wgsl": b"fn g() {}",
     }.items():
         path = tree / name
@@ -325,7 +325,7 @@ def test_the_configuration_by_a_lasting_address_names_the_same_runtime(
 
 
 @pytest.mark.parametrize(
-    "changed", ["web/main.py", "web/new.js", "package/__init__.py", "wgsl/unary.wgsl"]
+    "changed", ["web/main.py", "web/new.js", "package/__init__.py", "wgsl/elementwise/unary.wgsl"]
 )
 def test_a_change_gives_other_addresses(site: Site, tree: Path, lasting: str, changed: str) -> None:
     assert lasting_prefix(site) == lasting
@@ -361,7 +361,12 @@ def test_revalidation_by_date(site: Site) -> None:
 def test_archive_has_package_and_shaders_and_follows_edits(site: Site, tree: Path) -> None:
     _, headers, body = ask(site, "/webpte.zip")
     assert headers["Content-Type"] == "application/zip"
-    expected = ["__init__.py", "gpu/engine.js", "wgsl/lib/index.wgsl", "wgsl/unary.wgsl"]
+    expected = [
+        "__init__.py",
+        "gpu/webgpu/engine.js",
+        "wgsl/lib/index.wgsl",
+        "wgsl/elementwise/unary.wgsl",
+    ]
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         assert archive.namelist() == [f"webpte/{name}" for name in expected]
     assert ask(site, "/webpte.zip")[1]["ETag"] == headers["ETag"]

@@ -15,8 +15,8 @@ import webpte
 from support import extent
 from support.bounded import bounded_work
 from support.mutants import Random, damaged_json, outcomes
+from webpte.dev.suite import SuiteError, compare, parse_entry, run_entry
 from webpte.json_reader import parse_json
-from webpte.suite import SuiteError, compare, parse_entry, run_entry
 
 F32 = np.float32
 NAN = float("nan")

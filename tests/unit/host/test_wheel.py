@@ -25,7 +25,7 @@ USE = """
 import asyncio, importlib.metadata, json
 import numpy as np
 import webpte
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 async def main():
     program = await webpte.load("tiny.pte", device="numpy")
@@ -67,7 +67,7 @@ def test_has_what_the_browser_gets(wheel: Path) -> None:
         served = set(bundle.namelist())
     assert packed(wheel) == served
     assert any(name.endswith(".wgsl") for name in served)
-    assert {"webpte/gpu/engine.js", "webpte/py.typed"} <= served
+    assert {"webpte/gpu/webgpu/engine.js", "webpte/py.typed"} <= served
 
 
 def test_metadata(wheel: Path) -> None:

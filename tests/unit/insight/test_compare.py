@@ -17,8 +17,8 @@ from support.pte_writer import GraphWriter
 from support.recorded import ADD, RELU, add_graph, ones
 from support.stitching import counting, cumprod, method, neg, unary
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
-from webpte.insight import Comparison
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.report import Comparison
 
 LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
 SIGMOID = "aten.sigmoid.default"

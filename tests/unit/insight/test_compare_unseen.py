@@ -13,7 +13,7 @@ from support.graphs import load, wait
 from support.inspecting import APART
 from support.recorded import ones
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 
 @pytest.mark.parametrize("make", [stateful, several])

@@ -12,8 +12,8 @@ from support.inspecting import APART
 from support.pte_writer import GraphWriter
 from support.recorded import ADD, RELU, ones
 from webpte.errors import PackageError
-from webpte.gpu.recording import RecordingDevice
-from webpte.insight import Comparison, Trace, plots
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.report import Comparison, Trace, plots
 
 
 def add_and_relu() -> GraphWriter:

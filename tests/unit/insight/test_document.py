@@ -12,11 +12,11 @@ DOCUMENT = (Path(__file__).parents[3] / "docs/inspecting.md").read_text(encoding
 
 def test_every_attribute_in_the_text_exists() -> None:
     types = {
-        "graph": webpte.insight.MethodGraph,
-        "values": webpte.insight.RunValues,
-        "comparison": webpte.insight.Comparison,
-        "trace": webpte.insight.Trace,
-        "memory": webpte.insight.MemoryReport,
+        "graph": webpte.report.MethodGraph,
+        "values": webpte.report.RunValues,
+        "comparison": webpte.report.Comparison,
+        "trace": webpte.report.Trace,
+        "memory": webpte.report.MemoryReport,
         "program": webpte.Program,
     }
     named = re.findall(r"`(\w+)\.(\w+)", DOCUMENT)

@@ -16,8 +16,8 @@ from support.pte_writer import GraphWriter, MethodWriter
 from support.recorded import ADD, RELU, add_graph, ones
 from support.stitching import counting, cumprod, method, neg
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
-from webpte.insight import MethodGraph, constants
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.report import MethodGraph, weight_stats
 
 LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
 
@@ -147,7 +147,7 @@ def test_layers_of_a_language_model_and_its_constants() -> None:
 
 def test_a_histogram_reads_a_constant_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.array([0, 1, 2, 3, 4, np.nan, np.inf, 4], np.float32)
-    monkeypatch.setattr(constants, "CHUNK_BYTES", 8)
+    monkeypatch.setattr(weight_stats, "CHUNK_BYTES", 8)
 
     async def run() -> None:
         g = GraphWriter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from webpte.insight.layers import find_blocks
+from webpte.report.layers import find_blocks
 
 
 def blocks(text: str, crossing: dict[int, int] | None = None) -> list[list[str]]:

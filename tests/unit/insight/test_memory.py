@@ -15,8 +15,8 @@ from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.recorded import ADD, add_graph, ones
 from support.stitching import counting, cumprod, method, neg
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
-from webpte.insight import MemoryReport
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.report import MemoryReport
 
 LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
 

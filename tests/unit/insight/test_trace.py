@@ -17,11 +17,11 @@ from support.pte_writer import GraphWriter
 from support.recorded import ADD, RELU, ones
 from support.stitching import counting, cumprod, method, plus
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
-from webpte.insight import Rates, Trace
-from webpte.insight.timeline import WITHOUT_CLOCK
-from webpte.insight.work import FLOPS
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte.ops import lookup
+from webpte.report import Rates, Trace
+from webpte.report.timeline import WITHOUT_CLOCK
+from webpte.report.work import FLOPS
 
 LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
 TIMED = ("timestamp-query",)

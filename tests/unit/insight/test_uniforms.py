@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from webpte.insight.uniforms import read_params
-from webpte.shaders import ShaderLibrary, shader_folder
+from webpte.plan.shaders import ShaderLibrary, kernel_files, shader_folder
+from webpte.report.uniforms import read_params
 
 SHADER = """
 const MAX = 3u;
@@ -52,8 +52,8 @@ def test_what_is_not_known_is_shown_as_words(kind: str) -> None:
 def test_every_shader_has_params_that_can_be_read() -> None:
     """With all types as f32: what matters is the structs."""
     unread, library = [], ShaderLibrary()
-    for path in sorted(shader_folder().glob("*.wgsl")):
-        text = re.sub(r"\$\{\w+\}", "f32", library._read(path.name, False))
+    for kernel, file in kernel_files(shader_folder()).items():
+        text = re.sub(r"\$\{\w+\}", "f32", library._read(file, False))
         if "as words" in read_params(text, bytes(4096)):
-            unread.append(path.stem)
+            unread.append(kernel)
     assert not unread

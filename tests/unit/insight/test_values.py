@@ -13,9 +13,9 @@ from support.graphs import load, wait
 from support.inspecting import APART, broken
 from support.pte_writer import GraphWriter
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
-from webpte.insight import RunValues
-from webpte.reference import run_reference
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.plan.reference import run_reference
+from webpte.report import RunValues
 
 SIGMOID, NEG = "aten.sigmoid.default", "aten.neg.default"
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 1
@@ -62,7 +62,7 @@ def test_they_are_the_devices_own_and_numpy_only_fills_in(
         computed.append(call.name)
         run_reference(op, call, *rest)
 
-    monkeypatch.setattr("webpte.runtime.comparing.run_reference", watched)
+    monkeypatch.setattr("webpte.runtime.inspect.checker.run_reference", watched)
     with broken(SIGMOID, by=0.25):
         values = values_of(RecordingDevice(), [0, 2])
     assert computed == ["aten.view_copy.default"]  # which no kernel runs: it is an alias

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from webpte.kernels import Kernel, kernel_names, lookup_kernel, why_hosted
-from webpte.kernels.hosted import reasons
+from webpte.portable import Kernel, kernel_names, lookup_kernel, why_hosted
+from webpte.portable.hosted import reasons
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "kernels.md"
 

@@ -12,8 +12,8 @@ import pytest
 from support import kernel_elementwise_cases, kernel_other_cases, kernel_tensor_cases
 from support.kernel_cases import KernelCase
 from webpte.dtypes import DTYPES
-from webpte.kernels import OutSpec, fit_output, kernel_names, lookup_kernel
-from webpte.kernels.eager import run_op
+from webpte.portable import OutSpec, fit_output, kernel_names, lookup_kernel
+from webpte.portable.eager import run_op
 
 CASES = [
     *kernel_elementwise_cases.CASES,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from webpte.kernels.promotion import result_type
+from webpte.portable.promotion import result_type
 
 
 def dims(dtype: str) -> np.ndarray:

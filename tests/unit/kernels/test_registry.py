@@ -11,8 +11,8 @@ import pytest
 
 from webpte.dtypes import DTYPES
 from webpte.errors import ExecutionError
-from webpte.kernels import OutSpec, fit_output, kernel_names, lookup_kernel
-from webpte.kernels.registry import register, register_op
+from webpte.portable import OutSpec, fit_output, kernel_names, lookup_kernel
+from webpte.portable.registry import register, register_op
 
 SCHEMAS = Path(__file__).parents[2] / "data" / "kernels" / "schemas.txt"
 

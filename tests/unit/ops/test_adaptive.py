@@ -18,7 +18,7 @@ def test_reference(case: RowCase) -> None:
 
 
 def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("adaptive") == {case.op for case in ADAPTIVE_CASES}
+    assert family_ops("adaptive_pool") == {case.op for case in ADAPTIVE_CASES}
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 from support.graphs import build_graph
 from support.pte_writer import GraphWriter
 from webpte.errors import GraphError, ValueKindError
-from webpte.graph import Call
-from webpte.live import LiveState
-from webpte.ops.args import Args, parse_signature
-from webpte.ops.records import SymIntBound, SymIntUniform
+from webpte.graph.graph import Call
+from webpte.graph.live_state import LiveState
+from webpte.ops.core.args import Args, parse_signature
+from webpte.ops.core.records import SymIntBound, SymIntUniform
 
 # Signatures
 

@@ -15,9 +15,9 @@ from support.graphs import make_delegate, make_planner, read_graph, run_once, wa
 from support.pte_writer import GraphWriter
 from webpte.errors import ExecutionError, UnsupportedError, WebpteError
 from webpte.ops import lookup
-from webpte.ops.attention_kernels import Heads, lower_update
-from webpte.ops.records import Dispatch
-from webpte.ops.target import Target
+from webpte.ops.attention.attention_kernels import Heads, lower_update
+from webpte.ops.core.records import Dispatch
+from webpte.ops.core.target import Target
 
 Case = CacheCase | PlainCase
 
@@ -224,7 +224,7 @@ def dispatches(case: CacheCase | PlainCase) -> list[str]:
     ids=lambda value: str(value).replace(" ", "+"),
 )
 def test_kernels(case: Case, kernels: str) -> None:
-    names = {"attention": "tile"}
+    names = {"attention_flash": "tile"}
     found = [names.get(name, name.removeprefix("attention_")) for name in dispatches(case)]
     assert " ".join(found) == kernels
 
@@ -234,7 +234,7 @@ def test_small_heads_stay_in_shared_memory(size: int, shared: int) -> None:
     case = CacheCase(4, 2, size, [(64, 0)], positions=64)
     planner, _ = make_planner(read_graph(case.program()), Target(shared_bytes=shared))
     planner.lower_all()
-    kernel = "attention_blocks" if (size, shared) == (64, 32768) else "attention"
+    kernel = "attention_flash_small_heads" if (size, shared) == (64, 32768) else "attention_flash"
     assert kernel in [dispatch.kernel for dispatch in planner.dispatches()]
 
 

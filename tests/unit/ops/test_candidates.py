@@ -13,7 +13,7 @@ from support.graphs import wait
 from support.live_cases import LiveCase, family_ops, lowered
 from support.sample_cases import logits_of
 from webpte.errors import GraphError
-from webpte.ops.candidates import Candidates
+from webpte.ops.sampling.top_logprobs import Candidates
 
 
 async def told_by(case: LiveCase) -> list[Candidates]:
@@ -32,7 +32,7 @@ def test_reference(case: LiveCase) -> None:
 
 
 def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("candidates") == {CANDIDATES} == {case.op for case in CANDIDATES_CASES}
+    assert family_ops("top_logprobs") == {CANDIDATES} == {case.op for case in CANDIDATES_CASES}
 
 
 def test_probabilities_of_few_tokens_are_one_in_sum() -> None:
@@ -44,7 +44,11 @@ def test_probabilities_of_few_tokens_are_one_in_sum() -> None:
 
 def test_what_is_dispatched() -> None:
     steps = lowered(candidates(logits_of(5003), (1,), 20))[0].dispatches()
-    assert [step.kernel for step in steps] == ["candidates", "candidates_merge", "candidates_mass"]
+    assert [step.kernel for step in steps] == [
+        "top_logprobs",
+        "top_logprobs_merge",
+        "top_logprobs_sum",
+    ]
     assert [step.grid[0] for step in steps] == [5, 1, 5]
 
 

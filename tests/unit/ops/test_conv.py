@@ -26,8 +26,8 @@ from support.graphs import make_planner, read_graph, wait
 from support.live_cases import family_ops
 from support.row_cases import RowCase
 from webpte.errors import GraphError, UnsupportedError, WebpteError
-from webpte.ops.conv_cut import FULL
-from webpte.ops.records import Dispatch
+from webpte.ops.conv.conv_tiles import FULL
+from webpte.ops.core.records import Dispatch
 
 
 @pytest.mark.parametrize("case", CONV_CASES, ids=str)
@@ -90,9 +90,9 @@ def dispatches(case: RowCase) -> tuple[Dispatch, ...]:
     [
         (TILED, [["conv"]]),
         (POINTWISE, [["conv_pointwise"]]),
-        (PRODUCTS, [["matmul_spread"]]),
+        (PRODUCTS, [["gemm_small"]]),
         (WINDOWS, [["conv_window"]]),
-        (SPLIT, [["conv", "conv_sum"], ["conv_pointwise", "conv_sum"]]),
+        (SPLIT, [["conv", "conv_split_k_sum"], ["conv_pointwise", "conv_split_k_sum"]]),
         (DIRECT, [["conv_direct"]]),
         (TRANSPOSED_TILED, [["conv"]]),
         (TRANSPOSED_DIRECT, [["conv_direct"]]),

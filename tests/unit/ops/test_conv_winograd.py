@@ -14,13 +14,13 @@ from support.graphs import build_graph, make_planner, read_graph, run_once, wait
 from support.pte_writer import GraphWriter
 from support.row_cases import RowCase, normal
 from support.winograd import BLOCKS, LABELS, OFFERED, SMALL, by_patches, choosing, error_bound
-from webpte.fusion import fuse
-from webpte.gpu.recording import RecordingDevice
-from webpte.graph import Graph
-from webpte.ops import conv as conv_module
-from webpte.ops.conv_winograd import CUTS, Winograd
-from webpte.ops.records import Dispatch
-from webpte.ops.target import GPU, Question, Target
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.graph.graph import Graph
+from webpte.ops.conv import conv as conv_module
+from webpte.ops.conv.conv_winograd import CUTS, Winograd
+from webpte.ops.core.records import Dispatch
+from webpte.ops.core.target import GPU, Question, Target
+from webpte.rewrite.fusion import fuse
 
 
 def lowered(graph: Graph, target: Target) -> tuple[Dispatch, ...]:

@@ -11,7 +11,7 @@ from support.fill_cases import ARANGE, FILL_CASES, ascending
 from support.live_cases import LiveCase, Sym, check_reference, family_ops, lowered, random_bits
 from webpte.errors import ExecutionError, GraphError
 from webpte.format.vulkan import SymIntValue
-from webpte.ops.records import SymIntBound
+from webpte.ops.core.records import SymIntBound
 
 FULL, GRID = "aten.full.default", "et_vk.grid_priors.default"
 NULLS = (None,) * 4

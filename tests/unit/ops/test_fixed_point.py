@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.cases import Array
-from webpte.ops.fixed_point import (
+from webpte.ops.core.fixed_point import (
     high_product,
     leading_zeros,
     log2_of_wait,

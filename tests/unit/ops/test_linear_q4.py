@@ -24,7 +24,7 @@ from support.linear_q4_cases import (
 from support.live_cases import LiveCase, check_reference, family_ops, lowered
 from support.row_cases import RowCase, normal
 from webpte.errors import GraphError, UnsupportedError
-from webpte.ops.target import Target
+from webpte.ops.core.target import Target
 
 
 @pytest.mark.parametrize("case", LINEAR_Q4_CASES, ids=str)
@@ -99,14 +99,14 @@ def overrides_of(case: RowCase) -> tuple[str, dict[str, float]]:
 )
 def test_variants_of_few_rows(case: RowCase, wide: bool, aligned: bool) -> None:
     kernel, overrides = overrides_of(case)
-    assert kernel == "linear_q4_vector"
+    assert kernel == "linear_q4_skinny"
     assert (overrides["WIDE"], overrides["WEIGHTS_ALIGNED"]) == (wide, aligned)
 
 
 @pytest.mark.parametrize("case", [q4gsw((1, 64), 8, 32), q4gsw((1, 96), 4, 96), qcs4w((1, 64), 8)])
 def test_one_row_of_whole_units(case: RowCase) -> None:
     kernel, overrides = overrides_of(case)
-    assert kernel == "linear_q4_row"
+    assert kernel == "gemv_q4"
     assert not overrides["NORMED"]
 
 

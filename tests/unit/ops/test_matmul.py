@@ -13,7 +13,8 @@ from support.matmul_cases import ADDMM, BMM, GRADIENT, LINEAR, MATMUL_CASES, MM
 from support.pte_writer import GraphWriter
 from support.row_cases import RowCase, normal, write_given
 from webpte.errors import GraphError
-from webpte.ops.products import (
+from webpte.ops.core.records import Dispatch, Scratch
+from webpte.ops.gemm.gemm import (
     MAX_SLICED_ROWS,
     TILINGS,
     Kernel,
@@ -26,9 +27,8 @@ from webpte.ops.products import (
     slice_dispatches,
     tile_dispatches,
 )
-from webpte.ops.records import Dispatch, Scratch
-from webpte.passes import store_halves
-from webpte.plan import Planner
+from webpte.plan.planner import Planner
+from webpte.rewrite.passes import store_halves
 
 
 @pytest.mark.parametrize("case", MATMUL_CASES, ids=str)
@@ -83,13 +83,13 @@ def mm_dispatches(m: int, n: int, k: int) -> tuple[Dispatch, ...]:
 @pytest.mark.parametrize(
     ("sizes", "kernels"),
     [
-        ((1, 100, 100), ["matmul_vector"]),
-        ((MAX_SLICED_ROWS, 100, 100), ["matmul_vector"]),
-        ((MAX_SLICED_ROWS + 1, 100, 100), ["matmul_spread"]),
+        ((1, 100, 100), ["matmul_skinny"]),
+        ((MAX_SLICED_ROWS, 100, 100), ["matmul_skinny"]),
+        ((MAX_SLICED_ROWS + 1, 100, 100), ["gemm_small"]),
         ((MAX_SLICED_ROWS + 1, 100, 102), ["matmul"]),
         ((2000, 2000, 1000), ["matmul"]),
-        ((500, 1, 100), ["matmul_vector"]),
-        ((100, 100, 1002), ["matmul", "matmul_sum"]),
+        ((500, 1, 100), ["matmul_skinny"]),
+        ((100, 100, 1002), ["matmul", "gemm_split_k_sum"]),
         ((0, 100, 100), []),
         ((100, 0, 100), []),
     ],

@@ -15,12 +15,12 @@ from support.linear_q4_cases import dq8ca, int8, q4gsw, qcs4w
 from support.matmul_cases import MATRIX_CASES as MATMUL_CASES
 from support.matmul_cases import linear, mm
 from support.row_cases import RowCase, normal
-from webpte.ops import linear_q4_matrix, matmul_matrix, matrix_tiles
-from webpte.ops.matrix_tiles import MATRIX_TILINGS, SHARED_BYTES, choose_matrix_tiling
-from webpte.ops.products import Product
-from webpte.ops.records import Dispatch, Scratch
-from webpte.ops.target import GPU, Question, Target
-from webpte.shaders import shader_folder
+from webpte.ops.core.records import Dispatch, Scratch
+from webpte.ops.core.target import GPU, Question, Target
+from webpte.ops.gemm import linear_q4_subgroup_matrix, matmul_subgroup_matrix, subgroup_matrix
+from webpte.ops.gemm.gemm import Product
+from webpte.ops.gemm.subgroup_matrix import MATRIX_TILINGS, SHARED_BYTES, choose_matrix_tiling
+from webpte.plan.shaders import shader_folder
 
 Array = np.ndarray
 MATRICES = Target(shared_bytes=SHARED_BYTES, matrices=True)
@@ -47,18 +47,18 @@ MANY = [
 
 @pytest.mark.parametrize("case", MANY, ids=str)
 def test_products_of_many_rows(case: RowCase) -> None:
-    assert kernels(case, MATRICES) == ["linear_q4_halves", "linear_q4_matrix"]
+    assert kernels(case, MATRICES) == ["linear_q4_split_f16", "linear_q4_subgroup_matrix"]
     assert kernels(case, GPU) == ["linear_q4"]
 
 
 def test_linear_layers_of_floats() -> None:
-    by_matrices = ["matmul_halves", "matmul_matrix"]
+    by_matrices = ["matmul_split_f16", "matmul_subgroup_matrix"]
     for case in MATMUL_CASES:
         assert kernels(case, MATRICES) == by_matrices
         assert kernels(case, GPU) == ["matmul"]
     assert kernels(linear((127, 37), 133, None), MATRICES) == ["matmul"]
     assert kernels(mm(131, 133, 37), MATRICES) == ["matmul"]  # B is [k, n]
-    with patch.object(matmul_matrix, "MOST_BYTES", 1 << 15):
+    with patch.object(matmul_subgroup_matrix, "MOST_BYTES", 1 << 15):
         assert kernels(MATMUL_CASES[0], MATRICES) == ["matmul"]
 
 
@@ -96,7 +96,7 @@ def test_tuning_may_choose_another_cut() -> None:
     chosen = lowered(MANY[0], replace(MATRICES, asked=asked))
     assert chosen == lowered(MANY[0], MATRICES)
     (question,) = asked
-    assert question.key == "linear_q4_matrix tiles m64 n8 k64 f32"
+    assert question.key == "linear_q4_subgroup_matrix tiles m64 n8 k64 f32"
     other = next(label for label in question.labels if label != question.default)
     tuned = lowered(MANY[0], replace(MATRICES, choices=((question.key, other),)))
     assert tuned != chosen
@@ -115,9 +115,9 @@ def test_memory_that_kernels_share() -> None:
 @pytest.mark.parametrize(
     ("value", "file", "pattern"),
     [
-        (matrix_tiles.K_STEP, "lib/matrix_tiles.wgsl", r"const K_STEP = (\d+)u;"),
-        (matrix_tiles.K_STEP, "lib/split_rows.wgsl", r"const K_STEP = (\d+)u;"),
-        (linear_q4_matrix.COLUMNS, "linear_q4_halves.wgsl", r"const COLUMNS = (\d+)u;"),
+        (subgroup_matrix.K_STEP, "lib/gemm/subgroup_matrix_tile.wgsl", r"const K_STEP = (\d+)u;"),
+        (subgroup_matrix.K_STEP, "lib/gemm/split_f16.wgsl", r"const K_STEP = (\d+)u;"),
+        (linear_q4_subgroup_matrix.COLUMNS, "linear_q4_split_f16.wgsl", r"const COLUMNS = (\d+)u;"),
     ],
 )
 def test_numbers_that_stand_in_python_and_in_wgsl_agree(
@@ -128,7 +128,7 @@ def test_numbers_that_stand_in_python_and_in_wgsl_agree(
     assert int(match[1]) == value
 
 
-# The arithmetic of wgsl/lib/powers.wgsl and lib/matrix_tiles.wgsl in NumPy
+# The arithmetic of wgsl/lib/gemm/f16_scaling.wgsl and lib/gemm/subgroup_matrix_tile.wgsl in NumPy
 
 
 def split(rows: Array, largest: Array, power: int) -> tuple[Array, Array, Array]:
@@ -155,7 +155,7 @@ def by_matrices(
 ) -> Array:
     """x @ weights.T, 16 k at a time; `scales` are the largest of each row of weights."""
     high, low, rows = split(x, np.abs(x).max(axis=1), 14)
-    w_high, w_low, columns = split(weights, scales, linear_q4_matrix.SCALE_POWER)
+    w_high, w_low, columns = split(weights, scales, linear_q4_subgroup_matrix.SCALE_POWER)
     sums = np.zeros((len(x), len(weights)), np.float32)
     for k in range(0, x.shape[1], 16):
         step = slice(k, k + 16)

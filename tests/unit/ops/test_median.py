@@ -10,7 +10,7 @@ from support.median_cases import MEDIAN_CASES
 from support.pte_writer import GraphWriter
 from support.row_cases import RowCase
 from webpte.errors import GraphError
-from webpte.plan import Planner
+from webpte.plan.planner import Planner
 
 
 @pytest.mark.parametrize("case", MEDIAN_CASES, ids=str)

@@ -12,7 +12,7 @@ from support.pte_writer import GraphWriter
 from support.row_cases import RowCase, normal
 from webpte.errors import WebpteError
 from webpte.ops import lookup, registered_names
-from webpte.ops.records import Dispatch
+from webpte.ops.core.records import Dispatch
 
 
 @pytest.mark.parametrize("case", NORM_CASES, ids=str)
@@ -24,7 +24,7 @@ def test_every_op_of_the_family_has_cases() -> None:
     family = {
         name
         for name in registered_names()
-        if (op := lookup(name)) and op.lower.__module__ == "webpte.ops.norm"
+        if (op := lookup(name)) and op.lower.__module__ == "webpte.ops.norm.norm"
     }
     assert family == {LAYER, RMS, GROUP, BATCH, OWN_BATCH} == {case.op for case in NORM_CASES}
 

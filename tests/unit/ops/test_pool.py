@@ -22,7 +22,7 @@ from support.pool_cases import (
 )
 from support.row_cases import RowCase, normal
 from webpte.errors import GraphError
-from webpte.ops.records import Dispatch
+from webpte.ops.core.records import Dispatch
 
 
 @pytest.mark.parametrize("case", POOL_CASES, ids=str)

@@ -19,7 +19,7 @@ from support.q8ta_conv_cases import (
 from support.q8ta_linear_cases import WRONG_SUMS, per_channel
 from support.quantize_cases import integers
 from webpte.errors import WebpteError
-from webpte.ops.records import Dispatch
+from webpte.ops.core.records import Dispatch
 
 
 @pytest.mark.parametrize("case", Q8TA_CONV_CASES, ids=str)

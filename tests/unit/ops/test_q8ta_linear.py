@@ -19,7 +19,7 @@ from support.q8ta_linear_cases import (
 )
 from support.quantize_cases import integers
 from webpte.errors import WebpteError
-from webpte.ops.int8 import FLAT, FULL, LARGE, MAX_TERMS, SMALL, Tile, choose_tile
+from webpte.ops.int8.int8 import FLAT, FULL, LARGE, MAX_TERMS, SMALL, Tile, choose_tile
 
 
 @pytest.mark.parametrize("case", Q8TA_LINEAR_CASES, ids=str)
@@ -55,9 +55,9 @@ def kernels(case: LiveCase) -> list[str]:
 @pytest.mark.parametrize(
     ("case", "wanted"),
     [
-        (linear(LINEAR, (16, 8), 8), ["q8ta_linear_vector"]),
+        (linear(LINEAR, (16, 8), 8), ["q8ta_linear_skinny"]),
         (linear(GEMV, (17, 8), 8), ["q8ta_linear"]),
-        (linear(LINEAR, (1, 8), 6), ["q8ta_linear_vector", "quantize"]),
+        (linear(LINEAR, (1, 8), 6), ["q8ta_linear_skinny", "quantize"]),
         (linear(LINEAR, (17, 8), 6), ["q8ta_linear", "quantize"]),
         (linear(FLOAT, (17, 8), 6), ["q8ta_linear"]),
         (linear(LINEAR, (0, 8), 4), []),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from webpte.errors import GraphError
-from webpte.ops.elementwise import clamp_int32, fits_int32, pack_axes, quad_count, quad_grid
-from webpte.ops.records import MAX_WORKGROUPS, ceil_div, fold_grid, pack
+from webpte.ops.core.quads import clamp_int32, fits_int32, pack_axes, quad_count, quad_grid
+from webpte.ops.core.records import MAX_WORKGROUPS, ceil_div, fold_grid, pack
 
 LIMIT = MAX_WORKGROUPS
 

@@ -15,10 +15,10 @@ from support.row_cases import RowCase
 from support.variance_cases import EXTREME_CASES
 from webpte.errors import WebpteError
 from webpte.ops import lookup, registered_names
-from webpte.ops.records import Dispatch, Scratch
-from webpte.ops.rows import Layout, contiguous_layout, power_of_two, strided_layout
-from webpte.ops.target import GPU
-from webpte.passes import store_halves
+from webpte.ops.core.records import Dispatch, Scratch
+from webpte.ops.core.row_reduction import Layout, contiguous_layout, power_of_two, strided_layout
+from webpte.ops.core.target import GPU
+from webpte.rewrite.passes import store_halves
 
 
 @pytest.mark.parametrize("case", REDUCE_CASES, ids=str)
@@ -31,7 +31,7 @@ def test_every_op_of_the_families_has_cases() -> None:
         name
         for name in registered_names()
         if (op := lookup(name))
-        and op.lower.__module__ in ("webpte.ops.reduce", "webpte.ops.argreduce")
+        and op.lower.__module__ in ("webpte.ops.reduce.reduce", "webpte.ops.reduce.argreduce")
     }
     assert len(families) == 10
     assert families == {case.op for case in (*REDUCE_CASES, *EXTREME_CASES)}

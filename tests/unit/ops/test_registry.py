@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from support.graphs import temporary_op
-from webpte.ops import lookup, registered_names, registry
+from webpte.ops import lookup, registered_names
+from webpte.ops.core import registry
 
 
 def test_names_are_found_with_and_without_a_namespace() -> None:

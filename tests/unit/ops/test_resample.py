@@ -21,7 +21,7 @@ from support.resample_cases import (
 )
 from support.row_cases import RowCase, normal
 from webpte.errors import GraphError, UnsupportedError
-from webpte.ops.records import Dispatch
+from webpte.ops.core.records import Dispatch
 
 
 @pytest.mark.parametrize("case", RESAMPLE_CASES, ids=str)

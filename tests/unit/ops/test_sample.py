@@ -21,8 +21,8 @@ from support.sample_cases import (
     settings,
 )
 from webpte.errors import GraphError, WebpteError
-from webpte.ops import sample_numpy as op
-from webpte.ops.sample_numpy import Settings, choose_token, keys_of, numbers_of
+from webpte.ops.sampling import sample_numpy as op
+from webpte.ops.sampling.sample_numpy import Settings, choose_token, keys_of, numbers_of
 
 
 @pytest.mark.parametrize("case", SAMPLE_CASES, ids=str)

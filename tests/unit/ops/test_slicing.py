@@ -14,8 +14,8 @@ from support.pte_writer import GraphWriter
 from support.slicing_cases import SLICING_CASES, selected, sliced, split
 from webpte.errors import ExecutionError, GraphError
 from webpte.format.vulkan import SymIntValue
-from webpte.ops.records import SymIntBound, SymIntUniform
-from webpte.plan import Planner
+from webpte.ops.core.records import SymIntBound, SymIntUniform
+from webpte.plan.planner import Planner
 
 SLICE, SELECT = "aten.slice_copy.Tensor", "aten.select_copy.int"
 SPLIT = "aten.split_with_sizes_copy.default"

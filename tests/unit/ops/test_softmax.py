@@ -11,7 +11,7 @@ from support.row_cases import RowCase
 from support.softmax_cases import LOG_SOFTMAX, SOFTMAX, SOFTMAX_CASES
 from webpte.errors import WebpteError
 from webpte.ops import lookup, registered_names
-from webpte.ops.records import Dispatch
+from webpte.ops.core.records import Dispatch
 
 
 @pytest.mark.parametrize("case", SOFTMAX_CASES, ids=str)
@@ -23,7 +23,7 @@ def test_every_op_of_the_family_has_cases() -> None:
     family = {
         name
         for name in registered_names()
-        if (op := lookup(name)) and op.lower.__module__ == "webpte.ops.softmax"
+        if (op := lookup(name)) and op.lower.__module__ == "webpte.ops.reduce.softmax"
     }
     assert family == {SOFTMAX, LOG_SOFTMAX} == {case.op for case in SOFTMAX_CASES}
 

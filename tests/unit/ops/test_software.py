@@ -18,13 +18,13 @@ from support.matmul_cases import bmm, linear, mm
 from support.row_cases import RowCase
 from support.software import slow_kernels
 from support.tables import Row, one_row_per_op
-from webpte.checks import resolve_ops
-from webpte.live import LiveState
-from webpte.ops import attention_kernels
-from webpte.ops.records import Dispatch
-from webpte.ops.target import GPU, Target
-from webpte.plan import Planner
-from webpte.storage import plan_storage
+from webpte.graph.live_state import LiveState
+from webpte.ops.attention import attention_kernels
+from webpte.ops.core.records import Dispatch
+from webpte.ops.core.target import GPU, Target
+from webpte.plan.memory_plan import plan_storage
+from webpte.plan.planner import Planner
+from webpte.rewrite.validate import resolve_ops
 
 SOFTWARE = Target(software=True)
 
@@ -47,16 +47,16 @@ def lowered(program: bytes, target: Target) -> list[Dispatch]:
     ("case", "on_gpu", "in_software"),
     [
         (mm(133, 131, 37), "matmul", "matmul_simple"),
-        (bmm(2, 3, 9, 5), "matmul_vector", "matmul_simple"),
-        (linear((1, 64), 8, 8), "matmul_vector", "matmul_simple"),
+        (bmm(2, 3, 9, 5), "matmul_skinny", "matmul_simple"),
+        (linear((1, 64), 8, 8), "matmul_skinny", "matmul_simple"),
         (conv((1, 16, 9, 9), (32, 16, 3, 3)), "conv", "conv_simple"),
-        (conv((1, 16, 8, 8), (32, 16, 1, 1)), "matmul_spread", "conv_simple"),
+        (conv((1, 16, 8, 8), (32, 16, 1, 1)), "gemm_small", "conv_simple"),
         (conv((1, 18, 8, 8), (32, 18, 1, 1)), "conv_pointwise", "conv_simple"),
         (conv((1, 8, 61, 37), (20, 8, 3, 3)), "conv_window", "conv_simple"),
-        (mm(133, 132, 36), "matmul_spread", "matmul_simple"),
+        (mm(133, 132, 36), "gemm_small", "matmul_simple"),
         (conv((1, 6, 9, 9), (6, 1, 3, 3), groups=6), "conv_direct", "conv_simple"),
         (q4gsw((131, 64), 133, 32), "linear_q4", "linear_q4_simple"),
-        (q4gsw((1, 64), 133, 32), "linear_q4_vector", "linear_q4_simple"),
+        (q4gsw((1, 64), 133, 32), "linear_q4_skinny", "linear_q4_simple"),
         (backward((68,), 37, 72, 24, 37), "linear_q4", "linear_q4_simple"),
     ],
     ids=str,
@@ -78,7 +78,7 @@ def test_blocks_cover_the_product() -> None:
 def test_logits_are_made_in_turns_that_fit_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     case = next(case for case in PLAIN if "tiles" in str(case))
     whole = lowered(case.program(), SOFTWARE)
-    assert [d.kernel for d in whole] == ["attention_logits", "attention_values"]
+    assert [d.kernel for d in whole] == ["attention_naive_logits", "attention_naive_values"]
     first, every, width = struct.unpack_from("<3I", whole[0].params, 128)
     assert first == 0
     monkeypatch.setattr(attention_kernels, "LOGIT_BYTES", 3 * 4 * width)

@@ -19,8 +19,9 @@ from support.live_cases import (
 )
 from support.strided_cases import STRIDED_CASES, expanded, flipped, permuted
 from webpte.errors import GraphError
-from webpte.ops import movement, strided
-from webpte.shaders import shader_folder
+from webpte.ops.core import move_units
+from webpte.ops.move import strided
+from webpte.plan.shaders import shader_folder
 
 PERMUTE, EXPAND = "aten.permute_copy.default", "aten.expand_copy.default"
 REPEAT, FLIP = "aten.repeat.default", "aten.flip.default"
@@ -152,11 +153,11 @@ def test_symint_sizes_lower_anew() -> None:
 @pytest.mark.parametrize(
     ("value", "file", "pattern"),
     [
-        (movement.MAX_AXES, "strided.wgsl", r"const MAX_AXES = (\d+)u;"),
-        (movement.MAX_AXES, "strided_transpose.wgsl", r"const MAX_AXES = (\d+)u;"),
+        (move_units.MAX_AXES, "strided.wgsl", r"const MAX_AXES = (\d+)u;"),
+        (move_units.MAX_AXES, "strided_transpose.wgsl", r"const MAX_AXES = (\d+)u;"),
         (strided.TILE, "strided_transpose.wgsl", r"const TILE = (\d+)u;"),
-        (movement.MAX_AXES, "pad.wgsl", r"const MAX_AXES = (\d+)u;"),
-        (movement.MAX_AXES, "indexing.wgsl", r"const MAX_AXES = (\d+)u;"),
+        (move_units.MAX_AXES, "pad.wgsl", r"const MAX_AXES = (\d+)u;"),
+        (move_units.MAX_AXES, "indexing.wgsl", r"const MAX_AXES = (\d+)u;"),
     ],
 )
 def test_numbers_that_stand_in_python_and_in_wgsl_agree(

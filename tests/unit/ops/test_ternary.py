@@ -8,7 +8,7 @@ import pytest
 from support.live_cases import LiveCase, check_reference, dispatch_of, family_ops, lowered
 from support.ternary_cases import TERNARY_CASES, case, clamped, product
 from support.unary_cases import spread
-from webpte.plan import Planner
+from webpte.plan.planner import Planner
 
 
 @pytest.mark.parametrize("row", TERNARY_CASES, ids=str)

@@ -10,7 +10,7 @@ from support.pte_writer import GraphWriter
 from support.row_cases import RowCase
 from support.variance_cases import CUMULATIVE_CASES, EXTREME_CASES, VARIANCE_CASES
 from webpte.errors import WebpteError
-from webpte.ops.target import GPU, Target
+from webpte.ops.core.target import GPU, Target
 
 CASES = [*VARIANCE_CASES, *EXTREME_CASES, *CUMULATIVE_CASES]
 

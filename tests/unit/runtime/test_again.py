@@ -12,8 +12,8 @@ from support.graphs import chain, load, make_delegate, wait
 from support.recorded import ones
 from support.turns import lookup
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
-from webpte.runtime.delegate import GpuDelegate
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.runtime.execute.delegate import GpuDelegate
 
 
 class Echo(RecordingDevice):

@@ -15,7 +15,7 @@ import webpte
 from support.graphs import wait
 from support.pte_writer import GraphWriter, Node, Scalar, write_pte
 from support.recorded import ADD
-from webpte.gpu.recording import MAX_KEPT, RecordingDevice
+from webpte.gpu.simulated.device import MAX_KEPT, RecordingDevice
 
 GIB = 1 << 30
 FAR = np.array([1.5, -2, 3.25], np.float32)

@@ -13,8 +13,8 @@ from support.lifting import places
 from support.pte_writer import Host, MethodWriter, write_pte
 from support.stitching import cumprod, neg
 from webpte.dtypes import DTYPES
-from webpte.gpu.recording import RecordingDevice
-from webpte.runtime.lifted_call import EXACT_CASTS
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.runtime.load.offload_call import EXACT_CASTS
 
 KERNEL = "aten::_to_copy.out"
 PAIRS = [(a, b) for b, found in EXACT_CASTS.items() for a in sorted(found)]

@@ -9,9 +9,9 @@ import webpte
 from support.conversations import tokens_of
 from support.graphs import wait
 from support.small_llm import logits_of, small_llm
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte.llm import Generator
-from webpte.runtime import delegate as delegate_module
+from webpte.runtime.execute import delegate as delegate_module
 
 
 def parts_are_there(device: RecordingDevice) -> bool:

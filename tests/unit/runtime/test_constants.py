@@ -13,10 +13,10 @@ from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.recorded import ADD, ones
 from webpte import errors
 from webpte.gpu.device import Transfer
-from webpte.gpu.recording import RecordingDevice
-from webpte.runtime.constants import ConstantStore
-from webpte.runtime.delegate import GpuDelegate
-from webpte.shaders import ShaderLibrary
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.plan.shaders import ShaderLibrary
+from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.shared_weights import ConstantStore
 
 W = np.arange(1000, dtype=np.float32)
 

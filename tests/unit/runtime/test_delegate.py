@@ -12,8 +12,8 @@ from support.graphs import chain, load, make_delegate, temporary_op, wait
 from support.pte_writer import GraphWriter, MethodWriter
 from support.recorded import ADD, RELU, names, ones, pair, plans, resizable, sent
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
-from webpte.ops.records import Dispatch
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.core.records import Dispatch
 
 # Static graphs
 

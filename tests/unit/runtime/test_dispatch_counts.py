@@ -12,9 +12,9 @@ from support import pack_suite
 from support.chains import longest_chain
 from support.fusion_graphs import llama_layers
 from support.graphs import build_graph, make_planner, wait
-from webpte.fusion import fuse
-from webpte.gpu.recording import RecordingDevice
-from webpte.ops.target import Target
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.core.target import Target
+from webpte.rewrite.fusion import fuse
 from webpte_host.layout import ROOT
 
 
@@ -49,6 +49,6 @@ def test_a_layer_of_a_billion_parameters() -> None:
     planner, _ = make_planner(graph, Target(storage_buffers=10))
     planner.lower_all()
     assert [dispatch.kernel for dispatch in planner.dispatches()] == [
-        *("linear_q4_row_joined", "attention_rope", "attention_merge"),
-        *("linear_q4_row", "linear_q4_row_gated", "linear_q4_row"),
+        *("gemv_q4_qkv", "attention_flash_split_rope", "attention_flash_reduce"),
+        *("gemv_q4", "gemv_q4_gated", "gemv_q4"),
     ]

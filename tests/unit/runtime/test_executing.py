@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from webpte import errors
-from webpte.runtime.executing import executing
+from webpte.runtime.base.error_location import executing
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from support.pte_writer import Host, MethodWriter, write_pte
 from support.recorded import ones
 from support.samples import numbers, relu
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
-from webpte.runtime import fold as folding
-from webpte.runtime.contents import MethodContents, read_contents
-from webpte.runtime.fold import fold
-from webpte.runtime.state import State, read_states
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.runtime.load import fold_method as folding
+from webpte.runtime.load.fold_method import fold
+from webpte.runtime.load.program_file import MethodContents, read_contents
+from webpte.runtime.load.state import State, read_states
 from webpte.source import BytesSource
 
 CUMPROD = "aten::cumprod.out"

@@ -14,8 +14,8 @@ from support.graphs import chain, load, wait
 from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.recorded import Slow, add_graph, names, ones, runs
 from webpte import GpuTensor, errors
-from webpte.gpu.recording import RecordedBuffer, RecordingDevice
-from webpte.runtime import devices
+from webpte.gpu.simulated.device import RecordedBuffer, RecordingDevice
+from webpte.runtime.base import devices
 
 # Tensors
 

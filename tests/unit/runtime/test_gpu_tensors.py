@@ -16,8 +16,8 @@ from support.recorded import add_graph, narrowed_graph, ones, plans, runs
 from webpte import GpuTensor, errors
 from webpte.dtypes import DTYPES
 from webpte.gpu.device import GpuCopy
-from webpte.gpu.recording import RecordingDevice
-from webpte.runtime.gpu_tensor import DeviceTensor
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.runtime.base.gpu_tensor import DeviceTensor
 
 
 def kernel_method(dtype: str = "float32", data: np.ndarray | None = None) -> MethodWriter:

@@ -8,10 +8,10 @@ import pytest
 import webpte
 from support.graphs import build_graph, wait
 from support.pte_writer import GraphWriter, write_pte
-from webpte.gpu.recording import RecordingDevice
-from webpte.graph import Graph
-from webpte.runtime import graph_constants
-from webpte.runtime.graph_constants import fold_constants
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.graph.graph import Graph
+from webpte.runtime.load import fold_graph
+from webpte.runtime.load.fold_graph import fold_constants
 
 ADD, MUL, VIEW = "aten.add.Tensor", "aten.mul.Tensor", "aten.view_copy.default"
 W = np.arange(6, dtype=np.float32)
@@ -92,8 +92,8 @@ def test_what_a_run_decides_stays() -> None:
 
 
 def test_large_results_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_constants, "MOST_GIVEN", 20)
+    monkeypatch.setattr(fold_graph, "MOST_GIVEN", 20)
     assert MUL in names(build_graph(positions()))
     monkeypatch.undo()
-    monkeypatch.setattr(graph_constants, "MOST_TAKEN", 20)
+    monkeypatch.setattr(fold_graph, "MOST_TAKEN", 20)
     assert MUL in names(build_graph(positions()))

@@ -11,8 +11,8 @@ import pytest
 from support.graphs import make_delegate, wait
 from webpte.dtypes import DTYPES
 from webpte.errors import WebpteError
-from webpte.runtime.heads import HeadKind, argmax_graph, sample_graph
-from webpte.sampling import Sampling, seed_words
+from webpte.runtime.decode.sampler_graph import HeadKind, argmax_graph, sample_graph
+from webpte.runtime.decode.sampling import Sampling, seed_words
 
 ROWS = np.random.default_rng(0).normal(0, 2, (1, 4, 50)).astype(np.float32)
 

@@ -14,7 +14,7 @@ from support.pte_writer import GraphWriter, MethodWriter, write_ptd, write_pte
 from support.recorded import ones, runs
 from support.samples import convolution, numbers, relu
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 # What stays on the GPU
 

@@ -20,7 +20,7 @@ from support.recorded import runs
 from support.samples import numbers
 from support.stitching import expect, recording, unary
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 Out = tuple[tuple[int, ...], str]  # dims and dtype
 Row = tuple[str, Sequence[Any], Sequence[Out]]

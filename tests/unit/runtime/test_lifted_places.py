@@ -17,7 +17,7 @@ from support.recorded import ones, runs
 from support.samples import numbers, relu
 from support.stitching import cumprod
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 # What stays on the host
 

@@ -15,7 +15,7 @@ from support.graphs import chain, load, wait
 from support.pte_writer import GraphWriter, MethodWriter, write_ptd, write_pte
 from support.recorded import ADD, DEVICES, RELU, device_of, ones
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte.source import BytesSource
 
 

@@ -15,7 +15,7 @@ from support.pte_writer import GraphWriter, write_pte
 from support.recorded import ADD, RELU
 from webpte import Options
 from webpte.gpu.device import HALVES, MATRICES
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 
 def gpu() -> RecordingDevice:

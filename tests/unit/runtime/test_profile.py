@@ -14,7 +14,7 @@ from support.graphs import chain, load, temporary_op, wait
 from support.pte_writer import GraphWriter, MethodWriter
 from support.recorded import ADD, RELU, ones
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 TIMED = ("timestamp-query",)
 

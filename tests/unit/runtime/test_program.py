@@ -13,7 +13,7 @@ from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.recorded import ADD, DEVICES, RELU, add_graph, device_of, ones
 from webpte import errors
 from webpte.gpu.device import PlanCommands
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 # What is in a file
 

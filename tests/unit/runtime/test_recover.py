@@ -16,7 +16,7 @@ from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.recorded import ADD, RELU, ones
 from webpte import errors
 from webpte.gpu.device import Transfer
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte.runtime import program as program_module
 
 

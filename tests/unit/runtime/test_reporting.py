@@ -11,9 +11,9 @@ import pytest
 from support.graphs import chain, load, wait
 from support.recorded import add_graph, ones
 from webpte.gpu.device import Progress
-from webpte.gpu.recording import RecordingDevice
-from webpte.runtime import numpy_delegate
-from webpte.runtime.reporting import reporting
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.runtime.base.progress import reporting
+from webpte.runtime.execute import numpy_delegate
 
 
 def test_a_call_tells_of_the_kernels_that_it_compiles() -> None:

@@ -17,8 +17,8 @@ from support.samples import relu
 from support.stitching import CUMPROD, X, cumprod, expect, method, neg, plus, recording, unary
 from webpte import errors
 from webpte.gpu.device import CLOCK, DeviceInfo
-from webpte.gpu.recording import RecordingDevice
-from webpte.runtime.stitch import stitch
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.runtime.load.stitch import stitch
 
 COPY = "aten::copy_"
 

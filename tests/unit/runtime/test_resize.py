@@ -12,9 +12,9 @@ from support.pte_writer import GraphWriter
 from support.recorded import RELU, names, ones, pair, plans, resizable
 from webpte import errors
 from webpte.gpu.device import PlanCommands
-from webpte.gpu.recording import RecordingDevice
-from webpte.ops.args import Args
-from webpte.runtime import delegate as delegate_module
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.core.args import Args
+from webpte.runtime.execute import delegate as delegate_module
 
 
 def test_shrink_and_grow() -> None:

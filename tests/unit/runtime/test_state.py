@@ -26,7 +26,7 @@ from support.graphs import chain, wait
 from support.pte_writer import MethodWriter, write_pte
 from support.recorded import ones
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 X = np.array([1, 2], np.float32)
 CALLS: list[tuple[Any, ...]] = [

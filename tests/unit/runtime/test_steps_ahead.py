@@ -13,7 +13,7 @@ from support.conversations import tokens_of
 from support.graphs import wait
 from support.small_llm import CONTEXT, VOCABULARY, logits_of, small_llm
 from webpte.errors import ContextError, DeviceError, ExecutionError
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte.llm import Generator
 
 

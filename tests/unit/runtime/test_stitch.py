@@ -26,7 +26,7 @@ from support.stitching import (
     unary,
 )
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 # What becomes one
 

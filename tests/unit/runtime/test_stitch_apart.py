@@ -23,7 +23,7 @@ from support.stitching import (
     plus,
     unary,
 )
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 # Kernels on the host
 

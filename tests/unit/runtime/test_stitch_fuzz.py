@@ -13,7 +13,7 @@ from support.graphs import wait
 from support.pte_writer import Host, MethodWriter, write_pte
 from support.samples import Dims, numbers, relu
 from support.stitching import CUMPROD, counting, neg, plus
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 DIMS: Dims = (4,)
 

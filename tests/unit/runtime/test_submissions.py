@@ -16,7 +16,7 @@ from support.pte_writer import GraphWriter, MethodWriter
 from support.recorded import add_graph, ones
 from support.samples import numbers, relu
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 SUBMITTING = {"run", "profile", "copy", "read"}
 

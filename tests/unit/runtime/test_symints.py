@@ -13,8 +13,8 @@ from support.graphs import load, make_delegate, temporary_op, wait
 from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.recorded import DEVICES, RELU, device_of, names, ones, sent
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
-from webpte.ops.args import Args
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.core.args import Args
 
 # SymInts
 

@@ -19,10 +19,12 @@ from support.graphs import wait
 from support.pte_writer import GraphWriter, write_pte
 from support.timed import Timed
 from webpte.errors import ClosedError, DeviceError, InputError
-from webpte.gpu.recording import RecordingDevice
-from webpte.ops.target import Question
-from webpte.runtime.tune import Loaded
-from webpte.runtime.tuning import meant_by
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.core.target import Question
+from webpte.runtime import program as runtime_program
+from webpte.runtime import tune as runtime_tune
+from webpte.runtime.autotune.tuning import meant_by
+from webpte.runtime.program import Program
 
 Made = tuple[GraphWriter, list[np.ndarray]]
 
@@ -30,7 +32,9 @@ Made = tuple[GraphWriter, list[np.ndarray]]
 @pytest.fixture(autouse=True)
 def nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests leave programs to the garbage collector, which comes when it likes."""
-    monkeypatch.setattr(Loaded, "programs", WeakSet())
+    programs: WeakSet[Program] = WeakSet()
+    monkeypatch.setattr(runtime_program, "LOADED", programs)
+    monkeypatch.setattr(runtime_tune, "LOADED", programs)
 
 
 def encoder() -> Made:
@@ -63,8 +67,8 @@ async def load(made: Made, device: Any = None) -> webpte.Program:
     ("make", "beginnings"),
     [
         (convolution, {"conv m20 n126 k108 x1 groups1 3x3x1x1x1x1 f32"}),
-        (decoder, {"attention attention_rope jobs2 keys131 size16+16 f32"}),
-        (encoder, {"matmul_joined m32 n96 k32", "matmul_spread m32 n32 k64"}),
+        (decoder, {"attention attention_flash_split_rope jobs2 keys131 size16+16 f32"}),
+        (encoder, {"gemm_small_qkv m32 n96 k32", "gemm_small m32 n32 k64"}),
     ],
 )
 def test_more_than_products_of_one_row_are_asked(
@@ -100,7 +104,7 @@ def test_all_that_is_loaded_and_has_run_is_tuned() -> None:
         closed.close()
         found = await webpte.tune()
         kernels = {row.key.split()[0] for row in found.rows}
-        assert {"conv", "matmul_joined", "matmul_spread"} <= kernels
+        assert {"conv", "gemm_small_qkv", "gemm_small"} <= kernels
         assert not any(kernel.startswith(("attention", "linear_q4")) for kernel in kernels)
         for program in (*programs, plain):
             program.close()
@@ -132,7 +136,7 @@ def test_what_is_closed_meanwhile_is_left_out_unless_it_was_asked_for() -> None:
 
     for at in (1, 2):
         found = wait(check(False, at))
-        assert any(row.key.startswith("matmul_joined") for row in found.rows)
+        assert any(row.key.startswith("gemm_small_qkv") for row in found.rows)
     with pytest.raises(ClosedError):
         wait(check(True, 1))
 
@@ -180,10 +184,10 @@ def test_calls_come_between_in_the_background(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_kernel_counts_for_the_questions_about_it() -> None:
     row, tiles, splits = (
-        Question(key, "a", ("a",)) for key in ("linear_q4_row n1", "linear_q4 m1", "attention x")
+        Question(key, "a", ("a",)) for key in ("gemv_q4 n1", "linear_q4 m1", "attention x")
     )
     asked = (row, tiles, splits)
-    assert meant_by("linear_q4_row_gated f32", asked) == [row]
+    assert meant_by("gemv_q4_gated f32", asked) == [row]
     assert meant_by("linear_q4 f32", asked) == [tiles]
-    assert meant_by("attention_merge f32", asked) == [splits]
-    assert meant_by("matmul_sum f32", asked) == asked
+    assert meant_by("attention_flash_reduce f32", asked) == [splits]
+    assert meant_by("gemm_split_k_sum f32", asked) == asked

@@ -23,10 +23,10 @@ from support.schedules_kinds import KINDS, ops_of_kinds
 from support.timed import Timed
 from webpte.errors import DeviceError, SourceError
 from webpte.gpu.device import DeviceInfo
-from webpte.gpu.recording import RecordingDevice
-from webpte.ops.target import GPU, Question, Target
-from webpte.runtime import tuning
-from webpte.runtime.kept_choices import FileStore, adapter_key, keep_choices, kept_choices
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.core.target import GPU, Question, Target
+from webpte.runtime.autotune import tuning
+from webpte.runtime.autotune.tuning_cache import FileStore, adapter_key, keep_choices, kept_choices
 
 NATIVE = DeviceInfo("native", "maker", "kind", "its name")
 
@@ -55,7 +55,7 @@ async def tuned(slow: Callable[[int], float]) -> tuple[webpte.Tuning, int]:
 def test_the_fastest_is_chosen_and_used(slow: Callable[[int], float], chosen: str) -> None:
     found, workgroups = wait(tuned(slow))
     (row,) = found.rows
-    assert row.key == "linear_q4_row n100 k576 format0 x1"
+    assert row.key == "gemv_q4 n100 k576 format0 x1"
     assert (row.chosen, workgroups) == (chosen, -(-100 // (4 * 128 // int(chosen[4:]))))
     assert set(row.microseconds) == {"128/16", "128/32", "128/64", "256/64", "64/16"}
     assert found.choices == ((row.key, chosen),)

@@ -15,7 +15,7 @@ import webpte
 from support.graphs import load, wait
 from support.pte_writer import MethodWriter
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 ROWS = [0, 1, 2, 4, 5, 1000]
 

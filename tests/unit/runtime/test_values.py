@@ -9,9 +9,9 @@ from webpte.dtypes import DTYPES
 from webpte.errors import ExecutionError
 from webpte.format.program import Allocation, Dynamism, EValue, ExecutionPlan, TensorMeta
 from webpte.format.shared import ScalarType
-from webpte.runtime.gpu_tensor import DeviceTensor
-from webpte.runtime.state import Cell
-from webpte.runtime.values import Values
+from webpte.runtime.base.gpu_tensor import DeviceTensor
+from webpte.runtime.load.state import Cell
+from webpte.runtime.load.values import Values
 
 
 def tensor(*sizes: int, offset: int | None = None) -> TensorMeta:

@@ -15,8 +15,8 @@ from support.pte_writer import GraphWriter, MethodWriter
 from support.recorded import ADD, RELU, names, ones
 from support.turns import lookup, nothing_left, outcome
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
-from webpte.runtime import delegate as delegate_module
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.runtime.execute import delegate as delegate_module
 
 
 def counting(extra: Callable[[GraphWriter, Any], Any] | None = None) -> GraphWriter:

@@ -19,7 +19,7 @@ from support.pte_writer import GraphWriter, MethodWriter, write_pte
 from support.recorded import RELU, add_graph, names, ones
 from support.turns import MOST_TURNS, lookup, nothing_left, outcome, turns
 from webpte import errors
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 
 def test_a_fault_belongs_to_its_call() -> None:

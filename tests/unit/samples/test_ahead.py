@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 import webpte
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 from webpte_host.layout import ROOT
 
 

@@ -21,7 +21,7 @@ from support.fake_page import GPU, FakeBrowser, File, drive, drop, open_sample, 
 from support.graphs import chain
 from support.inspecting import APART, broken
 from support.pte_writer import GraphWriter, write_pte
-from webpte.gpu.recording import RecordingDevice
+from webpte.gpu.simulated.device import RecordingDevice
 
 RELU, SIGMOID, NEG = (f"aten.{name}.default" for name in ("relu", "sigmoid", "neg"))
 SHAPE = (5, 7)

@@ -18,8 +18,8 @@ from page.graph.outline import all_folds, outline
 from page.graph.tints import HEATS, Times
 from support.chats import Q4
 from support.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, run
-from webpte.gpu.recording import RecordingDevice
-from webpte.insight import MethodGraph
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.report import MethodGraph
 
 DIGITS = SAMPLES / "digits.pte"
 

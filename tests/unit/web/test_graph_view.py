@@ -19,8 +19,8 @@ from page.graph.outline import Box, Call, all_folds
 from page.views.graph import GraphPanel
 from support.chats import Q4
 from support.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, open_sample, run
-from webpte.gpu.recording import RecordingDevice
-from webpte.insight import MethodGraph
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.report import MethodGraph
 
 
 class Recorded:

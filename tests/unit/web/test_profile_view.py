@@ -20,8 +20,8 @@ from page.profile.shorter import TOKENS
 from page.profile.timeline import amount_text, rows_view
 from page.units import us_text
 from support.fake_page import GPU, ROOT, FakeBrowser, drive, open_file, open_sample, run
-from webpte.gpu.recording import RecordingDevice
-from webpte.insight import Rates, TimedStep, Trace, Work
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.report import Rates, TimedStep, Trace, Work
 
 LLAMA = ROOT / "tests" / "data" / "llm" / "llama_tiny_fp32.pte"
 ADDER = "add.pte"

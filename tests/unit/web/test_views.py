@@ -15,7 +15,7 @@ from page.output_view import (
 from page.run_view import Timing, further_work, run_card, timing_strip
 from support.markup import NASTY, Checker, check, method
 from webpte import ConstantInfo, DeviceInfo, MethodInfo, ScalarInfo, TensorInfo
-from webpte.insight import TimedStep
+from webpte.report import TimedStep
 
 
 def card(*methods: MethodInfo, limits: dict[str, int] | None = None) -> Checker:

@@ -11,7 +11,7 @@ from page.app import App
 from page.waiting import waiting_view
 from support.fake_page import GPU, STATE, Engine, FakeBrowser, drive, open_file, open_sample, run
 from webpte import DeviceInfo
-from webpte.runtime.reporting import call_progress
+from webpte.runtime.base.progress import call_progress
 
 SOFTWARE = DeviceInfo("webgpu", "google", "swiftshader", software=True)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from page.markup import Html, h
 from page.tables import scrolled
 from page.units import count_text, number_text, plural
-from webpte.insight import CallComparison, Comparison, Difference
+from webpte.report import CallComparison, Comparison, Difference
 
 Act = Callable[[str], str]  # the name of a method of the panel -> the act that calls it
 PAGE = 100  # rows; a thousand at once would hold up the page

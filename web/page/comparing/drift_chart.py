@@ -7,7 +7,7 @@ import math
 from page.figures import line_figure
 from page.markup import Html
 from page.units import plural
-from webpte.insight import Comparison
+from webpte.report import Comparison
 
 _WIDTH, _HEIGHT = 480, 90
 _FEWEST = 3  # calls; of two the table says it all

@@ -17,7 +17,7 @@ from page.markup import Html, h
 from page.npy import Array
 from page.tables import scrolled
 from page.units import count_text, number_text, plural, shape_text
-from webpte.insight import (
+from webpte.report import (
     CallComparison,
     Comparison,
     Departure,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from webpte.insight.difference import ATOL, RTOL
+from webpte.report.difference import ATOL, RTOL
 
 
 @dataclass

@@ -10,7 +10,7 @@ from page.graph.outline import SHOWN, Box, Call, Fold
 from page.graph.tints import Tints
 from page.markup import Html, h
 from page.units import count_text, plural
-from webpte.insight import MethodGraph, Node
+from webpte.report import MethodGraph, Node
 
 MOST_SOURCES = 6  # links of one box; the opened one has them all
 

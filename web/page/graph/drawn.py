@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from page.graph.outline import Box, Call, Fold
 from page.graph.tints import Tints
 from page.units import plural, shape_text
-from webpte.insight import MethodGraph, Node
+from webpte.report import MethodGraph, Node
 
 
 @dataclass(frozen=True)

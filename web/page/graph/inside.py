@@ -12,7 +12,7 @@ from page.graph.tints import Times, Tints
 from page.markup import Html, h, render
 from page.tables import scrolled
 from page.units import bytes_text, number_text, plural, shape_text, us_text
-from webpte.insight import Argument, GraphValue, Histogram, Kernel, MethodGraph, Node
+from webpte.report import Argument, GraphValue, Histogram, Kernel, MethodGraph, Node
 
 Counted = Mapping[str, Histogram | None]  # by constant; None while it is being counted
 _MOST_READERS = 8

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from webpte.insight import MethodGraph, Node
+from webpte.report import MethodGraph, Node
 
 SHOWN = 120  # boxes on the page at once: more would make it slow
 

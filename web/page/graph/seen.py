@@ -14,7 +14,7 @@ from page.session import Held
 from page.tables import scrolled
 from page.tensors import grid, histogram
 from page.units import number_text, plural, shape_text
-from webpte.insight import KeptValues, MethodGraph, NamedArray, Node
+from webpte.report import KeptValues, MethodGraph, NamedArray, Node
 
 # Bytes of all that is kept of one run. Above that, only the call that is looked at is kept.
 MOST_BYTES = 48 << 20

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from page.graph.choices import PLACES
 from page.markup import Html, h
 from page.units import count_text, us_text
-from webpte.insight import MethodGraph, Node, Trace
+from webpte.report import MethodGraph, Node, Trace
 
 TINTS = 6  # colours of graph.css for dtypes
 HEATS = 6  # and for times: each step is half of the one above it

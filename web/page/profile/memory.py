@@ -9,8 +9,8 @@ from page.markup import Html, h
 from page.profile.chart import Bar, chart, thinned
 from page.tables import table
 from page.units import bytes_text, plural, shape_text
-from webpte.insight import Buffer, MemoryReport
-from webpte.insight.memory import KINDS, Tenant
+from webpte.report import Buffer, MemoryReport
+from webpte.report.memory import KINDS, Tenant
 
 SHOWN_LANES = 24  # buffers whose turns are drawn
 SHOWN_BUFFERS = 60  # in the table

@@ -9,7 +9,7 @@ from page.markup import Html, h
 from page.profile.timeline import BY, KINDS, shown_name
 from page.tables import table
 from page.units import count_text, plural, us_text
-from webpte.insight import Row, RowPair, Trace
+from webpte.report import Row, RowPair, Trace
 
 _NOTHING = "-"
 

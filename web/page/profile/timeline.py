@@ -9,8 +9,8 @@ from page.markup import Html, h
 from page.profile.chart import Bar, chart, legend, thinned
 from page.tables import table
 from page.units import bytes_text, count_text, plural, us_text
-from webpte.insight import Rates, Row, Span, Trace
-from webpte.insight.timeline import GPU, HOST, WITHOUT_CLOCK
+from webpte.report import Rates, Row, Span, Trace
+from webpte.report.timeline import GPU, HOST, WITHOUT_CLOCK
 
 MOST_BARS = 1000  # of a row; a patch of the page must stay quick
 ZOOMS = (1, 2, 4, 8, 16, 32)

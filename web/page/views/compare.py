@@ -18,7 +18,7 @@ from page.session import DEVICE_NAMES, Held, Session
 from page.stage import Change, Stage
 from page.status_view import causes
 from page.view import METHOD, PROGRAM, Panel, View
-from webpte.insight import Comparison
+from webpte.report import Comparison
 
 _COMPARING = "comparing"
 

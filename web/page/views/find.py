@@ -20,7 +20,7 @@ from page.session import Held, Session
 from page.stage import Change, Stage
 from page.units import plural
 from page.view import Need, Panel, View
-from webpte.finding import LEAST_SCORE, Face, Line, faces, line_of
+from webpte.vision import LEAST_SCORE, Face, Line, faces, line_of
 
 _FINDING = "looking at the picture"
 

@@ -22,7 +22,7 @@ from page.stage import Change, Stage
 from page.status_view import causes
 from page.units import count_text, plural
 from page.view import METHOD, PROGRAM, TIMESTAMPS, Panel, View
-from webpte.insight import Histogram, MethodGraph, StoredConstant, Trace
+from webpte.report import Histogram, MethodGraph, StoredConstant, Trace
 
 
 class _StoppedError(Exception):

@@ -25,9 +25,9 @@ from page.session import DEVICE_NAMES, Held, Session
 from page.stage import Change, Stage
 from page.units import us_text
 from page.view import METHOD, PROGRAM, Panel, View
+from webpte.dev.kernel_bench import rates_of
 from webpte.errors import WebpteError
-from webpte.insight import MemoryReport, Rates, Trace
-from webpte.kernel_bench import rates_of
+from webpte.report import MemoryReport, Rates, Trace
 
 _MEASURED = ("webgpu", "native")  # devices whose limits say something
 

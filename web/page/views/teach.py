@@ -20,7 +20,7 @@ from page.teaching import markup
 from page.teaching.drawings import centred, is_empty, varied
 from page.teaching.lesson import Lesson
 from page.view import Need, Panel, View
-from webpte.learning import Learner, can_be_taught
+from webpte.training import Learner, can_be_taught
 
 _LEARNING, _LOOKING = "learning", "looking at the drawing"
 _MOST_STEPS = 2000

@@ -1,0 +1,1 @@
+"""Modules for developers: suites of programs, benchmarks, the table of kernel variants."""

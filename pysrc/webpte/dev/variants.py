@@ -1,0 +1,163 @@
+"""The optional ways through the engine, each the other way than chosen: `verify --options`.
+
+A way is asked for by its name, several at once with `+` between them:
+
+    fuse        every call by itself
+    f16         half floats as float32
+    subgroups   sums by subgroups, or without them where they are chosen
+    matrices    products by subgroup matrices, or without them where they are chosen
+    plain       the kernels of a software adapter on a GPU, and a GPU's on a software adapter
+    tuning      kernels cut as they are where nothing was measured
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import webpte
+from webpte import DeviceInfo, Options
+from webpte.dev.suite import Array, FetchBytes, Seen, compare, parse_entry, run_entry
+from webpte.errors import DeviceError
+from webpte.runtime.autotune.tuning_cache import kept_choices
+from webpte.runtime.base.options import AS_SUITS
+
+AS_CHOSEN = "as chosen"
+ALL = "all"
+JOINED = "+"
+
+
+@dataclass(frozen=True)
+class Path:
+    """A way with its label. `missing` says why it cannot be run, if it cannot."""
+
+    label: str
+    options: Options = AS_SUITS
+    missing: str = ""
+
+
+def _without_fusion(_info: DeviceInfo, options: Options) -> Path:
+    return Path("without fusion", replace(options, fuse=False))
+
+
+def _without_halves(info: DeviceInfo, options: Options) -> Path:
+    missing = "" if info.has_halves else "not there: this adapter has no shader-f16"
+    return Path("without f16", replace(options, halves=False), missing)
+
+
+def _other_subgroups(info: DeviceInfo, options: Options) -> Path:
+    other = not (info.prefers_subgroups and info.subgroup)
+    missing = "" if info.subgroup else "not there: this adapter has no subgroups"
+    label = f"{'with' if other else 'without'} subgroups"
+    return Path(label, replace(options, subgroups=other), missing)
+
+
+def _other_matrices(info: DeviceInfo, options: Options) -> Path:
+    """With half floats switched off there are none."""
+    there = options.applied_to(info).has_matrices
+    other = not (info.prefers_matrices and there)
+    missing = "" if there else "not there: this adapter has no subgroup matrices of half floats"
+    label = f"{'with' if other else 'without'} matrices"
+    return Path(label, replace(options, matrices=other), missing)
+
+
+def _other_kernels(info: DeviceInfo, options: Options) -> Path:
+    other = not info.software
+    label = "plain kernels" if other else "a GPU's kernels"
+    return Path(label, replace(options, plain=other))
+
+
+def _without_tuning(info: DeviceInfo, options: Options) -> Path:
+    missing = "" if info.choices else "not there: nothing was tuned on this adapter"
+    return Path("without tuning", replace(options, tuned=False), missing)
+
+
+_WAYS: dict[str, Callable[[DeviceInfo, Options], Path]] = {
+    "fuse": _without_fusion,
+    "f16": _without_halves,
+    "subgroups": _other_subgroups,
+    "matrices": _other_matrices,
+    "plain": _other_kernels,
+    "tuning": _without_tuning,
+}
+NAMES = tuple(_WAYS)
+
+
+def unknown_names(asked: Sequence[str]) -> list[str]:
+    """Those that name no way."""
+    single = [name for each in asked for name in each.split(JOINED)]
+    return [name for name in single if name not in (*NAMES, ALL)]
+
+
+def paths_of(asked: Sequence[str], info: DeviceInfo) -> list[Path]:
+    """As chosen, and every way that was asked for, on a device."""
+    named = [name for each in asked for name in (NAMES if each == ALL else (each,))]
+    found = [_path(name, info) for name in dict.fromkeys(named)]
+    if ALL in asked and info.software and "plain" not in asked:
+        slow = "left out: they can take minutes to compile here; ask for it by name: plain"
+        found = [replace(p, missing=slow) if p.options.plain is False else p for p in found]
+    return [Path(AS_CHOSEN), *found]
+
+
+def _path(name: str, info: DeviceInfo) -> Path:
+    """Several ways at once are missing if one of them is, or is with the others."""
+    names, steps, options = name.split(JOINED), list[Path](), AS_SUITS
+    for each in names:
+        steps.append(_WAYS[each](info, options))
+        options = steps[-1].options
+    missing = next(filter(None, (_WAYS[each](info, options).missing for each in names)), "")
+    return Path(", ".join(step.label for step in steps), options, missing)
+
+
+async def described_paths(asked: Sequence[str], device: str) -> list[dict[str, Any]]:
+    """As JSON has them."""
+    info = (await webpte.shared_device(device)).info
+    tuned = replace(info, choices=await kept_choices(info))
+    return [asdict(path) for path in paths_of(asked, tuned)]
+
+
+async def options_of(way: str, device: str) -> Options:
+    """Those of one way, for programs on a device that has it."""
+    _, path = await described_paths([way], device)
+    if path["missing"]:
+        raise DeviceError(f"{path['label']}: {path['missing']}")
+    return Options(**path["options"])
+
+
+class Ways:
+    """Runs entries on one way after the other, as chosen first, and compares with that."""
+
+    def __init__(self, fetch_bytes: FetchBytes, device: str, **how: Any) -> None:
+        """`how` are further arguments of `run_entry`."""
+        self._fetch_bytes = fetch_bytes
+        self._device = device
+        self._how = how
+        self._chosen = Seen()
+        self._entry: object = None
+
+    async def run(self, raw: object, path: dict[str, Any]) -> dict[str, Any]:
+        """The report of `run_entry`, with the `path`'s label and how it is other than chosen.
+
+        difference     between the outputs, as a share of the tolerance; None if there is none to
+                       tell: a run failed, or integers differ
+        other_kernels  whether kernels ran that do not run as chosen
+        """
+        seen, options = Seen(), Options(**path["options"])
+        given = {**self._how, "options": options, "seen": seen}
+        report = await run_entry(raw, self._fetch_bytes, self._device, **given)
+        report |= {"path": path["label"], "difference": None, "other_kernels": None}
+        if path["label"] == AS_CHOSEN:
+            self._chosen, self._entry = seen, raw
+        elif self._entry == raw and len(seen.outputs) == len(self._chosen.outputs):
+            entry = parse_entry(raw)
+            pairs = zip(seen.outputs, self._chosen.outputs, strict=True)
+            report["difference"] = _difference(list(pairs), entry.atol, entry.rtol)
+            report["other_kernels"] = seen.kernels != self._chosen.kernels
+        return report
+
+
+def _difference(pairs: Sequence[tuple[Array, Array]], atol: float, rtol: float) -> float | None:
+    shares = [compare(one, other, atol, rtol).used for one, other in pairs]
+    known = [share for share in shares if share is not None]
+    return max(known, default=0.0) if len(known) == len(shares) else None

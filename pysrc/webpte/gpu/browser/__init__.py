@@ -1,0 +1,1 @@
+"""Files, caches and libraries of a browser."""

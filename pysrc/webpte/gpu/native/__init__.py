@@ -1,0 +1,1 @@
+"""This machine's GPU through Dawn, from CPython."""

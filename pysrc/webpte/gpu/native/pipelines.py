@@ -1,0 +1,137 @@
+"""Kernels compiled by Dawn: modules are parsed here, pipelines made in its threads."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webpte.errors import DeviceError, OutOfMemoryError, ShaderError
+from webpte.gpu.device import PipelineSpec, Progress
+from webpte.gpu.native.dawn import DawnDevice, Owned, Promise, array_of, view_of
+from webpte.gpu.pipelines import completed
+
+_TYPES = {"read": "ReadOnlyStorage", "write": "Storage", "uniform": "Uniform"}
+
+
+@dataclass(frozen=True)
+class NativePipeline:
+    pipeline: Owned
+    group_layout: Owned
+
+
+@dataclass(frozen=True)
+class _Layout:
+    group: Owned
+    pipeline: Owned
+
+
+class NativeCompiler:
+    """`pipelines` are all that were made, by number."""
+
+    def __init__(self, device: DawnDevice, numbers: Iterator[int]) -> None:
+        self._device = device
+        self._c = device.c
+        self._numbers = numbers
+        self._has_byte_products = device.dawn.has_byte_products()
+        self._layouts: dict[tuple[str, ...], _Layout] = {}
+        self.pipelines: dict[int, NativePipeline] = {}
+
+    async def compile(self, specs: Sequence[PipelineSpec], progress: Progress) -> list[int]:
+        """All of them to the end; raises the ShaderError of the first that fails."""
+        modules: dict[str, Owned | ShaderError] = {}
+        begun: list[Promise | ShaderError] = []
+        for spec in specs:
+            if spec.code not in modules:
+                modules[spec.code] = self._module(spec)
+                await asyncio.sleep(0)  # parsing takes milliseconds
+            module = modules[spec.code]
+            begun.append(module if isinstance(module, ShaderError) else self._begin(spec, module))
+        outcomes: list[int | ShaderError] = []
+        for spec, promise in zip(specs, begun, strict=True):
+            outcomes.append(await self._finish(spec, promise))
+            progress("compile", len(outcomes), len(specs))
+        made = [outcome for outcome in outcomes if isinstance(outcome, int)]
+        for outcome in outcomes:
+            if isinstance(outcome, ShaderError):
+                raise outcome
+        return made
+
+    def _module(self, spec: PipelineSpec) -> Owned | ShaderError:
+        c, code = self._c, completed(spec.code, self._has_byte_products)
+        source = c.WGPUShaderSourceWGSL(code=view_of(c, code))
+        source.chain.sType = c.WGPUSType_ShaderSourceWGSL
+        descriptor = c.WGPUShaderModuleDescriptor(label=view_of(c, spec.label))
+        descriptor.nextInChain = ctypes.pointer(source.chain)
+        try:
+            with self._device.scoped(f"compiling kernels: {spec.label}"):
+                handle = c.wgpuDeviceCreateShaderModule(self._device.handle, descriptor)
+                return Owned(handle, c.wgpuShaderModuleRelease)
+        except OutOfMemoryError:
+            raise
+        except DeviceError as error:
+            self._device.check("compiling kernels")
+            return ShaderError(str(error))
+
+    def _begin(self, spec: PipelineSpec, module: Owned) -> Promise:
+        c = self._c
+        constants = array_of(
+            c.WGPUConstantEntry,
+            [c.WGPUConstantEntry(key=view_of(c, key), value=n) for key, n in spec.overrides],
+        )
+        stage = c.WGPUComputeState(
+            module=module.handle,
+            entryPoint=view_of(c, "main"),
+            constantCount=len(constants),
+            constants=constants,
+        )
+        layout = self._layout(spec.bindings).pipeline.handle
+        label = view_of(c, spec.label)
+        descriptor = c.WGPUComputePipelineDescriptor(label=label, layout=layout, compute=stage)
+        return self._device.compile(descriptor)
+
+    async def _finish(
+        self, spec: PipelineSpec, promise: Promise | ShaderError
+    ) -> int | ShaderError:
+        if isinstance(promise, ShaderError):
+            return promise
+        await self._device.dawn.wait(promise)
+        self._device.check("compiling kernels")
+        if promise.status != self._c.WGPUCreatePipelineAsyncStatus_Success:
+            return ShaderError(f"compiling kernels: {spec.label}: {promise.message}")
+        number = next(self._numbers)
+        self.pipelines[number] = NativePipeline(
+            Owned(promise.value, self._c.wgpuComputePipelineRelease),
+            self._layout(spec.bindings).group,
+        )
+        return number
+
+    def _layout(self, bindings: tuple[str, ...]) -> _Layout:
+        if bindings not in self._layouts:
+            self._layouts[bindings] = self._make_layout(bindings)
+        return self._layouts[bindings]
+
+    def _make_layout(self, bindings: tuple[str, ...]) -> _Layout:
+        c, device = self._c, self._device.handle
+        entries = array_of(
+            c.WGPUBindGroupLayoutEntry, map(self._entry, range(len(bindings)), bindings)
+        )
+        of_group = c.WGPUBindGroupLayoutDescriptor(entryCount=len(entries), entries=entries)
+        group = Owned(
+            c.wgpuDeviceCreateBindGroupLayout(device, of_group), c.wgpuBindGroupLayoutRelease
+        )
+        groups = array_of(c.WGPUBindGroupLayout, [group.handle])
+        of_pipeline = c.WGPUPipelineLayoutDescriptor(
+            bindGroupLayoutCount=1, bindGroupLayouts=groups
+        )
+        layout = c.wgpuDeviceCreatePipelineLayout(device, of_pipeline)
+        return _Layout(group, Owned(layout, c.wgpuPipelineLayoutRelease))
+
+    def _entry(self, binding: int, use: str) -> Any:
+        c = self._c
+        kind = getattr(c, f"WGPUBufferBindingType_{_TYPES[use]}")
+        entry = c.WGPUBindGroupLayoutEntry(binding=binding, visibility=c.WGPUShaderStage_Compute)
+        entry.buffer = c.WGPUBufferBindingLayout(type=kind)
+        return entry

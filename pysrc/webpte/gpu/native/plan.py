@@ -1,0 +1,205 @@
+"""What an execution does, as calls of Dawn: made once, encoded on every run."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from webpte.errors import DeviceError
+from webpte.gpu.native.dawn import DawnDevice, Owned, array_of
+
+MAX_TIMED = 2048  # dispatches per query set: WebGPU's limit is 4096 queries
+
+
+class NativeBuffer(Owned):
+    """A `WGPUBuffer`. Its memory goes when it is destroyed, or with the last object that has it.
+
+    Code that makes buffers of its own hands them over as `NativeBuffer(c, handle)`, with a
+    reference that is its to give.
+    """
+
+    def __init__(self, c: Any, handle: Any) -> None:
+        super().__init__(handle, c.wgpuBufferRelease)
+        self._c = c
+        self.size = int(c.wgpuBufferGetSize(handle))
+        self.usage = int(c.wgpuBufferGetUsage(handle))
+
+    def destroy(self) -> None:
+        """What its maker may do at any time; using it is an error from then on."""
+        self._c.wgpuBufferDestroy(self.handle)
+
+
+def make_buffer(device: DawnDevice, nbytes: int, *usages: str) -> NativeBuffer:
+    c, usage = device.c, 0
+    for name in usages:
+        usage |= getattr(c, f"WGPUBufferUsage_{name}")
+    descriptor = c.WGPUBufferDescriptor(size=nbytes, usage=usage)
+    return NativeBuffer(c, c.wgpuDeviceCreateBuffer(device.handle, descriptor))
+
+
+def write_buffer(device: DawnDevice, buffer: NativeBuffer, offset: int, data: np.ndarray) -> None:
+    flat = np.ascontiguousarray(data)
+    address = flat.__array_interface__["data"][0]
+    device.c.wgpuQueueWriteBuffer(device.queue, buffer.handle, offset, address, flat.nbytes)
+
+
+@contextmanager
+def submission(device: DawnDevice) -> Iterator[Any]:
+    """An encoder; what was encoded is submitted at the end."""
+    c = device.c
+    encoder = Owned(
+        c.wgpuDeviceCreateCommandEncoder(device.handle, None), c.wgpuCommandEncoderRelease
+    )
+    yield encoder.handle
+    commands = Owned(c.wgpuCommandEncoderFinish(encoder.handle, None), c.wgpuCommandBufferRelease)
+    c.wgpuQueueSubmit(device.queue, 1, array_of(c.WGPUCommandBuffer, [commands.handle]))
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Bytes from one buffer to another."""
+
+    source: NativeBuffer
+    target: NativeBuffer
+    nbytes: int
+    source_offset: int = 0
+    target_offset: int = 0
+
+
+def encode_copies(c: Any, encoder: Any, copies: Iterable[Copied]) -> None:
+    for copy in copies:
+        c.wgpuCommandEncoderCopyBufferToBuffer(
+            encoder,
+            copy.source.handle,
+            copy.source_offset,
+            copy.target.handle,
+            copy.target_offset,
+            copy.nbytes,
+        )
+
+
+@dataclass(frozen=True)
+class Dispatched:
+    """One dispatch: handles, and what keeps the bind group alive."""
+
+    pipeline: Any
+    group: Owned
+    grid: tuple[int, int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class NativePart:
+    """Another plan, between copies."""
+
+    plan: NativePlan
+    copies: list[Copied]
+    kept: list[Copied]
+
+    def encode(self, c: Any, encoder: Any) -> None:
+        self.plan.encode_clears(c, encoder)
+        encode_copies(c, encoder, self.copies)
+        self.plan.encode(c, encoder)
+        encode_copies(c, encoder, self.kept)
+
+
+@dataclass(eq=False)
+class NativePlan:
+    """Everything resolved. `staging` are buffers for results that no run has at the moment."""
+
+    uploads: list[tuple[NativeBuffer, int, int]]  # buffer, offset in the payload, bytes
+    clears: list[NativeBuffer]
+    dispatches: list[Dispatched]
+    readbacks: list[tuple[NativeBuffer, int, int]]  # buffer, bytes, offset in the results
+    result_bytes: int
+    parts: list[NativePart] = field(default_factory=list)
+    closed: bool = False
+    staging: list[NativeBuffer] = field(default_factory=list)
+
+    def close(self) -> None:
+        """A run that is under way still gets its results."""
+        self.closed = True
+        self.staging.clear()
+
+    def write_uploads(self, device: DawnDevice, payload: np.ndarray) -> None:
+        payload = payload.reshape(-1).view(np.uint8)
+        for buffer, offset, nbytes in self.uploads:
+            if offset + nbytes > payload.nbytes:
+                raise DeviceError(f"an upload from beyond the {payload.nbytes} bytes of a payload")
+            write_buffer(device, buffer, 0, payload[offset : offset + nbytes])
+
+    def encode_clears(self, c: Any, encoder: Any) -> None:
+        for buffer in self.clears:
+            c.wgpuCommandEncoderClearBuffer(encoder, buffer.handle, 0, buffer.size)
+
+    def encode(self, c: Any, encoder: Any) -> None:
+        """All dispatches, in one pass; those of parts before."""
+        for part in self.parts:
+            part.encode(c, encoder)
+        if not self.dispatches:
+            return
+        current, bound = None, c.wgpuComputePassEncoderSetBindGroup
+        run, begun = c.wgpuComputePassEncoderDispatchWorkgroups, _begun(c, encoder, None)
+        for dispatch in self.dispatches:
+            if dispatch.pipeline is not current:
+                current = dispatch.pipeline
+                c.wgpuComputePassEncoderSetPipeline(begun.handle, current)
+            bound(begun.handle, 0, dispatch.group.handle, 0, None)
+            run(begun.handle, *dispatch.grid)
+        c.wgpuComputePassEncoderEnd(begun.handle)
+
+    def stage(self, device: DawnDevice, encoder: Any) -> NativeBuffer | None:
+        """The buffer that will have the results, if there are any."""
+        if not self.result_bytes:
+            return None
+        spare = self.staging
+        staging = spare.pop() if spare else make_staging(device, self.result_bytes)
+        copies = (Copied(buffer, staging, n, 0, offset) for buffer, n, offset in self.readbacks)
+        encode_copies(device.c, encoder, copies)
+        return staging
+
+
+def make_staging(device: DawnDevice, nbytes: int) -> NativeBuffer:
+    return make_buffer(device, nbytes, "MapRead", "CopyDst")
+
+
+def _begun(c: Any, encoder: Any, timestamps: Any) -> Owned:
+    descriptor = c.WGPUComputePassDescriptor()
+    if timestamps is not None:
+        descriptor.timestampWrites = ctypes.pointer(timestamps)
+    return Owned(
+        c.wgpuCommandEncoderBeginComputePass(encoder, descriptor), c.wgpuComputePassEncoderRelease
+    )
+
+
+def encode_timed(
+    device: DawnDevice, encoder: Any, dispatches: Sequence[Dispatched]
+) -> NativeBuffer | None:
+    """One pass per dispatch, the GPU's clock before and after each; returns where to read it."""
+    if not dispatches:
+        return None
+    c, nbytes = device.c, 16 * len(dispatches)
+    resolved = make_buffer(device, nbytes, "QueryResolve", "CopySrc")
+    for start in range(0, len(dispatches), MAX_TIMED):
+        part = dispatches[start : start + MAX_TIMED]
+        descriptor = c.WGPUQuerySetDescriptor(type=c.WGPUQueryType_Timestamp, count=2 * len(part))
+        queries = Owned(
+            c.wgpuDeviceCreateQuerySet(device.handle, descriptor), c.wgpuQuerySetRelease
+        )
+        for index, dispatch in enumerate(part):
+            stamps = c.WGPUComputePassTimestampWrites(queries.handle, 2 * index, 2 * index + 1)
+            begun = _begun(c, encoder, stamps)
+            c.wgpuComputePassEncoderSetPipeline(begun.handle, dispatch.pipeline)
+            c.wgpuComputePassEncoderSetBindGroup(begun.handle, 0, dispatch.group.handle, 0, None)
+            c.wgpuComputePassEncoderDispatchWorkgroups(begun.handle, *dispatch.grid)
+            c.wgpuComputePassEncoderEnd(begun.handle)
+        c.wgpuCommandEncoderResolveQuerySet(
+            encoder, queries.handle, 0, 2 * len(part), resolved.handle, 16 * start
+        )
+    staging = make_staging(device, nbytes)
+    encode_copies(c, encoder, [Copied(resolved, staging, nbytes)])
+    return staging

@@ -1,0 +1,1 @@
+"""A device of NumPy arrays that validates as strictly as WebGPU does, for tests."""

@@ -1,0 +1,82 @@
+"""A plan on the device for tests: what it touches, and what running it does to memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import groupby
+
+from webpte.errors import DeviceError
+from webpte.gpu.device import GpuCopy, PlanCommands
+from webpte.gpu.simulated.emulation import EmulatedCall, Memory
+from webpte.gpu.simulated.validation import buffers_of, check_copies, find_buffer
+
+
+def copy_all(memory: Memory, copies: Sequence[GpuCopy]) -> None:
+    for copy in copies:
+        memory[copy.target].copy_from(
+            memory[copy.source], copy.nbytes, copy.source_offset, copy.target_offset
+        )
+
+
+class RecordedPlan:
+    """Commands, and the plans that its parts are taken from, which may be gone afterwards."""
+
+    def __init__(
+        self, number: int, commands: PlanCommands, plans: Mapping[int, RecordedPlan]
+    ) -> None:
+        for part in commands.parts:
+            if part.plan not in plans:
+                raise DeviceError(f"a part of plan {part.plan}, which does not exist")
+        self.number = number
+        self.commands = commands
+        self._parts = [(part, plans[part.plan]) for part in commands.parts]
+
+    @cached_property
+    def _used(self) -> frozenset[int]:
+        used = set(buffers_of(self.commands))
+        for part, plan in self._parts:
+            used |= plan._used
+            used |= {i for copy in (*part.copies, *part.kept) for i in (copy.source, copy.target)}
+        return frozenset(used)
+
+    @cached_property
+    def _calls(self) -> list[EmulatedCall]:
+        origins = groupby(dispatch.origin for dispatch in self.commands.dispatches)
+        return [EmulatedCall(origin) for origin, _ in origins if origin]
+
+    def check_parts(self, memory: Memory) -> None:
+        """What can be said of its parts before it runs."""
+        for part, _ in self._parts:
+            check_copies(memory, (*part.copies, *part.kept), "a copy of a part")
+
+    def check_runnable(self, memory: Memory, payload: bytes) -> None:
+        for buffer in self._used:
+            find_buffer(memory, buffer, f"running plan {self.number}")
+        for upload in self.commands.uploads:
+            if upload.payload_offset + upload.nbytes > len(payload):
+                raise DeviceError(f"an upload from beyond the {len(payload)} bytes of the payload")
+
+    def upload(self, memory: Memory, payload: bytes) -> None:
+        for upload in self.commands.uploads:
+            end = upload.payload_offset + upload.nbytes
+            memory[upload.buffer].write(payload[upload.payload_offset : end])
+
+    def replay(
+        self, memory: Memory, copies: Sequence[GpuCopy] = (), kept: Sequence[GpuCopy] = ()
+    ) -> None:
+        for buffer in self.commands.clears:
+            memory[buffer].clear()
+        copy_all(memory, copies)
+        for part, plan in self._parts:
+            plan.replay(memory, part.copies, part.kept)
+        for call in self._calls:
+            call.run(memory)
+        copy_all(memory, kept)
+
+    def results(self, memory: Memory) -> bytes:
+        results = bytearray(self.commands.result_bytes)
+        for back in self.commands.readbacks:
+            data = memory[back.buffer].read(back.nbytes)
+            results[back.result_offset : back.result_offset + back.nbytes] = data
+        return bytes(results)

@@ -1,0 +1,1 @@
+"""The browser's GPU: JavaScript that encodes, submits and waits, and its face in Python."""

@@ -1,0 +1,389 @@
+"""WebGPU through Pyodide's JavaScript interop.
+
+The objects live in `engine.js`; this class hands batches over and turns what JavaScript throws
+into our errors. Each method is one crossing, and `interop_calls` counts them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from itertools import count
+from typing import Any, cast
+
+import numpy as np
+from pyodide.ffi import JsException, JsProxy, create_proxy
+
+from webpte.errors import (
+    ConstantError,
+    DeviceError,
+    DeviceLostError,
+    InputError,
+    NoWebGPUError,
+    OutOfMemoryError,
+    ShaderError,
+    WebpteError,
+)
+from webpte.gpu.browser.files import JsFile
+from webpte.gpu.browser.scripts import load_script
+from webpte.gpu.convert import by_file, converted
+from webpte.gpu.device import (
+    FEATURES,
+    DeviceInfo,
+    GpuCopy,
+    PipelineSpec,
+    PlanCommands,
+    Progress,
+    Transfer,
+    check_clock,
+    check_sizes,
+    is_software,
+)
+from webpte.gpu.pipelines import PipelineCache, completed
+from webpte.gpu.tasks import or_undo
+from webpte.gpu.webgpu.eager_future import Arrival
+from webpte.source import BytesSource
+
+# Results up to this size have a place of their own in Python's memory; others are copied twice.
+_WINDOW_BYTES = 4 << 20
+
+_COPY_SRC = 0x0004  # GPUBufferUsage's number for it
+
+_ERRORS: dict[str, type[WebpteError]] = {
+    "DeviceLost": DeviceLostError,
+    "OutOfMemory": OutOfMemoryError,
+    "ShaderError": ShaderError,
+    "Overflow": ConstantError,
+}
+
+_NO_WEBGPU = (
+    "this browser offers no WebGPU adapter; use a current Chrome, Edge, Firefox or Safari on a "
+    "page from https or localhost, or load with device='numpy'"
+)
+
+
+def _error(doing: str, name: str, message: str) -> WebpteError:
+    """What JavaScript throws, as ours."""
+    kind = _ERRORS.get(name, DeviceError)
+    message = f"{doing}: {message}"
+    if kind is DeviceLostError:
+        message = f"{message.rstrip('.')}; call program.recover(), or load the program again"
+    return kind(message)
+
+
+@contextmanager
+def _translated(doing: str) -> Iterator[None]:
+    """JavaScript's exceptions end here."""
+    try:
+        yield
+    except JsException as error:
+        raise _error(doing, str(error.name), str(error.message)) from error
+
+
+async def find_adapter() -> tuple[Any, DeviceInfo]:
+    """The adapter and what it is; raises NoWebGPUError where there is none."""
+    module = load_script("webgpu/adapter.js")
+    adapter = await module.request()
+    if adapter is None:
+        raise NoWebGPUError(_NO_WEBGPU)
+    facts = json.loads(module.describe(adapter))
+    names = facts["vendor"], facts["architecture"], facts["description"]
+    info = DeviceInfo(
+        "webgpu",
+        *names,
+        software=facts["software"] or is_software(*names),
+        features=tuple(facts["features"]),
+        limits=facts["limits"],
+        matrix_shapes=tuple(facts["matrixShapes"]),
+    )
+    return adapter, info
+
+
+def _bytes_of(data: Any, window: np.ndarray | None) -> bytes:
+    """A copy of what came, or of what is in the window."""
+    try:
+        return window.tobytes() if data is None and window is not None else bytes(data.to_bytes())
+    except MemoryError as error:
+        raise OutOfMemoryError("Python has no memory left for what came from the GPU") from error
+
+
+class _Landings:
+    """What is under way, by number: the engine tells the end of each, see `landed` in engine.js."""
+
+    def __init__(self) -> None:
+        self._awaited: dict[int, tuple[str, Arrival[bytes], np.ndarray | None]] = {}
+        self._numbers = count(1)
+
+    def expect(self, doing: str, window: np.ndarray | None = None) -> tuple[int, Arrival[bytes]]:
+        """`window` is where the bytes will be, unless they come along."""
+        number, arrival = next(self._numbers), Arrival[bytes]()
+        self._awaited[number] = doing, arrival, window
+        return number, arrival
+
+    def forget(self, number: int) -> None:
+        del self._awaited[number]
+
+    def landed(self, number: int, data: Any, name: str = "", message: str = "") -> None:
+        doing, arrival, window = self._awaited.pop(number)
+        if name:
+            arrival.arrive(None, _error(doing, name, message))
+            return
+        try:
+            with _translated(doing):
+                result = _bytes_of(data, window)
+        except Exception as error:  # whoever waits would wait for ever
+            arrival.arrive(None, error)
+        else:
+            arrival.arrive(result)
+
+
+class WebGPUDevice:
+    """The device of one browser context. `create` it once and share it among programs."""
+
+    def __init__(self, engine: Any, info: DeviceInfo, landings: _Landings) -> None:
+        self._engine = engine
+        self._landings = landings
+        self._results: dict[int, np.ndarray | None] = {}  # by plan: where they are to be put
+        self._payloads: dict[int, np.ndarray] = {}  # by plan: what the engine has a window into
+        self._pipelines = PipelineCache(self._compile)
+        self._has_byte_products = bool(load_script("webgpu/adapter.js").hasByteProducts())
+        self.info = info
+        self.interop_calls = 0
+
+    @classmethod
+    async def create(cls, waiting: str | None = None) -> WebGPUDevice:
+        """`waiting` is a way to wait for results (see waiting.js) in place of the best."""
+        adapter, info = await find_adapter()
+        with _translated("asking for the GPU"):
+            device = await load_script("webgpu/adapter.js").open(adapter, json.dumps(FEATURES))
+            waiter = await load_script("webgpu/waiting.js").open(device, info.software, waiting)
+            scripts = ("chunked_encoder", "upload_constants", "heap_view", "staging_ring")
+            parts = (load_script(f"webgpu/{name}.js") for name in scripts)
+            landings = _Landings()
+            # Never destroyed: what is under way when a device is lost still lands.
+            landed = create_proxy(landings.landed)
+            engine = load_script("webgpu/engine.js")(device, *parts, waiter, landed)
+        chosen = json.loads(waiter.describe())
+        info = replace(info, waiting=chosen["way"], waiting_ms=chosen["ms"])
+        return cls(engine, info, landings)
+
+    @property
+    def lost(self) -> bool:
+        return bool(self._engine.isLost())
+
+    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
+        check_sizes(self.info, sizes, uniform)
+        self.interop_calls += 1
+        with _translated(f"allocating {len(sizes)} buffers, {sum(sizes):,} bytes in all"):
+            promise = self._engine.createBuffers(json.dumps(list(sizes)), uniform)
+            made: list[int] = json.loads(await or_undo(promise, self._engine.destroyBuffers))
+        return made
+
+    def destroy_buffers(self, buffers: Sequence[int]) -> None:
+        self.interop_calls += 1
+        self._engine.destroyBuffers(json.dumps(list(buffers)))
+
+    @property
+    def native(self) -> Any:
+        return self._engine.device
+
+    def native_buffer(self, buffer: int) -> Any:
+        self.interop_calls += 1
+        return self._engine.bufferOf(buffer)
+
+    def is_native_buffer(self, value: object) -> bool:
+        return isinstance(value, JsProxy) and bool(self._engine.isBuffer(value))
+
+    def adopt_buffer(self, native: Any) -> tuple[int, int]:
+        if not self.is_native_buffer(native):
+            raise InputError(f"a GPUBuffer is needed, not a {type(native).__name__}")
+        if not int(native.usage) & _COPY_SRC:
+            raise InputError("the GPUBuffer was not made with the usage COPY_SRC")
+        self.interop_calls += 1
+        return int(self._engine.adoptBuffer(native)), int(native.size)
+
+    def forget_buffers(self, buffers: Sequence[int]) -> None:
+        self.interop_calls += 1
+        self._engine.forgetBuffers(json.dumps(list(buffers)))
+
+    async def create_pipelines(
+        self, specs: Sequence[PipelineSpec], progress: Progress | None = None
+    ) -> list[int]:
+        return await self._pipelines.get(specs, progress)
+
+    async def _compile(self, specs: Sequence[PipelineSpec], progress: Progress) -> list[int]:
+        self.interop_calls += 1
+        described = [
+            {**asdict(spec), "code": completed(spec.code, self._has_byte_products)}
+            for spec in specs
+        ]
+        with _translated("compiling kernels"), _proxied(progress) as proxy:
+            ids: list[int] = json.loads(
+                await self._engine.createPipelines(json.dumps(described), proxy)
+            )
+        return ids
+
+    def write(self, buffer: int, offset: int, data: np.ndarray) -> None:
+        self.interop_calls += 1
+        with _translated("writing parameters"):
+            self._engine.write(buffer, offset, data)
+
+    def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
+        self.interop_calls += 2  # this, and what is told
+        number, arrival = self._landings.expect("reading a tensor back")
+        with self._begun(number, "reading a tensor back"):
+            self._engine.read(number, buffer, nbytes)
+        return _awaited(arrival)
+
+    async def transfer(
+        self, transfers: Sequence[Transfer], progress: Progress | None = None
+    ) -> None:
+        files = by_file(transfers)
+        for source, _ in files:
+            if not isinstance(source, JsFile | BytesSource):
+                raise DeviceError(f"{source.name}: constants come from files in the browser")
+        for source, ordered in files:
+            if isinstance(source, BytesSource):  # computed when the program was built
+                for t in ordered:
+                    stored = converted(await t.region.view(0, t.region.size), t.convert)
+                    self.write(t.buffer, 0, np.frombuffer(stored, np.uint8))
+                continue
+            described = [[t.buffer, t.region.offset, t.region.size, t.convert] for t in ordered]
+            total = sum(t.region.size for t in ordered)
+            self.interop_calls += 1
+            with _translated(f"{source.name}: moving constants"), _proxied(progress) as proxy:
+                file = cast(JsFile, source).file
+                await self._engine.transfer(file, json.dumps(described), total, proxy)
+
+    async def create_plan(self, commands: PlanCommands) -> int:
+        self.interop_calls += 1
+        description = {
+            "uploads": [[u.buffer, u.payload_offset, u.nbytes] for u in commands.uploads],
+            "clears": commands.clears,
+            "parts": [[p.plan, _rows(p.copies), _rows(p.kept)] for p in commands.parts],
+            "dispatches": [
+                [d.pipeline, [[r.buffer, r.offset, r.nbytes] for r in d.resources], *d.grid]
+                for d in commands.dispatches
+            ],
+            "readbacks": [[r.buffer, r.nbytes, r.result_offset] for r in commands.readbacks],
+            "resultBytes": commands.result_bytes,
+        }
+        with _translated("preparing the execution"):
+            promise = self._engine.createPlan(json.dumps(description))
+            plan = int(await or_undo(promise, self._engine.destroyPlan))
+        size = commands.result_bytes
+        self._results[plan] = np.empty(size, np.uint8) if 0 < size <= _WINDOW_BYTES else None
+        return plan
+
+    def destroy_plan(self, plan: int) -> None:
+        self.interop_calls += 1
+        self._engine.destroyPlan(plan)
+        self._results.pop(plan, None)
+        self._payloads.pop(plan, None)
+
+    def run(
+        self,
+        plan: int,
+        payload: np.ndarray,
+        copies: Sequence[GpuCopy] = (),
+        read: bool = True,
+        *,
+        kept: Sequence[GpuCopy] = (),
+        watched: bool = False,
+    ) -> Awaitable[bytes]:
+        self.interop_calls += 1 + read  # this, and what is told
+        self._attach(plan, payload)
+        number, arrival = self._landings.expect("running", self._results[plan])
+        with self._begun(number, "running"):
+            tells = self._engine.run(number, plan, _described(copies, kept), read, watched)
+        if tells:
+            return _awaited(arrival)
+        self._landings.forget(number)
+        return _nothing()
+
+    @contextmanager
+    def _begun(self, number: int, doing: str) -> Iterator[None]:
+        """What is thrown right away has not begun: nothing will be told about it."""
+        try:
+            with _translated(doing):
+                yield
+        except BaseException:
+            self._landings.forget(number)
+            raise
+
+    def _attach(self, plan: int, payload: np.ndarray) -> None:
+        """Show the engine where a plan's bytes are; the same array is used by call after call."""
+        if self._payloads.get(plan) is payload:
+            return
+        self.interop_calls += 1
+        with _translated("running"):
+            result = self._results.get(plan)  # a plan that is gone is for the engine to tell
+            self._engine.attach(plan, payload if payload.size else None, result)
+        self._payloads[plan] = payload
+
+    def profile(
+        self,
+        plan: int,
+        payload: np.ndarray,
+        copies: Sequence[GpuCopy] = (),
+        *,
+        kept: Sequence[GpuCopy] = (),
+        watched: bool = False,
+    ) -> Awaitable[tuple[bytes, list[float]]]:
+        check_clock(self.info)
+        self.interop_calls += 1
+        with _translated("timing kernels"):
+            self._attach(plan, payload)
+            return self._timed(self._engine.profile(plan, _described(copies, kept)))
+
+    async def _timed(self, promise: Any) -> tuple[bytes, list[float]]:
+        self.interop_calls += 2
+        with _translated("timing kernels"):
+            result = await promise
+            microseconds = [n / 1000 for n in json.loads(result.nanoseconds)]
+            return bytes(result.bytes.to_bytes()), microseconds
+
+    def copy(self, copies: Sequence[GpuCopy]) -> None:
+        self.interop_calls += 1
+        with _translated("copying on the GPU"):
+            self._engine.copy(json.dumps(_rows(copies)))
+
+    def counts(self) -> dict[str, int]:
+        """Live objects on the JavaScript side, for leak tests."""
+        counted: dict[str, int] = json.loads(self._engine.counts())
+        return counted
+
+    def destroy(self) -> None:
+        """Give the GPU back; every program on this device is lost."""
+        self._engine.destroy()
+
+
+async def _awaited(arrival: Arrival[bytes]) -> bytes:
+    return await arrival
+
+
+async def _nothing() -> bytes:
+    return b""
+
+
+def _rows(copies: Sequence[GpuCopy]) -> list[list[int]]:
+    return [[c.source, c.target, c.nbytes, c.source_offset, c.target_offset] for c in copies]
+
+
+def _described(copies: Sequence[GpuCopy], kept: Sequence[GpuCopy]) -> str:
+    return json.dumps([_rows(copies), _rows(kept)]) if copies or kept else ""
+
+
+@contextmanager
+def _proxied(progress: Progress | None) -> Iterator[Any]:
+    """A progress function that JavaScript may keep until its promise settles."""
+    if progress is None:
+        yield None
+        return
+    proxy = create_proxy(progress)
+    try:
+        yield proxy
+    finally:
+        proxy.destroy()

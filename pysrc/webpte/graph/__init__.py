@@ -1,0 +1,1 @@
+"""Graphs of delegates as they were exported, and their state while shapes change."""

@@ -1,0 +1,1 @@
+"""Constrained generation: regular expressions and JSON schemas as token masks."""

@@ -1,0 +1,104 @@
+"""Regular expressions as trees: what patterns and schemas become before they become automata.
+
+A part may stand in several places; its automaton is then made once for each of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webpte.llm.constrain.characters import ALL, Ranges, Spelling, common, without
+
+
+@dataclass(frozen=True, eq=False)
+class Chars:
+    """One character of a set, in UTF-8."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True, eq=False)
+class Spelled:
+    """One character in spellings of its own."""
+
+    spelling: Spelling
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """Exactly these bytes."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One part after the other."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Any of the parts; nothing matches if there are none."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """A part so many times, with a separator between any two; `most` is None if there is no end."""
+
+    part: Expression
+    least: int
+    most: int | None
+    separator: bytes = b""
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Parts in order, with a separator between those that are there; some may be left out."""
+
+    members: tuple[tuple[Expression, bool], ...]  # with: whether it must be there
+    separator: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Both:
+    """Texts that match both `one` and `other`; if `negated`, `one` and not `other`."""
+
+    one: Expression
+    other: Expression
+    negated: bool = False
+
+
+Expression = Chars | Spelled | Text | Row | Choice | Repeated | Members | Both
+
+# Characters that JSON's strings have to escape, and how `json.dumps` does.
+_ESCAPES = {
+    **{code: f"\\u{code:04x}" for code in range(0x20)},
+    **{ord(one): f"\\{short}" for one, short in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True)},
+}
+ESCAPED: Ranges = ((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))
+
+
+def in_json(expression: Expression) -> Expression:
+    """Write text that an expression matches as it stands within a string of JSON.
+
+    Each character has one spelling there, so that `Both` means the same as before.
+    """
+    match expression:
+        case Chars(ranges):
+            codes = (code for low, high in common(ranges, ESCAPED) for code in range(low, high + 1))
+            escapes = [tuple((b, b) for b in _ESCAPES[code].encode()) for code in codes]
+            plain = Spelling.of(without(common(ranges, ALL), ESCAPED))
+            return Spelled(plain.with_more(escapes) if escapes else plain)
+        case Row(parts):
+            return Row(tuple(map(in_json, parts)))
+        case Choice(parts):
+            return Choice(tuple(map(in_json, parts)))
+        case Repeated(part, least, most, b""):
+            return Repeated(in_json(part), least, most)
+        case Both(one, other, negated):
+            return Both(in_json(one), in_json(other), negated)
+    raise TypeError(f"{expression} is not text of a pattern")

@@ -1,0 +1,310 @@
+"""A JSON schema as an expression, for JSON written in one way.
+
+Known are: `type` (also several), `properties` with `required`, `items` with `minItems` and
+`maxItems`, `enum`, `const`, `anyOf`, `oneOf` of which no two can fit, `$ref` within the schema, and
+for strings `minLength`, `maxLength`, and `pattern`, which all of the string matches. Properties
+come in the schema's order; those that are not required may be left out. Others do not come at all.
+Titles, descriptions, defaults and examples change nothing. Whatever else a schema says is refused,
+and so is what contains itself: an automaton cannot count brackets.
+
+JSON is written as `json.dumps` writes it: a space behind each colon and comma, and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from reprlib import repr as shown
+from typing import Any, cast
+from urllib.parse import unquote
+
+from webpte.errors import InputError
+from webpte.llm.constrain.characters import ALL, ByteRanges, Spelling, without
+from webpte.llm.constrain.expression import (
+    ESCAPED,
+    Both,
+    Chars,
+    Choice,
+    Expression,
+    Members,
+    Repeated,
+    Row,
+    Spelled,
+    Text,
+    in_json,
+)
+from webpte.llm.constrain.json_values import Comparison, Schema, is_of, text_of
+from webpte.llm.constrain.regex import expression_of
+
+DEPTH = 40  # of schemas in schemas
+
+_SAYS_NOTHING = {
+    *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"),
+    *("$schema", "$id", "$comment", "$defs", "definitions"),
+}
+_OF_TYPE = {
+    "string": {"minLength", "maxLength", "pattern"},
+    "array": {"items", "minItems", "maxItems"},
+    "object": {"properties", "required", "additionalProperties"},
+}
+_WHOLE = "-?(0|[1-9][0-9]{0,18})"
+# No exponent makes a number of 19 digits too large for a double.
+_EXPONENT = r"([eE](\+?([0-9]{1,2}|1[0-9]{2}|2[0-7][0-9])|-[0-9]{1,3}))?"
+_PLAIN = {
+    "boolean": "true|false",
+    "null": "null",
+    "integer": _WHOLE,
+    "number": rf"{_WHOLE}(\.[0-9]{{1,18}})?{_EXPONENT}",
+}
+TYPES = (*_PLAIN, *_OF_TYPE)
+
+
+def _spellings(*places: str) -> list[ByteRanges]:
+    """Products of classes, each written as ranges: "az09" is from a to z, and from 0 to 9."""
+    found: list[ByteRanges] = [()]
+    for place in places:
+        ranges = [(ord(a), ord(b)) for a, b in zip(place[::2], place[1::2], strict=True)]
+        found = [(*before, one) for before in found for one in ranges]
+    return found
+
+
+_HEX = "09AFaf"
+
+
+@cache
+def _character() -> Expression:
+    """One character of a string, however it is written; a pair of surrogates is one."""
+    plain = Spelling.of(without(ALL, ESCAPED))
+    return Spelled(
+        plain.with_more(
+            [
+                *_spellings("\\\\", '""\\\\//bbffnnrrtt'),
+                *_spellings("\\\\", "uu", "09ACEFacef", _HEX, _HEX, _HEX),
+                *_spellings("\\\\", "uu", "DDdd", "07", _HEX, _HEX),
+                *_spellings(
+                    *("\\\\", "uu", "DDdd", "89ABab", _HEX, _HEX),
+                    *("\\\\", "uu", "DDdd", "CFcf", _HEX, _HEX),
+                ),
+            ]
+        )
+    )
+
+
+def json_of(schema: Schema) -> Expression:
+    """Make an expression of all JSON of a schema; raises InputError for what it does not know."""
+    try:
+        return _Reader(schema).value(schema, "schema", (), None)
+    except RecursionError as error:
+        raise InputError("schema: values in values go too deep: nest them less") from error
+
+
+class _Reader:
+    """`at` says where in the schema something is, `inside` which schemas references led to on the
+    way there, and `types` which types it may have by what is said there, None for any."""
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._depth = 0
+        self._comparison = Comparison(self.find)
+        # Each schema is read once for the same types, however many ways lead to it.
+        self._known: dict[tuple[int, frozenset[str] | None], Expression | _OtherTypeError] = {}
+
+    def value(
+        self, schema: Any, at: str, inside: tuple[int, ...], types: frozenset[str] | None
+    ) -> Expression:
+        if not isinstance(schema, Mapping):
+            raise InputError(f"{at}: {shown(schema)} is no schema that says what JSON to write")
+        if self._depth >= DEPTH:
+            raise InputError(f"{at}: schemas in schemas go more than {DEPTH} deep: nest them less")
+        key = id(schema), types
+        if key not in self._known:
+            self._depth += 1
+            try:
+                self._known[key] = self._value(schema, at, inside, types)
+            except _OtherTypeError as error:
+                self._known[key] = error
+            finally:
+                self._depth -= 1
+        found = self._known[key]
+        if isinstance(found, _OtherTypeError):
+            raise found
+        return found
+
+    def _value(
+        self, schema: Schema, at: str, inside: tuple[int, ...], types: frozenset[str] | None
+    ) -> Expression:
+        keys = [k for k in ("$ref", "enum", "const", "anyOf", "oneOf") if k in schema]
+        named = _types(schema, at) if "type" in schema or not keys else []
+        types = _narrowed(types, named, at) if named else types
+        if keys:
+            self._check(schema, at, {keys[0], "type"})
+            return self._by_key(keys[0], schema[keys[0]], f"{at}.{keys[0]}", inside, types)
+        self._check(schema, at, {"type"}.union(*(_OF_TYPE.get(name, ()) for name in named)))
+        # All of them must be right, also those that may not be.
+        read = {name: self._of_type(name, schema, at, inside) for name in named}
+        return _either([read.get(name) or _plain("integer") for name in sorted(types or ())])
+
+    @staticmethod
+    def _check(schema: Schema, at: str, known: set[str]) -> None:
+        if unknown := [str(key) for key in schema if key not in known | _SAYS_NOTHING]:
+            raise InputError(f"{at}: {', '.join(unknown)} cannot be kept to, so leave it out")
+
+    def _by_key(
+        self, key: str, given: Any, at: str, inside: tuple[int, ...], types: frozenset[str] | None
+    ) -> Expression:
+        if key == "$ref":
+            return self._reference(given, at, inside, types)
+        values = [given] if key == "const" else given
+        if not isinstance(values, list | tuple) or not values:
+            raise InputError(f"{at}: a list with something in it is needed, not {shown(given)}")
+        if key in ("enum", "const"):
+            texts = [(one, Text(text_of(one, at))) for one in values]
+            kept = [text for one, text in texts if types is None or is_of(one, types)]
+            if not kept:
+                raise _OtherTypeError(f"{at}: none of these is {' or '.join(sorted(types or ()))}")
+            return _either(kept)
+        parts = self._alternatives(values, at, inside, types)
+        if key == "oneOf":
+            for n, one in enumerate(values):
+                for m, other in enumerate(values[:n]):
+                    if not self._comparison.apart(one, other):
+                        raise InputError(
+                            f"{at}: something may fit to {m} and to {n}, and must not: give them "
+                            "other types, or a required property with other values of `const`, or "
+                            "write anyOf"
+                        )
+        return _either(parts)
+
+    def _alternatives(
+        self, values: Iterable[Any], at: str, inside: tuple[int, ...], types: frozenset[str] | None
+    ) -> list[Expression]:
+        parts, refused = [], None
+        for n, one in enumerate(values):
+            try:
+                parts.append(self.value(one, f"{at}[{n}]", inside, types))
+            except _OtherTypeError as error:  # a `type` beside the alternatives rules it out
+                refused = error
+                self.value(one, f"{at}[{n}]", inside, None)  # but it must be right
+        if refused is not None and not parts:
+            raise refused
+        return parts
+
+    def _reference(
+        self, given: Any, at: str, inside: tuple[int, ...], types: frozenset[str] | None
+    ) -> Expression:
+        found = self.find(given, at)
+        if id(found) in inside or found is self._root:
+            raise InputError(f"{at}: {given} contains itself, which is more than can be kept to")
+        return self.value(found, at, (*inside, id(found)), types)
+
+    def find(self, reference: Any, at: str) -> Any:
+        """Follow a reference within the schema."""
+        found: Any = self._root
+        start, *names = reference.split("/") if isinstance(reference, str) else [""]
+        for name in [unquote(name).replace("~1", "/").replace("~0", "~") for name in names]:
+            if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            elif isinstance(found, Mapping) and name in found:
+                found = found[name]
+            else:
+                raise InputError(f"{at}: {shown(reference)} is not in the schema")
+        if start != "#":
+            raise InputError(f"{at}: {shown(reference)} is not in the schema: write '#/$defs/name'")
+        return found
+
+    def _of_type(self, name: str, schema: Schema, at: str, inside: tuple[int, ...]) -> Expression:
+        match name:
+            case "string":
+                return _string(schema, at)
+            case "array":
+                return self._array(schema, at, inside)
+            case "object":
+                return self._object(schema, at, inside)
+        return _plain(name)
+
+    def _array(self, schema: Schema, at: str, inside: tuple[int, ...]) -> Expression:
+        if "items" not in schema:
+            raise InputError(f"{at}: `items` must say what is in the array")
+        item = self.value(schema["items"], f"{at}.items", inside, None)
+        least, most = _bounds(schema, "minItems", "maxItems", at)
+        return Row((Text(b"["), Repeated(item, least, most, b", "), Text(b"]")))
+
+    def _object(self, schema: Schema, at: str, inside: tuple[int, ...]) -> Expression:
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        if not isinstance(properties, Mapping) or not _are_texts(properties):
+            raise InputError(f"{at}: properties are schemas by name, not {shown(properties)}")
+        if not isinstance(required, list | tuple) or not _are_texts(required):
+            raise InputError(f"{at}: required is a list of names, not {shown(required)}")
+        if missing := set(required) - set(properties):
+            raise InputError(f"{at}: `properties` does not say what {sorted(missing)} are")
+        if schema.get("additionalProperties", False) is not False:
+            raise InputError(f"{at}: additionalProperties cannot be kept to, so leave it out")
+        members = []
+        for name, one in properties.items():
+            place = f"{at}.properties.{name}"
+            key = Text(text_of(name, place) + b": ")
+            members.append((Row((key, self.value(one, place, inside, None))), name in required))
+        return Row((Text(b"{"), Members(tuple(members), b", "), Text(b"}")))
+
+
+@cache
+def _plain(name: str) -> Expression:
+    return expression_of(_PLAIN[name])
+
+
+class _OtherTypeError(InputError):
+    """A schema whose types are none of those that it may have."""
+
+
+def _types(schema: Schema, at: str) -> list[str]:
+    given = schema.get("type")
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, list | tuple) or not names or any(name not in TYPES for name in names):
+        known = ", ".join(sorted(TYPES))
+        raise InputError(f"{at}: a type is needed, one of {known}, not {shown(given)}")
+    return list(names)
+
+
+def _narrowed(types: frozenset[str] | None, names: Iterable[str], at: str) -> frozenset[str]:
+    """Intersect the types with those that may be; every integer is a number, too."""
+    given = set(names)
+    if types is not None:
+        both = {"integer", "number"}
+        whole = {"integer"} if given & both and types & both else set()
+        given = (given & types) | whole
+    if not given:
+        raise _OtherTypeError(
+            f"{at}: no type is left of {sorted(names)}, beside {sorted(types or ())}"
+        )
+    return frozenset(given - {"integer"} if "number" in given else given)
+
+
+def _string(schema: Schema, at: str) -> Expression:
+    low, high = _bounds(schema, "minLength", "maxLength", at)
+    if "pattern" not in schema:
+        return Row((Text(b'"'), Repeated(_character(), low, high), Text(b'"')))
+    try:
+        pattern = expression_of(schema["pattern"], portable=True)
+    except InputError as error:
+        raise InputError(f"{at}.pattern: {error}") from error
+    if low or high is not None:
+        pattern = Both(pattern, Repeated(Chars(ALL), low, high))
+    return Row((Text(b'"'), in_json(pattern), Text(b'"')))
+
+
+def _either(parts: Sequence[Expression]) -> Expression:
+    return parts[0] if len(parts) == 1 else Choice(tuple(parts))
+
+
+def _are_texts(given: Iterable[Any]) -> bool:
+    return all(isinstance(one, str) for one in given)
+
+
+def _bounds(schema: Schema, least: str, most: str, at: str) -> tuple[int, int | None]:
+    low, high = schema.get(least, 0), schema.get(most)
+    counts = [low, 0 if high is None and most not in schema else high]
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise InputError(f"{at}: {least} and {most} are counts, not {shown(low)} and {shown(high)}")
+    if high is not None and high < low:
+        raise InputError(f"{at}: {least} is {low}, but {most} is {high}")
+    return cast(int, low), cast("int | None", high)

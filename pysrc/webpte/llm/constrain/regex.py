@@ -1,0 +1,203 @@
+"""Patterns of Python's `re` as expressions.
+
+`re`'s own parser reads them and `re` itself is asked what its classes contain, so a pattern means
+here what it means there. Automata have no memory: what needs one (references, looking back, atomic
+groups) is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import re._parser as parser  # type: ignore[import-not-found]  # it has no public name
+import warnings
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from webpte.errors import InputError
+from webpte.llm.constrain.characters import ALL, Ranges, common, of_text, union, without
+from webpte.llm.constrain.expression import Both, Chars, Choice, Expression, Repeated, Row
+
+# Behind these no character is of any class, and none has another case; a test looks.
+LAST_OF_CLASSES, LAST_OF_CASES = 0x3FFFF, 0x1FFFF
+ANYTHING = Repeated(Chars(ALL), 0, None)
+
+_AMBIGUOUS = re.compile(r"(?<!\\)(?:\\\\)*(\[\^?\]|\{,|\(\?[a-zA-Z-])")
+_REFUSED = {
+    "groupref": "references to groups",
+    "groupref_exists": "conditions on groups",
+    "atomic_group": "atomic groups",
+    "possessive_repeat": "possessive repetitions",
+}
+
+
+def expression_of(pattern: str, *, portable: bool = False) -> Expression:
+    """Read a pattern that all of a text is to match; raises InputError for what it cannot be.
+
+    portable  what matches is to match in ECMAScript, too, whose classes differ: `\\d` is then what
+              both take for a digit, and `\\D` what neither does
+    """
+    if not isinstance(pattern, str):
+        raise InputError(f"a regex is a text, not {pattern!r}")
+    if portable and (found := _AMBIGUOUS.search(pattern)):
+        raise InputError(
+            f"the regex {pattern!r} has {found[1]!r}, which Python and ECMAScript read "
+            "differently: write it in another way"
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what may once mean something else
+            tree = parser.parse(pattern)
+        return _Reader(pattern, portable).row(list(tree), tree.state.flags, True, True)
+    except (re.error, OverflowError) as error:
+        raise InputError(f"{pattern!r} is no regex: {error}") from error
+    except RecursionError as error:
+        raise InputError(f"the regex {pattern[:50]!r}... has too many groups in groups") from error
+
+
+class _Reader:
+    """Walks through the parser's tree.
+
+    `first` and `last` say whether a part begins and ends where the whole text does: only there can
+    it be told what ^, $ and looking ahead see.
+    """
+
+    def __init__(self, pattern: str, portable: bool) -> None:
+        self._pattern = pattern
+        self._portable = portable
+
+    def row(self, items: Sequence[Any], flags: int, first: bool, last: bool) -> Expression:
+        parts: list[Expression] = []
+        named = [(str(code).lower(), given) for code, given in items]
+        for number, (name, given) in enumerate(named):
+            at_start, rest = first and not parts, named[number + 1 :]
+            at_end = last and all(other == "at" for other, _ in rest)
+            if name in ("assert", "assert_not"):
+                after = self.row(items[number + 1 :], flags, at_start, last)
+                parts.append(self._ahead(name, given, after, flags, last))
+                break
+            if name == "at":
+                self._check_place(str(given), at_start, at_end)
+            else:
+                parts.append(self._part(name, given, flags, at_start, at_end))
+        return parts[0] if len(parts) == 1 else Row(tuple(parts))
+
+    def _part(self, name: str, given: Any, flags: int, first: bool, last: bool) -> Expression:
+        match name:
+            case "literal":
+                return Chars(self._class([("literal", given)], flags))
+            case "not_literal":
+                return Chars(self._class([("negate", None), ("literal", given)], flags))
+            case "in":
+                return Chars(self._class([(str(c).lower(), one) for c, one in given], flags))
+            case "any":
+                ends = "\n\r\u2028\u2029" if self._portable else "\n"
+                return Chars(ALL if flags & re.DOTALL else without(ALL, of_text(ends)))
+            case "branch":
+                return Choice(tuple(self.row(one, flags, first, last) for one in given[1]))
+            case "subpattern":
+                _, added, removed, inner = given
+                return self.row(inner, (flags | added) & ~removed, first, last)
+            case "max_repeat" | "min_repeat":
+                least, most, inner = given
+                part = self.row(inner, flags, False, False)
+                return Repeated(part, least, None if most is parser.MAXREPEAT else most)
+            case "failure":
+                return Choice(())
+        raise self._refusal(_REFUSED.get(name, name))
+
+    def _ahead(
+        self, name: str, given: Any, after: Expression, flags: int, last: bool
+    ) -> Expression:
+        direction, inner = given
+        if direction < 0:
+            raise self._refusal("looking back")
+        if not last:
+            raise self._refusal("looking ahead in a group that something follows")
+        seen = Row((self.row(inner, flags, False, False), ANYTHING))
+        return Both(after, seen, name == "assert_not")
+
+    def _check_place(self, name: str, at_start: bool, at_end: bool) -> None:
+        start = name in ("AT_BEGINNING", "AT_BEGINNING_STRING") and at_start
+        end = name in ("AT_END", "AT_END_STRING") and at_end
+        if not start and not end:
+            raise self._refusal("^ and $ but at its ends, and boundaries of words,")
+
+    def _refusal(self, what: str) -> InputError:
+        return InputError(f"{what} in the regex {self._pattern!r} cannot be kept to: leave it out")
+
+    def _class(self, items: list[tuple[str, Any]], flags: int) -> Ranges:
+        """The characters that a class contains, by the names of its items in the parser's tree."""
+        negated = items[0][0] == "negate"
+        sets = [self._item(name, given, negated, flags) for name, given in items[negated:]]
+        found = union(*sets)
+        if negated:
+            found = without(ALL, found)
+        if flags & re.IGNORECASE:
+            cased = _cased()
+            matched = re.findall(_written(items), cased, flags & (re.ASCII | re.IGNORECASE))
+            found = union(without(found, of_text(cased)), of_text("".join(matched)))
+        return common(found, ALL)
+
+    def _item(self, name: str, given: Any, negated: bool, flags: int) -> Ranges:
+        if name == "literal":
+            return ((given, given),)
+        if name == "range":
+            return (given,)
+        letter = _letter(given)
+        inside = _category(letter.lower(), flags & re.ASCII)
+        if self._portable:
+            # As few characters as possible, of whatever the class is then a part.
+            ours, theirs = inside, _ECMASCRIPT[letter.lower()]
+            inside = (
+                common(ours, theirs) if letter.islower() is not negated else union(ours, theirs)
+            )
+        return inside if letter.islower() else without(ALL, inside)
+
+
+def _letter(category: Any) -> str:
+    """`d` of \\d, by its name in the parser's tree."""
+    *_, negated, name = f"_{category}".split("_")
+    return name[0].upper() if negated == "NOT" else name[0].lower()
+
+
+def _written(items: list[tuple[str, Any]]) -> str:
+    """A class as `re` reads it."""
+    texts: dict[str, Callable[[Any], str]] = {
+        "negate": lambda _: "^",
+        "literal": lambda code: f"\\U{code:08x}",
+        "range": lambda ends: f"\\U{ends[0]:08x}-\\U{ends[1]:08x}",
+        "category": lambda name: f"\\{_letter(name)}",
+    }
+    return f"[{''.join(texts[name](given) for name, given in items)}]"
+
+
+@lru_cache
+def _category(letter: str, flags: int) -> Ranges:
+    """All characters of \\d, \\s or \\w."""
+    every = (
+        np.arange(LAST_OF_CLASSES + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+    )
+    return tuple((m.start(), m.end() - 1) for m in re.finditer(rf"\{letter}+", every, flags))
+
+
+@lru_cache
+def _cased() -> str:
+    """All characters that have another case."""
+    found = []
+    for start in range(0, LAST_OF_CASES, 256):
+        block = "".join(map(chr, range(start, start + 256)))
+        if block.lower() != block or block.upper() != block:  # a few of them
+            found += [one for one in block if one.lower() != one or one.upper() != one]
+    return "".join(found)
+
+
+_ECMASCRIPT: dict[str, Ranges] = {
+    "d": ((0x30, 0x39),),
+    "w": ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)),
+    "s": union(
+        of_text("\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"), ((0x2000, 0x200A),)
+    ),
+}

@@ -1,0 +1,1 @@
+"""Attention with a KV cache, flash attention, rotary embeddings."""

@@ -1,0 +1,222 @@
+"""Scaled dot product attention, with and without a cache of keys and values.
+
+    out[token, head] = sum over keys of softmax(scale * q . k + mask)[key] * v[key]
+
+sdpa_with_kv_cache   q, k, v [B, S, heads, D] and caches [B, C, key heads, D]: writes k and v into
+                     the caches from the position on, then attends to the keys up to position + S
+custom_sdpa          the same without the writing
+update_cache         the writing alone, for one cache; its output means nothing
+et_vk.sdpa           q [.., heads, S, D], k and v [.., key heads, K, D]: neither cache nor position
+
+Query head h reads key head h // (heads // key heads). Causal attention hides the keys after a
+query's own position. A mask broadcasts to [B, heads, S, keys]: it is added, or in the ops with a
+cache, if it is boolean, true takes part. A mask as long as the cache reaches over all of it, as
+in ExecuTorch; a shorter one must end at the last query. A row that sees no key is zero, as in
+torch's scaled_dot_product_attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from webpte.ops.attention.attention_calls import (
+    cached_shape,
+    plain_shape,
+    read_cached,
+    read_plain,
+    tokens_first,
+    update_shape,
+    with_cache_shape,
+)
+from webpte.ops.attention.attention_kernels import Attention, lower_attention, lower_update
+from webpte.ops.core.args import Args
+from webpte.ops.core.quads import INT32_MAX, float_type
+from webpte.ops.core.records import Dispatch, SymIntBound
+from webpte.ops.core.registry import register
+from webpte.shapes import numel
+
+Array = np.ndarray
+
+WITH_CACHE = (
+    "query: tensor, key: tensor, value: tensor, k_cache: tensor, v_cache: tensor, "
+    "input_pos: live, seq_len: any, attn_mask: tensor? = None, dropout_p: number? = 0, "
+    "is_causal: bool = False, scale: number? = None -> tensor"
+)
+CACHE_ONLY = (
+    "query: tensor, k_cache: tensor, v_cache: tensor, input_pos: live, "
+    "attn_mask: tensor? = None, dropout_p: number? = 0, "
+    "is_causal: bool = False, scale: number? = None -> tensor"
+)
+UPDATE = "value: tensor, cache: tensor, input_pos: live -> tensor"
+PLAIN = (
+    "query: tensor, key: tensor, value: tensor, attn_mask: tensor? = None, "
+    "scale: number? = None -> tensor"
+)
+
+
+# Lowering
+
+
+def position_bounds(args: Args, call: Attention) -> list[SymIntBound]:
+    """Where the first query may stand."""
+    tokens, positions = call.q.sizes[2], call.k.sizes[2]
+    high = positions - tokens
+    if not call.follows and call.fresh is None:
+        high = INT32_MAX - tokens  # the mask alone says which places of the cache count
+    bounds = args.bound("input_pos", 0, high, f"{tokens} tokens in {positions} cache positions")
+    if not call.follows and call.keys != positions:
+        last = call.keys - tokens
+        why = f"{tokens} tokens at the end of a mask of {call.keys} keys"
+        bounds += args.bound("input_pos", last, last, why)
+    return bounds
+
+
+def cached_bounds(args: Args, fresh: bool) -> list[SymIntBound]:
+    return [] if args.out.numel == 0 else position_bounds(args, read_cached(args, fresh))
+
+
+def stored_as(args: Args, call: Attention, *names: str) -> Attention:
+    """The call, with the type that its tensors have in memory."""
+    return replace(call, stored=float_type(args, *map(args.tensor, names), args.out))
+
+
+def lower_cached(args: Args, fresh: bool) -> list[Dispatch]:
+    names = ("query", "k_cache", "v_cache", *(("key", "value") if fresh else ()))
+    call = stored_as(args, read_cached(args, fresh), *names)
+    return [] if args.out.numel == 0 else lower_attention(call, args.target)
+
+
+def lower_plain(args: Args) -> list[Dispatch]:
+    call = stored_as(args, read_plain(args), "query", "key", "value")
+    return [] if args.out.numel == 0 else lower_attention(call, args.target)
+
+
+def update_bounds(args: Args) -> list[SymIntBound]:
+    value, cache = args.tensor("value"), args.tensor("cache")
+    if value.numel == 0:
+        return []
+    tokens, positions = value.dims[1], cache.dims[1]
+    why = f"{tokens} tokens in {positions} cache positions"
+    return args.bound("input_pos", 0, positions - tokens, why)
+
+
+def lower_cache_update(args: Args) -> list[Dispatch]:
+    value, cache = args.tensor("value"), args.tensor("cache")
+    if value.numel == 0:
+        return []
+    return [
+        lower_update(
+            tokens_first(value),
+            tokens_first(cache),
+            cache.dtype.storage.itemsize,
+            args.uniform("input_pos"),
+        ),
+    ]
+
+
+# References
+
+
+def attend(q: Array, k: Array, v: Array, call: Attention, seen: Array, added: Array) -> Array:
+    """In float64; all arrays as [batch, heads, tokens, ..], broadcastable."""
+    batch, heads, tokens, size = call.out.sizes
+    result = np.zeros((batch, heads, tokens, size))
+    shape = (batch, heads, tokens, k.shape[2])
+    seen, added = np.broadcast_to(seen, shape), np.broadcast_to(added, shape)
+    for b in range(batch):
+        for h in range(heads):
+            at = h // call.group
+            own, keys, values = (
+                x[b % x.shape[0], head % x.shape[1]].astype(np.float64)
+                for x, head in ((q, h), (k, at), (v, at))
+            )
+            logits = own @ keys.T * call.scale + added[b, h]
+            logits[~seen[b, h]] = -np.inf
+            peak = logits.max(axis=1, keepdims=True, initial=-np.inf)
+            weights = np.exp(logits - np.where(np.isneginf(peak), 0, peak))
+            sums = weights.sum(axis=1, keepdims=True)
+            result[b, h] = weights @ values / np.where(sums == 0, 1, sums)
+    return result
+
+
+def mask_arrays(args: Args, call: Attention) -> tuple[Array, Array]:
+    """Which keys take part, and what is added to the logits."""
+    mask = args.optional_array("attn_mask")
+    if mask is None:
+        return np.array(True), np.array(0.0)
+    assert call.mask is not None
+    mask = mask if mask.ndim <= 4 else mask.reshape(numel(mask.shape[:-3]), *mask.shape[-3:])
+    if call.mask.boolean:
+        return mask, np.array(0.0)
+    return np.array(True), mask.astype(np.float64)
+
+
+def run_cached(args: Args, fresh: bool) -> Array:
+    call = read_cached(args, fresh)
+    q, keys, values = (args.array(name) for name in ("query", "k_cache", "v_cache"))
+    tokens, position = q.shape[1], args.integer("input_pos")
+    if fresh:
+        keys[:, position : position + tokens] = args.array("key")
+        values[:, position : position + tokens] = args.array("value")
+    count = call.keys + (position if call.follows else 0)
+    seen, added = mask_arrays(args, call)
+    if call.causal:
+        seen = seen & (np.arange(count) <= position + np.arange(tokens)[:, None])
+    q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, keys[:, :count], values[:, :count]))
+    return attend(q, k, v, call, seen, added).transpose(0, 2, 1, 3).astype(q.dtype)
+
+
+def run_plain(args: Args) -> Array:
+    call = read_plain(args)
+    arrays = (args.array(name) for name in ("query", "key", "value"))
+    q, k, v = (x.reshape(numel(x.shape[:-3]), *(1, *x.shape)[-3:]) for x in arrays)
+    result = attend(q, k, v, call, *mask_arrays(args, call))
+    return result.reshape(plain_shape(args)[0]).astype(q.dtype)
+
+
+def run_update(args: Args) -> Array:
+    value, cache, start = args.array("value"), args.array("cache"), args.integer("input_pos")
+    cache[:, start : start + value.shape[1]] = value
+    if args.out.id == args.tensor("cache").id:
+        return cache
+    return np.zeros(args.out.maximum, args.out.dtype.numpy)
+
+
+register(
+    "sdpa_with_kv_cache.default",
+    WITH_CACHE,
+    shape=with_cache_shape,
+    lower=lambda args: lower_cached(args, fresh=True),
+    bounds=lambda args: cached_bounds(args, fresh=True),
+    reference=lambda args: run_cached(args, fresh=True),
+    mutates=("k_cache", "v_cache"),
+)
+
+register(
+    "custom_sdpa.default",
+    CACHE_ONLY,
+    shape=cached_shape,
+    lower=lambda args: lower_cached(args, fresh=False),
+    bounds=lambda args: cached_bounds(args, fresh=False),
+    reference=lambda args: run_cached(args, fresh=False),
+)
+
+register(
+    "update_cache.default",
+    UPDATE,
+    shape=update_shape,
+    lower=lower_cache_update,
+    bounds=update_bounds,
+    reference=run_update,
+    mutates=("cache",),
+)
+
+register(
+    "et_vk.sdpa.default",
+    PLAIN,
+    shape=plain_shape,
+    lower=lower_plain,
+    reference=run_plain,
+)

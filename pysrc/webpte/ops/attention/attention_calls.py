@@ -1,0 +1,195 @@
+"""The calls of the attention ops, read and checked: their shapes, and one `Attention` of each."""
+
+from __future__ import annotations
+
+import math
+
+from webpte.errors import GraphError, UnsupportedError
+from webpte.ops.attention.attention_kernels import Attention, Heads, Mask
+from webpte.ops.core.args import Args, TensorArg
+from webpte.ops.core.records import pack
+from webpte.ops.core.row_reduction import check_floats
+from webpte.shapes import Dims, broadcast, broadcast_strides, contiguous_strides, numel
+
+# Shapes
+
+
+def check_fresh(args: Args, what: str, fresh: TensorArg, cache: TensorArg) -> None:
+    """[B, S, H, D] into [B, C, H, D]."""
+    if fresh.rank != 4 or cache.rank != 4 or fresh.dims[2:] != cache.dims[2:]:
+        raise GraphError(
+            f"{args.call}: {what} {list(fresh.dims)} into a cache {list(cache.dims)}; "
+            "both are [batch, positions, heads, head size] of equal heads and head sizes"
+        )
+    if fresh.dims[0] != cache.dims[0]:
+        raise GraphError(
+            f"{args.call}: a batch of {fresh.dims[0]} in {what}, of {cache.dims[0]} in the cache"
+        )
+
+
+def cached_shape(args: Args) -> tuple[Dims]:
+    q, keys, values = args.tensor("query"), args.tensor("k_cache"), args.tensor("v_cache")
+    check_floats(args, q, keys, values)
+    fits = (
+        q.rank == keys.rank == 4
+        and keys.dims == values.dims
+        and (q.dims[0], q.dims[3]) == (keys.dims[0], keys.dims[3])
+        and keys.dims[2] > 0
+        and q.dims[2] % keys.dims[2] == 0
+    )
+    if not fits:
+        raise GraphError(
+            f"{args.call}: queries {list(q.dims)} with caches {list(keys.dims)} and "
+            f"{list(values.dims)}; wanted are [batch, tokens, heads, head size] and twice "
+            "[batch, positions, key heads, head size], with a multiple of the key heads as heads"
+        )
+    if keys.id == values.id:
+        raise GraphError(f"{args.call}: keys and values share the cache value {keys.id}")
+    return (q.dims,)
+
+
+def with_cache_shape(args: Args) -> tuple[Dims]:
+    shape = cached_shape(args)
+    tokens = args.tensor("query").dims[1]
+    for what, cache in (("key", "k_cache"), ("value", "v_cache")):
+        fresh = args.tensor(what)
+        check_floats(args, fresh)
+        check_fresh(args, what, fresh, args.tensor(cache))
+        if fresh.dims[1] != tokens:
+            raise GraphError(f"{args.call}: {tokens} queries, but {fresh.dims[1]} in {what}")
+    return shape
+
+
+def update_shape(args: Args) -> tuple[Dims]:
+    value, cache = args.tensor("value"), args.tensor("cache")
+    check_fresh(args, "value", value, cache)
+    if value.dtype.stored != cache.dtype.stored:
+        raise GraphError(
+            f"{args.call}: {value.dtype.name} values into a cache of {cache.dtype.name}"
+        )
+    return (args.out.maximum,)
+
+
+def head_count(tensor: TensorArg) -> int:
+    return (1, *tensor.dims)[-3]
+
+
+def plain_shape(args: Args) -> tuple[Dims]:
+    """As in matmul: all dims but the last two broadcast; besides, heads may share key heads."""
+    q, k, v = args.tensor("query"), args.tensor("key"), args.tensor("value")
+    check_floats(args, q, k, v)
+    if min(q.rank, k.rank, v.rank) < 2 or q.dims[-1] != k.dims[-1] or k.dims[-2] != v.dims[-2]:
+        raise GraphError(
+            f"{args.call}: queries {list(q.dims)}, keys {list(k.dims)}, values {list(v.dims)}; "
+            "wanted are [.., tokens, size], [.., keys, size] and [.., keys, value size]"
+        )
+    heads = head_count(q)
+    (shared,) = broadcast((head_count(k),), (head_count(v),))
+    if heads != 1 and (shared == 0 or heads % shared):
+        raise GraphError(f"{args.call}: {heads} query heads do not share {shared} key heads evenly")
+    batch = broadcast(*(tensor.dims[:-3] for tensor in (q, k, v)))
+    dims = (*batch, heads if heads != 1 else shared, q.dims[-2], v.dims[-1])
+    return (dims[-max(q.rank, k.rank, v.rank) :],)
+
+
+# From arguments to an Attention
+
+
+def heads_first(tensor: TensorArg) -> Heads:
+    """[.., heads, tokens, size]; batch and heads of size 1 serve all."""
+    sizes = (numel(tensor.dims[:-3]), *(1, *tensor.dims)[-3:])
+    batch, head, token, _ = contiguous_strides(sizes)
+    return Heads(
+        tensor.id, sizes, (batch if sizes[0] > 1 else 0, head if sizes[1] > 1 else 0, token)
+    )
+
+
+def tokens_first(tensor: TensorArg) -> Heads:
+    """[batch, tokens, heads, size]"""
+    batch, tokens, heads, size = tensor.dims
+    steps = contiguous_strides(tensor.dims)
+    return Heads(tensor.id, (batch, heads, tokens, size), (steps[0], steps[2], steps[1]))
+
+
+def read_mask(args: Args, target: Dims, boolean: bool) -> Mask | None:
+    """The mask as [batch, heads, tokens, keys], which is `target`."""
+    tensor = args.optional_tensor("attn_mask")
+    if tensor is None:
+        return None
+    # Batch dims are counted as one, so a mask must have all of them or none.
+    dims = tensor.dims if tensor.rank <= 4 else (numel(tensor.dims[:-3]), *tensor.dims[-3:])
+    try:
+        fits = broadcast(dims, target) == target
+    except GraphError:
+        fits = False
+    if not fits:
+        raise GraphError(
+            f"{args.call}: a mask {list(tensor.dims)} does not broadcast to "
+            f"[batch, heads, tokens, keys], which is {list(target)}"
+        )
+    return Mask(tensor, broadcast_strides(dims, target), boolean and tensor.dtype.name == "bool")
+
+
+def read_scale(args: Args, size: int) -> float:
+    scale = args.optional_number("scale")
+    return 1 / math.sqrt(max(size, 1)) if scale is None else float(scale)
+
+
+def mask_keys(args: Args, positions: int) -> int | None:
+    """How many keys the mask names; None where there is none or one column is for all keys."""
+    mask = args.optional_tensor("attn_mask")
+    keys = mask.dims[-1] if mask is not None and mask.rank else 1
+    if mask is None or (keys == 1 and positions != 1):
+        return None
+    if keys > positions:
+        raise GraphError(f"{args.call}: a mask for {keys} keys, but {positions} positions")
+    return keys
+
+
+def read_cached(args: Args, fresh: bool) -> Attention:
+    if args.optional_number("dropout_p"):
+        raise UnsupportedError(f"{args.call}: dropout; only dropout_p 0 is supported")
+    q, keys, values = args.tensor("query"), args.tensor("k_cache"), args.tensor("v_cache")
+    positions = keys.dims[1]
+    named = mask_keys(args, positions)
+    queries = tokens_first(q)
+    return Attention(
+        q=queries,
+        k=tokens_first(keys),
+        v=tokens_first(values),
+        out=Heads(args.out.id, queries.sizes, queries.strides),
+        keys=q.dims[1] if named is None else named,
+        follows=named is None,
+        causal=args.flag("is_causal"),
+        scale=read_scale(args, q.dims[-1]),
+        position=args.uniform("input_pos"),
+        mask=read_mask(args, (*queries.sizes[:3], named or positions), boolean=True),
+        fresh=(tokens_first(args.tensor("key")), tokens_first(args.tensor("value")))
+        if fresh
+        else None,
+    )
+
+
+def read_plain(args: Args) -> Attention:
+    q, k, v = args.tensor("query"), args.tensor("key"), args.tensor("value")
+    (dims,) = plain_shape(args)
+    sizes = (numel(dims[:-3]), *(1, *dims)[-3:])
+    for tensor in (q, k, v):
+        if numel(tensor.dims[:-3]) not in (1, sizes[0]):
+            raise UnsupportedError(
+                f"{args.call}: {list(tensor.dims)} broadcasts along some batch dims of "
+                f"{list(dims)}; along all or none is supported"
+            )
+    batch, head, token, _ = contiguous_strides(sizes)
+    return Attention(
+        q=heads_first(q),
+        k=heads_first(k),
+        v=heads_first(v),
+        out=Heads(args.out.id, sizes, (batch, head, token)),
+        keys=k.dims[-2],
+        follows=False,
+        causal=False,
+        scale=read_scale(args, q.dims[-1]),
+        position=pack("4i", 0, 0, 0, 0),
+        mask=read_mask(args, (*sizes[:3], k.dims[-2]), boolean=False),
+    )

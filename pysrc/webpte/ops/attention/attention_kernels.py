@@ -1,0 +1,382 @@
+"""From one attention, whichever op it is of, to dispatches.
+
+Few queries take `attention_flash_split`: the keys are split over workgroups, and keys and values
+that are not in the cache yet are kept on the way. Many take the tiles of `attention`, or, with
+heads so small that their queries stay in shared memory, of `attention_flash_small_heads`. All read
+the position from its uniform, so grids and splits follow from the size of the cache, never from
+what is live. Where keys were split, `attention_flash_reduce` adds up. A software adapter gets plain
+loops: `attention_naive_logits` writes all logits of some rows, `attention_naive_values` weighs the
+values with them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from webpte.errors import UnsupportedError
+from webpte.ops.core.args import TensorArg
+from webpte.ops.core.quads import quad_grid
+from webpte.ops.core.records import (
+    Binding,
+    Dispatch,
+    Scratch,
+    SymIntUniform,
+    ceil_div,
+    fold_grid,
+    pack,
+)
+from webpte.ops.core.row_reduction import power_of_two
+from webpte.ops.core.target import GPU, Target
+from webpte.shapes import Dims
+
+Strides = tuple[int, int, int]  # of a batch, a head, a token; elements are neighbours
+Position = SymIntUniform | bytes
+Overrides = tuple[tuple[str, float], ...]
+
+# Of the shaders.
+TILE_ROWS, LANES, STAGE, TILE_KEYS, MAX_COLUMNS = 64, 8, 480, 32, 8
+SPLIT_ROWS, MAX_SPLIT_HEAD, MAX_SPLITS = 4, 256, 64
+MERGE_SIZE = 256
+BLOCK_HEAD, BLOCK_BYTES = 64, 32768
+NO_MASK, ADDED, BOOLEAN = range(3)
+# Constants that one of the simple kernels has no use for.
+LOGITS_ONLY, VALUES_ONLY = ("HEAD", "MASK"), ("VALUE_HEAD",)
+
+LEAST_KEYS = 64  # that are worth a workgroup
+FEW_ROWS = 32  # rows of a key head for which splitting the keys beats tiles
+KEYS_PER_SPLIT = {
+    "attention_flash_split": 64,
+    "attention_flash_split_rope": 64,
+    "attention_flash": 128,
+    "attention_flash_small_heads": 128,
+}
+# Enough to fill a large GPU; more only add work for the merge.
+WORKGROUPS = {
+    "attention_flash_split": 512,
+    "attention_flash_split_rope": 512,
+    "attention_flash": 256,
+    "attention_flash_small_heads": 256,
+}
+MOST_CANDIDATES = 4  # numbers of splits near the default
+LOGIT_BYTES = 1 << 24  # of the logits that a software adapter holds at once
+ITEM_BYTES = {"f32": 4, "f16": 2}
+UPDATE_UNITS = ((16, "vec4<u32>"), (4, "u32"), (2, "f16"))  # bytes, and what moves them
+
+
+@dataclass(frozen=True)
+class Heads:
+    """A tensor as [batch, head, token, element]."""
+
+    id: int
+    sizes: Dims
+    strides: Strides
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Strides of a batch, a head, a token and a key."""
+
+    tensor: TensorArg
+    strides: Dims
+    boolean: bool
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One call. `k` and `v` are caches where there are `fresh` keys and values to keep in them."""
+
+    q: Heads
+    k: Heads
+    v: Heads
+    out: Heads
+    keys: int  # plus the position, where `follows`
+    follows: bool
+    causal: bool
+    scale: float
+    position: Position
+    mask: Mask | None
+    fresh: tuple[Heads, Heads] | None = None
+    stored: str = "f32"  # how all of them lie in memory: f32 or f16
+    turning: tuple[int, int, int, int, int] = (
+        0,
+    ) * 5  # what attention_flash_split_rope.wgsl has in its params
+    target: Target = GPU
+
+    @property
+    def mask_id(self) -> int | None:
+        return None if self.mask is None else self.mask.tensor.id
+
+    @property
+    def mask_type(self) -> str:
+        return "f32" if self.mask is None else self.mask.tensor.dtype.wgsl
+
+    @property
+    def key_heads(self) -> int:
+        return max(self.k.sizes[1], self.v.sizes[1])
+
+    @property
+    def group(self) -> int:
+        """Query heads to a key head."""
+        return self.out.sizes[1] // self.key_heads
+
+    @property
+    def rows(self) -> int:
+        """Queries of one key head."""
+        return self.out.sizes[2] * self.group
+
+
+def lower_attention(call: Attention, target: Target) -> list[Dispatch]:
+    call = replace(call, target=target)
+    if target.software:
+        return keep_fresh(call) + lower_simple(call)
+    if keeps_fresh(call):
+        return lower_split(call, call.fresh)
+    small = max(call.q.sizes[3], call.v.sizes[3]) <= MAX_SPLIT_HEAD
+    if call.rows > FEW_ROWS or not small:
+        return keep_fresh(call) + (
+            lower_blocks(call) if fits_blocks(call, target) else lower_tiles(call)
+        )
+    return keep_fresh(call) + lower_split(call, None)
+
+
+def keep_fresh(call: Attention) -> list[Dispatch]:
+    if call.fresh is None:
+        return []
+    pairs = zip(call.fresh, (call.k, call.v), strict=True)
+    itemsize = ITEM_BYTES[call.stored]
+    return [lower_update(fresh, cache, itemsize, call.position) for fresh, cache in pairs]
+
+
+def lower_update(fresh: Heads, cache: Heads, itemsize: int, position: Position) -> Dispatch:
+    """Copies in the widest unit that a position is a multiple of."""
+    batch, heads, tokens, size = fresh.sizes
+    nbytes = heads * size * itemsize
+    if nbytes % 4 and itemsize != 2:
+        raise UnsupportedError(
+            f"a cache with {nbytes} bytes to a position; whole words of 4 bytes are supported"
+        )
+    unit, moved = next(choice for choice in UPDATE_UNITS if nbytes % choice[0] == 0)
+    row = nbytes // unit
+    units = batch * tokens * row
+    return Dispatch(
+        kernel="attention_cache_update",
+        bindings=(fresh.id, cache.id, position),
+        params=pack("4I", units, tokens * row, row, cache.sizes[2] * row),
+        grid=quad_grid(units),
+        types=(("UNIT", moved),),
+    )
+
+
+def fits_blocks(call: Attention, target: Target) -> bool:
+    """Whether `attention_flash_small_heads` takes it: small heads of whole quads, all in shared
+    memory.
+    """
+    sizes = call.q.sizes[3], call.v.sizes[3]
+    whole = all(0 < size <= BLOCK_HEAD and size % 4 == 0 for size in sizes)
+    return whole and target.shared_bytes >= BLOCK_BYTES
+
+
+def lower_blocks(call: Attention) -> list[Dispatch]:
+    return finish(
+        call,
+        "attention_flash_small_heads",
+        bindings=(call.q.id, call.k.id, call.v.id),
+        tiles=ceil_div(call.rows, TILE_ROWS),
+    )
+
+
+def lower_tiles(call: Attention) -> list[Dispatch]:
+    quads = ceil_div(call.v.sizes[3], 4)
+    columns = min(ceil_div(quads, LANES), MAX_COLUMNS)
+    values = TILE_KEYS
+    while values * columns * LANES > STAGE:
+        values //= 2
+    slices = ceil_div(quads, columns * LANES)
+    return finish(
+        call,
+        "attention_flash",
+        bindings=(call.q.id, call.k.id, call.v.id),
+        tiles=ceil_div(call.rows, TILE_ROWS),
+        types=(("COLUMNS", str(columns)), ("VALUES", str(values))),
+        constants=(("SLICES", slices),),
+        slices=slices,
+    )
+
+
+def keeps_fresh(call: Attention) -> bool:
+    """Whether few queries take it, with fresh keys and values that are kept on the way."""
+    size, value_size = call.q.sizes[3], call.v.sizes[3]
+    small = max(size, value_size) <= MAX_SPLIT_HEAD and call.rows <= FEW_ROWS
+    # Quads that two heads share cannot be written by two workgroups.
+    return small and size % 4 == 0 and value_size % 4 == 0
+
+
+def lower_split(
+    call: Attention,
+    fresh: tuple[Heads, Heads] | None,
+    kernel: str = "attention_flash_split",
+    bindings: tuple[Binding, ...] | None = None,
+) -> list[Dispatch]:
+    """`bindings` are those before the caches, by default of queries, fresh keys and values."""
+    keep_key, keep_value = ("k[start / 4u + quad] = value;", "v[start / 4u + quad] = value;")
+    if bindings is None:
+        fresh_ids = (None, None) if fresh is None else (fresh[0].id, fresh[1].id)
+        bindings = (call.q.id, *fresh_ids)
+    return finish(
+        call,
+        kernel,
+        bindings=(*bindings, call.k.id, call.v.id),
+        tiles=ceil_div(call.rows, SPLIT_ROWS),
+        types=(
+            ("CACHE", "read" if fresh is None else "read_write"),
+            ("KEEP_KEY", "" if fresh is None else keep_key),
+            ("KEEP_VALUE", "" if fresh is None else keep_value),
+            ("LEAST", str(LEAST_KEYS)),
+            ("QUADS", str(ceil_div(call.q.sizes[3], 4))),
+        ),
+        constants=(("FRESH", int(fresh is not None)),),
+        fresh=None if fresh is None else fresh[0],
+    )
+
+
+def finish(
+    call: Attention,
+    kernel: str,
+    *,
+    bindings: tuple[Binding, ...],
+    tiles: int,
+    types: tuple[tuple[str, str], ...] = (),
+    constants: Overrides = (),
+    slices: int = 1,
+    fresh: Heads | None = None,
+) -> list[Dispatch]:
+    """What the kernels have in common: the split, the mask, the params, and the merge."""
+    batch, heads, tokens, value_size = call.out.sizes
+    jobs = batch * call.key_heads * tiles * slices
+    splits = choose_splits(call, kernel, jobs)
+    lines = batch * tokens * heads * splits
+    stats = scratch("attention_stats", lines * 8)
+    values: Binding = call.out.id if splits == 1 else scratch("attention", lines * value_size * 4)
+    params = pack_params(call, jobs * splits, tiles, splits, fresh)
+    attention = Dispatch(
+        kernel=kernel,
+        bindings=(*bindings, call.mask_id, values, stats, call.position),
+        params=params,
+        grid=fold_grid(jobs * splits),
+        types=(
+            *types,
+            ("FLOAT", call.stored),
+            ("MASK_TYPE", call.mask_type),
+            ("OUT", call.stored if splits == 1 else "f32"),
+        ),
+        overrides=(*overrides(call), *constants),
+    )
+    if splits == 1:
+        return [attention]
+    merge = Dispatch(
+        kernel="attention_flash_reduce",
+        bindings=(values, stats, call.out.id),
+        params=pack("8I", lines // splits, tokens, heads, splits, *call.out.strides, 0),
+        grid=fold_grid(lines // splits),
+        types=(
+            ("FLOAT", call.stored),
+            ("SPLITS", str(splits)),
+            ("TURNS", str(ceil_div(splits, max(1, MERGE_SIZE // value_size)))),
+        ),
+        overrides=(("VALUE_HEAD", value_size),),
+    )
+    return [attention, merge]
+
+
+def choose_splits(call: Attention, kernel: str, jobs: int) -> int:
+    """Among how many workgroups keys are split: what was measured here, or else on another GPU."""
+    most = min(MAX_SPLITS, ceil_div(call.k.sizes[2], KEYS_PER_SPLIT[kernel]))
+    default = max(1, min(most, ceil_div(WORKGROUPS[kernel], jobs)))
+    if not call.target.asks:
+        return default
+    others = [1 << i for i in range(most.bit_length())]
+    near = sorted(others, key=lambda n: abs(math.log2(n / default)))[:MOST_CANDIDATES]
+    candidates = {f"{n} splits": n for n in (default, *near)}
+    sizes = f"{call.q.sizes[3]}+{call.v.sizes[3]} {call.stored}"
+    shape_class = f"{kernel} jobs{power_of_two(jobs)} keys{call.k.sizes[2]} size{sizes}"
+    return call.target.choice("attention", shape_class, f"{default} splits", candidates)
+
+
+def pack_params(
+    call: Attention,
+    workgroups: int = 0,
+    tiles: int = 1,
+    splits: int = 1,
+    fresh: Heads | None = None,
+    lines: tuple[int, int, int] = (0, 0, 0),
+) -> bytes:
+    """Params of lib/attention/attention.wgsl; `lines` are the first, how many, and how long."""
+    return pack(
+        "7If32I",
+        *(workgroups, call.out.sizes[2], call.key_heads, tiles, splits, call.keys, call.follows),
+        call.scale,
+        *(*call.q.strides, 0, *call.k.strides, 0, *call.v.strides, 0, *call.out.strides, 0),
+        *((0,) * 4 if call.mask is None else call.mask.strides),
+        *((0,) * 4 if fresh is None else (*fresh.strides, 0)),
+        *lines,
+        *call.turning,
+    )
+
+
+def overrides(call: Attention) -> Overrides:
+    mask = call.mask
+    return (
+        ("GROUP", call.group),
+        ("HEAD", call.q.sizes[3]),
+        ("VALUE_HEAD", call.v.sizes[3]),
+        ("CAUSAL", int(call.causal)),
+        ("MASK", NO_MASK if mask is None else BOOLEAN if mask.boolean else ADDED),
+    )
+
+
+def without(pairs: Overrides, names: tuple[str, ...]) -> Overrides:
+    return tuple(pair for pair in pairs if pair[0] not in names)
+
+
+def lower_simple(call: Attention) -> list[Dispatch]:
+    """For a software adapter, as many lines at once as there is memory for their logits."""
+    batch, heads, tokens, value_size = call.out.sizes
+    width = call.k.sizes[2] if call.follows else call.keys
+    every = batch * heads * tokens
+    at_once = min(every, max(1, LOGIT_BYTES // max(4 * width, 1)))
+    logits = scratch("attention_naive_logits", at_once * width * 4)
+    dispatches = []
+    for first in range(0, every, at_once):
+        lines = min(at_once, every - first)
+        params = pack_params(call, lines=(first, lines, width))
+        if width:
+            dispatches.append(simple_logits(call, logits, params, lines * ceil_div(width, 4)))
+        quads = lines * ceil_div(value_size, 4)
+        dispatches.append(
+            Dispatch(
+                kernel="attention_naive_values",
+                bindings=(logits, call.v.id, call.out.id, call.position),
+                params=params,
+                grid=quad_grid(quads),
+                types=(("FLOAT", call.stored),),
+                overrides=without(overrides(call), LOGITS_ONLY),
+            )
+        )
+    return dispatches
+
+
+def simple_logits(call: Attention, logits: Scratch, params: bytes, quads: int) -> Dispatch:
+    return Dispatch(
+        kernel="attention_naive_logits",
+        bindings=(call.q.id, call.k.id, call.mask_id, logits, call.position),
+        params=params,
+        grid=quad_grid(quads),
+        types=(("FLOAT", call.stored), ("MASK_TYPE", call.mask_type)),
+        overrides=without(overrides(call), VALUES_ONLY),
+    )
+
+
+def scratch(key: str, nbytes: int) -> Scratch:
+    """Rounded up to a power of two: every length of a prompt would bring a buffer of its own."""
+    return Scratch(key, 1 << max(nbytes - 1, 15).bit_length())

@@ -1,0 +1,230 @@
+"""Rotary position embedding: pairs (a, b) of elements turned by the angle of their token.
+
+    a' = a cos - b sin,  b' = b cos + a sin
+
+apply_rotary_emb               q [B, S, heads, D] and k [B, S, key heads, D] with tables [S, D/2],
+                               or [S, heads, D/2]; pairs are neighbours
+apply_rotary_emb_hf            the same with tables [positions, R]: pairs lie R/2 apart, each has
+                               its own cos and sin at both places, elements from R on stay as they
+                               are. The first token reads row `start_pos`, which is live
+apply_rotary_emb_interleaved   x [.., N, C] with a table of N * C elements, (cos, sin) neighbours
+
+The first two give two outputs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from webpte.errors import GraphError
+from webpte.ops.core.args import Args, TensorArg
+from webpte.ops.core.quads import float_type, quad_grid
+from webpte.ops.core.records import Dispatch, SymIntBound, SymIntUniform, ceil_div, pack
+from webpte.ops.core.registry import register
+from webpte.ops.core.row_reduction import check_floats
+from webpte.shapes import Dims
+
+Array = np.ndarray
+
+PAIRS = "xq: tensor, xk: tensor, freqs_cos: tensor, freqs_sin: tensor -> tensors"
+HALVES = "xq: tensor, xk: tensor, freqs_cos: tensor, freqs_sin: tensor, start_pos: live -> tensors"
+COMPLEX = "x: tensor, freqs_cis: tensor -> tensor"
+
+
+def operands(args: Args) -> tuple[TensorArg, TensorArg, TensorArg, TensorArg]:
+    """Queries, keys and the two tables, checked for what both ops ask of them."""
+    q, k = args.tensor("xq"), args.tensor("xk")
+    cosines, sines = args.tensor("freqs_cos"), args.tensor("freqs_sin")
+    check_floats(args, q, k, cosines, sines)
+    if q.rank != 4 or k.rank != 4 or q.dims[1] != k.dims[1]:
+        raise GraphError(
+            f"{args.call}: queries {list(q.dims)} and keys {list(k.dims)}; wanted are "
+            "[batch, tokens, heads, head size] with equal tokens"
+        )
+    if cosines.dims != sines.dims:
+        raise GraphError(f"{args.call}: cosines {list(cosines.dims)}, but sines {list(sines.dims)}")
+    return q, k, cosines, sines
+
+
+def pairs_shape(args: Args) -> tuple[Dims, Dims]:
+    q, k, _, _ = operands(args)
+    if q.dims[3] % 2 or q.dims[3] != k.dims[3]:
+        raise GraphError(
+            f"{args.call}: head sizes {q.dims[3]} and {k.dims[3]}; wanted are equal, even ones"
+        )
+    table_strides(args)
+    return q.dims, k.dims
+
+
+def table_strides(args: Args) -> tuple[int, int]:
+    """Of a token and a head in the tables of `apply_rotary_emb`."""
+    q, k, table, _ = operands(args)
+    tokens, heads, pairs = q.dims[1], q.dims[2], q.dims[3] // 2
+    if table.numel == tokens * pairs:
+        return pairs, 0
+    if table.dims == (tokens, heads, pairs) and heads == k.dims[2]:
+        return heads * pairs, pairs
+    raise GraphError(
+        f"{args.call}: tables {list(table.dims)} for queries {list(q.dims)} and keys "
+        f"{list(k.dims)}; wanted are [{tokens}, {pairs}] or [{tokens}, heads, {pairs}]"
+    )
+
+
+def halves_shape(args: Args) -> tuple[Dims, Dims]:
+    q, k, table, _ = operands(args)
+    if table.rank != 2 or table.dims[1] % 2 or table.dims[1] > min(q.dims[3], k.dims[3]):
+        raise GraphError(
+            f"{args.call}: tables {list(table.dims)} for heads of {q.dims[3]} and {k.dims[3]}; "
+            "wanted are [positions, an even number of elements up to the head size]"
+        )
+    return q.dims, k.dims
+
+
+def complex_shape(args: Args) -> tuple[Dims]:
+    x, table = args.tensor("x"), args.tensor("freqs_cis")
+    check_floats(args, x, table)
+    if x.rank < 2 or x.dims[-1] % 2 or table.numel != x.dims[-2] * x.dims[-1]:
+        raise GraphError(
+            f"{args.call}: a tensor {list(x.dims)} and a table {list(table.dims)}; wanted are "
+            "[.., N, C] with an even C, and N * C elements"
+        )
+    return (x.dims,)
+
+
+# Lowering
+
+
+def halves_bounds(args: Args) -> list[SymIntBound]:
+    q, k, cosines, _ = operands(args)
+    if q.numel + k.numel == 0:
+        return []
+    tokens, rows = q.dims[1], cosines.dims[0]
+    why = f"{tokens} tokens in tables of {rows} positions"
+    return args.bound("start_pos", 0, rows - tokens, why)
+
+
+def angles_of(args: Args, half: bool) -> tuple[int, int, int]:
+    """Pairs of a head that are turned, and elements of the tables from token to token, and head."""
+    q, _, cosines, _ = operands(args)
+    if half:
+        return cosines.dims[1] // 2, cosines.dims[1], 0
+    return q.dims[3] // 2, *table_strides(args)
+
+
+def start_of(args: Args, half: bool) -> SymIntUniform | bytes:
+    """The row of the tables for the first token."""
+    return args.uniform("start_pos") if half else pack("4i", 0, 0, 0, 0)
+
+
+def lower_both(args: Args, half: bool) -> list[Dispatch]:
+    q, k, cosines, sines = operands(args)
+    turned, row, head = angles_of(args, half)
+    shapes, units = [], 0
+    for tensor in (q, k):
+        pairs = ceil_div(tensor.dims[3], 2)
+        count = tensor.numel // max(tensor.dims[3], 1) * pairs
+        shapes += [tensor.dims[2], tensor.dims[3], pairs, count]
+        units += count
+    if units == 0:
+        return []
+    outs = args.outs
+    return [
+        Dispatch(
+            kernel="rope",
+            bindings=(
+                *(tensor.id for tensor in (q, k, cosines, sines, *outs)),
+                start_of(args, half),
+            ),
+            params=pack("12I", *shapes, q.dims[1], turned, row, head),
+            grid=quad_grid(units),
+            types=(("FLOAT", float_type(args, q, k, cosines, sines, *outs)),),
+            overrides=(("HALF", int(half)),),
+        ),
+    ]
+
+
+def lower_complex(args: Args) -> list[Dispatch]:
+    x, table = args.tensor("x"), args.tensor("freqs_cis")
+    if x.numel == 0:
+        return []
+    return [
+        Dispatch(
+            kernel="rope_interleaved",
+            bindings=(x.id, table.id, args.out.id),
+            params=pack("2I", x.numel // 2, table.numel // 2),
+            grid=quad_grid(x.numel // 2),
+            types=(("FLOAT", float_type(args, x, table, args.out)),),
+        )
+    ]
+
+
+# References
+
+
+def run_pairs(args: Args) -> list[Array]:
+    row, head = table_strides(args)
+    tokens = args.tensor("xq").dims[1]
+    # [tokens, heads or 1, pairs]
+    shape = (tokens, row // head if head else 1, head or row)
+    cosines, sines = (
+        args.array(name).astype(np.float64).reshape(shape) for name in ("freqs_cos", "freqs_sin")
+    )
+    results = []
+    for name in ("xq", "xk"):
+        x = args.array(name)
+        a, b = x[..., 0::2].astype(np.float64), x[..., 1::2].astype(np.float64)
+        turned = np.stack([a * cosines - b * sines, b * cosines + a * sines], axis=-1)
+        results.append(turned.reshape(x.shape).astype(x.dtype))
+    return results
+
+
+def run_halves(args: Args) -> list[Array]:
+    start, tokens = args.integer("start_pos"), args.tensor("xq").dims[1]
+    cosines, sines = (
+        args.array(name)[start : start + tokens, None].astype(np.float64)
+        for name in ("freqs_cos", "freqs_sin")
+    )
+    size = cosines.shape[-1]
+    results = []
+    for name in ("xq", "xk"):
+        x = args.array(name)
+        part = x[..., :size].astype(np.float64)
+        a, b = part[..., : size // 2], part[..., size // 2 :]
+        turned = part * cosines + np.concatenate([-b, a], axis=-1) * sines
+        results.append(np.concatenate([turned.astype(x.dtype), x[..., size:]], axis=-1))
+    return results
+
+
+def run_complex(args: Args) -> Array:
+    x = args.array("x")
+    table = args.array("freqs_cis").astype(np.float64).reshape(x.shape[-2], -1, 2)
+    a, b = x[..., 0::2].astype(np.float64), x[..., 1::2].astype(np.float64)
+    cosines, sines = table[..., 0], table[..., 1]
+    turned = np.stack([a * cosines - b * sines, a * sines + b * cosines], axis=-1)
+    return turned.reshape(x.shape).astype(x.dtype)
+
+
+register(
+    "et_vk.apply_rotary_emb.default",
+    PAIRS,
+    shape=pairs_shape,
+    lower=lambda args: lower_both(args, half=False),
+    reference=run_pairs,
+)
+
+register(
+    "et_vk.apply_rotary_emb_hf.default",
+    HALVES,
+    shape=halves_shape,
+    lower=lambda args: lower_both(args, half=True),
+    bounds=halves_bounds,
+    reference=run_halves,
+)
+
+register(
+    "et_vk.apply_rotary_emb_interleaved.default",
+    COMPLEX,
+    shape=complex_shape,
+    lower=lower_complex,
+    reference=run_complex,
+)

@@ -1,0 +1,51 @@
+"""Convolutions of 3 x 3 taps and stride 1 in one dispatch.
+
+wgsl/conv/conv_window.wgsl keeps the inputs under a block of pixels in workgroup memory. A workgroup
+makes some channels of a block, its invocations share the sum over the input channels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from webpte.ops.conv.conv_geometry import Convolution
+from webpte.ops.core.records import ceil_div
+
+ENOUGH = 120  # workgroups for a GPU of 132 cores; with fewer, tiles whose sums are split are faster
+
+
+@dataclass(frozen=True)
+class Window:
+    """The constants of wgsl/conv/conv_window.wgsl: channels and quads of pixels of a workgroup."""
+
+    row_quads: int = 4
+    lines: int = 4
+    width: int = 2
+
+    @property
+    def label(self) -> str:
+        return "windows"
+
+    def blocks(self, conv: Convolution) -> tuple[int, int]:
+        """Down and across."""
+        return ceil_div(conv.out_size.h, self.lines), ceil_div(conv.out_size.w, 4 * self.width)
+
+    def rows(self, conv: Convolution) -> int:
+        return ceil_div(conv.out_channels, 4 * self.row_quads)
+
+    def workgroups(self, conv: Convolution) -> int:
+        return self.rows(conv) * math.prod(self.blocks(conv)) * conv.batch
+
+
+WINDOW = Window()
+
+
+def takes(conv: Convolution) -> bool:
+    """Whether the kernel can."""
+    return conv.has_nine_taps and conv.in_channels % 4 == 0
+
+
+def suits(conv: Convolution) -> bool:
+    """Whether it is the fastest, where nothing was measured."""
+    return takes(conv) and WINDOW.workgroups(conv) >= ENOUGH

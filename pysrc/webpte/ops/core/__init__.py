@@ -1,0 +1,1 @@
+"""Parts that all operator families share: the registry, arguments, records, layouts."""

@@ -1,0 +1,201 @@
+"""Calls that stand for several: their shapes, their reference, and how to run them part by part.
+
+`fusion` makes such calls where one kernel can do the work of several; families register what they
+are here, each with a lowering of its own. A fused call takes and gives lists:
+
+    inputs    tensors that its parts read         sizes   SymInts that shapes depend on
+    changed   tensors that they change in place   live    SymInts that kernels read as they are
+
+What is between the parts has no memory of its own. Where no kernel does all at once (other sizes,
+another device), `lower_parts` is what the parts come to, with scratch memory between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from webpte.errors import GraphError, ResizeError
+from webpte.graph.graph import Call
+from webpte.ops.core.args import Args, TensorArg, parse_signature
+from webpte.ops.core.records import Binding, Dispatch, Scratch, SymIntBound
+from webpte.ops.core.registry import Lowering, OpDef, definition_of, register_fused
+from webpte.ops.core.row_reduction import power_of_two
+from webpte.shapes import Dims
+
+Array = np.ndarray
+Part = tuple[OpDef, Args]
+
+SIGNATURE = parse_signature("inputs: tensors, changed: tensors, sizes: ints, live: any -> tensors")
+SMALLEST_SCRATCH = 1 << 12
+
+
+def register_fusion(name: str, lower: Lowering) -> None:
+    """One kind of fused call; `lower` may be `lower_parts`."""
+    definition = OpDef(
+        name,
+        SIGNATURE,
+        shape=fused_shape,
+        lower=lower,
+        reference=run_parts,
+        mutates=("changed",),
+        bounds=fused_bounds,
+    )
+    register_fused(name, definition)
+
+
+def definition(call: Call) -> OpDef:
+    op = definition_of(call)
+    if op is None:
+        raise GraphError(f"{call}: no such operator")
+    return op
+
+
+def parts_of(args: Args, arrays: dict[int, Array] | None = None) -> Iterator[Part]:
+    """The calls that a fused one stands for, with their arguments."""
+    for call in args.call.parts:
+        op = definition(call)
+        yield op, args.of_part(op.signature, call, arrays)
+
+
+def is_view(op: OpDef, part: Args) -> bool:
+    """Whether a part gives the same elements under another shape."""
+    return op.alias_of is not None and part.tensor(op.alias_of).dtype == part.out.dtype
+
+
+def fused_shape(args: Args) -> list[Dims]:
+    """Of the outputs; what is between the parts gets its live dims on the way."""
+    outs = {out.id: out.dims for out in args.outs}
+    for op, part in parts_of(args):
+        for out, dims in zip(part.outs, op.shape(part), strict=True):
+            if out.id in outs:
+                outs[out.id] = tuple(dims)
+                continue
+            try:
+                args.set_inner_dims(out.id, tuple(dims))
+            except ResizeError as error:
+                raise ResizeError(f"{part.call}: {error}") from error
+    return list(outs.values())
+
+
+def fused_bounds(args: Args) -> list[SymIntBound]:
+    return [bound for op, part in parts_of(args) for bound in op.bounds(part)]
+
+
+def run_parts(args: Args) -> list[Array]:
+    """One reference after the other, each result rounded to its type."""
+    arrays = dict(args.all_arrays)
+    for op, part in parts_of(args, arrays):
+        results = op.reference(part)
+        if isinstance(results, np.ndarray | np.generic):
+            results = [np.asarray(results)]
+        for out, result in zip(part.outs, results, strict=True):
+            rounded = result.astype(out.dtype.numpy)
+            half = rounded.dtype == np.float16
+            arrays[out.id] = rounded.astype(np.float32) if half else rounded
+    return [arrays[out.id] for out in args.outs]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Parts that run one after the other, or at once where `lower` has a kernel for them all."""
+
+    parts: tuple[Part, ...]
+    lower: Callable[[Sequence[Part]], list[Dispatch] | None] | None = None
+
+
+def single_steps(parts: Iterable[Part]) -> list[Step]:
+    return [Step((part,)) for part in parts]
+
+
+class Between:
+    """Where the values between the parts are: views are their sources, others scratch memory."""
+
+    def __init__(self, args: Args, steps: Sequence[Step] | None = None) -> None:
+        steps = single_steps(parts_of(args)) if steps is None else steps
+        self._kept = {out.id for out in args.outs}
+        self._roots: dict[int, int] = {}
+        self._last: dict[int, int] = {}  # root to the last step that reads it
+        self._slot_of: dict[int, int] = {}
+        self._places: dict[int, Scratch] = {}
+        for index, (op, part) in [(i, part) for i, step in enumerate(steps) for part in step.parts]:
+            for value_id in part.tensor_ids:
+                self._last[self.root(value_id)] = index
+            if is_view(op, part) and part.out.id not in self._kept:
+                source = part.tensor(op.alias_of or "").id
+                self._roots[part.out.id] = self.root(source)
+
+    def root(self, value_id: int) -> int:
+        return self._roots.get(value_id, value_id)
+
+    def is_alias(self, value_id: int) -> bool:
+        return value_id in self._roots
+
+    def is_read_after(self, value_id: int, index: int) -> bool:
+        return self._last.get(value_id, -1) > index
+
+    def add(self, out: TensorArg, index: int) -> None:
+        """Memory for what the step at `index` gives; that of values read no more is free."""
+        if out.id in self._kept or out.id in self._roots:
+            return
+        taken = {slot for i, slot in self._slot_of.items() if self._last.get(i, -1) >= index}
+        slot = next(i for i in range(len(taken) + 1) if i not in taken)
+        nbytes = power_of_two(max(out.numel * out.dtype.storage.itemsize, SMALLEST_SCRATCH))
+        self._slot_of[out.id] = slot
+        self._last.setdefault(out.id, index)
+        self._places[out.id] = Scratch(f"between parts {slot}", nbytes)
+
+    def place(self, binding: Binding) -> Binding:
+        if not isinstance(binding, int):
+            return binding
+        root = self.root(binding)
+        return self._places.get(root, root)
+
+
+def lower_parts(args: Args, steps: Sequence[Step] | None = None) -> list[Dispatch]:
+    """What the parts come to, one after the other; some of them at once, if `steps` say so."""
+    steps = single_steps(parts_of(args)) if steps is None else steps
+    between, dispatches = Between(args, steps), list[Dispatch]()
+    for index, step in enumerate(steps):
+        outs = {out.id: out for _, part in step.parts for out in part.outs}
+        found = step.lower(step.parts) if step.lower else None
+        if found is None:
+            found = [
+                dispatch
+                for op, part in step.parts
+                if not any(between.is_alias(out.id) for out in part.outs)
+                for dispatch in op.lower(part)
+            ]
+        bound = {b for dispatch in found for b in dispatch.bindings if isinstance(b, int)}
+        for value_id, out in outs.items():
+            # What is empty is written by nobody, and may be read all the same.
+            if value_id in bound or between.is_read_after(value_id, index):
+                between.add(out, index)
+        dispatches += [
+            replace(dispatch, bindings=tuple(map(between.place, dispatch.bindings)))
+            for dispatch in found
+        ]
+    return dispatches
+
+
+def grouped(
+    parts: Sequence[Part],
+    names: Collection[str],
+    lower: Callable[[Sequence[Part]], list[Dispatch] | None],
+) -> list[Step]:
+    """Steps of which one has all parts of these names, unless others must run between them."""
+    inside = [part for part in parts if part[0].name in names]
+    given = {out.id for _, part in inside for out in part.outs}
+    before, after, later = list[Part](), list[Part](), set[int]()
+    for op, part in parts:
+        if op.name in names:
+            if not later.isdisjoint(part.tensor_ids):
+                return single_steps(parts)
+        elif (given | later).isdisjoint(part.tensor_ids):
+            before.append((op, part))
+        else:
+            after.append((op, part))
+            later |= {out.id for out in part.outs}
+    return [*single_steps(before), Step(tuple(inside), lower), *single_steps(after)]

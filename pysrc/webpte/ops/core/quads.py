@@ -1,0 +1,89 @@
+"""What the element-wise families share: which type to compute in, and how scalars travel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from webpte.dtypes import INT32_MAX, INT32_MIN, DType
+from webpte.errors import UnsupportedError
+from webpte.ops.core.args import Args, TensorArg
+from webpte.ops.core.records import Grid, ceil_div, fold_grid
+from webpte.shapes import Dims, collapse
+
+QUAD = 4  # elements per invocation: WORKGROUP_SIZE invocations share a workgroup
+WORKGROUP_SIZE = 64  # of wgsl/lib/grid.wgsl
+MAX_AXES = 12  # of wgsl/lib/axes.wgsl
+COMPARING = (  # of two tensors, and of one with a number
+    ("eq", "==", np.equal),
+    ("ne", "!=", np.not_equal),
+    ("lt", "<", np.less),
+    ("le", "<=", np.less_equal),
+    ("gt", ">", np.greater),
+    ("ge", ">=", np.greater_equal),
+)
+
+__all__ = [
+    "COMPARING",
+    "INT32_MAX",
+    "INT32_MIN",
+    "MAX_AXES",
+    "QUAD",
+    "WORKGROUP_SIZE",
+    "clamp_int32",
+    "common_type",
+    "fits_int32",
+    "float_type",
+    "pack_axes",
+    "quad_count",
+    "quad_grid",
+    "same_shape",
+]
+
+
+def same_shape(args: Args) -> tuple[Dims]:
+    """The shape function of ops that keep their input's shape."""
+    return (args.tensor("self").dims,)
+
+
+def quad_count(numel: int) -> int:
+    return ceil_div(numel, QUAD)
+
+
+def quad_grid(quads: int) -> Grid:
+    return fold_grid(ceil_div(quads, WORKGROUP_SIZE))
+
+
+def common_type(*dtypes: DType) -> str:
+    """Where operands meet: f32 as soon as one is a float, else i32."""
+    return "f32" if any(dtype.is_float for dtype in dtypes) else "i32"
+
+
+def fits_int32(value: float) -> bool:
+    return float(value).is_integer() and INT32_MIN <= value <= INT32_MAX
+
+
+def clamp_int32(value: float) -> int:
+    """An integer bound as the kernels take it; infinities become the ends of the range."""
+    return int(min(max(value, INT32_MIN), INT32_MAX))
+
+
+def pack_axes(args: Args, dims: Dims, *strides: Dims) -> tuple[int, list[int]]:
+    """`axes` of wgsl/lib/axes.wgsl for up to three operands: its rank, and MAX_AXES * 4 words."""
+    sizes, steps = collapse(dims, *strides)
+    if len(sizes) > MAX_AXES:
+        raise UnsupportedError(
+            f"{args.call}: {len(sizes)} axes that cannot be merged; the kernels take {MAX_AXES}"
+        )
+    words: list[int] = []
+    for axis, size in enumerate(sizes):
+        row = [size, *(step[axis] for step in steps)]
+        words += row + [0] * (4 - len(row))
+    return len(sizes), words + [0] * (4 * MAX_AXES - len(words))
+
+
+def float_type(args: Args, *tensors: TensorArg | None) -> str:
+    """How the float tensors of a dispatch are stored: all as f32, or all as f16."""
+    stored = {tensor.dtype.wgsl for tensor in tensors if tensor is not None}
+    if not stored <= {"f32"} and not stored <= {"f16"}:
+        raise UnsupportedError(f"{args.call}: its kernel does not mix tensors of {sorted(stored)}")
+    return "f16" if stored == {"f16"} else "f32"

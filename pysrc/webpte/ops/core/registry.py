@@ -1,0 +1,133 @@
+"""The table from operator names to their definitions.
+
+A family module calls `register` once per table row; importing `webpte.ops` imports every family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from webpte.graph.graph import Call, Graph
+from webpte.graph.live_state import LiveState
+from webpte.ops.core.args import Args, Signature, parse_signature
+from webpte.ops.core.records import Dispatch, Steady, SymIntBound
+from webpte.ops.core.target import GPU, Target
+from webpte.shapes import Dims
+
+ShapeFunction = Callable[[Args], Sequence[Dims]]
+Lowering = Callable[[Args], Sequence[Dispatch]]
+Bounds = Callable[[Args], Sequence[SymIntBound]]
+Steadiness = Callable[[Args], Sequence[Steady]]
+Reference = Callable[[Args], np.ndarray | Sequence[np.ndarray]]
+ScalarFunction = Callable[[Args], int]
+
+
+def _nothing(args: Args) -> list[Any]:
+    return []
+
+
+@dataclass(frozen=True)
+class OpDef:
+    """One operator.
+
+    shape       live output dims, one entry per output; checks the inputs' shapes
+    lower       what to dispatch at the live state; pure
+    bounds      what live SymInts must keep to, whether a kernel takes the call or the reference
+    steady      for which values of a SymInt it need not be lowered anew; at most one
+    reference   the same in NumPy: oracle of the tests, and what device="numpy" runs
+    alias_of    name of the tensor argument whose memory the output may share (a flat view)
+    mutates     names of the tensor arguments that the op writes to (references write in place)
+    scalar      the value of an op that yields a SymInt; it runs on the host and lowers to nothing
+    """
+
+    name: str
+    signature: Signature
+    shape: ShapeFunction
+    lower: Lowering
+    reference: Reference
+    alias_of: str | None = None
+    mutates: tuple[str, ...] = field(default=())
+    scalar: ScalarFunction | None = None
+    bounds: Bounds = _nothing
+    steady: Steadiness = _nothing
+
+    def bind(
+        self,
+        call: Call,
+        graph: Graph,
+        live: LiveState,
+        arrays: dict[int, np.ndarray] | None = None,
+        target: Target = GPU,
+    ) -> Args:
+        return Args(self.signature, call, graph, live, arrays, target)
+
+
+_REGISTRY: dict[str, OpDef] = {}
+_FUSED: dict[str, OpDef] = {}
+
+
+def register(
+    name: str,
+    signature: str,
+    *,
+    shape: ShapeFunction,
+    lower: Lowering,
+    reference: Reference,
+    alias_of: str | None = None,
+    mutates: tuple[str, ...] = (),
+    bounds: Bounds = _nothing,
+    steady: Steadiness = _nothing,
+) -> None:
+    """Add one operator; a name can be registered once."""
+    if name in _REGISTRY:
+        raise ValueError(f"{name} is registered twice")
+    parsed = parse_signature(signature)
+    _REGISTRY[name] = OpDef(
+        name,
+        parsed,
+        shape,
+        lower,
+        reference,
+        alias_of,
+        mutates,
+        bounds=bounds,
+        steady=steady,
+    )
+
+
+def register_scalar(name: str, signature: str, scalar: ScalarFunction) -> None:
+    """Add an operator that yields a SymInt."""
+    if name in _REGISTRY:
+        raise ValueError(f"{name} is registered twice")
+    _REGISTRY[name] = OpDef(
+        name, parse_signature(signature), _nothing, _nothing, _nothing, scalar=scalar
+    )
+
+
+def register_fused(name: str, definition: OpDef) -> None:
+    """Add what calls with parts may be; no file can name it."""
+    if name in _FUSED:
+        raise ValueError(f"{name} is registered twice")
+    _FUSED[name] = definition
+
+
+def definition_of(call: Call) -> OpDef | None:
+    """The definition of a call's operator, also if it was made by fusion; or None."""
+    return _FUSED.get(call.name) if call.parts else lookup(call.name)
+
+
+def lookup(name: str) -> OpDef | None:
+    """The definition of an operator, or None.
+
+    Exporters drop the namespace of raw torch ops (`update_cache.default`); the namespaced form
+    (`llama.update_cache.default`) names the same op.
+    """
+    return _REGISTRY.get(name) or _REGISTRY.get(name.partition(".")[2])
+
+
+def registered_names() -> list[str]:
+    return sorted(_REGISTRY)

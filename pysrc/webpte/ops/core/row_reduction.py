@@ -1,0 +1,125 @@
+"""What the kernels over rows share: how many threads take a row, and in what portions they read.
+
+The counterpart of wgsl/lib/reduce/row_reduction.wgsl. A row is what an op reduces or normalizes at
+once; its items are elements, or quads of them where its length allows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from webpte.errors import GraphError
+from webpte.ops.core.args import Args, TensorArg
+from webpte.ops.core.records import Grid, ceil_div, fold_grid
+from webpte.ops.core.target import Target
+from webpte.shapes import normalize_dim, numel
+
+THREADS = 256  # of wgsl/lib/reduce/row_reduction.wgsl
+
+# A cache line and a sector of one, in 4-byte elements: how many neighbours make reading efficient.
+LINE, SECTOR = 32, 8
+
+# Below this many workgroups a large GPU is mostly idle.
+FEW_WORKGROUPS = 128
+# A long row is cut so that a thread reads a few items, and never into more parts than fill a GPU.
+ITEMS_WORTH_CUTTING, ITEMS_PER_PART, MOST_WORKGROUPS = 32, 4, 512
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Threads per row, and whether neighbouring threads work on neighbouring rows."""
+
+    lanes: int
+    rows_fastest: bool = False
+
+    @property
+    def overrides(self) -> tuple[tuple[str, float], ...]:
+        return (
+            ("GROUPS", 1 << (self.lanes.bit_length() // 2)),
+            ("LANES", self.lanes),
+            ("ROWS", THREADS // self.lanes),
+            ("ROWS_FASTEST", int(self.rows_fastest)),
+        )
+
+    def workgroups(self, rows: int) -> int:
+        return ceil_div(rows * self.lanes, THREADS)
+
+    def grid(self, rows: int) -> Grid:
+        return fold_grid(self.workgroups(rows))
+
+    def parts(self, rows: int, length: int) -> int:
+        """Into how many parts to cut each row, so that few long rows keep a GPU busy; mostly 1."""
+        workgroups = self.workgroups(rows)
+        if length < self.lanes * ITEMS_WORTH_CUTTING or workgroups > FEW_WORKGROUPS:
+            return 1
+        if self.lanes == 1:
+            # Parts about as many as each has items: a long sum in one thread would lose digits.
+            return min(4 * ceil_div(math.isqrt(length), 8), MOST_WORKGROUPS)
+        return min(ceil_div(length, self.lanes * ITEMS_PER_PART), MOST_WORKGROUPS // workgroups)
+
+
+def power_of_two(number: int) -> int:
+    """The smallest power of two that is not below `number`."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+# On a software adapter: threads that share nothing need no barriers, which take long to compile.
+ONE_LANE = Layout(1)
+
+
+def contiguous_layout(length: int, target: Target) -> Layout:
+    """Rows whose items are neighbours: a thread per item, up to a workgroup per row."""
+    if target.software:
+        return ONE_LANE
+    return Layout(min(power_of_two(length), THREADS))
+
+
+def strided_layout(rows: int, length: int, neighbours: int, target: Target) -> Layout:
+    """Rows whose items lie apart, while `neighbours` rows have theirs side by side."""
+    if target.software:
+        return ONE_LANE
+    for side_by_side in (LINE, SECTOR):
+        columns = power_of_two(min(neighbours, side_by_side))
+        layout = Layout(min(THREADS // columns, power_of_two(length)), rows_fastest=True)
+        if layout.workgroups(rows) > FEW_WORKGROUPS:
+            break
+    return layout
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A tensor seen as rows along one dim: [outer, length, inner], a row per outer and inner."""
+
+    outer: int
+    length: int
+    inner: int
+
+    @property
+    def count(self) -> int:
+        return self.outer * self.inner
+
+    def layout(self, target: Target) -> Layout:
+        if self.inner == 1:
+            return contiguous_layout(self.length, target)
+        return strided_layout(self.count, self.length, self.inner, target)
+
+
+def rows_along(tensor: TensorArg, dim: int) -> Rows:
+    dims = tensor.dims or (1,)
+    axis = normalize_dim(dim, tensor.rank)
+    return Rows(numel(dims[:axis]), dims[axis], numel(dims[axis + 1 :]))
+
+
+def float_item(*lengths: int) -> tuple[str, int]:
+    """The item that fits all of these lengths, by its name in the shaders, and its elements."""
+    return ("vec4f", 4) if all(length % 4 == 0 for length in lengths) else ("f32", 1)
+
+
+def check_floats(args: Args, *tensors: TensorArg | None) -> None:
+    for tensor in tensors:
+        if tensor is not None and not tensor.dtype.is_float:
+            raise GraphError(
+                f"{args.call}: value {tensor.id} is {tensor.dtype.name}; "
+                "this op is defined for floats"
+            )

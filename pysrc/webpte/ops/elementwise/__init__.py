@@ -1,0 +1,1 @@
+"""Elementwise operators: one value in, one value out, at the same place."""

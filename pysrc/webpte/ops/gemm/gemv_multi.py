@@ -1,0 +1,77 @@
+"""Products of few rows of one x with several matrices of floats, the norm before them included.
+
+The counterpart of wgsl/gemm/gemv_multi.wgsl, and for floats what `fused_products` has for quantized
+weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from webpte.ops.core.args import Args
+from webpte.ops.core.quads import float_type
+from webpte.ops.core.records import Binding, Dispatch, ceil_div, pack
+from webpte.ops.gemm.gemm import Kernel, Product, choose_slicing, is_sliced, slice_dispatches
+from webpte.ops.gemm.matmul import linear_operands
+from webpte.ops.gemm.prologue import (
+    NORMED_THREADS,
+    Intake,
+    eps_of,
+    gain_of,
+    row_overrides,
+    row_types,
+)
+
+LINEAR = "aten.linear.default"
+MOST = 3  # matrices at once
+
+
+def lower_several(
+    linears: Sequence[Args],
+    norm: Intake | None,
+    out: Binding,
+    stored: str | None = None,
+    gated: bool = False,
+) -> list[Dispatch] | None:
+    """One after the other in one place, or gated; None if the kernel does not take them.
+
+    `stored`: how the output's elements are stored, if not as the operands'.
+    """
+    operands = [linear_operands(args) for args in linears]
+    products = [each.product for each in operands]
+    first, args = products[0], linears[0]
+    alike = all((p.m, p.k) == (first.m, first.k) and p.addend is None for p in products)
+    along = norm is None or (norm.x.dims[-1] == first.k and norm.x.numel == first.m * first.k)
+    same = len({each.a.id for each in operands}) == 1 and len(linears) <= MOST
+    small = not first.empty and is_sliced(first) and first.k > 0 and first.k % 4 == 0
+    if args.target.software or not (alike and along and same and small):
+        return None
+    if gated and first.n != products[1].n:
+        return None
+    x = norm.x if norm else operands[0].a
+    read = float_type(args, x, norm.gain if norm else None, *(each.b for each in operands))
+    slicing = choose_slicing(ceil_div(first.k, 4), NORMED_THREADS, NORMED_THREADS)
+    shapes, begin, place = list[int](), 0, 0
+    for product in products:
+        shapes += [product.n, begin, 0, place]
+        begin += ceil_div(product.n, 4 * slicing.lanes)
+        place += product.m * product.n
+    # A matrix that is not there begins where there is no workgroup.
+    shapes += [0, begin, 0, 0] * (MOST - len(products))
+    workgroups = ceil_div(first.n, 4 * slicing.lanes) if gated else begin
+    kernel = Kernel(
+        name="gemv_multi",
+        operands=(x.id, gain_of(norm), *matrices_of([o.b.id for o in operands])),
+        types=row_types(norm, slicing),
+        overrides=(*row_overrides(norm, slicing), ("GATED", gated)),
+        params=pack("12I", *shapes) + eps_of(norm),
+    )
+    joined = replace(Product(first.m, 0, first.k), n=workgroups * 4 * slicing.lanes, stored=read)
+    (dispatch,) = slice_dispatches(kernel, joined, -1, slicing)
+    types = tuple(("OUT", stored or read) if n == "OUT" else (n, t) for n, t in dispatch.types)
+    return [replace(dispatch, bindings=(*kernel.operands, out), types=types)]
+
+
+def matrices_of(ids: list[int]) -> tuple[int | None, ...]:
+    return (*ids, *[None] * (MOST - len(ids)))

@@ -1,0 +1,402 @@
+"""Linear layers whose weights are integers of 4 or 8 bits, and what training needs of them.
+
+    linear_q4gsw          y = x[..., K] @ W^T + bias; W[n, k] = code * scales[k / group_size, n]
+    linear_qcs4w          the same with one scale per row of W
+    linear_dq8ca_q4gsw    linear_q4gsw, with each row of x rounded to int8 first
+    _weight_int8pack_mm   y = x @ W^T; W[n, k] = code * scales[n], codes of 8 bits
+    linear_q4gsw_backward d_x = d_out[..., N] @ W
+    q4gsw_requant         the codes nearest to a float weight [N, K]
+
+Codes of 4 bits lie two to a byte, each 8 too large: W is uint8 [N, >= K / 2]. The exporter rounds
+its width up to a multiple of 4 bytes, the scales' and the bias's to a multiple of 4 floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from webpte.errors import GraphError
+from webpte.ops.core.args import Args, TensorArg
+from webpte.ops.core.quads import float_type
+from webpte.ops.core.records import Dispatch, ceil_div, fold_grid, pack
+from webpte.ops.core.registry import register
+from webpte.ops.core.target import Target
+from webpte.ops.gemm.gemm import (
+    ROWS_AT_ONCE,
+    Kernel,
+    Overrides,
+    Product,
+    Slicing,
+    Types,
+    block_dispatches,
+    choose_slicing,
+    is_sliced,
+    rows_at_once,
+    slice_dispatches,
+    tile_dispatches,
+)
+from webpte.ops.gemm.gemv_q4 import MANY_ROWS, choose_cut, is_one_row, row_dispatch
+from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_linear
+from webpte.ops.gemm.packed_weights import (
+    BYTES,
+    HIGH_FIRST,
+    LOW_FIRST,
+    Quantized,
+    check_types,
+    fits,
+    grouped,
+    per_row,
+    unpacked,
+)
+from webpte.ops.gemm.prologue import (
+    NORMED_THREADS,
+    Intake,
+    eps_of,
+    gain_of,
+    rounds,
+    row_overrides,
+    row_types,
+)
+from webpte.ops.gemm.subgroup_matrix import takes_matrices
+from webpte.shapes import Dims, numel
+
+Array = np.ndarray
+
+WORKGROUP_SIZE = 64  # of wgsl/lib/grid.wgsl
+
+
+@dataclass(frozen=True)
+class Linear:
+    """One op; `per_row`: one scale per row of W, `quantized`: x is rounded to int8."""
+
+    name: str
+    signature: str
+    format: int
+    per_row: bool = False
+    quantized: bool = False
+
+
+LINEARS = (
+    Linear(
+        "et_vk.linear_q4gsw.default",
+        "x: tensor, weight: tensor, scales: tensor, group_size: int, bias: tensor? = None "
+        "-> tensor",
+        LOW_FIRST,
+    ),
+    Linear(
+        "et_vk.linear_dq8ca_q4gsw.default",
+        "x: tensor, x_scale: tensor, x_zero: tensor, weight: tensor, sums: any, scales: tensor, "
+        "group_size: int, bias: tensor? = None -> tensor",
+        LOW_FIRST,
+        quantized=True,
+    ),
+    Linear(
+        "et_vk.linear_qcs4w.default",
+        "x: tensor, weight: tensor, scales: tensor -> tensor",
+        HIGH_FIRST,
+        per_row=True,
+    ),
+    Linear(
+        "aten._weight_int8pack_mm.default",
+        "x: tensor, weight: tensor, scales: tensor -> tensor",
+        BYTES,
+        per_row=True,
+    ),
+)
+
+BACKWARD = "d_out: tensor, weight: tensor, scales: tensor, group_size: int -> tensor"
+REQUANT = "latent: tensor, scales: tensor, group_size: int -> tensor"
+
+
+def weights_of(op: Linear, args: Args) -> Quantized:
+    """The weights of a call, after a look at every shape."""
+    x, weight = args.tensor("x"), args.tensor("weight")
+    check_types(args, (x, args.tensor("scales")), weight)
+    inner = x.dims[-1] if x.rank else 0
+    fitting = weight.dims[1] == inner if op.format == BYTES else fits(inner, weight.dims[1])
+    if x.rank == 0 or not fitting:
+        raise GraphError(
+            f"{args.call}: weights {list(weight.dims)} do not fit rows of x {list(x.dims)}"
+        )
+    if op.per_row:
+        return per_row(args, weight, inner, op.format)
+    return grouped(args, weight, inner)
+
+
+def linear_shape(op: Linear, args: Args) -> tuple[Dims]:
+    weights, x = weights_of(op, args), args.tensor("x")
+    return ((*x.dims[:-1], weights.rows),)
+
+
+def bias_of(op: Linear, args: Args, columns: int) -> TensorArg | None:
+    bias = None if op.per_row else args.optional_tensor("bias")
+    if bias is not None and (bias.rank != 1 or bias.numel < columns):
+        raise GraphError(f"{args.call}: bias {list(bias.dims)} for {columns} columns")
+    return bias
+
+
+def row_params(op: Linear, args: Args, rows: int) -> tuple[TensorArg, TensorArg] | None:
+    """The scale and the zero of each row of x."""
+    if not op.quantized:
+        return None
+    scale, zero = args.tensor("x_scale"), args.tensor("x_zero")
+    if scale.numel != rows or zero.numel != rows:
+        raise GraphError(
+            f"{args.call}: {scale.numel} scales and {zero.numel} zeros for {rows} rows of x"
+        )
+    return scale, zero
+
+
+def product_of(op: Linear, args: Args) -> Product:
+    """The sizes, and the bias."""
+    weights, x = weights_of(op, args), args.tensor("x")
+    product = Product(numel(x.dims[:-1]), weights.rows, weights.inner)
+    return product.with_bias(bias_of(op, args, product.n))
+
+
+def lower_linear(
+    op: Linear,
+    args: Args,
+    added: TensorArg | None = None,
+    norm: Intake | None = None,
+    out: TensorArg | None = None,
+) -> list[Dispatch]:
+    """With something `added` to it, of few rows that are yet to be normalized, to another place."""
+    weights, x, out = weights_of(op, args), args.tensor("x"), out or args.out
+    product = product_of(op, args).plus(added)
+    rows = None if rounds(norm) else row_params(op, args, product.m)
+    others = (rows[0] if rows else None, norm.gain if norm else None, out)
+    stored = float_type(args, x, weights.scales, product.addend, *others)
+    product = replace(product, stored=stored)
+    kernel = kernel_of(norm.x if norm else x, weights, rows)
+    if args.target.software:
+        return block_dispatches(simple(kernel), product, out.id)
+    if not is_sliced(product):
+        if takes_matrices(product, args.target):
+            return matrix_linear(kernel, weights, product, out.id, args.target)
+        return tile_dispatches(kernel, product, out.id, args.target)
+    if rows is None and not rounds(norm) and is_one_row(product, [weights], args.target):
+        return [lower_row(x, weights, product, norm, out.id, args.target)]
+    slicing = slicing_of(weights, product, args.target)
+    if norm is not None and slicing.threads > NORMED_THREADS:
+        slicing = choose_slicing(weights.steps, NORMED_THREADS, NORMED_THREADS)
+    sliced = sliced_kernel(kernel, weights, norm, slicing)
+    return slice_dispatches(sliced, product, out.id, slicing)
+
+
+def lower_row(
+    x: TensorArg,
+    weights: Quantized,
+    product: Product,
+    norm: Intake | None,
+    out: int,
+    target: Target,
+) -> Dispatch:
+    cut = choose_cut(weights, 1, target)
+    normed = (("NORMED", gain_of(norm) is not None),)
+    kernel = normed_kernel("gemv_q4", x, [weights], norm, cut.types(weights, 1), normed)
+    kernel = replace(kernel, params=weights.params + eps_of(norm))
+    return row_dispatch(kernel, product, (product.addend_id, out), cut)
+
+
+def normed_kernel(
+    name: str,
+    x: TensorArg,
+    weights: Sequence[Quantized],
+    norm: Intake | None,
+    types: Types,
+    overrides: Overrides,
+) -> Kernel:
+    """A kernel that reads x once, through the norm if there is one, for all these weights."""
+    pairs = [id for w in weights for id in (w.tensor.id, w.scales.id)]
+    return Kernel(
+        name=name,
+        operands=(norm.x.id if norm else x.id, gain_of(norm), *pairs),
+        types=types,
+        overrides=(*weights[0].unit_overrides, *overrides),
+    )
+
+
+def sliced_kernel(
+    kernel: Kernel, weights: Quantized, norm: Intake | None, slicing: Slicing
+) -> Kernel:
+    return replace(
+        kernel,
+        name="linear_q4_skinny",
+        operands=(*kernel.operands, gain_of(norm)),
+        types=(*kernel.types, *row_types(norm, slicing)),
+        overrides=(*kernel.overrides, *row_overrides(norm, slicing), ("WIDE", weights.wide)),
+        params=kernel.params + eps_of(norm),
+    )
+
+
+def slicing_of(weights: Quantized, product: Product, target: Target) -> Slicing:
+    """A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x: lanes that
+    read the same x make up for that, unless it takes all threads to get enough reads going."""
+    if weights.wide and target.subgroup:
+        return Slicing(1, target.subgroup, one_subgroup=True)
+    if not weights.wide:
+        return choose_slicing(weights.steps, 128, 128)
+    if product.n >= MANY_ROWS:
+        return choose_slicing(weights.steps, 64, 16)
+    if product.m > ROWS_AT_ONCE[-1]:
+        return choose_slicing(weights.steps, 128, 32)
+    many = weights.steps >= 128 and shared_bytes(256, product) <= target.shared_bytes
+    return choose_slicing(weights.steps, 256 if many else 128, 128)
+
+
+def shared_bytes(threads: int, product: Product) -> int:
+    """Bytes of shared memory that linear_q4_skinny.wgsl declares where x is not normalized.
+
+    A quad of each row for each invocation and for all of them, and a square rounded up to a quad.
+    """
+    return 16 * (rows_at_once(product) * (threads + 1) + 1)
+
+
+def kernel_of(
+    x: TensorArg, weights: Quantized, rows: tuple[TensorArg, TensorArg] | None = None
+) -> Kernel:
+    scale, zero = (rows[0].id, rows[1].id) if rows else (None, None)
+    return Kernel(
+        name="linear_q4",
+        operands=(x.id, scale, zero, weights.tensor.id, weights.scales.id),
+        types=(("ZERO", rows[1].dtype.wgsl if rows else "i8"),),
+        overrides=(
+            *weights.overrides,
+            ("QUANTIZED", rows is not None),
+            ("X_ALIGNED", x.dims[-1] % 4 == 0),
+        ),
+        params=weights.params,
+    )
+
+
+def rounded_to_int8(x: Array, scale: Array, zero: Array) -> Array:
+    """Round as the op does, in float32: float64 could decide ties otherwise."""
+    scale, zero = scale.reshape(-1, 1), zero.reshape(-1, 1).astype(np.float32)
+    inverse = np.float32(1) / scale.astype(np.float32)
+    return (np.clip(np.round(x * inverse) + zero, -128, 127) - zero) * scale.astype(np.float64)
+
+
+def run_linear(op: Linear, args: Args) -> Array:
+    weights, x = weights_of(op, args), args.array("x")
+    rows: Array = x.reshape(numel(x.shape[:-1]), x.shape[-1]).astype(np.float32)
+    if op.quantized:
+        rows = rounded_to_int8(rows, args.array("x_scale"), args.array("x_zero"))
+    matrix = unpacked(weights, args.array("weight"), args.array("scales"))
+    result = rows.astype(np.float64) @ matrix.T
+    if not op.per_row and (bias := args.optional_array("bias")) is not None:
+        result = result + bias[: weights.rows]
+    return result.reshape(*x.shape[:-1], weights.rows).astype(args.out.dtype.numpy)
+
+
+def simple(kernel: Kernel) -> Kernel:
+    """The same for a software adapter: alike, however x and W are aligned and grouped."""
+    dropped = ("GROUP_SIZE", "SCALES_ALIGNED", "WEIGHTS_ALIGNED", "X_ALIGNED")
+    kept = [pair for pair in kernel.overrides if pair[0] not in dropped]
+    return replace(kernel, name="linear_q4_simple", overrides=tuple(kept))
+
+
+# Training
+
+
+def backward_weights(args: Args) -> Quantized:
+    """The number of columns is the output's: a packed row may end in padding."""
+    d_out, weight = args.tensor("d_out"), args.tensor("weight")
+    check_types(args, (d_out, args.tensor("scales")), weight)
+    inner = args.out.maximum[-1] if args.out.rank else 0
+    if d_out.rank == 0 or d_out.dims[-1] != weight.dims[0] or not fits(inner, weight.dims[1]):
+        raise GraphError(
+            f"{args.call}: gradient {list(d_out.dims)} and weights {list(weight.dims)} "
+            f"do not give {inner} columns"
+        )
+    return grouped(args, weight, inner)
+
+
+def lower_backward(args: Args) -> list[Dispatch]:
+    weights, d_out = backward_weights(args), args.tensor("d_out")
+    kernel = kernel_of(d_out, weights)
+    backward = replace(kernel, overrides=(*kernel.overrides, ("BACKWARD", True)))
+    stored = float_type(args, d_out, weights.scales, args.out)
+    product = Product(numel(d_out.dims[:-1]), weights.inner, weights.rows, stored=stored)
+    if args.target.software:
+        return block_dispatches(simple(backward), product, args.out.id)
+    return tile_dispatches(backward, product, args.out.id, args.target)
+
+
+def run_backward(args: Args) -> Array:
+    weights = backward_weights(args)
+    matrix = unpacked(weights, args.array("weight"), args.array("scales"))
+    return (args.array("d_out").astype(np.float64) @ matrix).astype(args.out.dtype.numpy)
+
+
+def requant_shape(args: Args) -> tuple[Dims]:
+    latent, scales = args.tensor("latent"), args.tensor("scales")
+    group = args.integer("group_size")
+    if latent.rank != 2 or scales.rank != 2 or group <= 0:
+        raise GraphError(f"{args.call}: takes matrices and a group size, not {group}")
+    rows, inner = latent.dims
+    if scales.dims[0] * group < inner or scales.dims[1] < rows:
+        raise GraphError(
+            f"{args.call}: scales {list(scales.dims)} do not cover {list(latent.dims)} "
+            f"in groups of {group}"
+        )
+    return ((rows, (inner + 1) // 2),)
+
+
+def lower_requant(args: Args) -> list[Dispatch]:
+    latent, scales, out = args.tensor("latent"), args.tensor("scales"), args.out
+    if out.numel == 0:
+        return []
+    return [
+        Dispatch(
+            kernel="linear_q4_requant",
+            bindings=(latent.id, scales.id, out.id),
+            params=pack(
+                "5I",
+                *(out.numel, out.dims[1], latent.dims[1]),
+                *(args.integer("group_size"), scales.dims[1]),
+            ),
+            grid=fold_grid(ceil_div(ceil_div(out.numel, 4), WORKGROUP_SIZE)),
+            types=(("FLOAT", float_type(args, latent, scales)),),
+        )
+    ]
+
+
+def run_requant(args: Args) -> Array:
+    latent, scales = args.array("latent").astype(np.float32), args.array("scales")
+    rows, inner = latent.shape
+    groups = np.arange(inner) // args.integer("group_size")
+    scale = scales[groups, :rows].T.astype(np.float32)
+    quotient = np.divide(latent, scale, out=np.zeros_like(latent), where=scale != 0)
+    codes = (np.clip(np.round(quotient), -8, 7) + 8).astype(np.uint8)
+    codes = np.pad(codes, ((0, 0), (0, inner % 2)))
+    return codes[:, ::2] | codes[:, 1::2] << 4
+
+
+for _op in LINEARS:
+    register(
+        _op.name,
+        _op.signature,
+        shape=lambda args, op=_op: linear_shape(op, args),  # type: ignore[misc]
+        lower=lambda args, op=_op: lower_linear(op, args),  # type: ignore[misc]
+        reference=lambda args, op=_op: run_linear(op, args),  # type: ignore[misc]
+    )
+
+register(
+    "et_vk.linear_q4gsw_backward.default",
+    BACKWARD,
+    shape=lambda args: ((*args.tensor("d_out").dims[:-1], backward_weights(args).inner),),
+    lower=lower_backward,
+    reference=run_backward,
+)
+
+register(
+    "et_vk.q4gsw_requant.default",
+    REQUANT,
+    shape=requant_shape,
+    lower=lower_requant,
+    reference=run_requant,
+)

@@ -1,0 +1,51 @@
+"""Linear layers with weights of 4 or 8 bits by subgroup matrices: see matrix_tiles.py.
+
+linear_q4_split_f16   the rows of x as half floats, and the exponents of rows and columns
+linear_q4_subgroup_matrix   the product, whose weights become half floats on their way
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from webpte.ops.core.records import Dispatch, ceil_div, fold_grid, pack
+from webpte.ops.core.target import Target
+from webpte.ops.gemm.gemm import Kernel, Overrides, Product
+from webpte.ops.gemm.packed_weights import BYTES, Quantized
+from webpte.ops.gemm.subgroup_matrix import exponents_memory, halves_memory, matrix_dispatches
+
+COLUMNS = 32  # of wgsl/gemm/linear_q4_split_f16.wgsl: those that a workgroup looks at
+
+# Codes of 4 bits are up to 8, those of 8 bits up to 128: either times a scale below twice this
+# power of two is at most 2^15, near the largest half float.
+SCALE_POWER, SCALE_POWER_OF_BYTES = 11, 7
+# The constants of either kernel.
+OF_X, OF_WEIGHTS = ("QUANTIZED", "X_ALIGNED"), ("FORMAT", "GROUP_SIZE", "WEIGHTS_ALIGNED")
+
+
+def matrix_linear(
+    kernel: Kernel, weights: Quantized, product: Product, out: int, target: Target
+) -> list[Dispatch]:
+    """`kernel` is that of tiles: what it binds, of x and of the weights, is bound here, too."""
+    *of_x, packed, scales = kernel.operands
+    power = SCALE_POWER_OF_BYTES if weights.format == BYTES else SCALE_POWER
+    halves = Dispatch(
+        kernel="linear_q4_split_f16",
+        bindings=(*of_x, scales, halves_memory(product, product.m), exponents_memory(product)),
+        params=product.params(1, 1) + kernel.params + pack("I", power),
+        grid=fold_grid(product.m + ceil_div(product.n, COLUMNS)),
+        types=(*kernel.types, *product.types(product.stored)),
+        overrides=_those(kernel, OF_X),
+    )
+    multiply = replace(
+        kernel,
+        name="linear_q4_subgroup_matrix",
+        operands=(packed, scales),
+        types=(("B_PARTS", "2"),),
+        overrides=(*_those(kernel, OF_WEIGHTS), ("WIDE", weights.wide)),
+    )
+    return matrix_dispatches(halves, multiply, product, out, target)
+
+
+def _those(kernel: Kernel, names: tuple[str, ...]) -> Overrides:
+    return tuple(pair for pair in kernel.overrides if pair[0] in names)

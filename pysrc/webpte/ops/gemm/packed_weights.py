@@ -1,0 +1,140 @@
+"""Weights that are integers of 4 or 8 bits: how they are packed, and where their scales are.
+
+The counterpart of wgsl/lib/gemm/q4_weights.wgsl.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from webpte.errors import GraphError, UnsupportedError
+from webpte.ops.core.args import Args, TensorArg
+from webpte.ops.core.records import ceil_div, pack
+
+Array = np.ndarray
+
+# Values of FORMAT in wgsl/lib/gemm/q4_weights.wgsl.
+LOW_FIRST, HIGH_FIRST, BYTES = 0, 1, 2
+# As large as k never is: all values of a row share one scale.
+WHOLE_ROW = 1 << 31
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """Weights [rows, inner], how they are packed, and where their scales are."""
+
+    tensor: TensorArg
+    scales: TensorArg
+    format: int
+    inner: int
+    group: int
+    scale_stride: int
+
+    @property
+    def rows(self) -> int:
+        return self.tensor.dims[0]
+
+    @property
+    def row_bytes(self) -> int:
+        return self.tensor.dims[1]
+
+    @property
+    def aligned(self) -> bool:
+        """Whether four values lie in one word and share a scale."""
+        step = 4 if self.format == BYTES else 2
+        return self.row_bytes % step == 0 and self.group % 4 == 0
+
+    @property
+    def wide(self) -> bool:
+        """Whether a row is whole units of 16 bytes, and each of them shares a scale."""
+        per_unit = 16 if self.format == BYTES else 32
+        return self.row_bytes % 16 == 0 and self.group % per_unit == 0
+
+    @property
+    def in_quads(self) -> bool:
+        """Whether it is wide, and rows and scales come in whole fours: what kernels of few rows
+        read that take several weights at once, or one row."""
+        return self.wide and self.rows % 4 == 0 and self.scale_stride % 4 == 0
+
+    @property
+    def steps(self) -> int:
+        """Of the kernel for few rows of x, along one row of W."""
+        return self.row_bytes // 16 if self.wide else ceil_div(self.inner, 4)
+
+    @property
+    def params(self) -> bytes:
+        return pack("4I", self.inner, self.row_bytes, self.group, self.scale_stride)
+
+    @property
+    def unit_overrides(self) -> tuple[tuple[str, float], ...]:
+        """Of kernels that take wide weights alone."""
+        return (("FORMAT", self.format), ("GROUP_SIZE", self.group))
+
+    @property
+    def overrides(self) -> tuple[tuple[str, float], ...]:
+        return (
+            *self.unit_overrides,
+            ("SCALES_ALIGNED", self.scale_stride % 4 == 0),
+            ("WEIGHTS_ALIGNED", self.aligned),
+        )
+
+
+def check_types(args: Args, floats: tuple[TensorArg | None, ...], weight: TensorArg) -> None:
+    for tensor in floats:
+        if tensor is not None and not tensor.dtype.is_float:
+            raise UnsupportedError(
+                f"{args.call}: value {tensor.id} is {tensor.dtype.name}; only floats are supported"
+            )
+    if weight.rank != 2 or weight.dtype.itemsize != 1:
+        raise GraphError(
+            f"{args.call}: packed weights are a matrix of bytes, "
+            f"not {weight.dtype.name} {list(weight.dims)}"
+        )
+
+
+def grouped(args: Args, weight: TensorArg, inner: int) -> Quantized:
+    """Codes of 4 bits with scales [groups, rows]."""
+    scales, group = args.tensor("scales"), args.integer("group_size")
+    enough = (
+        group > 0
+        and scales.rank == 2
+        and scales.dims[0] * group >= inner
+        and scales.dims[1] >= weight.dims[0]
+    )
+    if not enough:
+        raise GraphError(
+            f"{args.call}: scales {list(scales.dims)} do not cover {weight.dims[0]} rows "
+            f"of {inner} weights in groups of {group}"
+        )
+    return Quantized(weight, scales, LOW_FIRST, inner, group, scales.dims[1])
+
+
+def per_row(args: Args, weight: TensorArg, inner: int, packing: int) -> Quantized:
+    scales = args.tensor("scales")
+    if scales.numel < weight.dims[0]:
+        raise GraphError(f"{args.call}: {scales.numel} scales for {weight.dims[0]} rows of weights")
+    return Quantized(weight, scales, packing, inner, WHOLE_ROW, 0)
+
+
+def fits(inner: int, row_bytes: int) -> bool:
+    """Whether packed rows of so many bytes hold so many values, and padding to a multiple of 8."""
+    return (inner + 1) // 2 <= row_bytes <= (inner + 7) // 8 * 4
+
+
+def unpacked(weights: Quantized, array: Array, scales: Array) -> Array:
+    """float64 [rows, inner]"""
+    bytes_ = array.view(np.uint8)
+    if weights.format == BYTES:
+        codes = array.view(np.int8).astype(np.int16)
+    else:
+        halves = [bytes_ & 15, bytes_ >> 4]
+        if weights.format == HIGH_FIRST:
+            halves.reverse()
+        codes = np.stack(halves, axis=-1).reshape(weights.rows, -1).astype(np.int16) - 8
+    codes = codes[:, : weights.inner]
+    if weights.group == WHOLE_ROW:
+        return codes * scales.reshape(-1, 1)[: weights.rows].astype(np.float64)
+    groups = np.arange(weights.inner) // weights.group
+    return codes * scales[groups, : weights.rows].T.astype(np.float64)

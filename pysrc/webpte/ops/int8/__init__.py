@@ -1,0 +1,1 @@
+"""Operators with int8 activations and int8 weights."""

@@ -1,0 +1,1 @@
+"""Operators that move, select or create elements without computing with them."""

@@ -1,0 +1,259 @@
+"""Elements picked by tensors of indices, of any element type.
+
+    gather(self, dim, index)          out[.., i, ..] = self[.., index[.., i, ..], ..]
+    index_select(self, dim, index)    out[.., i, ..] = self[.., index[i], ..]
+    embedding(weight, indices)        out[.., :] = weight[indices[..], :]
+    index.Tensor(self, indices)       self[indices[0], indices[1], ..]; null stands for `:`, and the
+                                      tensors broadcast together as in NumPy
+
+A negative index counts from the end, one that is out of range is an error: found before the run
+where the host has the indices, after it where only the GPU does. It never reads memory of
+something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from webpte.errors import GraphError, IndexRangeError, UnsupportedError
+from webpte.ops.core.args import Args, TensorArg
+from webpte.ops.core.move_units import check_same_type, move, pack_rows, widest_unit
+from webpte.ops.core.records import Dispatch, pack
+from webpte.ops.core.registry import register
+from webpte.shapes import (
+    Dims,
+    broadcast,
+    broadcast_strides,
+    collapse,
+    contiguous_strides,
+    normalize_dim,
+)
+
+Array = np.ndarray
+
+MAX_INDICES = 4  # of wgsl/move/indexing.wgsl
+
+
+@dataclass(frozen=True)
+class Picked:
+    """One tensor of indices: its strides along the output's dims, and the dim that it indexes."""
+
+    tensor: TensorArg
+    strides: Dims
+    size: int
+    stride: int
+
+
+@dataclass(frozen=True)
+class Picks:
+    """Which element of `source` goes where in an output of shape `dims`."""
+
+    source: TensorArg
+    dims: Dims
+    strides: Dims
+    indices: tuple[Picked, ...]
+
+
+@dataclass(frozen=True)
+class Indexing:
+    """One op: its picks, and its meaning in NumPy."""
+
+    name: str
+    signature: str
+    picks: Callable[[Args], Picks]
+    numpy: Callable[[Args], Array]
+
+
+def check_indices(args: Args, tensor: TensorArg) -> TensorArg:
+    if tensor.dtype.name in ("bool", "uint8"):
+        raise UnsupportedError(
+            f"{args.call}: value {tensor.id} is a mask ({tensor.dtype.name}), so that the output's "
+            "size depends on its elements; supported are integer indices"
+        )
+    if tensor.dtype.stored != "int32":
+        raise GraphError(f"{args.call}: indices of type {tensor.dtype.name}")
+    return tensor
+
+
+def gather_picks(args: Args) -> Picks:
+    source, index = args.tensor("self"), check_indices(args, args.tensor("index"))
+    dims, limits = source.dims or (1,), index.dims or (1,)  # rank 0 counts as one element
+    dim = normalize_dim(args.integer("dim"), len(dims))
+    if len(dims) != len(limits) or any(
+        limit > size and axis != dim
+        for axis, (limit, size) in enumerate(zip(limits, dims, strict=True))
+    ):
+        raise GraphError(
+            f"{args.call}: indices {list(index.dims)} do not fit {list(source.dims)}, dim {dim}"
+        )
+    strides = list(contiguous_strides(dims))
+    picked = Picked(index, contiguous_strides(index.dims), dims[dim], strides[dim])
+    strides[dim] = 0
+    return Picks(source, index.dims, tuple(strides[: index.rank]), (picked,))
+
+
+def run_gather(args: Args) -> Array:
+    x, index = np.atleast_1d(args.array("self")), np.atleast_1d(args.array("index"))
+    dim = normalize_dim(args.integer("dim"), x.ndim)
+    within = [slice(None if axis == dim else size) for axis, size in enumerate(index.shape)]
+    picked = np.take_along_axis(x[tuple(within)], index.astype(np.intp), dim)
+    return picked.reshape(args.out.dims)
+
+
+def kept_dims(indexed: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
+    """The dims that are not indexed: those before the indices' own in the result, those after.
+
+    Dims that are indexed side by side are replaced where they are, others come first.
+    """
+    kept = [dim for dim in range(rank) if dim not in indexed]
+    adjacent = indexed[-1] - indexed[0] == len(indexed) - 1
+    before = [dim for dim in kept if adjacent and dim < indexed[0]]
+    return before, kept[len(before) :]
+
+
+def fancy_picks(args: Args, source: TensorArg, indices: list[TensorArg | None]) -> Picks:
+    """`source[indices]` as NumPy and torch define it, null standing for a whole dim."""
+    if len(indices) > source.rank:
+        raise GraphError(f"{args.call}: {len(indices)} indices for rank {source.rank}")
+    found = [
+        (dim, check_indices(args, tensor))
+        for dim, tensor in enumerate(indices)
+        if tensor is not None
+    ]
+    if not found:
+        raise GraphError(f"{args.call}: no tensor of indices")
+    common = broadcast(*(tensor.dims for _, tensor in found))
+    before, after = kept_dims([dim for dim, _ in found], source.rank)
+    own = contiguous_strides(source.dims)
+
+    def around(middle: Dims, sizes: Dims | None) -> Dims:
+        sides = [tuple(sizes[dim] if sizes else 0 for dim in side) for side in (before, after)]
+        return (*sides[0], *middle, *sides[1])
+
+    picked = tuple(
+        Picked(
+            tensor, around(broadcast_strides(tensor.dims, common), None), source.dims[dim], own[dim]
+        )
+        for dim, tensor in found
+    )
+    nowhere = (0,) * len(common)
+    return Picks(source, around(common, source.dims), around(nowhere, own), picked)
+
+
+def index_picks(args: Args) -> Picks:
+    return fancy_picks(args, args.tensor("self"), args.tensors("indices"))
+
+
+def run_index(args: Args) -> Array:
+    arrays = args.arrays("indices")
+    return args.array("self")[tuple(slice(None) if a is None else a for a in arrays)]
+
+
+def select_picks(args: Args) -> Picks:
+    source, index = args.tensor("self"), args.tensor("index")
+    if index.rank > 1:
+        raise GraphError(f"{args.call}: indices of rank {index.rank}; rank 1 is the most")
+    dim = normalize_dim(args.integer("dim"), source.rank)
+    if source.rank == 0:
+        return Picks(source, (), (), (Picked(check_indices(args, index), (), 1, 0),))
+    listed = replace(index, dims=(index.numel,))
+    return fancy_picks(args, source, [None] * dim + [listed])
+
+
+def run_select(args: Args) -> Array:
+    x, index = args.array("self"), args.array("index")
+    if x.ndim == 0:
+        return np.take(x.reshape(1), index.reshape(()))
+    return np.take(x, index.reshape(-1), axis=normalize_dim(args.integer("dim"), x.ndim))
+
+
+def embedding_picks(args: Args) -> Picks:
+    weight = args.tensor("weight")
+    if weight.rank != 2:
+        raise GraphError(f"{args.call}: a table of rank {weight.rank}, not 2")
+    return fancy_picks(args, weight, [args.tensor("indices")])
+
+
+INDEXING = (
+    Indexing(
+        "aten.gather.default",
+        "self: tensor, dim: int, index: tensor, sparse_grad: any = None -> tensor",
+        gather_picks,
+        run_gather,
+    ),
+    Indexing(
+        "aten.index.Tensor", "self: tensor, indices: tensors -> tensor", index_picks, run_index
+    ),
+    Indexing(
+        "aten.index_select.default",
+        "self: tensor, dim: int, index: tensor -> tensor",
+        select_picks,
+        run_select,
+    ),
+    Indexing(
+        "aten.embedding.default",
+        "weight: tensor, indices: tensor, padding_idx: any = None, scale_grad: any = None, "
+        "sparse: any = None -> tensor",
+        embedding_picks,
+        lambda args: args.array("weight")[args.array("indices")],
+    ),
+)
+
+
+def lower_indexing(op: Indexing, args: Args) -> list[Dispatch]:
+    picks, out = op.picks(args), args.out
+    check_same_type(args, picks.source.dtype)
+    if out.numel == 0:
+        return []
+    if len(picks.indices) > MAX_INDICES:
+        raise UnsupportedError(
+            f"{args.call}: {len(picks.indices)} tensors of indices; the kernel takes {MAX_INDICES}"
+        )
+    sizes, (strides, *places) = collapse(
+        picks.dims, picks.strides, *(picked.strides for picked in picks.indices)
+    )
+    fixed = (*strides[:-1], *(picked.stride for picked in picks.indices))
+
+    def divides(n: int) -> bool:
+        """Whole runs of the source move together, and one index is for all of a run."""
+        run = bool(sizes) and strides[-1] == 1 and not any(place[-1] for place in places)
+        return run and all(step % n == 0 for step in (sizes[-1], *fixed))
+
+    unit = widest_unit(out.dtype, divides)
+    n = unit.elements
+    rows = [(size, stride // n) for size, stride in zip(sizes, strides, strict=True)]
+    if sizes:
+        rows[-1] = (sizes[-1] // n, strides[-1])
+    absent = MAX_INDICES - len(picks.indices)
+    faults = args.faults(*((picked.tensor, picked.size) for picked in picks.indices))
+    params = pack(
+        "2I8i",
+        *(len(rows), faults.number),
+        *(*(picked.size for picked in picks.indices), *[1] * absent),
+        *(*(picked.stride // n for picked in picks.indices), *[0] * absent),
+    )
+    tables = pack_rows(args, rows) + pack_rows(args, list(zip(*places, strict=True)))
+    ids = tuple(picked.tensor.id for picked in picks.indices)
+    bindings = (picks.source.id, *ids, *[None] * absent, out.id, faults)
+    dispatch = move("indexing", bindings, unit, out.numel, params + tables)
+    return [replace(dispatch, overrides=(*dispatch.overrides, ("INDICES", len(ids))))]
+
+
+def run_indexing(op: Indexing, args: Args) -> Array:
+    try:
+        return op.numpy(args)
+    except IndexError as error:
+        raise IndexRangeError(f"{args.call}: {error}") from error
+
+
+for _op in INDEXING:
+    register(
+        _op.name,
+        _op.signature,
+        shape=lambda args, op=_op: (op.picks(args).dims,),  # type: ignore[misc]
+        lower=lambda args, op=_op: lower_indexing(op, args),  # type: ignore[misc]
+        reference=lambda args, op=_op: run_indexing(op, args),  # type: ignore[misc]
+    )

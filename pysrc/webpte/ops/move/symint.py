@@ -1,0 +1,56 @@
+"""SymInts: where they come from, and their arithmetic. All of it runs on the host.
+
+A SymInt holds a 32-bit integer that changes from call to call: a sequence length, a position.
+Kernels read it from a live uniform, so most changes lower nothing anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from webpte.errors import GraphError
+from webpte.ops.core.args import Args
+from webpte.ops.core.registry import register_scalar
+from webpte.shapes import normalize_dim
+
+# Its value is an element of a host input, which only the runtime has: see
+# runtime/execute/delegate.py.
+SELECT_AS_SYMINT = "et_vk.select_as_symint.default"
+
+
+def floordiv(args: Args, a: int, b: int) -> int:
+    if b == 0:
+        raise GraphError(f"{args.call}: {a} divided by zero")
+    return a // b
+
+
+ARITHMETIC: dict[str, Callable[[Args, int, int], int]] = {
+    "add": lambda args, a, b: a + b,
+    "sub": lambda args, a, b: a - b,
+    "mul": lambda args, a, b: a * b,
+    "floordiv": floordiv,
+}
+
+
+def sym_size(args: Args) -> int:
+    """The live size of one dim, of an intermediate tensor too."""
+    dims = args.tensor("self").dims
+    if not dims:
+        raise GraphError(f"{args.call}: a tensor of rank 0 has no dims")
+    return dims[normalize_dim(args.integer("dim"), len(dims))]
+
+
+for _name, _function in ARITHMETIC.items():
+    register_scalar(
+        _name,
+        "a: int, b: int -> symint",
+        lambda args, function=_function: function(args, args.integer("a"), args.integer("b")),  # type: ignore[misc]
+    )
+
+register_scalar("sym_size.int", "self: tensor, dim: int -> symint", sym_size)
+
+register_scalar(
+    SELECT_AS_SYMINT,
+    "self: tensor, dim: int, index: int -> symint",
+    lambda args: args.symint_out(),
+)

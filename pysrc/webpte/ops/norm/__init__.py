@@ -1,0 +1,1 @@
+"""Normalization: layer norm, RMS norm, group norm, batch norm."""

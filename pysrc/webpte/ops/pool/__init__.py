@@ -1,0 +1,1 @@
+"""Pooling in one, two and three dimensions."""

@@ -1,0 +1,1 @@
+"""Quantization: rounding to int8, choosing scales, quantized embeddings."""

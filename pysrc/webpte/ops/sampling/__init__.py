@@ -1,0 +1,1 @@
+"""The sampler on the GPU: drawing a token, log-probabilities of the best."""

@@ -1,0 +1,241 @@
+"""The next token of a language model, chosen from its logits. An operator of our own.
+
+    webpte.sample.default(logits, history, position, settings, seed,
+                          with_top_k, with_top_p, penalized, allowed) -> out (int) [1, 1]
+
+logits     [1, V], or [1, S, V] of which the last row counts
+history    tokens, in any shape; those before `position` are penalized, what is no token is not
+position   live: which token it will be, so that each has a chance of its own
+settings   [8]: temperature (0: the largest logit, no chance), top_k (0: off), top_p (1: off),
+           min_p (0: off), repetition penalty (1: off), and room for more
+seed       int32 [2]: one of 2^64
+flags      which steps are made at all; the settings say no more than how. As tensors they can
+           change from call to call, and nothing is lowered anew
+allowed    int32 [ceil(V / 32)], or null: a bit for each token, the lowest of a word first. Others
+           are as if their logit were NaN
+
+In this order: a penalized logit l becomes l / penalty if it is positive, else l * penalty; all are
+divided by the temperature; top-k keeps those that are not below the k-th largest; top-p keeps, of
+those, the smallest set of largest ones that has this share of their probability, with all that
+equal the smallest; min-p keeps what has this share of the largest probability. One of the kept is
+drawn: each has a clock that rings after -log(u) / probability, and the first to ring is it.
+
+A NaN or -inf is taken only if there is nothing else, and then the first -inf, or else the first
+NaN. +inf is the largest number, as is all above 2^126, and no penalty makes it smaller. Subnormal
+numbers are 0.
+
+Probabilities are integers here (ops/core/fixed_point.py): the reference and every GPU choose the
+same token for the same seed, whatever they add up first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from webpte.errors import GraphError
+from webpte.ops.core.args import Args, TensorArg
+from webpte.ops.core.records import Binding, Dispatch, Scratch, SymIntBound, ceil_div, pack
+from webpte.ops.core.registry import register
+from webpte.ops.core.row_reduction import ONE_LANE, THREADS, Layout, check_floats, contiguous_layout
+from webpte.ops.sampling.sample_numpy import WORD_BITS, Settings, choose_token
+from webpte.shapes import Dims
+
+Array = np.ndarray
+
+SIGNATURE = (
+    "logits: tensor, history: tensor?, position: live, settings: tensor, seed: tensor, "
+    "with_top_k: bool = False, with_top_p: bool = False, penalized: bool = False, "
+    "allowed: tensor? = None -> tensor"
+)
+
+SETTINGS = 8
+PART, SOFTWARE_PART = 1024, 256  # tokens that a workgroup takes, or a thread of a software adapter
+
+DIGITS, STAGE_WORDS = 4, 2 * 256 + 4  # of wgsl/lib/sampling/selection.wgsl
+
+
+def sample_shape(args: Args) -> tuple[Dims]:
+    logits, settings, seed = args.tensor("logits"), args.tensor("settings"), args.tensor("seed")
+    check_floats(args, logits, settings)
+    if logits.rank not in (2, 3) or logits.dims[0] != 1 or logits.numel == 0:
+        raise GraphError(
+            f"{args.call}: logits {list(logits.dims)}; wanted are [1, vocabulary] or "
+            "[1, tokens, vocabulary], none of them empty"
+        )
+    if settings.dims != (SETTINGS,) or seed.dims != (2,) or not is_word(seed):
+        raise GraphError(
+            f"{args.call}: settings {list(settings.dims)} and a seed {list(seed.dims)} of "
+            f"{seed.dtype.name}; wanted are [{SETTINGS}] and [2] of int32"
+        )
+    history = args.optional_tensor("history")
+    if args.flag("penalized") and (history is None or not is_word(history)):
+        raise GraphError(f"{args.call}: a penalty needs a history of int32")
+    allowed, words = args.optional_tensor("allowed"), ceil_div(logits.dims[-1], WORD_BITS)
+    if allowed is not None and (allowed.numel != words or not is_word(allowed)):
+        raise GraphError(
+            f"{args.call}: allowed tokens as {allowed.dtype.name} {list(allowed.dims)}; wanted are "
+            f"{words} words of int32"
+        )
+    if not is_word(args.out):
+        raise GraphError(f"{args.call}: tokens are int32 or int64, not {args.out.dtype.name}")
+    return ((1, 1),)
+
+
+def is_word(tensor: TensorArg) -> bool:
+    return tensor.dtype.stored == "int32"
+
+
+def sample_bounds(args: Args) -> list[SymIntBound]:
+    if not args.flag("penalized"):
+        return args.bound("position", 0, 2**31 - 1, "a position")
+    history = args.tensor("history").numel
+    return args.bound("position", 0, history, f"a history of {history} tokens")
+
+
+# Lowering
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The dispatches of one call, which share how the row is cut, and scratch memory."""
+
+    args: Args
+    length: int
+    part: int
+    layout: Layout
+
+    @property
+    def parts(self) -> int:
+        return ceil_div(self.length, self.part)
+
+    @property
+    def stages(self) -> int:
+        """Tables of digits, see wgsl/lib/sampling/selection.wgsl."""
+        return DIGITS * (self.args.flag("with_top_k") + self.args.flag("with_top_p"))
+
+    @property
+    def first_mass(self) -> int:
+        return DIGITS if self.args.flag("with_top_k") else 0
+
+    @property
+    def keys(self) -> Scratch:
+        return Scratch("sample keys", 4 * self.length)
+
+    @property
+    def tops(self) -> Scratch:
+        return Scratch("sample tops", 4 * self.parts)
+
+    @property
+    def tables(self) -> Scratch:
+        return Scratch("sample tables", 4 * STAGE_WORDS * max(self.stages, 1))
+
+    @property
+    def pairs(self) -> Scratch:
+        return Scratch("sample pairs", 8 * self.parts)
+
+    def find_keys(self) -> Dispatch:
+        args, logits = self.args, self.args.tensor("logits")
+        history, penalized = args.optional_tensor("history"), args.flag("penalized")
+        allowed = args.optional_tensor("allowed")
+        alone = self.layout == ONE_LANE
+        words = self.part // WORD_BITS if penalized else 1
+        cleared = STAGE_WORDS * self.stages
+        return self._dispatch(
+            "sample_keys",
+            (
+                *(logits.id, history.id if history and penalized else None),
+                None if allowed is None else allowed.id,
+                *(args.tensor("settings").id, self.keys, self.tops, self.tables),
+                args.uniform("position"),
+            ),
+            pack("5I", logits.numel - self.length, self.length, self.parts, self.part, cleared),
+            (
+                ("FLOAT", logits.dtype.wgsl),
+                ("OWN_WORDS", str(words if alone else 1)),
+                ("SEEN_WORDS", str(1 if alone else words)),
+            ),
+            (("PENALIZED", penalized), ("MASKED", allowed is not None)),
+        )
+
+    def fill_table(self, stage: int) -> Dispatch:
+        return self._dispatch(
+            "sample_table",
+            (self.keys, self.tops, self.args.tensor("settings").id, self.tables),
+            self._params(stage),
+        )
+
+    def draw(self) -> Dispatch:
+        args = self.args
+        return self._dispatch(
+            "sample_draw",
+            (
+                *(self.keys, self.tops, args.tensor("settings").id, args.tensor("seed").id),
+                *(self.tables, self.pairs, args.uniform("position")),
+            ),
+            self._params(self.stages),
+        )
+
+    def merge(self) -> Dispatch:
+        layout = contiguous_layout(self.parts, self.args.target)
+        return Dispatch(
+            kernel="argreduce_merge",
+            bindings=(self.pairs, self.args.out.id),
+            params=pack("2I", 1, self.parts),
+            grid=layout.grid(1),
+            overrides=layout.overrides,
+        )
+
+    def _params(self, stage: int) -> bytes:
+        return pack("5I", self.length, self.parts, self.part, stage, self.first_mass)
+
+    def _dispatch(
+        self,
+        kernel: str,
+        bindings: tuple[Binding, ...],
+        params: bytes,
+        types: tuple[tuple[str, str], ...] = (),
+        overrides: tuple[tuple[str, float], ...] = (),
+    ) -> Dispatch:
+        return Dispatch(
+            kernel=kernel,
+            bindings=bindings,
+            params=params,
+            grid=self.layout.grid(self.parts),
+            types=(*types, ("SETTING", self.args.tensor("settings").dtype.wgsl)),
+            overrides=(*self.layout.overrides, *overrides),
+        )
+
+
+def lower_sample(args: Args) -> list[Dispatch]:
+    length, software = args.tensor("logits").dims[-1], args.target.software
+    layout = ONE_LANE if software else Layout(THREADS)
+    steps = Steps(args, length, SOFTWARE_PART if software else PART, layout)
+    tables = [steps.fill_table(stage) for stage in range(steps.stages)]
+    return [steps.find_keys(), *tables, steps.draw(), steps.merge()]
+
+
+def run_sample(args: Args) -> Array:
+    logits = args.array("logits")
+    flags = (args.flag("with_top_k"), args.flag("with_top_p"), args.flag("penalized"))
+    position, history = args.integer("position"), args.optional_array("history")
+    token = choose_token(
+        logits.reshape(-1, logits.shape[-1])[-1],
+        Settings.of(args.array("settings"), *flags),
+        args.array("seed"),
+        position,
+        () if history is None else history.reshape(-1)[:position],
+        args.optional_array("allowed"),
+    )
+    return np.array([[token]], np.int32)
+
+
+register(
+    "webpte.sample.default",
+    SIGNATURE,
+    shape=sample_shape,
+    lower=lower_sample,
+    reference=run_sample,
+    bounds=sample_bounds,
+)

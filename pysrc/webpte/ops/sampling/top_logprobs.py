@@ -1,0 +1,151 @@
+"""What a language model thinks of a token, and which ones it likes best. An operator of our own.
+
+    webpte.candidates.default(logits, token, count) -> out (int) [1, 3 + 2 count]
+
+logits   [1, V], or [1, S, V] of which the last row counts
+token    whatever was chosen, in any shape; the last one counts
+out      the key of the token's logit; the sum of all probabilities, each divided by the largest,
+         in Q31 (two words, the low one first); the largest keys, from the largest down; and their
+         tokens. Of equal ones the first comes first. Where there are fewer, 0 and -1.
+
+Keys are logits as integers (wgsl/lib/sampling/logit_keys.wgsl), and so are probabilities, as in
+sample.py: the reference and every GPU give the same words. The distribution is the model's own:
+softmax of the logits as they are. `Candidates` makes logarithms of the words, in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from webpte.errors import GraphError
+from webpte.ops.core.args import Args
+from webpte.ops.core.fixed_point import negative_power
+from webpte.ops.core.records import Dispatch, Scratch, ceil_div, pack
+from webpte.ops.core.registry import register
+from webpte.ops.core.row_reduction import ONE_LANE, THREADS, Layout, check_floats, contiguous_layout
+from webpte.ops.sampling.sample import PART, SOFTWARE_PART, is_word
+from webpte.ops.sampling.sample_numpy import LOG2_E, NEVER_KEY, distances_below, keys_of, numbers_of
+from webpte.shapes import Dims
+
+Array = np.ndarray
+
+MOST = 20
+HEAD_WORDS = 3  # the token's key, and the sum
+
+
+def words_of(count: int) -> int:
+    return HEAD_WORDS + 2 * count
+
+
+def candidates_shape(args: Args) -> tuple[Dims]:
+    logits, token, count = args.tensor("logits"), args.tensor("token"), args.integer("count")
+    check_floats(args, logits)
+    if logits.rank not in (2, 3) or logits.dims[0] != 1 or logits.numel == 0:
+        raise GraphError(
+            f"{args.call}: logits {list(logits.dims)}; wanted are [1, vocabulary] or "
+            "[1, tokens, vocabulary], none of them empty"
+        )
+    if not is_word(token) or token.numel == 0:
+        raise GraphError(f"{args.call}: the token is {token.dtype.name} {list(token.dims)}")
+    if not 1 <= count <= MOST:
+        raise GraphError(f"{args.call}: {count} candidates; there can be 1 to {MOST}")
+    if not is_word(args.out):
+        raise GraphError(f"{args.call}: the words are int32, not {args.out.dtype.name}")
+    return ((1, words_of(count)),)
+
+
+def lower_candidates(args: Args) -> list[Dispatch]:
+    logits, token, count = args.tensor("logits"), args.tensor("token"), args.integer("count")
+    length, software = logits.dims[-1], args.target.software
+    part = SOFTWARE_PART if software else PART
+    parts, layout = ceil_div(length, part), ONE_LANE if software else Layout(THREADS)
+    pairs = Scratch("candidates of parts", 8 * parts * count)
+    merging = contiguous_layout(parts * count, args.target)
+    types = (("FLOAT", logits.dtype.wgsl),)
+    row = logits.numel - length
+    return [
+        Dispatch(
+            kernel="top_logprobs",
+            bindings=(logits.id, pairs),
+            params=pack("5I", row, length, parts, part, count),
+            grid=layout.grid(parts),
+            types=types,
+            overrides=layout.overrides,
+        ),
+        Dispatch(
+            kernel="top_logprobs_merge",
+            bindings=(logits.id, token.id, pairs, args.out.id),
+            params=pack("5I", row, length, token.numel - 1, parts * count, count),
+            grid=(1, 1, 1),
+            types=types,
+            overrides=merging.overrides,
+        ),
+        Dispatch(
+            kernel="top_logprobs_sum",
+            bindings=(logits.id, args.out.id),
+            params=pack("4I", row, length, parts, part),
+            grid=layout.grid(parts),
+            types=types,
+            overrides=layout.overrides,
+        ),
+    ]
+
+
+# The reference, and what its words mean
+
+
+def candidate_words(logits: Array, token: int, count: int) -> Array:
+    """The operator's words, int32 (3 + 2 count,), for logits (V,)."""
+    keys = keys_of(logits.astype(np.float32))
+    best = np.argsort(-keys, kind="stable")[:count]
+    top = int(keys[best[0]])
+    far = top <= NEVER_KEY  # nothing has a probability
+    mass = 0 if far else int(negative_power(distances_below(top, keys, LOG2_E)).sum())
+    left = count - best.size
+    chosen = int(keys[token]) if 0 <= token < keys.size else 0
+    words = [chosen, mass & 0xFFFFFFFF, mass >> 32]
+    words += [*keys[best].tolist(), *[0] * left, *best.tolist(), *[0xFFFFFFFF] * left]
+    return np.array(words, np.uint32).view(np.int32)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Natural logarithms of probabilities: of the chosen token, and of the likeliest ones."""
+
+    logprob: float
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+    @classmethod
+    def of(cls, words: Array) -> Candidates:
+        unsigned = words.reshape(-1).view(np.uint32).astype(np.int64)
+        count = (unsigned.size - HEAD_WORDS) // 2
+        keys = unsigned[[0, *range(HEAD_WORDS, HEAD_WORDS + count)]]
+        mass = int(unsigned[1]) + (int(unsigned[2]) << 32)
+        log_mass = math.log(mass / 2**31) if mass else math.nan
+        numbers = numbers_of(keys).astype(np.float64)
+        # The first key is the chosen token's, the second the largest of all.
+        logs = np.where(keys == NEVER_KEY, -math.inf, numbers - numbers[1] - log_mass)
+        logprob, *logprobs = np.where(keys == 0, math.nan, logs).tolist()
+        tokens = words.reshape(-1)[HEAD_WORDS + count :].tolist()
+        there = sum(token >= 0 for token in tokens)
+        return cls(logprob, tuple(tokens[:there]), tuple(logprobs[:there]))
+
+
+def run_candidates(args: Args) -> Array:
+    logits = args.array("logits")
+    row = logits.reshape(-1, logits.shape[-1])[-1]
+    token = int(args.array("token").reshape(-1)[-1])
+    return candidate_words(row, token, args.integer("count")).reshape(1, -1)
+
+
+register(
+    "webpte.candidates.default",
+    "logits: tensor, token: tensor, count: int -> tensor",
+    shape=candidates_shape,
+    lower=lower_candidates,
+    reference=run_candidates,
+)

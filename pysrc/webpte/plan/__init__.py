@@ -1,0 +1,1 @@
+"""Planning: lowering a graph to dispatches, assigning memory, assembling shaders."""

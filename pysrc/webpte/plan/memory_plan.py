@@ -1,0 +1,151 @@
+"""The memory plan: which tensors share a buffer.
+
+Views share the buffer of their source. The exporter's own plan (`mem_obj_id`) takes every view for
+a copy and reuses the source's memory while the view may still be read, so it cannot be followed
+once views are aliases; lifetimes are computed here instead, on whole groups of aliases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from webpte.graph.graph import Graph, Tensor
+from webpte.ops import OpDef
+from webpte.rewrite.dataflow import Dataflow
+
+# Buffers are whole quads: see wgsl/lib/quads.wgsl.
+ALIGNMENT = 16
+
+
+def aligned(nbytes: int) -> int:
+    return max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One GPU buffer. A dedicated slot keeps its contents from call to call."""
+
+    index: int
+    nbytes: int
+    dedicated: bool
+
+
+@dataclass(frozen=True)
+class StoragePlan:
+    """Slots, the slot of each tensor that needs memory, and the calls that became aliases."""
+
+    slots: tuple[Slot, ...]
+    slot_of: dict[int, int]
+    aliased_calls: frozenset[int]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(slot.nbytes for slot in self.slots)
+
+
+@dataclass
+class _Group:
+    """Tensors that share memory, and when that memory is needed (in call indices)."""
+
+    members: list[Tensor]
+    first: int
+    last: int
+    dedicated: bool
+
+    @property
+    def nbytes(self) -> int:
+        return aligned(max(member.storage_bytes for member in self.members))
+
+
+def plan_storage(graph: Graph, ops: dict[int, OpDef]) -> StoragePlan:
+    """`ops` maps call indices to definitions; prepack calls are not among them."""
+    flow = Dataflow.of(graph)
+    root_of, aliased = _find_aliases(graph, ops, flow)
+    groups: dict[int, _Group] = {}
+    for value_id, (first, last) in lifetimes(graph).items():
+        tensor, root = graph.tensor(value_id), root_of.get(value_id, value_id)
+        group = groups.setdefault(root, _Group([], first, last, False))
+        group.members.append(tensor)
+        group.first, group.last = min(group.first, first), max(group.last, last)
+        group.dedicated |= value_id in flow.stored or value_id in flow.mutated
+    return _assign_slots(list(groups.values()), aliased)
+
+
+def lifetimes(graph: Graph) -> dict[int, tuple[int, int]]:
+    """The first and the last call that needs each tensor; -1 is before the first of all."""
+    flow = Dataflow.of(graph)
+    found: dict[int, tuple[int, int]] = {}
+
+    def touch(value_ids: Iterable[int], at: int) -> None:
+        for value_id in graph.expand(tuple(value_ids)):
+            if isinstance(graph.value(value_id), Tensor):
+                first, last = found.get(value_id, (at, at))
+                found[value_id] = (min(first, at), max(last, at))
+
+    touch(flow.prepacked, -1)
+    for call in flow.computing:
+        touch(call.args, call.index)
+    touch([i for i in graph.inputs if i in found or i in graph.outputs], -1)
+    touch(graph.outputs, len(graph.calls))
+    return found
+
+
+def _find_aliases(
+    graph: Graph, ops: dict[int, OpDef], flow: Dataflow
+) -> tuple[dict[int, int], frozenset[int]]:
+    """View outputs by the tensor whose memory they share.
+
+    A view and its source may share memory if nothing writes to either after the view was taken:
+    neither is mutated in place, and each is written once. An input is written by the upload of the
+    next call, which also ends every view of it.
+    """
+    root_of: dict[int, int] = {}
+    aliased: set[int] = set()
+    for call in graph.calls:
+        op = ops.get(call.index)
+        if op is None or op.alias_of is None:
+            continue
+        source = graph.tensor(call.args[op.signature.positions[op.alias_of]])
+        out = graph.tensor(call.args[-1])
+        root = root_of.get(source.id, source.id)
+        shared = {source.id, root, out.id}
+        stable = not flow.mutated & shared and all(flow.times_written(i) == 1 for i in shared)
+        if stable and out.dtype.holds_stored(source.dtype):
+            root_of[out.id] = root
+            aliased.add(call.index)
+    return root_of, frozenset(aliased)
+
+
+def _assign_slots(groups: list[_Group], aliased: frozenset[int]) -> StoragePlan:
+    """Best fit over lifetimes: a slot is free for a group that starts after its last use."""
+    sizes: list[int] = []
+    dedicated: list[bool] = []
+    free_from: list[int] = []
+    slot_of: dict[int, int] = {}
+    for group in sorted(groups, key=lambda group: (group.first, -group.nbytes)):
+        index = None if group.dedicated else _best_fit(group, sizes, dedicated, free_from)
+        if index is None:
+            index = len(sizes)
+            sizes.append(0)
+            dedicated.append(group.dedicated)
+            free_from.append(0)
+        sizes[index] = max(sizes[index], group.nbytes)
+        free_from[index] = group.last
+        slot_of |= {member.id: index for member in group.members}
+    slots = tuple(Slot(i, sizes[i], dedicated[i]) for i in range(len(sizes)))
+    return StoragePlan(slots, slot_of, aliased)
+
+
+def _best_fit(
+    group: _Group, sizes: list[int], dedicated: list[bool], free_from: list[int]
+) -> int | None:
+    """The free slot that wastes least: the smallest that fits, else the largest to grow.
+
+    Strictly after the last use: one dispatch must not read and write one buffer.
+    """
+    free = [i for i in range(len(sizes)) if not dedicated[i] and free_from[i] < group.first]
+    fitting = [i for i in free if sizes[i] >= group.nbytes]
+    if fitting:
+        return min(fitting, key=sizes.__getitem__)
+    return max(free, key=sizes.__getitem__, default=None)

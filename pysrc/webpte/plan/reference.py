@@ -1,0 +1,86 @@
+"""One call on arrays: what a NumPy delegate runs, and whoever else needs to know what is right."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+import numpy as np
+
+from webpte.errors import GraphError, OutOfMemoryError, UnsupportedError
+from webpte.graph.graph import Call, Graph, Tensor
+from webpte.graph.live_state import LiveState
+from webpte.ops import OpDef
+from webpte.plan.planner import check_bounds, naming, resize_outputs
+from webpte.rewrite.dataflow import Dataflow
+from webpte.shapes import numel
+
+
+def _machine_memory() -> int:
+    """Bytes of memory, as far as Python can tell and address them."""
+    if sys.maxsize < 1 << 32 or not hasattr(os, "sysconf"):
+        return min(sys.maxsize, 1 << 36)
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+# What the arrays of one execution may take: the machine would fail on more, and not with an error.
+MEMORY_LIMIT = _machine_memory()
+
+
+def run_reference(
+    op: OpDef,
+    call: Call,
+    graph: Graph,
+    live: LiveState,
+    arrays: dict[int, np.ndarray],
+    room: int | None = None,
+) -> int:
+    """Run one call on arrays by value id; its outputs are added to them.
+
+    Returns the bytes of the outputs. More than `room` (by default the memory limit) are refused
+    before anything is computed.
+    """
+    with naming(call):
+        given = {i: _widened(arrays[i]) for i in graph.expand(call.args) if i in arrays}
+        args = op.bind(call, graph, live, given)
+        if op.scalar is not None:
+            args.set_symint_out(op.scalar(args))
+            return 0
+        resize_outputs(op, args, live)
+        room = MEMORY_LIMIT if room is None else room
+        nbytes = sum(numel(out.dims) * out.dtype.itemsize for out in args.outs)
+        if nbytes > room:
+            raise OutOfMemoryError(
+                f"{nbytes:,} bytes of outputs, but {max(room, 0):,} are left of "
+                f"{MEMORY_LIMIT:,} for the arrays of one run"
+            )
+        check_bounds(op.bounds(args), live)
+        with contextlib.suppress(UnsupportedError):
+            op.lower(args)  # it is pure, and run for its checks of arguments
+        with np.errstate(all="ignore"):
+            results = op.reference(args)
+            if isinstance(results, np.ndarray | np.generic):
+                results = [np.asarray(results)]
+            for out, result in zip(args.outs, results, strict=True):
+                dims = live.cur_dims(out.id)
+                arrays[out.id] = _checked(str(call), result, graph.tensor(out.id), dims)
+            for value_id in Dataflow.of(graph).changes(call):
+                arrays[value_id][...] = given[value_id]
+    return nbytes
+
+
+def _widened(array: np.ndarray) -> np.ndarray:
+    """Half floats as what kernels compute in; NumPy would round every intermediate result."""
+    return array.astype(np.float32) if array.dtype == np.float16 else array
+
+
+def _checked(where: str, result: np.ndarray, tensor: Tensor, dims: tuple[int, ...]) -> np.ndarray:
+    """A reference that disagrees with its own shape function is a bug, and must show."""
+    if result.shape != dims:
+        raise GraphError(
+            f"{where}: the reference gives {list(result.shape)}, the shape function {list(dims)}"
+        )
+    if tensor.dtype.name == "bool":
+        return result.astype(np.bool_)
+    return result.astype(tensor.dtype.numpy, casting="same_kind", copy=False)

@@ -1,0 +1,36 @@
+"""Portable kernels in NumPy for what no delegate took.
+
+Importing this package imports every module in it, and so fills the registry.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from webpte.portable.eager import CallBuilder
+from webpte.portable.hosted import why_hosted
+from webpte.portable.registry import (
+    MOVED,
+    Kernel,
+    OutSpec,
+    check_shape,
+    fit_output,
+    kernel_names,
+    lookup_kernel,
+)
+
+__all__ = [
+    "MOVED",
+    "CallBuilder",
+    "Kernel",
+    "OutSpec",
+    "check_shape",
+    "fit_output",
+    "kernel_names",
+    "lookup_kernel",
+    "why_hosted",
+]
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

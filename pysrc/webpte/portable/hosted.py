@@ -1,0 +1,52 @@
+"""Why kernels without an operator of the delegates run on the host, also where there is a GPU."""
+
+from __future__ import annotations
+
+from webpte.portable.registry import Kernel
+
+NUMBERS = "numbers, not tensors: the host needs them to know sizes"
+CREATED = "at load, where constants determine it, as they mostly do"
+CHANCE = "the host draws the numbers"
+COUNTED = "how large its output is follows from the elements"
+ORDER = "no kernel that sorts"
+WIDE = "no kernel; sums in float64, which a GPU has not"
+FEW = "no kernel yet"
+SCALED = "no kernel; rounds by scales in float64, which a GPU has not"
+REPEATED = "no kernel; several values for one place are reduced in their order"
+
+# Names without the namespace, up to the overload; or all kernels of a namespace.
+_REASONS: dict[str, tuple[str, ...]] = {
+    NUMBERS: (
+        *("executorch_prim::", "_local_scalar_dense", "sym_numel", "sym_size", "sym_stride"),
+    ),
+    CREATED: (
+        *("arange", "empty", "empty_like", "empty_permuted", "_empty_dim_order", "eye", "fill"),
+        *("full", "full_like", "linspace", "ones", "ones_like", "scalar_tensor", "zeros"),
+        "zeros_like",
+    ),
+    CHANCE: ("native_dropout", "rand", "randn"),
+    COUNTED: ("masked_select", "nonzero", "repeat_interleave"),
+    ORDER: (
+        *("argsort", "bucketize", "cummax", "cummin", "kthvalue", "searchsorted", "sort", "topk"),
+    ),
+    WIDE: (
+        *("_cdist_forward", "_embedding_bag", "_native_batch_norm_legit", "_pdist_forward"),
+        *("_upsample_bilinear2d_aa", "addbmm", "addmv", "baddbmm", "cumprod", "dist", "dot"),
+        *("linalg_vector_norm", "logcumsumexp", "logsumexp", "matmul", "mse_loss", "mv", "norm"),
+        "prod",
+    ),
+    SCALED: ("quantized_decomposed::", "round"),
+    REPEATED: ("index_add", "index_copy", "scatter_reduce"),
+}
+_BY_NAME = {name: reason for reason, names in _REASONS.items() for name in names}
+
+
+def why_hosted(kernel: Kernel) -> str:
+    """Say why a kernel that has no operator stays on the host."""
+    space, _, rest = kernel.name.partition("::")
+    return _BY_NAME.get(f"{space}::") or _BY_NAME.get(rest.partition(".")[0], FEW)
+
+
+def reasons() -> dict[str, str]:
+    """By name, or by namespace."""
+    return dict(_BY_NAME)

@@ -1,0 +1,175 @@
+"""A run against NumPy, call by call, as `Program.compare` gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from webpte.report.difference import ArrayFacts, Difference, Tolerance, Window
+from webpte.report.report import HIDDEN, Report, Table
+
+
+@dataclass(frozen=True)
+class NamedArray:
+    """A value of a call, with the array itself for a closer look."""
+
+    key: str  # of the value in `Program.graph`
+    facts: ArrayFacts
+    array: np.ndarray = field(repr=False, compare=False, metadata=HIDDEN)
+
+
+@dataclass(frozen=True)
+class CallComparison:
+    """One call. `own` is what its kernels add: NumPy was given what the device gave them.
+
+    `drift` is against NumPy from the inputs of its delegate on, so it has the differences of all
+    calls before. Both are of the output that is worst; None where there is nothing to compare:
+    aliases, what runs on the host, and outputs that mean nothing.
+    """
+
+    node: int  # its `id` in `Program.graph`
+    op: str
+    label: str
+    where: str
+    layer: str | None
+    own: Difference | None
+    drift: Difference | None
+    nans: int  # in what it gives on the device
+    infinities: int
+
+
+@dataclass(frozen=True)
+class Departure:
+    """The first call that is off: what went in, what came out, and what should have."""
+
+    call: CallComparison
+    output: str  # the key of the value
+    around: Window
+    inputs: tuple[NamedArray, ...]
+    actual: np.ndarray = field(repr=False, compare=False, metadata=HIDDEN)
+    wanted: np.ndarray = field(repr=False, compare=False, metadata=HIDDEN)
+
+    def __str__(self) -> str:
+        own = self.call.own
+        assert own is not None
+        lines = [
+            f"{self.call.label} is off by {own.max_abs:.4g} at {list(own.worst)}; "
+            f"{own.wrong} of {own.count} elements are beyond the tolerance",
+            f"around it, from {list(self.around.start)} on:\n{_short(self.around.actual)}",
+            f"NumPy has there:\n{_short(self.around.wanted)}",
+        ]
+        for given in self.inputs:
+            facts = given.facts
+            bad = f", {facts.nans} NaN, {facts.infinities} infinite" if facts.nans else ""
+            lines.append(
+                f"given {given.key}: {facts.dtype} {list(facts.shape)}, "
+                f"{facts.low:.4g} to {facts.high:.4g}{bad}"
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class KeptValues:
+    """What a call was given on the device, and what it gave."""
+
+    inputs: tuple[NamedArray, ...]
+    outputs: tuple[NamedArray, ...]
+
+
+@dataclass(frozen=True)
+class RunValues(Report):
+    """What some calls of a run were given and gave, as `Program.values` has it, by node."""
+
+    program: str
+    method: str
+    device: str
+    calls: Mapping[int, KeptValues]
+
+    def table(self) -> Table:
+        rows = [
+            (node, role, each.key, each.facts.dtype, each.facts.shape, *_range(each.facts))
+            for node, kept in self.calls.items()
+            for role, arrays in (("in", kept.inputs), ("out", kept.outputs))
+            for each in arrays
+        ]
+        headings = ("id", "role", "value", "dtype", "shape", "low", "high", "mean", "NaN", "inf")
+        title = f"{self.program}, {self.method} on {self.device}: {len(self.calls)} calls"
+        return Table(title, headings, rows)
+
+
+@dataclass(frozen=True)
+class OutputComparison:
+    """An output of the method against the one that was expected."""
+
+    name: str
+    difference: Difference
+    around: Window | None
+    actual: np.ndarray = field(repr=False, compare=False, metadata=HIDDEN)
+    wanted: np.ndarray = field(repr=False, compare=False, metadata=HIDDEN)
+
+
+@dataclass(frozen=True)
+class Comparison(Report):
+    """`calls` are in the order in which they ran; a call in a loop is there several times."""
+
+    program: str
+    method: str
+    device: str
+    tolerance: Tolerance
+    calls: tuple[CallComparison, ...]
+    first: Departure | None  # by what each call itself adds
+    first_nan: CallComparison | None  # gives NaN, and was given none
+    first_infinity: CallComparison | None
+    outputs: tuple[OutputComparison, ...]  # if expected ones were given
+    kept: Mapping[int, KeptValues]  # by node, for those that were asked for
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every call is within the tolerance, and every output as expected."""
+        return self.first is None and all(o.difference.agrees for o in self.outputs)
+
+    @property
+    def worst(self) -> list[CallComparison]:
+        """The calls that were compared, those that add most first."""
+        compared = [call for call in self.calls if call.own is not None]
+        return sorted(compared, key=lambda c: -c.own.max_abs if c.own else 0.0)
+
+    def table(self) -> Table:
+        rows = [
+            (c.node, c.op, c.layer or "", *_numbers(c.own), c.drift.max_abs if c.drift else None)
+            for c in self.worst
+        ]
+        verdict = "all agree" if self.agrees else "not all agree"
+        title = (
+            f"{self.program}, {self.method} on {self.device} against NumPy: {len(rows)} calls, "
+            f"{verdict} (rtol {self.tolerance.rtol:g}, atol {self.tolerance.atol:g})"
+        )
+        headings = ("id", "op", "layer", "wrong", "largest difference", "relative", "drift")
+        return Table(title, headings, rows, tuple(self._notes()))
+
+    def _notes(self) -> list[str]:
+        notes = [] if self.first is None else [f"first: {self.first}"]
+        for what, call in (("NaN", self.first_nan), ("infinity", self.first_infinity)):
+            if call is not None:
+                notes.append(f"{what} first arises in {call.label}")
+        for output in self.outputs:
+            off = output.difference
+            said = "agrees" if off.agrees else off.problem or f"{off.wrong} of {off.count} wrong"
+            notes.append(f"{output.name}: {said}, off by {off.max_abs:.4g}")
+        return notes
+
+
+def _short(values: list[Any]) -> str:
+    return np.array2string(np.array(values), precision=4, suppress_small=True)
+
+
+def _numbers(difference: Difference | None) -> tuple[int, float, float]:
+    assert difference is not None
+    return difference.wrong, difference.max_abs, difference.max_rel
+
+
+def _range(facts: ArrayFacts) -> tuple[float, float, float, int, int]:
+    return facts.low, facts.high, facts.mean, facts.nans, facts.infinities

@@ -1,0 +1,130 @@
+"""What a method has in GPU memory, and which steps need it, as `Program.memory` gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from webpte.report.report import Report, Table
+from webpte.shapes import Dims
+
+KINDS = {
+    "weights": "constants of the file that nothing writes to",
+    "state": "caches and mutable buffers, from call to call",
+    "activations": "inputs, outputs and what is in between; tensors take turns",
+    "scratch": "memory of kernels with several dispatches, and of heads that choose tokens",
+    "copies": "of state, for calls that may have to put it back",
+    "params": "uniform blocks, live numbers and the word for faults",
+}
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A tensor in a buffer, from its `offset` on. It is needed from one node to another.
+
+    -1 is before the first node of the method; the number of nodes, after the last.
+    """
+
+    value: str  # its key in `Program.graph`
+    dtype: str  # as the GPU stores it
+    shape: Dims
+    offset: int
+    nbytes: int  # at the largest shape
+    live_nbytes: int  # at that of the last run
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One buffer on the GPU; tenants with an overlap in time are views of each other."""
+
+    number: int
+    kind: str
+    nbytes: int
+    tenants: tuple[Tenant, ...]
+    shared_with: tuple[str, ...]  # other methods that read the same weights
+
+
+@dataclass(frozen=True)
+class MemoryReport(Report):
+    """`needed` is, by node, how many bytes of the activations hold something that is still read."""
+
+    program: str
+    method: str
+    device: str
+    buffers: tuple[Buffer, ...]
+    needed: tuple[int, ...]
+    limits: Mapping[str, int]  # of the adapter
+
+    @property
+    def nbytes(self) -> int:
+        return sum(buffer.nbytes for buffer in self.buffers)
+
+    @property
+    def by_kind(self) -> dict[str, int]:
+        """Bytes of each kind, for kinds that there are; `KINDS` says what they mean."""
+        found = dict.fromkeys(KINDS, 0)
+        for buffer in self.buffers:
+            found[buffer.kind] += buffer.nbytes
+        return {kind: nbytes for kind, nbytes in found.items() if nbytes}
+
+    @property
+    def peak(self) -> int:
+        """The most that activations need at one time; what is allocated for them is not less."""
+        return max(self.needed, default=0)
+
+    @property
+    def peak_node(self) -> int | None:
+        return self.needed.index(self.peak) if self.needed else None
+
+    @property
+    def unshared(self) -> int:
+        """What activations would take if each tensor, with its views, had a buffer of its own."""
+        total = 0
+        for buffer in self.buffers:
+            if buffer.kind == "activations":
+                total += sum(max(t.nbytes for t in group) for group in _groups(buffer.tenants))
+        return total
+
+    @property
+    def largest(self) -> Buffer | None:
+        return max(self.buffers, key=lambda buffer: buffer.nbytes, default=None)
+
+    @property
+    def used_of_limit(self) -> float | None:
+        """The largest buffer as a part of what the adapter can bind; None if it tells no limit."""
+        names = ("maxBufferSize", "maxStorageBufferBindingSize")
+        known = [self.limits[name] for name in names if name in self.limits]
+        return self.largest.nbytes / min(known) if self.largest is not None and known else None
+
+    def table(self) -> Table:
+        counts = {k: sum(b.kind == k for b in self.buffers) for k in self.by_kind}
+        rows = [
+            (kind, counts[kind], nbytes, 100 * nbytes / max(1, self.nbytes), KINDS[kind])
+            for kind, nbytes in self.by_kind.items()
+        ]
+        title = f"{self.program}, {self.method} on {self.device}: {self.nbytes:,} bytes on the GPU"
+        notes = [
+            f"activations need {self.peak:,} bytes at most, at node {self.peak_node}; "
+            f"without taking turns they would take {self.unshared:,}"
+        ]
+        if self.used_of_limit is not None and self.largest is not None:
+            notes.append(
+                f"the largest buffer, {self.largest.nbytes:,} bytes of {self.largest.kind}, is "
+                f"{100 * self.used_of_limit:.1f} % of what this adapter can bind"
+            )
+        return Table(title, ("kind", "buffers", "bytes", "%", "what"), rows, tuple(notes))
+
+
+def _groups(tenants: tuple[Tenant, ...]) -> list[list[Tenant]]:
+    """Tenants that overlap in time; they come in the order in which they move in."""
+    groups: list[list[Tenant]] = []
+    until = -2
+    for tenant in tenants:
+        if groups and tenant.first <= until:
+            groups[-1].append(tenant)
+        else:
+            groups.append([tenant])
+        until = max(until, tenant.last) if tenant.first <= until else tenant.last
+    return groups

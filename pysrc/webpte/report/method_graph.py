@@ -1,0 +1,187 @@
+"""A method as a graph of calls and values, as `Program.graph` gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from webpte.ops.core.records import Dispatch, Grid
+from webpte.plan.shaders import ShaderLibrary
+from webpte.report.report import HIDDEN, Report, Table
+from webpte.report.uniforms import read_params
+from webpte.report.weight_stats import StoredConstant
+from webpte.shapes import Dims
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a call: a number, a text or a list as `value`, tensors as keys of `values`."""
+
+    name: str
+    kind: str  # as the operator declares it: tensor, tensors, int, number, ...
+    value: Any
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One dispatch of a call. Its WGSL and its params by name are there when they are asked for."""
+
+    name: str  # of the file in wgsl/
+    grid: Grid
+    overrides: Mapping[str, float]
+    types: Mapping[str, str]
+    _record: Dispatch = field(repr=False, compare=False, metadata=HIDDEN)
+    _library: ShaderLibrary = field(repr=False, compare=False, metadata=HIDDEN)
+
+    @classmethod
+    def of(cls, record: Dispatch, library: ShaderLibrary) -> Kernel:
+        return cls(
+            record.kernel,
+            record.grid,
+            dict(record.overrides),
+            dict(record.types),
+            record,
+            library,
+        )
+
+    @property
+    def wgsl(self) -> str:
+        """The whole shader, as the GPU gets it."""
+        return self._library.assemble(self._record.kernel, self._record.types).code
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What is in the uniform block, by the names of the shader's `struct Params`."""
+        return read_params(self.wgsl, self._record.params)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One call.
+
+    `where` is "gpu", "alias" (no work: it shares memory), "host", "folded" (computed when the
+    program was loaded) or, in the file, "delegate". `why` says what keeps it on the host.
+    """
+
+    id: int
+    op: str
+    label: str  # what errors call it
+    where: str
+    why: str | None
+    delegate: int | None  # which call of a delegate it is in, in the order of the method
+    place: int  # the instruction of the method
+    call: int | None  # its number in the graph of the delegate
+    arguments: tuple[Argument, ...]
+    inputs: tuple[str, ...]  # keys of values
+    outputs: tuple[str, ...]
+    changes: tuple[str, ...]  # inputs that it writes to
+    kernels: tuple[Kernel, ...]
+    layer: str | None = None
+    _keys: Mapping[int, str] = field(
+        default_factory=dict, repr=False, compare=False, metadata=HIDDEN
+    )
+
+    def key(self, value_id: int) -> str:
+        """The key of a value of its delegate's graph; one that no call uses has only a number."""
+        return self._keys.get(value_id, f"{self.delegate}.{value_id}")
+
+
+@dataclass(frozen=True)
+class GraphValue:
+    """A tensor or a number between calls. `kind` is "input", "output", "constant", "state",
+    "temporary" or "number"; `shape` is live, of the last run, and `largest` what there is room for.
+    """
+
+    key: str
+    kind: str
+    dtype: str
+    shape: Dims
+    largest: Dims
+    number: int | None  # of a SymInt, at the last run
+    constant: StoredConstant | None
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A value on its way; without a source it is there before, without a target it is returned."""
+
+    source: int | None
+    target: int | None
+    value: str
+
+
+@dataclass(frozen=True)
+class LayerGroup:
+    """Blocks of calls that are alike: `count` of them, each the nodes of a range."""
+
+    name: str
+    count: int
+    calls: int  # of one block
+    ranges: tuple[tuple[int, int], ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} x{self.count}"
+
+
+@dataclass(frozen=True)
+class MethodGraph(Report):
+    """What a method does: calls in order, the values between them, and its repeated blocks."""
+
+    program: str
+    method: str
+    stage: str
+    nodes: tuple[Node, ...]
+    values: Mapping[str, GraphValue]
+    edges: tuple[Edge, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    layers: tuple[LayerGroup, ...]
+
+    @property
+    def constants(self) -> list[GraphValue]:
+        """The values that start with bytes of the file, largest first."""
+        found = [value for value in self.values.values() if value.constant is not None]
+        return sorted(found, key=lambda v: -(v.constant.nbytes if v.constant else 0))
+
+    @cached_property
+    def _ends(self) -> tuple[dict[str, list[Node]], dict[str, list[Node]]]:
+        writers: dict[str, list[Node]] = {}
+        readers: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for key in (*node.outputs, *node.changes):
+                writers.setdefault(key, []).append(node)
+            for key in node.inputs:
+                readers.setdefault(key, []).append(node)
+        return writers, readers
+
+    def writers(self, key: str) -> list[Node]:
+        """The calls that give a value, or change it."""
+        return self._ends[0].get(key, [])
+
+    def readers(self, key: str) -> list[Node]:
+        return self._ends[1].get(key, [])
+
+    def find(self, text: str) -> list[Node]:
+        """The calls with a text in their operator or their label."""
+        return [n for n in self.nodes if text.lower() in f"{n.op} {n.label}".lower()]
+
+    def table(self) -> Table:
+        rows = [
+            (node.id, node.op, node.where, node.layer or "", self._shapes(node), len(node.kernels))
+            for node in self.nodes
+        ]
+        counts: dict[str, int] = {}
+        for node in self.nodes:
+            counts[node.where] = counts.get(node.where, 0) + 1
+        where = ", ".join(f"{count} {name}" for name, count in counts.items())
+        title = f"{self.program}, {self.method} ({self.stage}): {len(rows)} calls, {where}"
+        groups = ", ".join(map(str, self.layers))
+        headings = ("id", "op", "where", "layer", "gives", "kernels")
+        return Table(title, headings, rows, (f"repeated: {groups}",) if groups else ())
+
+    def _shapes(self, node: Node) -> str:
+        values = [self.values[key] for key in node.outputs if key in self.values]
+        return ", ".join(f"{v.dtype} {list(v.shape)}" for v in values if v.kind != "number")

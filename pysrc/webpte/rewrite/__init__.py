@@ -1,0 +1,1 @@
+"""Rewriting a graph before it is planned: validation, passes, fusion."""

@@ -1,0 +1,134 @@
+"""Rewrites of a graph that leave its meaning alone and make it cheaper, or possible, to run."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+from webpte.dtypes import NATIVE_HALF
+from webpte.errors import GraphError
+from webpte.format.vulkan import ValueListValue
+from webpte.graph.graph import PREPACK, Call, Graph, Tensor, Value
+from webpte.rewrite.dataflow import Dataflow
+
+
+def store_halves(graph: Graph) -> Graph:
+    """Half floats as such, for devices whose shaders have them: half the memory and traffic."""
+    values = tuple(
+        replace(value, dtype=NATIVE_HALF)
+        if isinstance(value, Tensor) and value.dtype.name == NATIVE_HALF.name
+        else value
+        for value in graph.values
+    )
+    return Graph(values, graph.calls, graph.inputs, graph.outputs)
+
+
+def merge_duplicate_calls(graph: Graph) -> Graph:
+    """Compute once what the exporter writes again in every layer.
+
+    Two calls of one op with equal arguments give equal results, unless something writes to what
+    they read. Exports of language models read the position once per layer, and quantize one
+    activation for each of the three linears that use it.
+    """
+    flow = Dataflow.of(graph)
+    replaced: dict[int, int] = {}
+    first: dict[Hashable, Call] = {}
+    calls: list[Call] = []
+    for call in graph.calls:
+        args = tuple(replaced.get(i, i) for i in call.args[:-1])
+        reads = _members(graph, args, replaced)
+        # What a call changes in place is volatile, so that no such call is merged.
+        mergeable = call.name != PREPACK and flow.volatile.isdisjoint((*reads, *flow.gives(call)))
+        key = (call.name, tuple(_content(graph, i, replaced) for i in args))
+        if mergeable and key in first and _same_outputs(graph, first[key].args[-1], call.args[-1]):
+            replaced |= dict(zip(flow.gives(call), graph.expand(first[key].args[-1:]), strict=True))
+            continue
+        first.setdefault(key, call)
+        calls.append(replace(call, index=len(calls), args=(*args, call.args[-1])))
+    values = tuple(_with_members(value, replaced) for value in graph.values)
+    outputs = tuple(replaced.get(i, i) for i in graph.outputs)
+    return Graph(values, tuple(calls), graph.inputs, outputs)
+
+
+def rewritten_buffers(graph: Graph) -> set[int]:
+    """Tensors that start with bytes of the file and that calls give new values, for good."""
+    flow = Dataflow.of(graph)
+    return {i for i in flow.stored if i in flow.writers}
+
+
+def separate_buffer_writes(graph: Graph) -> Graph:
+    """Compute apart, then copy, what a call would write over the buffer that it reads.
+
+    With the exporter's option `alias_buffer_mutations` the new value of a mutable buffer has the
+    id of the buffer, but no dispatch may read and write one buffer.
+    """
+    flow, buffers = Dataflow.of(graph), rewritten_buffers(graph)
+    values, calls = list(graph.values), list[Call]()
+    for call in graph.calls:
+        out = call.args[-1]
+        if out not in buffers or out not in flow.takes(call) or out in flow.changes(call):
+            calls.append(replace(call, index=len(calls)))
+            continue
+        apart = replace(graph.tensor(out), id=len(values), constant=None, mem_obj_id=None)
+        values.append(apart)
+        calls.append(replace(call, index=len(calls), args=(*call.args[:-1], apart.id)))
+        calls.append(Call(len(calls), "aten.alias_copy.default", (apart.id, out)))
+    return Graph(tuple(values), tuple(calls), graph.inputs, graph.outputs)
+
+
+def tie_buffer_outputs(graph: Graph, count: int) -> Graph:
+    """Copy the first `count` outputs to the buffers whose new values they are.
+
+    The file does not say whose they are. Where only one constant has their size and type there is
+    no doubt; anything else is refused, because a guess could give wrong numbers.
+    """
+    flow = Dataflow.of(graph)
+    packs = [call.args for call in flow.prepacks if len(call.args) == 2]
+    sources = {args[0] for args in packs}
+    buffers = [graph.tensor(args[1]) for args in packs]
+    buffers += [graph.tensor(i) for i in sorted(flow.constants - sources)]
+    calls, news = list(graph.calls), [graph.tensor(i) for i in graph.outputs[:count]]
+    for new in news:
+        alike = [t for t in buffers if (t.dtype, t.dims) == (new.dtype, new.dims)]
+        rivals = [t for t in news if (t.dtype, t.dims) == (new.dtype, new.dims)]
+        if len(alike) != 1 or len(rivals) != 1:
+            raise GraphError(
+                f"output value {new.id} ({new.dtype.name} {list(new.dims)}) is the new value of a "
+                f"buffer, but {len(alike)} constants look alike and the file does not say which; "
+                'export with VulkanPartitioner({"alias_buffer_mutations": True})'
+            )
+        calls.append(Call(len(calls), "aten.alias_copy.default", (new.id, alike[0].id)))
+    return Graph(graph.values, tuple(calls), graph.inputs, graph.outputs[count:])
+
+
+def _members(graph: Graph, ids: tuple[int, ...], replaced: dict[int, int]) -> list[int]:
+    return [replaced.get(i, i) for i in graph.expand(ids)]
+
+
+def _content(graph: Graph, value_id: int, replaced: dict[int, int]) -> Hashable:
+    """What an argument is: tensors and SymInts by id, lists by their members, scalars by value."""
+    value = graph.value(value_id)
+    if isinstance(value, ValueListValue):
+        return tuple(_content(graph, replaced.get(i, i), replaced) for i in value.items)
+    if isinstance(value, Tensor) or graph.is_symint(value_id):
+        return ("id", value_id)
+    return repr(value)  # has the type, and tells 0.0 from -0.0, which compare equal
+
+
+def _same_outputs(graph: Graph, first: int, second: int) -> bool:
+    types = [
+        [_output_type(graph.value(i)) for i in graph.expand((out,))] for out in (first, second)
+    ]
+    return types[0] == types[1]
+
+
+def _output_type(value: Value) -> Hashable:
+    if isinstance(value, Tensor):
+        return value.dtype, value.dims, value.exact
+    return type(value).__name__
+
+
+def _with_members(value: Value, replaced: dict[int, int]) -> Value:
+    if not isinstance(value, ValueListValue):
+        return value
+    return ValueListValue(tuple(replaced.get(i, i) for i in value.items))

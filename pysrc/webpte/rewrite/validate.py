@@ -1,0 +1,175 @@
+"""What is checked, and found out, of a graph before anything of it is lowered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from webpte.errors import (
+    GraphError,
+    PrepackArityError,
+    PrepackBufferError,
+    PrepackByteSizeError,
+    PrepackDTypeError,
+    PrepackElementSizeError,
+    PrepackShapeError,
+    PrepackSourceError,
+    UnsupportedError,
+    UnsupportedOpError,
+    ValueKindError,
+)
+from webpte.graph.graph import PREPACK, Call, Constant, Graph, Tensor
+from webpte.graph.live_state import LiveState
+from webpte.ops import OpDef, definition_of
+from webpte.ops.move.symint import SELECT_AS_SYMINT
+from webpte.rewrite.dataflow import Dataflow
+from webpte.shapes import normalize_dim, normalize_index
+
+
+def unsupported_ops(graph: Graph) -> dict[str, int]:
+    """Operators of the graph that have no definition, with their counts."""
+    return dict(
+        Counter(
+            call.name
+            for call in graph.calls
+            if call.name != PREPACK and definition_of(call) is None
+        )
+    )
+
+
+def resolve_ops(graph: Graph) -> dict[int, OpDef]:
+    """Call index to definition; prepack is not an op here."""
+    if missing := unsupported_ops(graph):
+        raise UnsupportedOpError("a delegate", missing)
+    return {call.index: op for call in graph.calls if (op := definition_of(call)) is not None}
+
+
+def check_arity(graph: Graph) -> None:
+    """Every call must give as many arguments as its op takes; everything else relies on it."""
+    live = LiveState(graph)
+    for index, op in resolve_ops(graph).items():
+        op.bind(graph.calls[index], graph, live)
+
+
+@dataclass(frozen=True)
+class ConstantTransfer:
+    """Bytes that go from the file into the buffer of one tensor, once, before the first call."""
+
+    constant: Constant
+    target: Tensor
+
+
+def constant_transfers(graph: Graph) -> list[ConstantTransfer]:
+    """Everything the prepack phase moves.
+
+    A constant that ops use directly goes into its own buffer. One used through prepack goes
+    straight into the buffer of the prepack's output and never has one of its own.
+    """
+    flow = Dataflow.of(graph)
+    transfers = [ConstantTransfer(*check_prepack(graph, call)) for call in flow.prepacks]
+    transfers += [
+        ConstantTransfer(tensor.constant, tensor)
+        for tensor in graph.tensors()
+        if tensor.constant is not None and tensor.id in flow.used
+    ]
+    return transfers
+
+
+def check_prepack(graph: Graph, call: Call) -> tuple[Constant, Tensor]:
+    """The source and the target of a prepack node, or the error for what is wrong with it."""
+    if len(call.args) != 2:
+        raise PrepackArityError(f"{call}: takes a source and an output, not {len(call.args)} ids")
+    source, out = graph.tensor(call.args[0]), graph.tensor(call.args[1])
+    where = f"{call}: {_describe(source)} into {_describe(out)}"
+    if source.constant is None:
+        raise PrepackSourceError(f"{where}: the source is not a constant")
+    if source.dtype.itemsize != out.dtype.itemsize:
+        raise PrepackElementSizeError(f"{where}: elements of different sizes")
+    if source.dtype.name != out.dtype.name:
+        raise PrepackDTypeError(f"{where}: a prepack moves bytes and converts nothing")
+    if source.file_bytes != out.file_bytes:
+        raise PrepackByteSizeError(f"{where}: {source.file_bytes} bytes into {out.file_bytes}")
+    if source.dims != out.dims:
+        raise PrepackShapeError(f"{where}: different dims")
+    packed = Dataflow.of(graph).prepacked[out.id]
+    shared = out.constant is not None or out.mem_obj_id is not None or out.id in graph.inputs
+    if shared or packed > 1:
+        raise PrepackBufferError(f"{where}: the output needs a buffer of its own")
+    return source.constant, out
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"value {tensor.id} ({tensor.dtype.name} {list(tensor.dims)})"
+
+
+def check_defined(graph: Graph) -> None:
+    """Every tensor that is read must have been written: no uninitialised memory, ever.
+
+    What is prepacked is there before the first call, wherever the prepack stands.
+    """
+    flow = Dataflow.of(graph)
+    defined = set(flow.given)
+    for call in graph.calls:
+        for value_id in flow.reads(call):
+            if value_id not in defined:
+                raise GraphError(f"{call}: reads tensor value {value_id} before anything wrote it")
+        check_distinct(flow, call)
+        defined.update(flow.gives(call))
+    for value_id in graph.outputs:
+        if value_id not in defined:
+            raise GraphError(f"output value {value_id} is never written")
+
+
+def check_distinct(flow: Dataflow, call: Call) -> None:
+    """No op may write over a tensor that it reads, unless it is made to change it in place."""
+    outputs = set(flow.gives(call)).difference(flow.changes(call))
+    for value_id in flow.reads(call):
+        if value_id in outputs:
+            raise GraphError(f"{call}: writes to tensor value {value_id}, which it reads")
+
+
+@dataclass(frozen=True)
+class SymIntSource:
+    """A SymInt whose value is an element of a host input: `index` along `dim`, 0 elsewhere."""
+
+    symint: int
+    input: int
+    dim: int
+    index: int
+
+
+def symint_sources(graph: Graph, ops: dict[int, OpDef]) -> tuple[SymIntSource, ...]:
+    """Everything that `select_as_symint` reads. Only the host knows inputs, so only those."""
+    sources = []
+    live = LiveState(graph)
+    for index, op in ops.items():
+        call = graph.calls[index]
+        if op.name != SELECT_AS_SYMINT or not graph.is_symint(call.args[-1]):
+            continue
+        args = op.bind(call, graph, live)
+        tensor = args.tensor("self")
+        if tensor.id not in graph.inputs:
+            raise UnsupportedError(
+                f"{call}: reads tensor value {tensor.id}, which is not an input; "
+                "only inputs can be read on the host"
+            )
+        if tensor.dtype.numpy.kind not in "iu":
+            raise ValueKindError(
+                f"{call}: reads a SymInt from tensor value {tensor.id}, which is "
+                f"{tensor.dtype.name}; only an integer can be one, and nothing is rounded to it"
+            )
+        dim = normalize_dim(args.integer("dim"), tensor.rank)
+        sources.append(SymIntSource(call.args[-1], tensor.id, dim, args.integer("index")))
+    return tuple(sources)
+
+
+def read_symint(source: SymIntSource, value: np.ndarray | int) -> int:
+    """The element that a SymInt stands for."""
+    array = np.asarray(value)
+    at = [
+        normalize_index(source.index if dim == source.dim else 0, size)
+        for dim, size in enumerate(array.shape)
+    ]
+    return int(array[tuple(at)])

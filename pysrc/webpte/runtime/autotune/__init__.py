@@ -1,0 +1,1 @@
+"""The autotuner, and the store of what it measured."""

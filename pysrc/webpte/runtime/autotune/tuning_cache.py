@@ -1,0 +1,108 @@
+"""Where the choices of `Program.tune` are kept: in the browser's storage, or natively in a file.
+
+Both hold JSON: {"adapter and version": {"question": "label"}}. The file is `tuning.json` in the
+user's cache folder, or what WEBPTE_TUNING names; if that is set to nothing, or the user has no home
+folder, nothing is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Protocol
+
+from webpte.errors import SourceError
+from webpte.gpu.device import DeviceInfo
+from webpte.json_reader import parse_table
+from webpte.ops.core.target import Choices
+from webpte.runtime.base.open import IN_BROWSER
+
+VARIABLE = "WEBPTE_TUNING"
+VERSION = "1"  # of the kernels' cuts: what was measured with others says nothing
+
+Table = dict[str, dict[str, str]]
+
+
+class Store(Protocol):
+    """A text that outlives the process; empty if there is none."""
+
+    async def read(self) -> str: ...
+
+    async def write(self, text: str) -> None: ...
+
+
+class FileStore:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def read(self) -> str:
+        try:
+            return self._path.read_text("utf-8")
+        except (OSError, ValueError):  # no UTF-8
+            return ""
+
+    async def write(self, text: str) -> None:
+        """As a whole: another process may read it at any time."""
+        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            beside.write_text(text, "utf-8")
+            beside.replace(self._path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                beside.unlink()  # half of it, on a full disk
+            raise SourceError(
+                f"{self._path}: what tuning found could not be kept ({error.strerror}); the "
+                f"program uses it all the same. {VARIABLE} names another file"
+            ) from error
+
+
+def _store(info: DeviceInfo) -> Store | None:
+    if IN_BROWSER and info.kind == "webgpu":
+        from webpte.gpu.browser.settings_store import BrowserStore
+
+        return BrowserStore("tuning.json")
+    named = os.environ.get(VARIABLE)
+    if info.kind != "native" or named == "":
+        return None
+    if named:
+        return FileStore(Path(named))
+    cache = os.environ.get("XDG_CACHE_HOME")
+    try:
+        folder = Path(cache) if cache else Path.home() / ".cache"
+    except RuntimeError:  # a container whose user has no home
+        return None
+    return FileStore(folder / "webpte" / "tuning.json")
+
+
+def adapter_key(info: DeviceInfo) -> str:
+    return " ".join([info.kind, info.vendor, info.architecture, info.description, VERSION])
+
+
+async def kept_choices(info: DeviceInfo) -> Choices:
+    """What was chosen for an adapter; nothing if nothing was, or if it cannot be read."""
+    return tuple(sorted((await _table(_store(info))).get(adapter_key(info), {}).items()))
+
+
+async def keep_choices(info: DeviceInfo, choices: Choices) -> None:
+    """Beside those that are kept already."""
+    store = _store(info)
+    if store is not None:
+        table = await _table(store)
+        table[adapter_key(info)] = {**table.get(adapter_key(info), {}), **dict(choices)}
+        await store.write(json.dumps(table, indent=1, sort_keys=True) + "\n")
+
+
+async def _table(store: Store | None) -> Table:
+    """A text that is no table of labels counts as none: good defaults are always there."""
+    try:
+        found = parse_table(await store.read() if store else "", "tuning.json", ValueError)
+    except ValueError:
+        return {}
+    rows = {key: row for key, row in found.content.items() if isinstance(row, dict)}
+    return {
+        key: {k: label for k, label in row.items() if isinstance(label, str)}
+        for key, row in rows.items()
+    }

@@ -1,0 +1,1 @@
+"""Parts that all stages of the runtime share: options, devices, tensors, lifetimes."""

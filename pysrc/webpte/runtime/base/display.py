@@ -1,0 +1,32 @@
+"""Programs and tensors as notebooks show them; what `insight` gives shows itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from webpte.report.report import Table
+from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
+
+
+def program_table(name: str, methods: Mapping[str, MethodInfo]) -> Table:
+    """Its methods: what they take and give, and how large they are."""
+    rows = [
+        (
+            method.name,
+            _values(method.inputs),
+            _values(method.outputs),
+            sum(method.ops.values()) + sum(method.kernels_outside.values()),
+            method.constant_bytes,
+        )
+        for method in methods.values()
+    ]
+    return Table(name, ("method", "inputs", "outputs", "calls", "bytes of constants"), rows)
+
+
+def _values(values: Sequence[TensorInfo | ScalarInfo]) -> str:
+    return ", ".join(map(str, values)) or "none"
+
+
+def tensor_table(kind: str, shape: tuple[int, ...], nbytes: int, place: str) -> Table:
+    headings = ("elements", "shape", "bytes", "place")
+    return Table("A tensor on the GPU", headings, [(kind, shape, nbytes, place)])

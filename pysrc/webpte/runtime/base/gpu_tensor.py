@@ -1,0 +1,233 @@
+"""Tensors in GPU memory: those that a delegate lends, and those that belong to the caller.
+
+A delegate's outputs are in its own memory, which its next call overwrites. That is good enough from
+one delegate of a method to the next. What a caller gets (`output="gpu"`) is a copy, made on the GPU
+together with the call's other work, in a buffer that nothing else writes to.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from webpte.dtypes import DTYPES, NATIVE_HALF, DType, convert_exactly
+from webpte.errors import ClosedError, DeviceLostError, InputError
+from webpte.gpu.device import Device
+from webpte.plan.memory_plan import aligned
+from webpte.runtime.base.devices import made_device
+from webpte.runtime.base.display import tensor_table
+from webpte.runtime.base.submissions import count_submission
+from webpte.shapes import Dims, numel
+
+WORD_BYTES = 4  # WebGPU copies whole words
+
+
+@dataclass(frozen=True)
+class DeviceTensor:
+    """Where a tensor is; whoever handed it out says how long it stays valid."""
+
+    buffer: int
+    dtype: DType  # what it is as an array
+    stored: DType  # what its elements are in the buffer
+    shape: Dims
+
+    @property
+    def nbytes(self) -> int:
+        return numel(self.shape) * self.stored.itemsize
+
+    @property
+    def copy_bytes(self) -> int:
+        """What to copy so that every element comes along."""
+        return -(-self.nbytes // WORD_BYTES) * WORD_BYTES
+
+    def decode(self, data: bytes, offset: int = 0) -> np.ndarray:
+        """Bytes of the buffer as an array of their own."""
+        flat = np.frombuffer(data, self.stored.numpy, numel(self.shape), offset)
+        if self.stored is self.dtype:
+            return flat.reshape(self.shape).copy()
+        with np.errstate(over="ignore"):  # what no half float holds is infinite
+            return flat.reshape(self.shape).astype(self.dtype.numpy)
+
+    async def read(self, device: Device) -> np.ndarray:
+        if not self.nbytes:
+            return self.decode(b"")
+        reading = device.read(self.buffer, self.copy_bytes)
+        count_submission()
+        return self.decode(await reading)
+
+
+class _Memory:
+    """A buffer that is given back when it is told to be, or when nothing refers to it any more."""
+
+    def __init__(
+        self, device: Device, buffer: int, give_back: Callable[[Sequence[int]], None]
+    ) -> None:
+        self.device = device
+        self.give_back = weakref.finalize(self, give_back, [buffer])
+        self.give_back.atexit = False
+
+
+class GpuTensor:
+    """A tensor that stays on the GPU: an output of `run(..., output="gpu")`, or a `GPUBuffer`.
+
+    Programs on the same device take it wherever they take an array. Its memory is freed by
+    `destroy`, with its last reference, or at the latest when the program that made it is closed.
+    """
+
+    def __init__(self, memory: _Memory, tensor: DeviceTensor) -> None:
+        self._memory = memory
+        self._tensor = tensor
+
+    @classmethod
+    def from_buffer(
+        cls, buffer: Any, dtype: Any, shape: Sequence[int], device: Device | None = None
+    ) -> GpuTensor:
+        """A JavaScript `GPUBuffer` (usage COPY_SRC) as an input; it stays yours to destroy.
+
+        Elements are row-major from the start of the buffer, as the GPU stores `dtype`: see
+        `stored_dtype`. `device` is `program.device` of a program that has a device of its own.
+        """
+        device = made_device() if device is None else device
+        declared = _dtype_named(dtype)
+        dims = tuple(int(size) for size in shape)
+        if min(dims, default=0) < 0:
+            raise InputError(f"a GPUBuffer with the shape {list(dims)}: sizes cannot be negative")
+        number, size = device.adopt_buffer(buffer)
+        memory = _Memory(device, number, device.forget_buffers)
+        tensor = cls(memory, DeviceTensor(number, declared, _stored(declared, device), dims))
+        needed = tensor._tensor.copy_bytes
+        if size < needed:
+            raise InputError(
+                f"a GPUBuffer of {size:,} bytes is too small for {tensor}: {needed:,} are needed, "
+                f"{tensor.stored_dtype.itemsize} for each element, in whole words"
+            )
+        return tensor
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What it is as an array."""
+        return self._tensor.dtype.numpy
+
+    @property
+    def stored_dtype(self) -> np.dtype[Any]:
+        """What its elements are in the buffer: 64-bit values have 32 bits there.
+
+        Half floats are float32, unless the GPU's shaders have them (the feature shader-f16).
+        """
+        return self._tensor.stored.numpy
+
+    @property
+    def shape(self) -> Dims:
+        return self._tensor.shape
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements in the buffer, which can be a little larger."""
+        return self._tensor.nbytes
+
+    @property
+    def device(self) -> Device:
+        return self._memory.device
+
+    @property
+    def destroyed(self) -> bool:
+        return not self._memory.give_back.alive
+
+    @property
+    def allocated(self) -> dict[int, int]:
+        """The number of its buffer to its bytes, for counting memory; empty once destroyed."""
+        return {} if self.destroyed else {self._tensor.buffer: aligned(self.nbytes)}
+
+    @property
+    def buffer(self) -> Any:
+        """The JavaScript `GPUBuffer`: elements row-major from its start; usable in a bind group."""
+        return self.device.native_buffer(self._checked().buffer)
+
+    async def numpy(self) -> np.ndarray:
+        """Read it back."""
+        return await self._checked().read(self.device)
+
+    def destroy(self) -> None:
+        """Free its memory now; a second call does nothing."""
+        self._memory.give_back()
+
+    def lend(self, device: Device) -> DeviceTensor:
+        """Where it is, for the time of one call on `device`."""
+        if self.device is not device:
+            raise InputError(
+                f"{self} is on another device than the program; "
+                "`await tensor.numpy()` gives an array that every program takes"
+            )
+        return self._checked()
+
+    def viewed(self, shape: Dims) -> GpuTensor:
+        """The same memory in another shape of as many elements."""
+        return GpuTensor(self._memory, replace(self._tensor, shape=shape))
+
+    def declared(self, dtype: DType) -> GpuTensor:
+        """The same memory under the type that a method declares."""
+        return GpuTensor(self._memory, replace(self._tensor, dtype=dtype))
+
+    def shares_memory(self, other: GpuTensor) -> bool:
+        return self._memory is other._memory
+
+    def _checked(self) -> DeviceTensor:
+        if self.device.lost:
+            raise DeviceLostError(f"{self} was lost with its device")
+        if self.destroyed:
+            raise ClosedError(f"{self} was destroyed, or the program that made it was closed")
+        return self._tensor
+
+    def __repr__(self) -> str:
+        return f"GpuTensor({self.dtype} {list(self.shape)})"
+
+    def _repr_html_(self) -> str:
+        place = "destroyed" if self.destroyed else self.device.info.kind
+        return tensor_table(str(self.dtype), self.shape, self.nbytes, place).html()
+
+
+async def allocate(device: Device, tensors: Sequence[tuple[DType, DType, Dims]]) -> list[GpuTensor]:
+    """Tensors of zeros, each (type as an array, stored type, shape) with memory of its own."""
+    sizes = [aligned(numel(dims) * stored.itemsize) for _, stored, dims in tensors]
+    buffers = await device.create_buffers(sizes) if sizes else []
+    return [
+        GpuTensor(
+            _Memory(device, buffer, device.destroy_buffers),
+            DeviceTensor(buffer, dtype, stored, dims),
+        )
+        for buffer, (dtype, stored, dims) in zip(buffers, tensors, strict=True)
+    ]
+
+
+async def upload(device: Device, array: np.ndarray, dtype: DType, what: str) -> GpuTensor:
+    """An array as a tensor of its own; OverflowError for integers beyond what the GPU stores."""
+    stored = _stored(dtype, device)
+    elements = np.ascontiguousarray(convert_exactly(array, stored.numpy, what))
+    (tensor,) = await allocate(device, [(dtype, stored, array.shape)])
+    if elements.nbytes:
+        data = np.zeros(aligned(elements.nbytes), np.uint8)
+        data[: elements.nbytes] = elements.reshape(-1).view(np.uint8)
+        try:
+            device.write(tensor.lend(device).buffer, 0, data)
+        except BaseException:
+            tensor.destroy()  # whoever keeps the error would keep the memory, too
+            raise
+    return tensor
+
+
+def _stored(dtype: DType, device: Device) -> DType:
+    native = dtype.name == NATIVE_HALF.name and device.info.has_halves
+    return (NATIVE_HALF if native else dtype).storage
+
+
+def _dtype_named(dtype: Any) -> DType:
+    try:
+        return DTYPES[np.dtype(dtype).name]
+    except (KeyError, TypeError):
+        raise InputError(
+            f"no tensor has the dtype {dtype!r}; there are {', '.join(DTYPES)}"
+        ) from None

@@ -1,0 +1,61 @@
+"""Optional libraries: what only some programs need is loaded when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Protocol
+
+from webpte.errors import PackageError
+from webpte.runtime.base.open import IN_BROWSER
+
+
+async def python_package(name: str, extra: str) -> ModuleType:
+    """An optional package; `extra` is the one of webpte's extras that installs it."""
+    if IN_BROWSER:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError:
+            from webpte.gpu.browser.libraries import load_python_package
+
+            await load_python_package(name)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise PackageError(
+            f"this needs the package {name}: pip install 'webpte[{extra}]' (or just {name})"
+        ) from error
+
+
+@dataclass(frozen=True)
+class JavaScriptModule:
+    """A CommonJS module for the browser.
+
+    served  where webpte's own server has it, as seen from Pyodide's files
+    url     where else it is, for pages that webpte does not serve
+    sha256  of its text, wherever it comes from
+    """
+
+    served: str
+    url: str
+    sha256: str
+
+
+class TextEngine(Protocol):
+    """Text to tokens and back; special tokens are tokens like others."""
+
+    def encode(self, text: str, special: bool) -> list[int]: ...
+
+    def decode(self, tokens: Sequence[int]) -> str: ...
+
+
+async def javascript_tokenizer(
+    module: JavaScriptModule, text: str, config: Mapping[str, str], name: str
+) -> TextEngine:
+    """In the browser: a tokenizer.json by Hugging Face's module, which is given."""
+    from webpte.gpu.browser.libraries import JavaScriptTokenizer, load_javascript_module
+
+    library = await load_javascript_module(module.served, module.url, module.sha256)
+    return JavaScriptTokenizer(library, text, config, name)

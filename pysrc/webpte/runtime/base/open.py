@@ -1,0 +1,96 @@
+"""Whatever the caller has (bytes, a path, a URL, a Blob) as a ByteSource."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from webpte.errors import SourceError
+from webpte.gpu.device import Progress
+from webpte.gpu.tasks import left_alone
+from webpte.source import ByteSource, BytesSource, FileSource, read_whole
+
+IN_BROWSER = sys.platform == "emscripten"
+
+
+async def open_source(
+    source: Any, *, name: str | None = None, progress: Progress | None = None, keep: bool = False
+) -> ByteSource:
+    """In the browser all become JavaScript objects: constants go from there to the GPU.
+
+    With `keep` a URL comes from the library where that has it, and can be kept there.
+    """
+    if IN_BROWSER and (opened := _opened(source, name)) is not None:
+        return opened
+    if isinstance(source, Path):
+        if not IN_BROWSER:
+            return FileSource(source)
+        source, name = read_whole(source), name or source.name
+    if isinstance(source, bytes | bytearray | memoryview):
+        return open_bytes(source, name or "bytes")
+    if isinstance(source, str):
+        if not source:
+            raise SourceError("'' names no file: give a path, or in the browser a URL")
+        if not IN_BROWSER:
+            return FileSource(Path(source))
+        from webpte.gpu.browser.files import open_url
+        from webpte.gpu.browser.scripts import load_script
+
+        if keep:
+            from webpte.gpu.browser.opfs_cache import open_kept
+
+            return await open_kept(source, progress)
+        return await open_url(load_script("browser/files.js"), source, progress)
+    if IN_BROWSER and hasattr(source, "arrayBuffer") and hasattr(source, "slice"):
+        from webpte.gpu.browser.files import JsFile
+        from webpte.gpu.browser.scripts import load_script
+
+        file = load_script("browser/files.js").blobFile(source)
+        return JsFile(file, str(name or getattr(source, "name", "blob")))
+    raise SourceError(
+        f"cannot open a {type(source).__name__}: give bytes, a path, "
+        "or in the browser a URL or a Blob"
+    )
+
+
+@contextmanager
+def keeping(wanted: bool) -> Iterator[list[Any]]:
+    """Files of the library that are put into the list are kept, which nobody waits for.
+
+    If something goes wrong in here, such as that another file cannot be opened, none of them is.
+    """
+    files: list[Any] = []
+    try:
+        yield files
+    except BaseException:
+        for file in _of_library(files, wanted):
+            file.leave()
+        raise
+    for file in _of_library(files, wanted):
+        left_alone(file.keep())
+
+
+def _of_library(files: Sequence[Any], wanted: bool) -> list[Any]:
+    return [file for file in files if wanted and hasattr(file, "keep")]
+
+
+def _opened(source: Any, name: str | None) -> ByteSource | None:
+    """A file of the library that is open already; it is called by `name` from now on."""
+    from webpte.gpu.browser.files import JsFile
+
+    if not isinstance(source, JsFile):
+        return None
+    source.name = name or source.name
+    return source
+
+
+def open_bytes(data: bytes | bytearray | memoryview, name: str) -> ByteSource:
+    if not IN_BROWSER:
+        return BytesSource(data, name)
+    from webpte.gpu.browser.files import JsFile
+    from webpte.gpu.browser.scripts import load_script
+
+    return JsFile(load_script("browser/files.js").bytesFile(data), name)

@@ -1,0 +1,70 @@
+"""Whether steps of a language model may run ahead of what is accepted of them.
+
+A step that nobody wants after all has written to the caches. That does no harm if whatever it wrote
+lies at its own positions, and if a step looks at no position behind its own: then the positions are
+written again before anything looks at them. The ops below keep to that, all others are not known
+to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webpte.format.vulkan import NullValue
+from webpte.graph.graph import Call, Graph
+from webpte.ops import lookup
+from webpte.ops.move.symint import SELECT_AS_SYMINT
+from webpte.rewrite.dataflow import Dataflow
+
+
+@dataclass(frozen=True)
+class _CacheUse:
+    """The arguments that are caches; with a mask an op may look at all of them.
+
+    All of them have an `input_pos`, the position of the first token.
+    """
+
+    caches: tuple[str, ...]
+    mask: str | None = None
+
+
+_USES = {
+    "sdpa_with_kv_cache.default": _CacheUse(("k_cache", "v_cache"), "attn_mask"),
+    "custom_sdpa.default": _CacheUse(("k_cache", "v_cache"), "attn_mask"),
+    "update_cache.default": _CacheUse(("cache",)),
+}
+
+
+def unsafe_state(graph: Graph) -> str | None:
+    """Why state would not be as if steps had gone one by one; None if it would be."""
+    flow = Dataflow.of(graph)
+    # What a fused call does with state is what its parts do.
+    for call in (part for whole in flow.computing for part in whole.parts or (whole,)):
+        touched = flow.state.intersection((*flow.reads(call), *flow.writes(call)))
+        if touched and (reason := _reason(graph, call, touched)):
+            return f"{call}: {reason}"
+    return None
+
+
+def _is_given(graph: Graph, position: int) -> bool:
+    """Whether a position is just what the caller gives."""
+    writers = Dataflow.of(graph).writers.get(position, ())
+    names = {graph.calls[index].name for index in writers}
+    return graph.is_symint(position) and (position in graph.inputs or names == {SELECT_AS_SYMINT})
+
+
+def _reason(graph: Graph, call: Call, touched: frozenset[int]) -> str | None:
+    op = lookup(call.name)
+    use = _USES.get(op.name) if op is not None else None
+    if op is None or use is None:
+        return "it uses state in a way that is not known to follow the position"
+    positions = op.signature.positions
+    caches = {call.args[positions[name]] for name in use.caches}
+    if not touched <= caches | set(call.args[-1:]):
+        return "it uses state for something else than a cache"
+    if not _is_given(graph, call.args[positions["input_pos"]]):
+        return "where it writes is computed, and may be where earlier tokens are"
+    place = positions.get(use.mask, len(call.args)) if use.mask is not None else len(call.args)
+    if place < len(call.args) - 1 and not isinstance(graph.value(call.args[place]), NullValue):
+        return "its mask says which positions of the cache count"
+    return None

@@ -1,0 +1,1 @@
+"""Executing a delegate: plan selection, input packing, submission, outputs."""

@@ -1,0 +1,116 @@
+"""One delegate's graph on the NumPy references alone: no browser, no GPU, the same answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from webpte.dtypes import convert_exactly
+from webpte.errors import ExecutionError
+from webpte.graph.graph import Call, Graph
+from webpte.graph.live_state import LiveState
+from webpte.plan import reference
+from webpte.rewrite.dataflow import Dataflow
+from webpte.rewrite.passes import separate_buffer_writes
+from webpte.rewrite.validate import (
+    check_arity,
+    check_defined,
+    constant_transfers,
+    read_symint,
+    resolve_ops,
+    symint_sources,
+)
+
+_TURN_SECONDS = 0.05  # that a call keeps everybody else waiting, unless an op takes longer
+
+Watch = Callable[[Graph, Call, LiveState, dict[int, np.ndarray]], Callable[[], None]]
+
+
+class NumpyDelegate:
+    """Walks the calls in order; tensors are arrays in their declared dtype."""
+
+    def __init__(self, graph: Graph, constants: dict[int, np.ndarray]) -> None:
+        check_arity(graph)
+        graph = separate_buffer_writes(graph)
+        check_defined(graph)
+        self.graph = graph
+        self._ops = resolve_ops(graph)
+        self._symint_sources = symint_sources(graph, self._ops)
+        self._constants = constants
+        # Written in place or anew, for good: calls work on copies, kept when all went well.
+        self._state = Dataflow.of(graph).state & constants.keys()
+        self.transfers = len(constants)
+        self.executions = 0
+
+    @classmethod
+    async def create(cls, graph: Graph) -> NumpyDelegate:
+        constants: dict[int, np.ndarray] = {}
+        for transfer in constant_transfers(graph):
+            tensor = transfer.target
+            data = await transfer.constant.region.read(0, tensor.file_bytes)
+            array = np.frombuffer(bytearray(data), tensor.dtype.numpy)
+            constants[tensor.id] = array.reshape(tensor.dims)
+        return cls(graph, constants)
+
+    @property
+    def input_count(self) -> int:
+        return len(self.graph.inputs)
+
+    async def execute(
+        self, inputs: Sequence[np.ndarray | int], watch: Watch | None = None
+    ) -> list[Any]:
+        """Run once; `watch` is told of every call, with what there is before and after it."""
+        if len(inputs) != len(self.graph.inputs):
+            raise ExecutionError(
+                f"the delegate takes {len(self.graph.inputs)} inputs, not {len(inputs)}"
+            )
+        live = LiveState(self.graph)
+        arrays = self._constants | {i: self._constants[i].copy() for i in self._state}
+        self._set_inputs(inputs, live, arrays)
+        room = reference.MEMORY_LIMIT - sum(array.nbytes for array in arrays.values())
+        rested = perf_counter()
+        for index, op in sorted(self._ops.items()):
+            call = self.graph.calls[index]
+            done = None if watch is None else watch(self.graph, call, live, arrays)
+            room -= reference.run_reference(op, call, self.graph, live, arrays, room)
+            if done is not None:
+                done()
+            # Others have a turn, such as who wants to cancel this. Never between state and state.
+            if not self._state and watch is None and perf_counter() - rested > _TURN_SECONDS:
+                await asyncio.sleep(0)
+                rested = perf_counter()
+        outputs = [
+            live.symint(i) if self.graph.is_symint(i) else arrays[i].copy()
+            for i in self.graph.outputs
+        ]
+        self.executions += 1
+        self._constants |= {i: arrays[i] for i in self._state}
+        return outputs
+
+    @property
+    def has_state(self) -> bool:
+        return bool(self._state)
+
+    async def save_state(self) -> Callable[[], None]:
+        """Returns what puts the state back as it is now."""
+        saved = {i: self._constants[i] for i in self._state}
+        return lambda: self._constants.update(saved)
+
+    def _set_inputs(
+        self, inputs: Sequence[np.ndarray | int], live: LiveState, arrays: dict[int, np.ndarray]
+    ) -> None:
+        by_id = dict(zip(self.graph.inputs, inputs, strict=True))
+        for index, (value_id, value) in enumerate(by_id.items()):
+            if isinstance(value, np.ndarray):
+                live.set_cur_dims(value_id, value.shape)
+                dtype = self.graph.tensor(value_id).dtype.numpy
+                # A copy: ops that write in place must not write to the caller's array.
+                arrays[value_id] = convert_exactly(value, dtype, f"input {index}").copy()
+            else:
+                live.set_symint(value_id, value)
+        for source in self._symint_sources:
+            live.set_symint(source.symint, read_symint(source, by_id[source.input]))

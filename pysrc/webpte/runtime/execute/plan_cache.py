@@ -1,0 +1,49 @@
+"""The plans of one delegate: by what they do, and by the shapes that led to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from webpte.runtime.execute.device_plan import DevicePlan, PlanKey, Signature
+
+
+class PlanCache:
+    """Forgets the plans that were not used for longest; never the current one."""
+
+    def __init__(self, destroy: Callable[[DevicePlan], None], most: int) -> None:
+        self._destroy = destroy
+        self._most = most
+        self._plans: dict[PlanKey, DevicePlan] = {}  # least recently used first
+        self._latest: dict[Signature, DevicePlan] = {}
+        self.current: DevicePlan | None = None
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def find(self, key: PlanKey) -> DevicePlan | None:
+        return self._plans.get(key)
+
+    def latest(self, signature: Signature) -> DevicePlan | None:
+        """The plan that inputs of these shapes led to the last time."""
+        return self._latest.get(signature)
+
+    def use(self, plan: DevicePlan) -> None:
+        """Make a plan, new or not, the current one."""
+        if plan is not self.current:
+            self._plans.pop(plan.key, None)
+            self._plans[plan.key] = plan
+            self.current = plan
+            self._forget()
+        self._latest[plan.key[0]] = plan
+
+    def _forget(self) -> None:
+        while len(self._plans) > self._most:
+            oldest = self._plans.pop(next(iter(self._plans)))
+            if self._latest.get(oldest.key[0]) is oldest:
+                del self._latest[oldest.key[0]]
+            self._destroy(oldest)
+
+    def clear(self) -> None:
+        for plan in self._plans.values():
+            self._destroy(plan)
+        self._plans, self._latest, self.current = {}, {}, None

@@ -1,0 +1,80 @@
+"""Constants that several delegates of a program read: uploaded once, in one buffer for all.
+
+Methods that share weights (prefill and decode, say) have them once in the file. Each distinct
+constant gets one buffer, which is freed when the last delegate that reads it is closed. One graph
+never shares a buffer with itself: every value of it has its own, also where two have equal bytes.
+A constant that a graph writes to (a cache) is that graph's alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from webpte.graph.graph import Graph, Tensor
+from webpte.plan.memory_plan import StoragePlan
+from webpte.rewrite.dataflow import Dataflow
+from webpte.rewrite.validate import ConstantTransfer
+from webpte.source import Region
+
+
+@dataclass(frozen=True)
+class ConstantKey:
+    """What makes two constants one: the bytes, what becomes of them, and how much room they get.
+
+    `copy` counts the values of one graph that are alike in all of this.
+    """
+
+    region: Region
+    convert: str | None
+    nbytes: int
+    copy: int
+
+
+def conversion(tensor: Tensor) -> str | None:
+    """Constants whose stored type is not the file's are converted on their way."""
+    return None if tensor.dtype.name == tensor.dtype.stored else tensor.dtype.name
+
+
+def shareable(
+    graph: Graph, transfers: Iterable[ConstantTransfer], storage: StoragePlan
+) -> dict[int, ConstantKey]:
+    """The slots of a graph that hold constants which nothing writes to."""
+    written = Dataflow.of(graph).volatile | set(graph.inputs)
+    copies: Counter[ConstantKey] = Counter()
+    keys: dict[int, ConstantKey] = {}
+    for transfer in transfers:
+        target = transfer.target
+        if target.id in written:
+            continue
+        slot = storage.slots[storage.slot_of[target.id]]
+        region = transfer.constant.region.head(target.file_bytes)
+        alike = ConstantKey(region, conversion(target), slot.nbytes, 0)
+        keys[slot.index] = replace(alike, copy=copies[alike])
+        copies[alike] += 1
+    return keys
+
+
+class ConstantStore:
+    """The shared constants of one program. Its delegates are built one after the other."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[ConstantKey, int] = {}
+        self._users: Counter[ConstantKey] = Counter()
+
+    def take(self, key: ConstantKey) -> int | None:
+        """The buffer of a constant that is there already, for one more user."""
+        if key in self._buffers:
+            self._users[key] += 1
+        return self._buffers.get(key)
+
+    def add(self, key: ConstantKey, buffer: int) -> None:
+        """A new constant, with its first user."""
+        self._buffers[key] = buffer
+        self._users[key] = 1
+
+    def release(self, key: ConstantKey) -> int | None:
+        """One user less; the buffer, if that was the last one."""
+        self._users[key] -= 1
+        return None if self._users[key] else self._buffers.pop(key)

@@ -1,0 +1,137 @@
+"""What a run does when: written down while it runs, for `Program.profile` and `Program.trace`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from webpte.graph.graph import Call, Graph
+from webpte.graph.live_state import LiveState, Snapshot
+from webpte.runtime.execute.device_plan import Segment
+from webpte.runtime.execute.numpy_delegate import Watch
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Time of the host, by `perf_counter`; `call` is a call of a delegate, if it is for one."""
+
+    kind: str  # prepare, upload, submit, wait or host
+    name: str
+    start: float
+    end: float
+    place: int
+    call: int | None = None
+    nbytes: int = 0
+
+
+@dataclass(frozen=True)
+class TimedKernel:
+    """One dispatch; `microseconds` is None without a clock. `since` is when it was submitted."""
+
+    place: int
+    call: int
+    label: str
+    microseconds: float | None
+    since: float
+    until: float  # when all of its submission had come back
+
+
+@dataclass(frozen=True)
+class Entered:
+    """A call of a delegate, and the shapes that it runs at."""
+
+    place: int
+    graph: Graph
+    live: LiveState
+
+
+class Timings:
+    """`place` is the instruction of the method that is under way: whoever runs it sets it.
+
+    `clocked` is whether the GPU has a clock for its kernels.
+    """
+
+    def __init__(self, clocked: bool = True) -> None:
+        self.clocked = clocked
+        self.place = 0
+        self.stretches: list[Stretch] = []
+        self.kernels: list[TimedKernel] = []
+        self.entered: list[Entered] = []
+        self.rows: list[tuple[str, float]] = []  # what ran, and its microseconds
+
+    def prepared(
+        self, graph: Graph, live: Snapshot, times: tuple[float, float, float], nbytes: int
+    ) -> None:
+        """Between the `times`: a plan was found or made, then inputs were put in their place."""
+        started, planned, filled = times
+        state = LiveState(graph)
+        state.restore(live)
+        self.entered.append(Entered(self.place, graph, state))
+        self.stretches += [
+            Stretch("prepare", "plan", started, planned, self.place),
+            Stretch("upload", "inputs", planned, filled, self.place, nbytes=nbytes),
+        ]
+
+    def host(self, name: str, started: float, call: int | None = None) -> float:
+        """Something ran on the host until now; returns its milliseconds."""
+        ended = perf_counter()
+        self.stretches.append(Stretch("host", name, started, ended, self.place, call))
+        self.rows.append((f"host: {name}", (ended - started) * 1e6))
+        return (ended - started) * 1000
+
+    def noting(
+        self, segment: Segment, running: Awaitable[tuple[bytes, list[float]]], started: float
+    ) -> Awaitable[bytes]:
+        """The bytes that come back from what was submitted between `started` and now."""
+        return self._noted(segment, running, started, perf_counter(), self.place)
+
+    async def _noted(
+        self,
+        segment: Segment,
+        running: Awaitable[tuple[bytes, list[float]]],
+        started: float,
+        submitted: float,
+        place: int,
+    ) -> bytes:
+        result, times = await running
+        ended = perf_counter()
+        sent = int(segment.payload.data.size)
+        self.stretches += [
+            Stretch("submit", "kernels", started, submitted, place, nbytes=sent),
+            Stretch("wait", "results", submitted, ended, place, nbytes=len(result)),
+        ]
+        known: list[float | None] = [*times] if self.clocked else [None] * len(segment.labels)
+        for label, call, each in zip(segment.labels, segment.calls, known, strict=True):
+            self.kernels.append(TimedKernel(place, call, label, each, submitted, ended))
+            if each is not None:
+                self.rows.append((label, each))
+        return result
+
+
+async def untimed(running: Awaitable[bytes]) -> tuple[bytes, list[float]]:
+    """As a device with a clock gives it, from one without."""
+    return await running, []
+
+
+def timed(timings: Timings | None) -> Watch | None:
+    """Writes down every call of a delegate that runs in NumPy."""
+    if timings is None:
+        return None
+    place = timings.place
+
+    def watch(
+        graph: Graph, call: Call, live: LiveState, arrays: dict[int, np.ndarray]
+    ) -> Callable[[], None]:
+        if not timings.entered or timings.entered[-1].live is not live:
+            timings.entered.append(Entered(place, graph, live))
+        started = perf_counter()
+
+        def done() -> None:
+            timings.host(call.kernel or call.name, started, call.index)
+
+        return done
+
+    return watch

@@ -1,0 +1,1 @@
+"""Looking into a program: traces, comparisons with NumPy, memory."""

@@ -1,0 +1,70 @@
+"""Runs after which all is as before, and what they find out on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from webpte.graph.graph import Call, Graph
+from webpte.graph.live_state import LiveState
+from webpte.ops.core.target import Choices
+from webpte.rewrite.dataflow import Dataflow
+from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.numpy_delegate import NumpyDelegate
+from webpte.runtime.execute.timings import Timings
+from webpte.runtime.inspect.checker import Arrays, Follower, Notes, count_non_finite
+from webpte.runtime.inspect.stepwise import PiecewiseRun
+
+
+class Probe:
+    """Compares what delegates compute with NumPy; `notes` are what it finds."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
+
+    async def run(
+        self, delegate: object, inputs: Sequence[Any], place: int, *, alone: bool
+    ) -> list[Any]:
+        """One call of a delegate; see `PiecewiseRun.run` for `alone`."""
+        if isinstance(delegate, NumpyDelegate):
+            return await delegate.execute(inputs, self._watch(place))
+        assert isinstance(delegate, GpuDelegate)
+
+        def follow(live: LiveState, given: Arrays) -> Follower:
+            return Follower(delegate.graph, live, given, delegate.constants(), self.notes, place)
+
+        return await PiecewiseRun(delegate, follow).run(inputs, alone=alone)
+
+    def _watch(self, place: int) -> Callable[..., Callable[[], None]]:
+        """In NumPy there is nothing to compare with, but NaN and infinities can be found."""
+
+        def watch(graph: Graph, call: Call, live: LiveState, arrays: Arrays) -> Callable[[], None]:
+            flow = Dataflow.of(graph)
+            reads, changed = [i for i in flow.reads(call) if i in arrays], flow.changes(call)
+            given = {i: arrays[i].copy() if i in changed else arrays[i] for i in reads}
+            before = count_non_finite(given.values())
+
+            def done() -> None:
+                made = {i: arrays[i] for i in flow.writes(call) if i in arrays}
+                name = call.kernel or call.name
+                self.notes.keep(place, call, given, made)
+                self.notes.add_values(place, call.index, name, before, made.values())
+
+            return done
+
+        return watch
+
+    def note_kernel(self, name: str, given: Sequence[Any], made: Sequence[Any], place: int) -> None:
+        """A kernel of the method has run on the host."""
+        self.notes.add_values(place, None, name, count_non_finite(given), made)
+
+
+class Rehearsal(NamedTuple):
+    """What a run is for, if it is not for its results: state stays as it was.
+
+    `trial` are other cuts of kernels, for this run alone.
+    """
+
+    timings: Timings | None = None
+    probe: Probe | None = None
+    trial: Choices | None = None

@@ -1,0 +1,98 @@
+"""From what a timed run wrote down to what `Program.trace` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+
+from webpte.report import MethodGraph, Node, Span, TimedStep, Trace, Work
+from webpte.report.timeline import GPU, HOST
+from webpte.report.work import work_of
+from webpte.rewrite.validate import resolve_ops
+from webpte.runtime.execute.timings import Entered, TimedKernel, Timings
+
+Nodes = Mapping[tuple[int, int | None], Node]
+
+
+def made_of(
+    graph: MethodGraph, timings: Timings, device: str, started: float, ended: float
+) -> Trace:
+    """The run between two times of `perf_counter`."""
+    nodes = {(node.place, node.call): node for node in graph.nodes}
+    works = _works(timings, nodes)
+    spans = [*_host_spans(timings, nodes, started), *_gpu_spans(timings, nodes, started)]
+    return Trace(
+        graph.program,
+        graph.method,
+        device,
+        timings.clocked,
+        (ended - started) * 1e6,
+        tuple(sorted(spans, key=lambda span: (span.start, -span.duration))),
+        tuple(_steps(timings, nodes, works)),
+    )
+
+
+def _works(timings: Timings, nodes: Nodes) -> dict[int, Work]:
+    """By node, for the calls inside of delegates that do something."""
+    entered: dict[int, Entered] = {each.place: each for each in timings.entered}
+    ops = {place: resolve_ops(each.graph) for place, each in entered.items()}
+    works = {}
+    for (place, index), node in nodes.items():
+        if place in entered and index is not None and node.where in ("gpu", "host"):
+            graph, live = entered[place].graph, entered[place].live
+            op = ops[place][index]
+            works[node.id] = work_of(op, op.bind(graph.calls[index], graph, live))
+    return works
+
+
+def _host_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[Span]:
+    for each in timings.stretches:
+        node = nodes[each.place, each.call].id if each.kind == "host" else None
+        yield Span(
+            HOST,
+            each.kind,
+            each.name,
+            (each.start - start) * 1e6,
+            (each.end - each.start) * 1e6,
+            node,
+            each.nbytes,
+        )
+
+
+def _gpu_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[Span]:
+    """Kernels one after the other, from when they were submitted."""
+    for since, kernels in groupby(timings.kernels, key=lambda kernel: kernel.since):
+        listed = list(kernels)
+        at = (since - start) * 1e6
+        if not timings.clocked:
+            taken = (listed[0].until - since) * 1e6
+            yield Span(GPU, "kernels", f"{len(listed)} kernels, not timed", at, taken)
+            continue
+        for kernel in listed:
+            duration = kernel.microseconds or 0.0
+            node = nodes[kernel.place, kernel.call]
+            yield Span(GPU, "kernel", kernel.label, at, duration, node.id)
+            at += duration
+
+
+def _steps(timings: Timings, nodes: Nodes, works: Mapping[int, Work]) -> Iterator[TimedStep]:
+    """Dispatches, and what ran on the host; the work of a call is its longest dispatch's."""
+
+    def call_of(kernel: TimedKernel) -> tuple[float, int, int]:
+        return kernel.since, kernel.place, kernel.call
+
+    for _, kernels in groupby(timings.kernels, key=call_of):
+        listed = list(kernels)
+        longest = max(listed, key=lambda kernel: kernel.microseconds or 0.0)
+        for kernel in listed:
+            node = nodes[kernel.place, kernel.call]
+            work = works.get(node.id) if kernel is longest else None
+            yield TimedStep(
+                node.id, node.op, kernel.label, node.layer, GPU, kernel.microseconds, work
+            )
+    for each in timings.stretches:
+        if each.kind == "host":
+            node = nodes[each.place, each.call]
+            spent = (each.end - each.start) * 1e6
+            name = f"host: {each.name}"
+            yield TimedStep(node.id, node.op, name, node.layer, HOST, spent, works.get(node.id))

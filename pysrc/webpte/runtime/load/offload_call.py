@@ -1,0 +1,274 @@
+"""One call of a kernel as a delegate of a single call: what it means to the GPU, or why nothing.
+
+Of two types, a call is a cast where the GPU gives the same: one type holds all that the other does,
+or the cast is from float64 to float32, which is what a tensor on the GPU has become already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from webpte.dtypes import DTYPES, DType, dtype_of_program
+from webpte.errors import UnsupportedError, WebpteError
+from webpte.format.program import (
+    BoolList,
+    DoubleList,
+    Dynamism,
+    ExecutionPlan,
+    IntListRef,
+    KernelCall,
+    OptionalTensorList,
+    TensorList,
+    TensorMeta,
+)
+from webpte.format.vulkan import SymIntValue
+from webpte.gpu.device import DeviceInfo
+from webpte.graph.graph import Constant, Graph
+from webpte.graph.live_state import LiveState
+from webpte.ops import OpDef, lookup
+from webpte.plan.memory_plan import plan_storage
+from webpte.plan.planner import Planner
+from webpte.portable import CallBuilder, Kernel, lookup_kernel, why_hosted
+from webpte.rewrite.passes import store_halves
+from webpte.rewrite.validate import check_arity, resolve_ops
+from webpte.runtime.base.open import open_bytes
+from webpte.runtime.load.state import Cell, State
+from webpte.runtime.load.writes import Writes, targets
+from webpte.source import Region
+
+ALIAS, CAST = "aten.alias_copy.default", "aten._to_copy.default"
+BUFFER_LIMITS = ("maxBufferSize", "maxStorageBufferBindingSize")
+
+_SMALL = frozenset({"bool", "uint8", "int8"})
+# By the type of the output: from which types a GPU casts as the host does.
+EXACT_CASTS = {
+    "float64": _SMALL | {"float16", "float32"},
+    "float32": _SMALL | {"float16", "float64"},
+    "float16": _SMALL,
+    "int32": _SMALL,
+}
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """A call as a delegate. `inputs` and `outputs` are values of the method."""
+
+    kernel: Kernel
+    graph: Graph
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def as_delegate(
+    plan: ExecutionPlan, call: KernelCall, state: State, writes: Writes, device: DeviceInfo
+) -> Lifted | str:
+    """The call on the GPU, or why only the host can run it; if it is wrong, the host says it."""
+    kernel = lookup_kernel(plan.operators[call.op_index].full_name)
+    if kernel is None or kernel.op is None:
+        return "there is no such kernel" if kernel is None else why_hosted(kernel)
+    if len(call.args) < kernel.arguments + (0 if kernel.in_place else kernel.outputs):
+        return "it has too few arguments"
+    builder = _Builder(plan, state, writes, kernel.types)
+    try:
+        outputs = tuple(targets(plan, kernel, call))
+        cast = _cast_types(plan, kernel, call, outputs)
+        arguments = [
+            builder.argument(index, cast or kernel.apart.get(name))
+            for name, index in zip(kernel.parameters, call.args, strict=False)
+        ]
+        outs = [
+            builder.bounds(index, cast or kernel.types_of_output(number))
+            for number, index in enumerate(outputs)
+        ]
+        meaning = _meaning(plan, kernel, call, arguments)
+        if cast:
+            meaning = _op(CAST), arguments[:1]
+        graph = builder.graph(*meaning, outs)
+        graph = _marked(graph, kernel, [_is_static(plan, index) for index in outputs])
+        if (problem := _no_kernel(graph, device)) is not None:
+            return problem
+    except WebpteError as error:
+        return str(error)
+    return Lifted(kernel, graph, tuple(builder.given), outputs)
+
+
+def _meaning(
+    plan: ExecutionPlan, kernel: Kernel, call: KernelCall, arguments: Sequence[Any]
+) -> tuple[OpDef, Sequence[Any]]:
+    """The operator that a call means, and its arguments."""
+    name, given = kernel.op, kernel.op_arguments(arguments)
+    if kernel.copied is not None:
+        at = kernel.parameters.index(kernel.copied)
+        ends = call.args[at], targets(plan, kernel, call)[0]
+        sizes = [v.sizes for i in ends if isinstance(v := plan.values[i], TensorMeta)]
+        if sizes[0] == sizes[-1] and all(_is_static(plan, index) for index in ends):
+            name, given = ALIAS, [arguments[at]]
+        elif kernel.in_place and ends[1] not in plan.inputs:
+            raise UnsupportedError(f"value {ends[1]} may have no size yet")
+    assert name is not None, "only kernels with an operator get here"
+    return _op(name), given
+
+
+def _op(name: str) -> OpDef:
+    op = lookup(name)
+    assert op is not None, "see the registry"
+    return op
+
+
+def _cast_types(
+    plan: ExecutionPlan, kernel: Kernel, call: KernelCall, outputs: Sequence[int]
+) -> frozenset[str] | None:
+    """The two types of a call that is a cast, and one that the GPU does as the host; else None."""
+    ends = [plan.values[index] for index in (call.args[0], outputs[0])]
+    codes = [value.scalar_type for value in ends if isinstance(value, TensorMeta)]
+    if not kernel.casts or len(codes) < 2:
+        return None
+    source, target = (dtype_of_program(code, kernel.name).name for code in codes)
+    return frozenset({source, target}) if source in EXACT_CASTS.get(target, ()) else None
+
+
+def _is_static(plan: ExecutionPlan, index: int) -> bool:
+    value = plan.values[index]
+    return isinstance(value, TensorMeta) and value.dynamism == Dynamism.STATIC
+
+
+def _marked(graph: Graph, kernel: Kernel, static: Sequence[bool]) -> Graph:
+    """The graph of a call that knows its kernel, and which outputs have the file's exact shape."""
+    values = list(graph.values)
+    for value_id, exact in zip(graph.outputs, static, strict=True):
+        values[value_id] = replace(graph.tensor(value_id), exact=exact)
+    (call,) = graph.calls
+    return Graph(tuple(values), (replace(call, kernel=kernel.name),), graph.inputs, graph.outputs)
+
+
+def _no_kernel(graph: Graph, device: DeviceInfo) -> str | None:
+    """Why the device cannot run a graph; None if it can."""
+    planner = lowers(graph, device)
+    if planner is None:
+        return "it has a tensor that fits no buffer of this GPU"
+    return next((step.host for step in planner.steps if step.host), None)
+
+
+def lowers(graph: Graph, device: DeviceInfo) -> Planner | None:
+    """The plan of a graph at the shapes of the file; None if some tensor fits no buffer."""
+    check_arity(graph)
+    if device.has_halves:
+        graph = store_halves(graph)
+    ops = resolve_ops(graph)
+    storage = plan_storage(graph, ops)
+    limits = [device.limits[name] for name in BUFFER_LIMITS if name in device.limits]
+    if any(slot.nbytes > limit for slot in storage.slots for limit in limits):
+        return None
+    planner = Planner(graph, LiveState(graph), ops, storage, device.target)
+    planner.lower_all()
+    return planner
+
+
+@dataclass(frozen=True)
+class _Live:
+    """A value of the method that its file does not tell: a tensor, or a number that changes.
+
+    `types` are those of a tensor that is not of the same type as the others."""
+
+    index: int
+    types: frozenset[str] | None = None
+
+
+class _Builder(CallBuilder):
+    """The graph of a call. `given` are the values of the method that are its inputs."""
+
+    def __init__(
+        self, plan: ExecutionPlan, state: State, writes: Writes, types: frozenset[str]
+    ) -> None:
+        super().__init__()
+        self._plan = plan
+        self._state = state
+        self._writes = writes
+        self._allowed = types
+        self._types: set[str] = set()
+        self._ids: dict[int, int] = {}
+        self.given: list[int] = []
+
+    def argument(self, index: int, types: frozenset[str] | None) -> Any:
+        """A value as kernels take it, with what is not known yet in its place."""
+        value = self._plan.values[index]
+        if isinstance(value, TensorMeta):
+            return _Live(index, types)
+        if isinstance(value, IntListRef | TensorList):
+            return [self.argument(item, types) for item in value.items]
+        if isinstance(value, OptionalTensorList):
+            return [None if item == -1 else self.argument(item, types) for item in value.items]
+        if isinstance(value, DoubleList | BoolList):
+            return list(value.items)
+        if index not in self._writes:
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return _Live(index)
+        raise UnsupportedError(f"value {index} changes, and only integers may")
+
+    def bounds(self, index: int, types: frozenset[str] | None) -> tuple[DType, tuple[int, ...]]:
+        """The type, of `types` or the same as that of all others, and the largest sizes."""
+        value = self._plan.values[index]
+        if not isinstance(value, TensorMeta) or value.is_unbounded:
+            raise UnsupportedError(f"value {index} is no tensor, or one of any size")
+        dtype = dtype_of_program(value.scalar_type, f"value {index}")
+        if types is None:
+            self._types.add(dtype.name)
+        found, allowed = (self._types, self._allowed) if types is None else ({dtype.name}, types)
+        if len(found) > 1 or not found <= allowed:
+            raise UnsupportedError(
+                f"it has tensors of {' and '.join(sorted(found))}; on the GPU all are of one type: "
+                f"{', '.join(sorted(allowed))}"
+            )
+        return dtype, value.sizes
+
+    def add(self, value: Any) -> int:
+        if isinstance(value, _Live):
+            if value.index not in self._ids:
+                self._ids[value.index] = self._add_live(value)
+            elif isinstance(self._plan.values[value.index], TensorMeta):
+                self.bounds(value.index, value.types)  # for what it is here
+            return self._ids[value.index]
+        if isinstance(value, np.ndarray):
+            constant = Constant(_in_memory(value), None)
+            return self.tensor(DTYPES[value.dtype.name], value.shape, constant)
+        return super().add(value)
+
+    def _add_live(self, live: _Live) -> int:
+        index, value = live.index, self._plan.values[live.index]
+        constant = None
+        if isinstance(value, TensorMeta):
+            constant = constant_of(self._plan, self._state, self._writes, index)
+            value_id = self.tensor(*self.bounds(index, live.types), constant)
+        else:
+            assert isinstance(value, int)
+            value_id = self.append(SymIntValue(value))
+        if constant is None:
+            self.given.append(index)
+            self.inputs.append(value_id)
+        return value_id
+
+
+def constant_of(plan: ExecutionPlan, state: State, writes: Writes, index: int) -> Constant | None:
+    """The bytes of a tensor that no call changes; None for all others."""
+    value = plan.values[index]
+    if index not in state or index in writes or not isinstance(value, TensorMeta):
+        return None
+    if value.allocation is not None or state[index].mutable:
+        return None
+    return bytes_of(state[index])
+
+
+def bytes_of(cell: Cell) -> Constant:
+    """Return the data that a tensor starts with."""
+    return Constant(_in_memory(cell.array) if cell.region is None else cell.region, None)
+
+
+def _in_memory(array: np.ndarray) -> Region:
+    """The bytes of an array as a part of a file."""
+    data = array.tobytes()
+    return Region(open_bytes(data, "constant"), 0, len(data))

@@ -1,0 +1,265 @@
+"""A file read and understood, but not yet on any device: what `inspect` shows and `load` builds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from webpte.dtypes import dtype_of_program
+from webpte.errors import FormatError, GraphError, SourceError
+from webpte.format import pte
+from webpte.format.program import (
+    BackendDelegate,
+    DelegateCall,
+    Dynamism,
+    EValue,
+    ExecutionPlan,
+    KernelCall,
+    TensorMeta,
+)
+from webpte.format.program import Program as FileProgram
+from webpte.format.ptd import read_ptd
+from webpte.format.vulkan import read_delegate
+from webpte.graph.graph import Graph, Tensor, Value, build_graph
+from webpte.portable import lookup_kernel
+from webpte.rewrite.dataflow import Dataflow
+from webpte.rewrite.passes import tie_buffer_outputs
+from webpte.rewrite.validate import unsupported_ops
+from webpte.runtime.base.info import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
+from webpte.source import ByteSource, Region
+
+BACKEND = "VulkanBackend"  # also the name under which the C++ WebGPU backend registers
+
+
+@dataclass(frozen=True)
+class MethodContents:
+    """A method with the graphs of its delegates; None for a delegate of another backend.
+
+    `lifted` has the delegates that are no delegates of the file, but calls of kernels: their names.
+    `stitched` has what each delegate stands for, in order, once some of them have become one, and
+    `folded` how many calls of each kernel need to run no more. `hosted` says why calls of kernels
+    run on the host where there is a GPU, by the `id` of the instruction.
+    """
+
+    plan: ExecutionPlan
+    graphs: tuple[Graph | None, ...]
+    info: MethodInfo
+    named: dict[str, Region]
+    lifted: Mapping[int, str] = field(default_factory=dict)
+    stitched: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    folded: Mapping[str, int] = field(default_factory=dict)
+    hosted: Mapping[int, str] = field(default_factory=dict)
+
+    def steps(self, delegate: int) -> tuple[str, ...]:
+        """What people call the steps of the file that a delegate runs."""
+        return self.stitched.get(delegate) or (self.lifted.get(delegate, f"delegate {delegate}"),)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A whole file."""
+
+    source: ByteSource
+    program: FileProgram
+    methods: dict[str, MethodContents]
+
+
+async def read_contents(source: ByteSource, data: Sequence[ByteSource] = ()) -> Contents:
+    """Read all that is not a constant. `data` are the `.ptd` files that belong to the program."""
+    program = await pte.read_program(source)
+    named = {
+        key: Region(source, span.offset, span.size) for key, span in program.named_data.items()
+    }
+    for file in data:
+        for key, entry in (await read_ptd(file)).items():
+            if key in named:
+                raise SourceError(f"{file.name}: {key!r} is in another file, too")
+            named[key] = Region(file, entry.span.offset, entry.span.size)
+    methods: dict[str, MethodContents] = {}
+    for plan in program.methods:
+        if plan.name in methods:
+            raise FormatError(f"two methods are called {plan.name!r}", 0)
+        graphs = tuple(
+            [await _read_graph(source, program, delegate, named) for delegate in plan.delegates]
+        )
+        fitted = _without_unused_inputs(plan, graphs)
+        graphs = _tie_buffers(fitted, graphs)
+        methods[plan.name] = MethodContents(fitted, graphs, _describe(fitted, graphs), named)
+    return Contents(source, program, methods)
+
+
+async def _read_graph(
+    source: ByteSource, program: FileProgram, delegate: BackendDelegate, named: dict[str, Region]
+) -> Graph | None:
+    if delegate.id != BACKEND:
+        return None
+    span = program.delegate_span(delegate)
+    blob = await read_delegate(Region(source, span.offset, span.size))
+    return build_graph(blob, source, named)
+
+
+def _tie_buffers(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> tuple[Graph | None, ...]:
+    """A graph with more outputs than its call takes has the new values of buffers in front."""
+    tied = list(graphs)
+    for call in (i for i in plan.instructions if isinstance(i, DelegateCall)):
+        graph = graphs[call.delegate_index]
+        if graph is not None:
+            surplus = len(graph.inputs) + len(graph.outputs) - len(call.args)
+            if 0 < surplus <= len(graph.outputs):
+                try:
+                    tied[call.delegate_index] = tie_buffer_outputs(graph, surplus)
+                except GraphError as error:
+                    raise GraphError(f"{_mismatch(plan, graph, call)}: {error}") from error
+    return tuple(tied)
+
+
+def _mismatch(plan: ExecutionPlan, graph: Graph, call: DelegateCall) -> str:
+    return (
+        f"method {plan.name!r}: delegate {call.delegate_index} has {len(graph.inputs)} inputs "
+        f"and {len(graph.outputs)} outputs, but is called with {len(call.args)} values"
+    )
+
+
+def _without_unused_inputs(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> ExecutionPlan:
+    """Calls pass values that no op of the graph uses, but such are no inputs of the graph."""
+    chains = tuple(
+        tuple(_fit_call(plan, graphs, i) if isinstance(i, DelegateCall) else i for i in chain)
+        for chain in plan.chains
+    )
+    return replace(plan, chains=chains)
+
+
+def _fit_call(
+    plan: ExecutionPlan, graphs: tuple[Graph | None, ...], call: DelegateCall
+) -> DelegateCall:
+    """The file does not say which values are unused; those that can be no others are taken out."""
+    graph = graphs[call.delegate_index]
+    if graph is None or len(call.args) <= len(graph.inputs) + len(graph.outputs):
+        return call
+    first_output = len(call.args) - len(graph.outputs)
+    passed = [(index, plan.values[index]) for index in call.args[:first_output]]
+    taken = [graph.values[value_id] for value_id in graph.inputs]
+    early, late = _first_fitting(passed, taken), _first_fitting(passed[::-1], taken[::-1])[::-1]
+    # Where there are several ways, which one is meant cannot be known.
+    if early != late or len(early) < len(taken):
+        return call
+    return replace(call, args=(*early, *call.args[first_output:]))
+
+
+def _first_fitting(passed: Sequence[tuple[int, EValue]], taken: Sequence[Value]) -> list[int]:
+    """The first of the passed values that are, in order, like those that a graph takes."""
+    found: list[int] = []
+    for index, value in passed:
+        wanted = taken[len(found)] if len(found) < len(taken) else None
+        if wanted is not None and _is_like(value, wanted) and _is_stored_like(value, wanted):
+            found.append(index)
+    return found
+
+
+def _is_like(passed: EValue, taken: Value) -> bool:
+    if not isinstance(passed, TensorMeta) or not isinstance(taken, Tensor):
+        return not isinstance(passed, TensorMeta) and not isinstance(taken, Tensor)
+    return passed.sizes == taken.dims or passed.is_unbounded
+
+
+def _is_stored_like(passed: EValue, taken: Value) -> bool:
+    if not isinstance(passed, TensorMeta) or not isinstance(taken, Tensor):
+        return True
+    return dtype_of_program(passed.scalar_type, "a delegate's input").stored == taken.dtype.stored
+
+
+def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodInfo:
+    instructions = plan.instructions
+    called = [_called_graph(plan, graphs, i) for i in instructions if isinstance(i, DelegateCall)]
+    ops: Counter[str] = Counter()
+    unsupported: Counter[str] = Counter()
+    for graph in called:
+        if graph is not None:
+            ops.update(graph.op_counts())
+            unsupported.update(unsupported_ops(graph))
+    kernels = Counter(
+        plan.operators[i.op_index].full_name for i in instructions if isinstance(i, KernelCall)
+    )
+    missing = Counter({name: n for name, n in kernels.items() if lookup_kernel(name) is None})
+    return MethodInfo(
+        name=plan.name,
+        inputs=tuple(_describe_value(plan, f"input{i}", v) for i, v in enumerate(plan.inputs)),
+        outputs=tuple(_describe_value(plan, f"output{i}", v) for i, v in enumerate(plan.outputs)),
+        ops=dict(ops.most_common()),
+        kernels_outside=dict(kernels.most_common()),
+        unsupported=dict((unsupported + missing).most_common()),
+        constants=_describe_constants([graph for graph in graphs if graph is not None]),
+        is_constant=not instructions,
+        keeps_state=_keeps_state(called, kernels),
+        foreign=dict(Counter(one.id for one in plan.delegates if one.id != BACKEND).most_common()),
+    )
+
+
+def _keeps_state(graphs: Iterable[Graph | None], kernels: Iterable[str]) -> bool:
+    """Whether delegates write to their buffers, or kernels outside of them to the method's."""
+    outside = (lookup_kernel(name) for name in kernels)
+    return any(graph is not None and Dataflow.of(graph).state for graph in graphs) or any(
+        kernel is not None and kernel.in_place for kernel in outside
+    )
+
+
+def _called_graph(
+    plan: ExecutionPlan, graphs: tuple[Graph | None, ...], call: DelegateCall
+) -> Graph | None:
+    graph = graphs[call.delegate_index]
+    if graph is None:
+        return None
+    ids = (*graph.inputs, *graph.outputs)
+    if len(call.args) != len(ids):
+        raise GraphError(
+            f"{_mismatch(plan, graph, call)}, and the file does not say which belong together; "
+            "export without what the model computes and does not use"
+        )
+    for place, (index, value_id) in enumerate(zip(call.args, ids, strict=True)):
+        passed, taken = plan.values[index], graph.values[value_id]
+        if not _is_like(passed, taken):
+            raise GraphError(
+                f"method {plan.name!r}: delegate {call.delegate_index}: value {place} of its call "
+                f"is {_kind(passed)} in the program and {_kind(taken)} in the graph. The exporter "
+                "writes a value that is returned twice, or also stored in a buffer, only once; "
+                "return it once, and export buffers with "
+                'VulkanPartitioner({"alias_buffer_mutations": True})'
+            )
+    return graph
+
+
+def _kind(value: EValue | Value) -> str:
+    if isinstance(value, TensorMeta):
+        return f"a tensor {list(value.sizes)}"
+    return f"a tensor {list(value.dims)}" if isinstance(value, Tensor) else "a number"
+
+
+def _describe_value(plan: ExecutionPlan, name: str, index: int) -> TensorInfo | ScalarInfo:
+    value: EValue = plan.values[index]
+    if isinstance(value, TensorMeta):
+        dtype = dtype_of_program(value.scalar_type, f"method {plan.name!r}, {name}")
+        dynamic = value.dynamism != Dynamism.STATIC
+        return TensorInfo(name, value.sizes, dtype.name, dynamic, value.is_unbounded)
+    if value is None or isinstance(value, bool | int | float | str):
+        return ScalarInfo(name, "None" if value is None else type(value).__name__, value)
+    raise FormatError(
+        f"method {plan.name!r}: {name} is a {type(value).__name__}, "
+        "but methods take and return tensors and scalars",
+        0,
+    )
+
+
+def _describe_constants(graphs: list[Graph]) -> tuple[ConstantInfo, ...]:
+    """One entry per distinct place in the files, largest first."""
+    found: dict[Region, ConstantInfo] = {}
+    for graph in graphs:
+        for tensor in graph.tensors():
+            if tensor.constant is None:
+                continue
+            place = tensor.constant.region.head(tensor.file_bytes)
+            count = found[place].count + 1 if place in found else 1
+            found[place] = ConstantInfo(
+                tensor.constant.key, tensor.file_bytes, tensor.dims, tensor.dtype.name, count
+            )
+    return tuple(sorted(found.values(), key=lambda constant: -constant.nbytes))

@@ -1,0 +1,111 @@
+"""Mutable buffers that stay on the GPU: state of a delegate, not of the host.
+
+The exporter ends a method with a `copy_` for each buffer that the model changes and that no
+delegate has taken. Once that call is lifted and stitched (see `lifted.py`, `stitch.py`), a delegate
+takes the buffer and gives its new value. If it is the only one that does, the buffer becomes a
+constant of its graph that a copy at the end writes to, as caches of the file's own delegates are:
+nothing goes up or comes back, and the delegate puts it back where a call fails (see `guard.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from webpte.format.program import DelegateCall
+from webpte.graph.graph import Call, Graph, Tensor
+from webpte.rewrite.dataflow import Dataflow
+from webpte.runtime.load.offload import movable
+from webpte.runtime.load.offload_call import ALIAS, bytes_of
+from webpte.runtime.load.program_file import MethodContents
+from webpte.runtime.load.schedule import members, uses_of
+from webpte.runtime.load.state import Cell, State
+from webpte.runtime.load.stitch import read_on_host
+from webpte.runtime.load.values import with_sources
+from webpte.runtime.load.writes import Writes
+
+
+def keep_state(
+    method: MethodContents, state: State, shared: Collection[Cell]
+) -> tuple[MethodContents, State]:
+    """The method with buffers inside of delegates, and the state that is still the host's.
+
+    Those that are `shared` with other methods stay."""
+    for index in sorted(movable(method.plan, state, shared)):
+        moved = _moved(method, state, index)
+        if moved is not None:
+            method = moved
+            state = {i: cell for i, cell in state.items() if i != index}
+    return method, state
+
+
+def _moved(method: MethodContents, state: State, index: int) -> MethodContents | None:
+    """The method with one buffer in the only delegate that touches it; None if there is none."""
+    call = _only_user(method, index)
+    graph = None if call is None else method.graphs[call.delegate_index]
+    if call is None or graph is None:
+        return None
+    inputs, outputs = call.args[: len(graph.inputs)], call.args[len(graph.inputs) :]
+    if inputs.count(index) > 1 or outputs.count(index) != 1:
+        return None
+    if index not in inputs:  # nothing ever reads it
+        left = tuple(i for i, at in zip(graph.outputs, outputs, strict=True) if at != index)
+        kept = Graph(graph.values, graph.calls, graph.inputs, left)
+        return _replaced(method, call, kept, index) if left else None
+    old, new = graph.inputs[inputs.index(index)], graph.outputs[outputs.index(index)]
+    if old in read_on_host(graph) or not all(_is(graph, i, state[index]) for i in (old, new)):
+        return None
+    if new in graph.inputs:
+        return None
+    changed = _with_buffer(graph, old, new, outputs.index(index), state[index])
+    return _replaced(method, call, changed, index)
+
+
+def _replaced(
+    method: MethodContents, call: DelegateCall, graph: Graph, index: int
+) -> MethodContents:
+    """The method whose call of a delegate runs another graph, which has nothing of one value."""
+    graphs = list(method.graphs)
+    graphs[call.delegate_index] = graph
+    moved = replace(call, args=tuple(i for i in call.args if i != index))
+    chains = tuple(tuple(moved if i is call else i for i in c) for c in method.plan.chains)
+    return replace(method, plan=replace(method.plan, chains=chains), graphs=tuple(graphs))
+
+
+def _is(graph: Graph, value_id: int, cell: Cell) -> bool:
+    value = graph.values[value_id]
+    alike = cell.array.dtype.name, cell.array.shape
+    return isinstance(value, Tensor) and (value.dtype.name, value.dims) == alike
+
+
+def _only_user(method: MethodContents, index: int) -> DelegateCall | None:
+    """The call of a delegate that is alone with a buffer, and sees it through no view."""
+    plan, writes = method.plan, Writes(method)
+    users = []
+    for instruction in plan.instructions:
+        uses = uses_of(method, instruction)
+        if index in uses.reads | uses.writes:
+            users.append(instruction)
+        if index in with_sources(plan, uses.reads - {index}, writes):
+            return None
+    if index in with_sources(plan, set(members(plan, plan.outputs)), writes):
+        return None
+    user = users[0] if len(users) == 1 else None
+    return user if isinstance(user, DelegateCall) else None
+
+
+def _with_buffer(graph: Graph, old: int, new: int, output: int, cell: Cell) -> Graph:
+    """A graph whose input `old` is a constant, to which its output number `output` is written."""
+    flow, values, calls = Dataflow.of(graph), list(graph.values), list(graph.calls)
+    tensor = graph.tensor(old)
+    values[old] = replace(tensor, constant=bytes_of(cell), mem_obj_id=None)
+    outputs = tuple(i for at, i in enumerate(graph.outputs) if at != output)
+    writer = [call for call in graph.calls if call.args[-1] == new]
+    alone = new not in flow.readers and new not in outputs
+    if alone and [call.name for call in writer] == [ALIAS]:
+        at = writer[0].index  # the call that says so: whatever reads the old value is before it
+        calls[at] = replace(writer[0], args=(*writer[0].args[:-1], old))
+    else:
+        calls.append(Call(len(calls), ALIAS, (new, old), place="a buffer that is written back"))
+    inputs = tuple(i for i in graph.inputs if i != old)
+    return Graph(tuple(values), tuple(calls), inputs, outputs)

@@ -1,0 +1,147 @@
+"""The live values of one call of a method: arrays, numbers, and tensors that stayed on the GPU.
+
+The exporter leaves out a view whose tensor shares planned memory with its source: nothing writes
+such a value. It is read as what was written last to the same place, in its own shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from webpte.dtypes import dtype_of_program
+from webpte.errors import ExecutionError
+from webpte.format.program import (
+    Allocation,
+    ExecutionPlan,
+    JumpFalseCall,
+    KernelCall,
+    MoveCall,
+    OptionalTensorList,
+    TensorList,
+    TensorMeta,
+)
+from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor
+from webpte.runtime.load.state import State
+from webpte.runtime.load.writes import Writes
+from webpte.shapes import Dims, numel
+
+
+class Values:
+    """Value index to live value. `state` outlives the call, and changes only when it succeeds."""
+
+    def __init__(self, plan: ExecutionPlan, state: State) -> None:
+        self._plan = plan
+        self._state = state
+        self._written: dict[int, Any] = {}
+        self._latest: dict[Allocation, int] = {}  # which value was written last to a place
+        self._made: list[GpuTensor] = []
+        self._initial = {index: cell.array for index, cell in state.items()}
+        for index, array in self._initial.items():
+            self.store(index, array)
+
+    def store(self, index: int, value: Any) -> None:
+        self._written[index] = value
+        place = place_of(self._plan, index)
+        if place is not None:
+            self._latest[place] = index
+
+    def keep_state(self) -> None:
+        """The call is over: what it wrote to mutable buffers is what the next one starts with."""
+        for index, cell in self._state.items():
+            array = self._written.get(index)
+            if array is not None and array is not self._initial[index]:
+                cell.array = array
+
+    def made(self, results: Iterable[Any]) -> None:
+        """Tensors that this call made on the GPU are its own until they are handed out."""
+        self._made += [result for result in results if isinstance(result, GpuTensor)]
+
+    def destroy_all_but(self, outputs: Sequence[Any]) -> None:
+        """The call is over: what it made on the GPU, and does not return, is freed now."""
+        returned = [value for value in outputs if isinstance(value, GpuTensor)]
+        for tensor in self._made:
+            if not any(tensor.shares_memory(other) for other in returned):
+                tensor.destroy()
+
+    def free(self, index: int) -> None:
+        self._written.pop(index, None)
+
+    def __getitem__(self, index: int) -> Any:
+        value = self._written.get(index, self._plan.values[index])
+        if not isinstance(value, TensorMeta):
+            return value
+        viewed = self._view(index, value)
+        if viewed is None:
+            raise ExecutionError(f"value {index} is read before anything wrote it")
+        return viewed
+
+    def known(self, indices: Iterable[int]) -> list[Any]:
+        """What there is of these values, and of the tensors in lists among them."""
+        found: list[Any] = []
+        for index in indices:
+            value = self._plan.values[index]
+            if isinstance(value, TensorList | OptionalTensorList):
+                found += self.known(item for item in value.items if item >= 0)
+            elif self.is_written(index):
+                found.append(self[index])
+        return found
+
+    def is_written(self, index: int) -> bool:
+        value = self._plan.values[index]
+        return not isinstance(value, TensorMeta) or index in self._written
+
+    def _view(self, index: int, tensor: TensorMeta) -> Any:
+        if numel(tensor.sizes) == 0 and not tensor.is_unbounded:
+            return np.empty(tensor.sizes, dtype_of_program(tensor.scalar_type, "").numpy)
+        place = place_of(self._plan, index)
+        source = self._written.get(self._latest.get(place, -1)) if place else None
+        if isinstance(source, DeviceTensor) and _fits(source, tensor):
+            return replace(source, shape=tensor.sizes)
+        if isinstance(source, GpuTensor) and _fits(source, tensor):
+            return source.viewed(tensor.sizes)
+        if isinstance(source, np.ndarray) and _fits(source, tensor):
+            return source.reshape(tensor.sizes)
+        return None
+
+
+def _fits(source: np.ndarray | DeviceTensor | GpuTensor, view: TensorMeta) -> bool:
+    dtype = source.dtype.name
+    shape: Dims = source.shape
+    return (
+        numel(shape) == numel(view.sizes) and dtype == dtype_of_program(view.scalar_type, "").name
+    )
+
+
+def place_of(plan: ExecutionPlan, index: int) -> Allocation | None:
+    """Where a value is in planned memory."""
+    value = plan.values[index]
+    return value.allocation if isinstance(value, TensorMeta) else None
+
+
+def with_sources(plan: ExecutionPlan, indices: Collection[int], writes: Writes) -> set[int]:
+    """These values, and for those that nothing writes what they may be views of."""
+    views = [index for index in indices if index not in writes]
+    places = {place_of(plan, index) for index in views} - {None}
+    sources = {index for index in range(len(plan.values)) if place_of(plan, index) in places}
+    return {*indices, *sources}
+
+
+def host_values(plan: ExecutionPlan, state: Collection[int], writes: Writes) -> set[int]:
+    """Values that are needed as arrays; what only delegates read can stay on the GPU."""
+    needed = set(state)
+    for instruction in plan.instructions:
+        if isinstance(instruction, KernelCall):
+            needed.update(instruction.args)
+        elif isinstance(instruction, MoveCall):
+            needed |= {instruction.move_from, instruction.move_to}
+        elif isinstance(instruction, JumpFalseCall):
+            needed.add(instruction.cond_value_index)
+    for index in list(needed):
+        value = plan.values[index]
+        if isinstance(value, TensorList | OptionalTensorList):
+            needed.update(item for item in value.items if item >= 0)
+    return with_sources(plan, needed, writes)

@@ -1,0 +1,58 @@
+"""What the instructions of a method do to its values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from webpte.errors import ExecutionError
+from webpte.format.program import (
+    DelegateCall,
+    ExecutionPlan,
+    KernelCall,
+    MoveCall,
+    TensorList,
+)
+from webpte.portable import Kernel, lookup_kernel
+from webpte.runtime.load.program_file import MethodContents
+
+
+class Writes:
+    """Values that calls compute or callers give, and buffers that calls change in place."""
+
+    def __init__(self, method: MethodContents) -> None:
+        plan = method.plan
+        self.computed = set(plan.inputs)
+        self.changed: set[int] = set()
+        self.by_delegates: set[int] = set()
+        for instruction in plan.instructions:
+            if isinstance(instruction, KernelCall):
+                kernel = lookup_kernel(plan.operators[instruction.op_index].full_name)
+                if kernel is not None and kernel.in_place:
+                    self.changed.add(instruction.args[0])
+                elif kernel is not None:
+                    self.computed.update(instruction.args[kernel.arguments :])
+            elif isinstance(instruction, DelegateCall):
+                graph = method.graphs[instruction.delegate_index]
+                taken = 0 if graph is None else len(graph.inputs)
+                self.by_delegates.update(instruction.args[taken:])
+            elif isinstance(instruction, MoveCall):
+                self.computed.add(instruction.move_to)
+        self.computed |= self.by_delegates
+        lists = [plan.values[index] for index in self.computed]
+        self.computed.update(i for v in lists if isinstance(v, TensorList) for i in v.items)
+
+    def __contains__(self, index: int) -> bool:
+        return index in self.computed or index in self.changed
+
+
+def targets(plan: ExecutionPlan, kernel: Kernel, call: KernelCall) -> Sequence[int]:
+    """The values that a call of a kernel writes."""
+    if kernel.in_place:
+        return call.args[:1]
+    outputs = call.args[kernel.arguments : kernel.arguments + kernel.outputs]
+    if not kernel.list_output:
+        return outputs
+    listed = plan.values[outputs[0]]
+    if not isinstance(listed, TensorList):
+        raise ExecutionError(f"its output is a {type(listed).__name__}, not a list")
+    return listed.items

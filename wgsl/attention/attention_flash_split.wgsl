@@ -1,0 +1,48 @@
+// Attention for a few queries over many keys: see lib/attention/attention_flash_split.wgsl.
+
+// use lib/quads.wgsl
+// use lib/attention/attention.wgsl
+// use lib/attention/attention_mask.wgsl
+// use lib/attention/attention_flash_split.wgsl
+
+@group(0) @binding(0) var<storage, read> q: array<vec4<Stored>>;
+@group(0) @binding(1) var<storage, read> fresh_k: array<vec4<Stored>>;
+@group(0) @binding(2) var<storage, read> fresh_v: array<vec4<Stored>>;
+@group(0) @binding(3) var<storage, ${CACHE}> k: array<vec4<Stored>>;
+@group(0) @binding(4) var<storage, ${CACHE}> v: array<vec4<Stored>>;
+@group(0) @binding(5) var<storage, read> mask: array<quad_${MASK_TYPE}>;
+@group(0) @binding(6) var<storage, read_write> output: array<Out>;
+@group(0) @binding(7) var<storage, read_write> stats: array<vec2<f32>>;
+@group(0) @binding(8) var<uniform> position: vec4<i32>;
+@group(0) @binding(9) var<uniform> params: Params;
+
+fn fresh_key(job: Job, key: u32, quad: u32) -> vec4<Stored> {
+    return fresh_k[fresh_start(job, key) / 4u + quad];
+}
+
+fn fresh_value(job: Job, key: u32, quad: u32) -> vec4<Stored> {
+    return fresh_v[fresh_start(job, key) / 4u + quad];
+}
+
+// Heads that are no multiple of 4 have no quads of their own: they are gathered.
+fn q_quad(job: Job, row: u32, quad: u32) -> vec4<f32> {
+    let start = query_start(job, row);
+    if (HEAD % 4u == 0u) {
+        return vec4<f32>(q[start / 4u + quad]);
+    }
+    var result = vec4<f32>();
+    for (var i = 0u; i < min(4u, HEAD - quad * 4u); i++) {
+        let at = start + quad * 4u + i;
+        result[i] = f32(q[at / 4u][at % 4u]);
+    }
+    return result;
+}
+
+@compute @workgroup_size(SIZE)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    attend(workgroup.x + workgroup.y * workgroups.x, local);
+}

@@ -1,0 +1,56 @@
+// Two linear layers of one row with quantized weights: output = silu(gate) * up. See lib/gemm/gemv_q4.wgsl.
+
+// use lib/quads.wgsl
+// use lib/math.wgsl
+// use lib/gemm/gemm.wgsl
+// use lib/gemm/q4_weights.wgsl
+// use lib/gemm/q4_units.wgsl
+// use lib/gemm/gemv_q4.wgsl
+
+struct Params {
+    product: Product,
+    inner: u32,
+    row_bytes: u32,
+    group: u32,
+    scale_stride: u32, // the same for both
+    eps: f32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
+@group(0) @binding(1) var<storage, read> gain: array<StoredQuad>;
+@group(0) @binding(2) var<storage, read> weights: array<vec4<u32>>; // of the gate
+@group(0) @binding(3) var<storage, read> scales: array<StoredQuad>;
+@group(0) @binding(4) var<storage, read> up_weights: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read> up_scales: array<StoredQuad>;
+@group(0) @binding(6) var<storage, read_write> output: array<Out>;
+@group(0) @binding(7) var<uniform> params: Params;
+
+fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units {
+    if (matrix == 0u) {
+        return Units(
+            weights[at], weights[at + UNITS], weights[at + 2u * UNITS], weights[at + 3u * UNITS],
+            vec4<f32>(scales[scale]),
+        );
+    }
+    return Units(
+        up_weights[at], up_weights[at + UNITS], up_weights[at + 2u * UNITS], up_weights[at + 3u * UNITS],
+        vec4<f32>(up_scales[scale]),
+    );
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    let first = (group.x + group.y * groups.x) * COLUMNS;
+    if (first >= params.product.n) {
+        return;
+    }
+    multiply_row(thread, 0u, params.scale_stride, min(first + lane_of(thread) * 4u, params.product.n - 4u));
+    if (thread < COLUMNS && first + thread < params.product.n) {
+        let gate = sum_of(0u, thread);
+        output[first + thread] = Out(gate * sigmoid(vec4<f32>(gate)).x * sum_of(1u, thread));
+    }
+}

@@ -1,0 +1,70 @@
+// Three linear layers of one row with quantized weights in one dispatch. Their outputs lie in one
+// buffer, each where `params.matrices` says. See lib/gemm/gemv_q4.wgsl.
+
+// use lib/quads.wgsl
+// use lib/gemm/gemm.wgsl
+// use lib/gemm/q4_weights.wgsl
+// use lib/gemm/q4_units.wgsl
+// use lib/gemm/gemv_q4.wgsl
+
+struct Params {
+    product: Product,
+    inner: u32,
+    row_bytes: u32,
+    group: u32,
+    scale_stride: u32, // not looked at
+    // Columns, the workgroup that is its first, from one group's scales to the next one's, and where
+    // in the output it begins
+    matrices: array<vec4<u32>, 3>,
+    eps: f32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
+@group(0) @binding(1) var<storage, read> gain: array<StoredQuad>;
+@group(0) @binding(2) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> scales: array<StoredQuad>;
+@group(0) @binding(4) var<storage, read> second_weights: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read> second_scales: array<StoredQuad>;
+@group(0) @binding(6) var<storage, read> third_weights: array<vec4<u32>>;
+@group(0) @binding(7) var<storage, read> third_scales: array<StoredQuad>;
+@group(0) @binding(8) var<storage, read_write> output: array<Out>;
+@group(0) @binding(9) var<uniform> params: Params;
+
+// `matrix` is the same in all invocations of a workgroup.
+fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units {
+    if (matrix == 0u) {
+        return Units(
+            weights[at], weights[at + UNITS], weights[at + 2u * UNITS], weights[at + 3u * UNITS],
+            vec4<f32>(scales[scale]),
+        );
+    }
+    if (matrix == 1u) {
+        return Units(
+            second_weights[at], second_weights[at + UNITS], second_weights[at + 2u * UNITS], second_weights[at + 3u * UNITS],
+            vec4<f32>(second_scales[scale]),
+        );
+    }
+    return Units(
+        third_weights[at], third_weights[at + UNITS], third_weights[at + 2u * UNITS], third_weights[at + 3u * UNITS],
+        vec4<f32>(third_scales[scale]),
+    );
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    let index = group.x + group.y * groups.x;
+    if (index * COLUMNS >= params.product.n) {
+        return;
+    }
+    let matrix = u32(index >= params.matrices[1].y) + u32(index >= params.matrices[2].y);
+    let shape = params.matrices[matrix];
+    let first = (index - shape.y) * COLUMNS;
+    multiply_row(thread, matrix, shape.z, min(first + lane_of(thread) * 4u, shape.x - 4u));
+    if (thread < COLUMNS && first + thread < shape.x) {
+        output[shape.w + first + thread] = Out(sum_of(0u, thread));
+    }
+}

@@ -1,0 +1,91 @@
+// Two linear layers of one x with quantized weights, for few rows: output = silu(gate) * up.
+// An invocation has four columns of both. Weights are wide: see linear_q4_skinny.wgsl.
+
+${ENABLE}
+// use lib/quads.wgsl
+// use lib/math.wgsl
+// use lib/gemm/gemm.wgsl
+// use lib/gemm/q4_weights.wgsl
+// use lib/gemm/q4_units.wgsl
+// use lib/gemm/gemm_skinny.wgsl
+// use lib/gemm/prologue.wgsl
+// use lib/gemm/linear_q4_skinny.wgsl
+
+struct Params {
+    product: Product,
+    inner: u32,
+    row_bytes: u32,
+    group: u32,
+    scale_stride: u32, // the same for both
+    eps: f32,
+    least: f32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
+@group(0) @binding(1) var<storage, read> gain: array<StoredQuad>;
+@group(0) @binding(2) var<storage, read> weights: array<vec4<u32>>; // of the gate
+@group(0) @binding(3) var<storage, read> scales: array<StoredQuad>;
+@group(0) @binding(4) var<storage, read> up_weights: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read> up_scales: array<StoredQuad>;
+@group(0) @binding(6) var<storage, read_write> output: array<Out>;
+@group(0) @binding(7) var<uniform> params: Params;
+
+fn x_quad(row: u32, k: u32) -> vec4<f32> {
+    if (row >= params.product.m || k >= params.product.k) {
+        return vec4<f32>();
+    }
+    return vec4<f32>(x[(row * params.product.k + k) / 4u]);
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    let part = part_of(group, groups, ROWS, LANES * 4u);
+    if (!part.exists) {
+        return;
+    }
+    look_at_rows(thread, part.row);
+    let column = column_of(part, thread);
+    let units = params.row_bytes / 16u;
+    var gates: Sums;
+    var ups: Sums;
+    var squares: Squares;
+    for (var unit = slice_of(thread); unit < units; unit += SLICES) {
+        let at = column * units + unit;
+        let k = unit * values_per_unit();
+        let scale = (k / GROUP_SIZE * params.scale_stride + column) / 4u;
+        let g0 = weights[at];
+        let g1 = weights[at + units];
+        let g2 = weights[at + 2u * units];
+        let g3 = weights[at + 3u * units];
+        let u0 = up_weights[at];
+        let u1 = up_weights[at + units];
+        let u2 = up_weights[at + 2u * units];
+        let u3 = up_weights[at + 3u * units];
+        add_units(&gates, part.row, k, g0, g1, g2, g3, vec4<f32>(scales[scale]));
+        add_units(&ups, part.row, k, u0, u1, u2, u3, vec4<f32>(up_scales[scale]));
+        add_squares(&squares, part.row, k, values_per_unit());
+    }
+    fold_slices(thread, gates, squares);
+    var found: Sums;
+    for (var row = 0u; row < ROWS; row++) {
+        found[row] = sums_of(thread, row);
+    }
+    workgroupBarrier();
+    fold_slices(thread, ups, squares);
+    if (thread >= LANES) {
+        return;
+    }
+    for (var row = 0u; row < ROWS; row++) {
+        let gate = found[row];
+        let result = gate * sigmoid(gate) * sums_of(thread, row);
+        for (var i = 0u; i < 4u; i++) {
+            if (part.row + row < params.product.m && column + i < params.product.n) {
+                output[(part.row + row) * params.product.n + column + i] = Out(result[i]);
+            }
+        }
+    }
+}

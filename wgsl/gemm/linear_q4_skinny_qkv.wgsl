@@ -1,0 +1,106 @@
+// Three linear layers of one x with quantized weights, for few rows, in one dispatch. Their outputs
+// lie in one buffer, each where `params.matrices` says. Weights are wide: see linear_q4_skinny.wgsl.
+
+${ENABLE}
+// use lib/quads.wgsl
+// use lib/quotient.wgsl
+// use lib/nan.wgsl
+// use lib/gemm/gemm.wgsl
+// use lib/gemm/q4_weights.wgsl
+// use lib/gemm/q4_units.wgsl
+// use lib/gemm/gemm_skinny.wgsl
+// use lib/gemm/prologue.wgsl
+// use lib/gemm/linear_q4_skinny.wgsl
+
+struct Params {
+    product: Product, // n and n_parts of all three
+    inner: u32,
+    row_bytes: u32,
+    group: u32,
+    scale_stride: u32, // not looked at
+    // Columns, the workgroup along n that is its first, from one group's scales to the next one's,
+    // and where in the output it begins
+    matrices: array<vec4<u32>, 3>,
+    eps: f32,
+    least: f32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
+@group(0) @binding(1) var<storage, read> gain: array<StoredQuad>;
+@group(0) @binding(2) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> scales: array<StoredQuad>;
+@group(0) @binding(4) var<storage, read> second_weights: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read> second_scales: array<StoredQuad>;
+@group(0) @binding(6) var<storage, read> third_weights: array<vec4<u32>>;
+@group(0) @binding(7) var<storage, read> third_scales: array<StoredQuad>;
+@group(0) @binding(8) var<storage, read_write> output: array<Out>;
+@group(0) @binding(9) var<uniform> params: Params;
+
+fn x_quad(row: u32, k: u32) -> vec4<f32> {
+    if (row >= params.product.m || k >= params.product.k) {
+        return vec4<f32>();
+    }
+    return vec4<f32>(x[(row * params.product.k + k) / 4u]);
+}
+
+// The same in all invocations of a workgroup.
+fn weights_of(matrix: u32, at: u32) -> vec4<u32> {
+    if (matrix == 0u) {
+        return weights[at];
+    }
+    if (matrix == 1u) {
+        return second_weights[at];
+    }
+    return third_weights[at];
+}
+
+fn scales_at(matrix: u32, quad: u32) -> vec4<f32> {
+    if (matrix == 0u) {
+        return vec4<f32>(scales[quad]);
+    }
+    if (matrix == 1u) {
+        return vec4<f32>(second_scales[quad]);
+    }
+    return vec4<f32>(third_scales[quad]);
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    let part = part_of(group, groups, ROWS, 1u);
+    if (!part.exists) {
+        return;
+    }
+    look_at_rows(thread, part.row);
+    let matrix = u32(part.column >= params.matrices[1].y) + u32(part.column >= params.matrices[2].y);
+    let shape = params.matrices[matrix];
+    let column = (part.column - shape.y) * LANES * 4u + lane_of(thread) * 4u;
+    let units = params.row_bytes / 16u;
+    var sums: Sums;
+    var squares: Squares;
+    for (var unit = slice_of(thread); unit < units; unit += SLICES) {
+        let at = column * units + unit;
+        let k = unit * values_per_unit();
+        let c0 = weights_of(matrix, at);
+        let c1 = weights_of(matrix, at + units);
+        let c2 = weights_of(matrix, at + 2u * units);
+        let c3 = weights_of(matrix, at + 3u * units);
+        add_units(&sums, part.row, k, c0, c1, c2, c3, scales_at(matrix, (k / GROUP_SIZE * shape.z + column) / 4u));
+        add_squares(&squares, part.row, k, values_per_unit());
+    }
+    fold_slices(thread, sums, squares);
+    if (thread >= LANES) {
+        return;
+    }
+    for (var row = 0u; row < ROWS; row++) {
+        let result = sums_of(thread, row);
+        for (var i = 0u; i < 4u; i++) {
+            if (part.row + row < params.product.m && column + i < shape.x) {
+                output[shape.w + (part.row + row) * shape.x + column + i] = Out(result[i]);
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+// Before linear_q4_subgroup_matrix.wgsl: the rows of x as half floats, two for each number, and the
+// exponents that bring rows of x and columns of weights to the size of half floats. A workgroup takes one
+// row, or, behind the last of them, the scales of 32 columns.
+
+// use lib/gemm/subgroup_matrix.wgsl
+// use lib/quads.wgsl
+// use lib/gemm/gemm.wgsl
+// use lib/gemm/linear_q4_input.wgsl
+// use lib/gemm/f16_scaling.wgsl
+// use lib/gemm/split_f16.wgsl
+
+const COLUMNS = 32u;
+
+struct Params {
+    product: Product,
+    inner: u32,
+    row_bytes: u32,
+    group: u32,
+    scale_stride: u32,
+    scale_power: u32, // that the largest scale of a column comes to
+}
+
+@group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
+@group(0) @binding(1) var<storage, read> row_scales: array<StoredQuad>;
+@group(0) @binding(2) var<storage, read> row_zeros: array<quad_${ZERO}>;
+@group(0) @binding(3) var<storage, read> scales: array<StoredQuad>;
+@group(0) @binding(4) var<storage, read_write> halves: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read_write> exponents: array<i32>;
+@group(0) @binding(6) var<uniform> params: Params;
+
+var<workgroup> sizes: array<atomic<u32>, COLUMNS>;
+
+fn row_quad(row: u32, k: u32) -> vec4<f32> { return x_quad(row, k); }
+
+fn look_at_columns(thread: u32, first: u32) {
+    let lane = thread % COLUMNS;
+    let column = first + lane;
+    let groups = (params.inner - 1u) / params.group + 1u;
+    if (column < params.product.n) {
+        var size = 0u;
+        for (var group = thread / COLUMNS; group < groups; group += THREADS / COLUMNS) {
+            let at = group * params.scale_stride + column;
+            size = max(size, bitcast<u32>(f32(scales[at / 4u][at % 4u])) & 0x7fffffffu);
+        }
+        atomicMax(&sizes[lane], size);
+    }
+    workgroupBarrier();
+    if (thread < COLUMNS && column < params.product.n) {
+        exponents[params.product.m + column] = exponent_of(atomicLoad(&sizes[lane]), params.scale_power);
+    }
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    let index = group.x + group.y * groups.x;
+    if (index < params.product.m) {
+        split_row(thread, index);
+    } else {
+        look_at_columns(thread, (index - params.product.m) * COLUMNS);
+    }
+}

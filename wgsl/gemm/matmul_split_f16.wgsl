@@ -1,0 +1,37 @@
+// Before matmul_subgroup_matrix.wgsl: the rows of A [m, k] and behind them those of B [n, k] as half floats, with their
+// exponents.
+
+// use lib/gemm/subgroup_matrix.wgsl
+// use lib/gemm/gemm.wgsl
+// use lib/gemm/gemm_operands.wgsl
+// use lib/gemm/f16_scaling.wgsl
+// use lib/gemm/split_f16.wgsl
+
+struct Params {
+    product: Product,
+}
+
+@group(0) @binding(0) var<storage, read> a: array<StoredQuad>;
+@group(0) @binding(1) var<storage, read> b: array<StoredQuad>;
+@group(0) @binding(2) var<storage, read_write> halves: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read_write> exponents: array<i32>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+fn row_quad(row: u32, k: u32) -> vec4<f32> {
+    if (row < params.product.m) {
+        return a_run(0u, row, k);
+    }
+    return b_run(0u, row - params.product.m, k);
+}
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    let row = group.x + group.y * groups.x;
+    if (row < params.product.m + params.product.n) {
+        split_row(thread, row);
+    }
+}

@@ -1,0 +1,47 @@
+// Products of two matrices [m, k] and [n, k] by subgroup matrices; both have become half floats before
+// (matmul_split_f16.wgsl).
+
+// use lib/gemm/subgroup_matrix.wgsl
+// use lib/gemm/gemm.wgsl
+// use lib/gemm/epilogue.wgsl
+// use lib/gemm/f16_scaling.wgsl
+// use lib/gemm/subgroup_matrix_tile.wgsl
+
+alias BRaw = Pairs;
+
+struct Params {
+    product: Product,
+}
+
+@group(0) @binding(0) var<storage, read> halves: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> exponents: array<i32>;
+@group(0) @binding(2) var<storage, read> addend: array<Stored>;
+@group(0) @binding(3) var<storage, read_write> output: array<Out>;
+@group(0) @binding(4) var<uniform> params: Params;
+
+// Columns outside of the matrix are the last one again, as rows are.
+fn fetch_b(column: u32, k: u32) -> Pairs {
+    let at = halves_place(params.product.m + min(column, params.product.n - 1u), k);
+    var pairs: Pairs;
+    pairs.p0 = halves[at];
+    pairs.p1 = halves[at + 1u];
+    if (B_QUADS == 4u) {
+        pairs.p2 = halves[at + 2u];
+        pairs.p3 = halves[at + 3u];
+    }
+    return pairs;
+}
+
+fn b_pairs(pairs: Pairs, scale: f32) -> Pairs { return pairs; }
+
+@compute @workgroup_size(THREADS)
+fn main(
+    place: Place,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    let part = part_of(group, groups, A_ROWS, B_COLUMNS);
+    if (part.exists) {
+        multiply_matrices(part, place);
+    }
+}

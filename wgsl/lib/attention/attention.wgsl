@@ -1,0 +1,82 @@
+// What the attention kernels share: which keys a workgroup walks, and what a logit becomes.
+//
+// A row is one query of one head. The rows of a workgroup belong to one key head, so that they
+// share its keys and values: row = token * GROUP + head, with GROUP query heads to a key head.
+// The kernel declares `params` and `position` (where the first query stands).
+
+override GROUP: u32;
+override HEAD: u32; // elements of a query and a key
+override VALUE_HEAD: u32; // elements of a value and an output row
+override CAUSAL: bool; // a query sees the keys up to its own position
+
+struct Params {
+    workgroups: u32,
+    tokens: u32, // queries of one head
+    key_heads: u32,
+    tiles: u32, // of rows, to a key head
+    splits: u32, // of the keys; with more than one, sums and maxima go to scratch memory
+    keys: u32, // plus the position, where `follow` is 1
+    follow: u32,
+    scale: f32,
+    // Strides in elements: of a batch, a head, a token.
+    q: vec4<u32>,
+    k: vec4<u32>,
+    v: vec4<u32>,
+    output: vec4<u32>,
+    mask: vec4<u32>, // and of a key
+    fresh: vec4<u32>, // of keys and values that are not in the cache yet
+    // Of kernels without tiles: a line is a row in the order batch, token, head.
+    first_line: u32,
+    lines: u32,
+    width: u32, // of the logits of a line
+    // Of attention_flash_split_rope.wgsl: pairs of a head that are turned, elements of the tables between tokens and
+    // between heads, and where fresh keys and values begin.
+    turned: u32,
+    angle_row: u32,
+    angle_head: u32,
+    keys_begin: u32,
+    values_begin: u32,
+}
+
+// No inf in WGSL: logits stay above FLOOR, and what is EXCLUDED lies clearly below it.
+const FLOOR = -1e30;
+const EXCLUDED = -2e30;
+
+struct Job {
+    batch: u32,
+    key_head: u32,
+    tile: u32,
+    split: u32,
+}
+
+// The longest tiles of causal attention are the last ones; they start first.
+fn job_of(index: u32) -> Job {
+    let tile = params.tiles - 1u - index / params.splits % params.tiles;
+    let heads = index / (params.splits * params.tiles);
+    return Job(heads / params.key_heads, heads % params.key_heads, tile, index % params.splits);
+}
+
+fn live_keys() -> u32 {
+    return params.keys + params.follow * u32(position.x);
+}
+
+// The share of one split in `keys`: whole units, and not less than `least`.
+fn share_of(split: u32, keys: u32, unit: u32, least: u32) -> vec2<u32> {
+    let even = (keys + params.splits - 1u) / params.splits;
+    let share = (max(even, least) + unit - 1u) / unit * unit;
+    return min(vec2<u32>(split, split + 1u) * share, vec2<u32>(keys));
+}
+
+// exp(logit - maximum), and exactly nothing for what is excluded.
+fn weight_of(logit: f32, maximum: f32) -> f32 {
+    return select(exp(logit - maximum), 0.0, logit < FLOOR);
+}
+
+fn weights_of(logits: vec4<f32>, maximum: vec4<f32>) -> vec4<f32> {
+    return select(exp(logits - maximum), vec4<f32>(), logits < vec4<f32>(FLOOR));
+}
+
+// a . b + sum as four fused steps; the built-in dot would need an addition more.
+fn dot_onto(sum: f32, a: vec4<f32>, b: vec4<f32>) -> f32 {
+    return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
+}

@@ -1,0 +1,336 @@
+// Attention for a few queries over many keys: the keys are split over workgroups.
+//
+// A workgroup takes four rows and one share of the keys, 64 at a time. First four invocations share
+// a key and each sums a quarter of its dot products with all rows; then they spread over the
+// quads of the values, several keys at once. So all rows read each key and value once, and keys and
+// values of a step are on their way before the first is looked at: with few keys to a workgroup, what
+// takes time is waiting, for memory and for each other. What belongs to a row is a component of a vector,
+// never an element of an array: compilers keep arrays in memory.
+//
+// Keys and values of the queries' own positions (`fresh`) need not be in the cache yet. They are
+// read from where they were computed, and kept on the way: the workgroup that walks a key is the
+// only one that touches its place in the cache, so nothing waits for anything.
+//
+// Goes with lib/attention/attention.wgsl and lib/attention/attention_mask.wgsl. The kernel declares the caches `k` and `v`,
+// `output`, `stats`, and
+//     fn q_quad(job: Job, row: u32, quad: u32) -> vec4<f32>
+//     fn fresh_key(job: Job, key: u32, quad: u32) -> vec4<Stored>, and `fresh_value`
+
+const SIZE = 256u;
+const KEYS = 64u;
+const LANES = 4u; // invocations to a key
+const PITCH = 66u; // of a lane: 64 keys, and room so that lanes meet in no memory bank
+const ROWS = 4u;
+const PARTS = KEYS / 4u; // of the sums of weights
+const LEAST = ${LEAST}u; // keys that are worth a workgroup
+const QUADS = ${QUADS}u; // of HEAD elements, the last one not always full
+
+override FRESH: bool;
+override VALUE_QUADS: u32 = (VALUE_HEAD + 3u) / 4u;
+override GROUPS: u32 = SIZE / VALUE_QUADS; // of keys, while values are summed
+
+alias Stored = ${FLOAT};
+alias Out = ${OUT}; // Stored; f32 for what attention_flash_reduce.wgsl adds up
+
+// Four quads: of a key, of the values of four keys, or of four rows of the result.
+struct Four {
+    f0: vec4<f32>,
+    f1: vec4<f32>,
+    f2: vec4<f32>,
+    f3: vec4<f32>,
+}
+
+var<workgroup> queries: array<vec4<f32>, ROWS * QUADS>;
+var<workgroup> pool: array<vec4<f32>, 2u * SIZE>; // parts of dot products (rows), later of the result
+var<workgroup> logits: array<vec4<f32>, KEYS>; // (rows), as are the following
+var<workgroup> weights: array<vec4<f32>, KEYS>;
+var<workgroup> sums: array<vec4<f32>, PARTS>;
+var<workgroup> maximum: vec4<f32>;
+var<workgroup> next_maximum: vec4<f32>;
+var<workgroup> correction: vec4<f32>;
+
+fn is_fresh(key: u32) -> bool {
+    return FRESH && key >= u32(position.x) && key < u32(position.x) + params.tokens;
+}
+
+fn k_quad(job: Job, key: u32, quad: u32) -> vec4<f32> {
+    let start = job.batch * params.k.x + job.key_head * params.k.y + key * params.k.z;
+    if (is_fresh(key)) {
+        let value = fresh_key(job, key, quad);
+        if (job.tile == 0u) {
+            ${KEEP_KEY}
+        }
+        return vec4<f32>(value);
+    }
+    if (HEAD % 4u == 0u) {
+        return vec4<f32>(k[start / 4u + quad]);
+    }
+    var result = vec4<f32>();
+    for (var i = 0u; i < min(4u, HEAD - quad * 4u); i++) {
+        let at = start + quad * 4u + i;
+        result[i] = f32(k[at / 4u][at % 4u]);
+    }
+    return result;
+}
+
+fn v_quad(job: Job, key: u32, quad: u32) -> vec4<f32> {
+    let start = job.batch * params.v.x + job.key_head * params.v.y + key * params.v.z;
+    if (is_fresh(key)) {
+        let value = fresh_value(job, key, quad);
+        if (job.tile == 0u) {
+            ${KEEP_VALUE}
+        }
+        return vec4<f32>(value);
+    }
+    if (VALUE_HEAD % 4u == 0u) {
+        return vec4<f32>(v[start / 4u + quad]);
+    }
+    var result = vec4<f32>();
+    for (var i = 0u; i < min(4u, VALUE_HEAD - quad * 4u); i++) {
+        let at = start + quad * 4u + i;
+        result[i] = f32(v[at / 4u][at % 4u]);
+    }
+    return result;
+}
+
+fn head_of(job: Job, row: u32) -> u32 {
+    return job.key_head * GROUP + row % GROUP;
+}
+
+// The row of scratch memory that takes a row's share of the result.
+fn line_of(job: Job, row: u32) -> u32 {
+    let token = job.batch * params.tokens + row / GROUP;
+    return (token * params.key_heads * GROUP + head_of(job, row)) * params.splits + job.split;
+}
+
+// Four quads of a key, each LANES from the one before; zeros past the last.
+fn fetch_key(job: Job, key: u32, quad: u32) -> Four {
+    var result = Four(k_quad(job, key, quad), vec4<f32>(), vec4<f32>(), vec4<f32>());
+    if (quad + LANES < QUADS) {
+        result.f1 = k_quad(job, key, quad + LANES);
+    }
+    if (quad + 2u * LANES < QUADS) {
+        result.f2 = k_quad(job, key, quad + 2u * LANES);
+    }
+    if (quad + 3u * LANES < QUADS) {
+        result.f3 = k_quad(job, key, quad + 3u * LANES);
+    }
+    return result;
+}
+
+// A quad of the values of four keys, each GROUPS from the one before; zeros from `end` on.
+fn fetch_values(job: Job, key: u32, end: u32, quad: u32) -> Four {
+    var result = Four();
+    if (key < end) {
+        result.f0 = v_quad(job, key, quad);
+    }
+    if (key + GROUPS < end) {
+        result.f1 = v_quad(job, key + GROUPS, quad);
+    }
+    if (key + 2u * GROUPS < end) {
+        result.f2 = v_quad(job, key + 2u * GROUPS, quad);
+    }
+    if (key + 3u * GROUPS < end) {
+        result.f3 = v_quad(job, key + 3u * GROUPS, quad);
+    }
+    return result;
+}
+
+// The dot products of all rows with what one quad of a key adds to them.
+fn plus_quad(dots: vec4<f32>, quad: u32, key: vec4<f32>) -> vec4<f32> {
+    if (quad >= QUADS) {
+        return dots;
+    }
+    return vec4<f32>(
+        dot_onto(dots.x, queries[quad], key),
+        dot_onto(dots.y, queries[QUADS + quad], key),
+        dot_onto(dots.z, queries[2u * QUADS + quad], key),
+        dot_onto(dots.w, queries[3u * QUADS + quad], key),
+    );
+}
+
+fn plus_key(dots: vec4<f32>, quad: u32, key: Four) -> vec4<f32> {
+    var result = plus_quad(dots, quad, key.f0);
+    result = plus_quad(result, quad + LANES, key.f1);
+    result = plus_quad(result, quad + 2u * LANES, key.f2);
+    return plus_quad(result, quad + 3u * LANES, key.f3);
+}
+
+// What the first 64 invocations do between the two halves: from dot products to logits, a key each.
+fn find_logits(job: Job, first: u32, end: u32, local: u32) {
+    if (local < KEYS) {
+        let dots = (pool[local] + pool[PITCH + local]) + (pool[2u * PITCH + local] + pool[3u * PITCH + local]);
+        let row = min(job.tile * ROWS + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.tokens * GROUP - 1u));
+        let head = job.key_head * GROUP + row % GROUP;
+        logits[local] = masked_rows(dots, job.batch, head, row / GROUP, first + local, end);
+    }
+}
+
+// And from logits to weights. Each looks for the maxima by itself: waiting would take longer.
+fn find_weights(local: u32) {
+    if (local < KEYS) {
+        var highest = maximum;
+        for (var key = 0u; key < KEYS; key++) {
+            highest = max(highest, logits[key]);
+        }
+        weights[local] = weights_of(logits[local], highest);
+        if (local == 0u) {
+            next_maximum = highest;
+            correction = exp(maximum - highest);
+        }
+    }
+}
+
+fn plus_value(rows: Four, weight: vec4<f32>, value: vec4<f32>) -> Four {
+    return Four(
+        fma(vec4<f32>(weight.x), value, rows.f0),
+        fma(vec4<f32>(weight.y), value, rows.f1),
+        fma(vec4<f32>(weight.z), value, rows.f2),
+        fma(vec4<f32>(weight.w), value, rows.f3),
+    );
+}
+
+// Small values have more groups than there are keys; what those groups have is zero.
+fn weight_at(slot: u32) -> vec4<f32> {
+    return weights[min(slot, KEYS - 1u)];
+}
+
+// The rows with four values more, from those at `slot` on.
+fn plus_values(rows: Four, slot: u32, values: Four) -> Four {
+    var result = plus_value(rows, weight_at(slot), values.f0);
+    result = plus_value(result, weight_at(slot + GROUPS), values.f1);
+    result = plus_value(result, weight_at(slot + 2u * GROUPS), values.f2);
+    return plus_value(result, weight_at(slot + 3u * GROUPS), values.f3);
+}
+
+// Where a query lies.
+fn query_start(job: Job, row: u32) -> u32 {
+    return job.batch * params.q.x + head_of(job, row) * params.q.y + row / GROUP * params.q.z;
+}
+
+// Where a fresh key or value lies, in its own tensor.
+fn fresh_start(job: Job, key: u32) -> u32 {
+    let token = key - u32(position.x);
+    return job.batch * params.fresh.x + job.key_head * params.fresh.y + token * params.fresh.z;
+}
+
+// The work of workgroup `index`, for its invocation `local`.
+fn attend(index: u32, local: u32) {
+    if (index >= params.workgroups) {
+        return;
+    }
+    let job = job_of(index);
+    let rows = params.tokens * GROUP;
+    let share = share_of(job.split, live_keys(), 1u, LEAST);
+    if (params.splits > 1u && share.x >= share.y) {
+        if (local < ROWS && job.tile * ROWS + local < rows) {
+            stats[line_of(job, job.tile * ROWS + local)] = vec2<f32>(FLOOR, 0.0);
+        }
+        return;
+    }
+    let lane = local % LANES;
+    let slot = local / LANES;
+    let group = local / VALUE_QUADS;
+    let quad = local % VALUE_QUADS;
+    var result = Four();
+    var sum = vec4<f32>(); // of the weights of four keys, in the first PARTS invocations
+    for (var first = share.x; first < share.y; first += KEYS) {
+        let end = min(first + KEYS, share.y);
+        // All of them are on their way while the first are waited for.
+        var keys = Four();
+        if (first + slot < end && lane < QUADS) {
+            keys = fetch_key(job, first + slot, lane);
+        }
+        var values = Four();
+        if (group < GROUPS) {
+            values = fetch_values(job, first + group, end, quad);
+        }
+        if (first == share.x) {
+            stage_queries(job, local);
+            workgroupBarrier();
+        }
+        var dots = plus_key(vec4<f32>(), lane, keys);
+        for (var more = 4u * LANES + lane; more < QUADS; more += 4u * LANES) {
+            if (first + slot < end) {
+                dots = plus_key(dots, more, fetch_key(job, first + slot, more));
+            }
+        }
+        pool[lane * PITCH + slot] = dots;
+        workgroupBarrier();
+        find_logits(job, first, end, local);
+        workgroupBarrier();
+        find_weights(local);
+        workgroupBarrier();
+        if (local == 0u) {
+            maximum = next_maximum;
+        }
+        if (local < PARTS) {
+            let own = (weights[local] + weights[PARTS + local]) + (weights[2u * PARTS + local] + weights[3u * PARTS + local]);
+            sum = fma(sum, correction, own);
+        }
+        result = Four(correction.x * result.f0, correction.y * result.f1, correction.z * result.f2, correction.w * result.f3);
+        if (group < GROUPS) {
+            result = plus_values(result, group, values);
+            for (var more = 4u * GROUPS + group; more < KEYS; more += 4u * GROUPS) {
+                result = plus_values(result, more, fetch_values(job, first + more, end, quad));
+            }
+        }
+    }
+    if (local < PARTS) {
+        sums[local] = sum;
+    }
+    pool[local] = result.f0;
+    pool[SIZE + local] = result.f1;
+    workgroupBarrier();
+    write_rows(job, 0u, local);
+    if (job.tile * ROWS + 2u < rows) {
+        workgroupBarrier();
+        pool[local] = result.f2;
+        pool[SIZE + local] = result.f3;
+        workgroupBarrier();
+        write_rows(job, 2u, local);
+    }
+}
+
+fn stage_queries(job: Job, local: u32) {
+    for (var i = local; i < ROWS * QUADS; i += SIZE) {
+        let row = min(job.tile * ROWS + i / QUADS, params.tokens * GROUP - 1u);
+        queries[i] = params.scale * q_quad(job, row, i % QUADS);
+    }
+    if (local == 0u) {
+        maximum = vec4<f32>(FLOOR);
+    }
+}
+
+// The two rows that are in shared memory, of which the first is the r-th of the workgroup.
+fn write_rows(job: Job, r: u32, local: u32) {
+    for (var i = local; i < 2u * VALUE_HEAD; i += SIZE) {
+        let row = job.tile * ROWS + r + i / VALUE_HEAD;
+        if (row < params.tokens * GROUP) {
+            write_element(job, row, i / VALUE_HEAD * SIZE, i % VALUE_HEAD);
+        }
+    }
+}
+
+fn write_element(job: Job, row: u32, place: u32, element: u32) {
+    var total = 0.0;
+    for (var i = 0u; i < GROUPS; i++) {
+        total += pool[place + i * VALUE_QUADS + element / 4u][element % 4u];
+    }
+    var every = vec4<f32>();
+    for (var i = 0u; i < PARTS; i++) {
+        every += sums[i];
+    }
+    let sum = every[row % ROWS];
+    if (params.splits > 1u) {
+        let line = line_of(job, row);
+        output[line * VALUE_HEAD + element] = Out(total);
+        if (element == 0u) {
+            stats[line] = vec2<f32>(maximum[row % ROWS], sum);
+        }
+        return;
+    }
+    let start = job.batch * params.output.x + head_of(job, row) * params.output.y + row / GROUP * params.output.z;
+    // A row that sees no key is zero.
+    output[start + element] = Out(select(total / sum, 0.0, sum == 0.0));
+}

@@ -1,0 +1,36 @@
+// What hides keys from queries. Goes with lib/attention/attention.wgsl and lib/quads.wgsl; the kernel declares
+// `mask`, quads of MASK_TYPE.
+
+override MASK: u32; // one of the following
+const NO_MASK = 0u;
+const ADDED = 1u;
+const BOOLEAN = 2u; // true takes part
+
+const MINUS_INFINITY = 0xff800000u;
+
+// A logit with what hides it: keys after the query, keys beyond `end`, the mask.
+fn masked(logit: f32, batch: u32, head: u32, token: u32, key: u32, end: u32) -> f32 {
+    if (key >= end || (CAUSAL && key > u32(position.x) + token)) {
+        return EXCLUDED;
+    }
+    var total = logit;
+    if (MASK != NO_MASK) {
+        let at = batch * params.mask.x + head * params.mask.y + token * params.mask.z + key * params.mask.w;
+        let value = load_${MASK_TYPE}_as_f32(mask[at / 4u])[at % 4u];
+        if (select(bitcast<u32>(value) == MINUS_INFINITY, value == 0.0, MASK == BOOLEAN)) {
+            return EXCLUDED;
+        }
+        total += select(value, 0.0, MASK == BOOLEAN);
+    }
+    return select(total, FLOOR, total < FLOOR);
+}
+
+// The logits of four rows with one key.
+fn masked_rows(logits: vec4<f32>, batch: u32, head: vec4<u32>, token: vec4<u32>, key: u32, end: u32) -> vec4<f32> {
+    return vec4<f32>(
+        masked(logits.x, batch, head.x, token.x, key, end),
+        masked(logits.y, batch, head.y, token.y, key, end),
+        masked(logits.z, batch, head.z, token.z, key, end),
+        masked(logits.w, batch, head.w, token.w, key, end),
+    );
+}

@@ -1,0 +1,75 @@
+// What matrix products share:
+// output[batch, row, column] = alpha * (sum over k of A[row, k] * B[k, column]) + beta * addend.
+//
+// A kernel that uses this file declares `output`, an array of Out, and `params.product`; lib/gemm/epilogue.wgsl
+// writes there. With several parts along k it stores plain sums, one matrix per part, and
+// gemm_split_k_sum.wgsl adds them up.
+
+alias Number = ${TYPE}; // that is computed in
+alias Quad = vec4<Number>;
+alias Stored = ${STORED}; // as tensors are in memory
+alias StoredQuad = vec4<Stored>;
+alias Out = ${OUT}; // Stored; Number for parts of sums
+
+struct Product {
+    m: u32,
+    n: u32,
+    k: u32,
+    batches: u32,
+    m_parts: u32, // workgroups along m, n and k
+    n_parts: u32,
+    k_parts: u32,
+    k_part: u32, // how much of k one workgroup takes
+    addend_row: u32, // strides of the addend, 0 where it is broadcast
+    addend_column: u32,
+    alpha: Number,
+    beta: Number,
+}
+
+// What one workgroup computes: its first row and column, and its range of k.
+struct Part {
+    exists: bool, // a folded grid has a few workgroups too many
+    batch: u32,
+    row: u32,
+    column: u32,
+    k_begin: u32,
+    k_end: u32,
+    output: u32, // where the part's matrix starts
+}
+
+// Rows first: neighbouring workgroups share the columns of B, which are often the larger half.
+fn part_of(group: vec3<u32>, groups: vec3<u32>, rows: u32, columns: u32) -> Part {
+    let product = params.product;
+    let index = group.x + group.y * groups.x;
+    let m_part = index % product.m_parts;
+    let n_part = index / product.m_parts % product.n_parts;
+    let matrix = index / (product.m_parts * product.n_parts);
+    let k_index = matrix / product.batches;
+    let k_begin = k_index * product.k_part;
+    return Part(
+        k_index < product.k_parts,
+        matrix % product.batches,
+        m_part * rows,
+        n_part * columns,
+        k_begin,
+        min(k_begin + product.k_part, product.k),
+        matrix * product.m * product.n,
+    );
+}
+
+// Four k of four rows of A, or of four columns of B: one quad per k.
+struct Block {
+    k0: Quad,
+    k1: Quad,
+    k2: Quad,
+    k3: Quad,
+}
+
+fn transposed(block: Block) -> Block {
+    return Block(
+        Quad(block.k0.x, block.k1.x, block.k2.x, block.k3.x),
+        Quad(block.k0.y, block.k1.y, block.k2.y, block.k3.y),
+        Quad(block.k0.z, block.k1.z, block.k2.z, block.k3.z),
+        Quad(block.k0.w, block.k1.w, block.k2.w, block.k3.w),
+    );
+}

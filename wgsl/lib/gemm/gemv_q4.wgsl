@@ -1,0 +1,190 @@
+// One row of x that meets quantized weights. Such a product is over in microseconds, so what counts is
+// that many reads are on their way at once, and that nobody waits for anybody more often than needed.
+//
+// A workgroup has COLUMNS columns. SLICES neighbouring invocations share four of them and walk along k:
+// in each turn an invocation takes one unit (a vec4<u32>, all values of which share a scale) of each of
+// its four columns, while those of the next turn are on their way. x is in shared memory, all of it or as
+// much as CHUNK turns need, in such an order that neighbours meet in no memory bank.
+//
+// With NORMED, x counts as its root mean square normalization with the weights `gain`: sums are found
+// with x * gain and multiplied by 1 / rms at their end.
+//
+// Goes with lib/gemm/gemm.wgsl, lib/gemm/q4_weights.wgsl and lib/gemm/q4_units.wgsl. The kernel declares `x` and `gain`
+// (arrays of StoredQuad) and `params.product`, `params.eps`, and
+//     fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units    at `at`, and UNITS from one to the next
+
+override NORMED: bool = false;
+
+const THREADS = ${THREADS}u;
+const SLICES = ${SLICES}u; // a multiple of FOLDS
+const LANES = THREADS / SLICES;
+const COLUMNS = LANES * 4u;
+const UNITS = ${UNITS}u; // of a column
+const TURNS = (UNITS + SLICES - 1u) / SLICES;
+const CHUNK = ${CHUNK}u; // turns whose x is in shared memory at once
+const X_QUADS = ${X_QUADS}u; // to a unit
+const STAGED = CHUNK * SLICES * X_QUADS; // quads of x to a chunk
+const X_LOADS = (STAGED + THREADS - 1u) / THREADS;
+const MATRICES = ${MATRICES}u; // that are multiplied with at once
+const FOLDS = 8u; // parts of a column's sum, once the slices were added up
+const SQUARE_FOLDS = 32u;
+
+alias Run = array<vec4<f32>, X_LOADS>;
+
+// A unit of each of four columns, and their scales.
+struct Units {
+    c0: vec4<u32>,
+    c1: vec4<u32>,
+    c2: vec4<u32>,
+    c3: vec4<u32>,
+    scale: vec4<f32>,
+}
+
+var<workgroup> staged: array<array<vec4<f32>, CHUNK * SLICES>, X_QUADS>;
+var<workgroup> slice_sums: array<Quad, MATRICES * THREADS>;
+var<workgroup> folded_sums: array<Quad, MATRICES * LANES * FOLDS>;
+var<workgroup> slice_squares: array<f32, THREADS>;
+var<workgroup> folded_squares: array<f32, SQUARE_FOLDS>;
+
+fn slice_of(thread: u32) -> u32 { return thread % SLICES; }
+fn lane_of(thread: u32) -> u32 { return thread / SLICES; }
+
+// Places past the end read the last unit; the x that they meet is zero.
+fn unit_of(turn: u32, thread: u32) -> u32 { return min(turn * SLICES + slice_of(thread), UNITS - 1u); }
+
+// What of x an invocation brings to a chunk.
+fn fetch_x(chunk: u32, thread: u32) -> Run {
+    var run = Run();
+    for (var i = 0u; i < X_LOADS; i++) {
+        let quad = chunk * STAGED + i * THREADS + thread;
+        if (i * THREADS + thread < STAGED && quad < UNITS * X_QUADS) {
+            run[i] = vec4<f32>(x[quad]);
+        }
+    }
+    return run;
+}
+
+// Returns the sum of its squares.
+fn stage_x(chunk: u32, thread: u32, run: Run) -> f32 {
+    var squares = 0.0;
+    for (var i = 0u; i < X_LOADS; i++) {
+        let at = i * THREADS + thread;
+        if (at < STAGED) {
+            var values = run[i];
+            if (NORMED) {
+                squares += dot(values, values);
+                values *= vec4<f32>(gain[min(chunk * STAGED + at, UNITS * X_QUADS - 1u)]);
+            }
+            staged[at % X_QUADS][at / X_QUADS] = values;
+        }
+    }
+    return squares;
+}
+
+fn add_word(sums: Quad, words: vec4<u32>, slice: u32, quad: u32) -> Quad {
+    let first = plus_products(sums, staged[quad][slice], unscaled_block(words));
+    if (FORMAT == BYTES) {
+        return first;
+    }
+    return plus_products(first, staged[quad + 1u][slice], unscaled_block(words >> vec4<u32>(16u)));
+}
+
+// The sums with what a unit of four columns adds to them.
+fn plus_units(sums: Quad, units: Units, turn: u32, thread: u32) -> Quad {
+    let slice = turn % CHUNK * SLICES + slice_of(thread);
+    const STEP = X_QUADS / 4u;
+    var found = add_word(Quad(), vec4<u32>(units.c0.x, units.c1.x, units.c2.x, units.c3.x), slice, 0u);
+    found = add_word(found, vec4<u32>(units.c0.y, units.c1.y, units.c2.y, units.c3.y), slice, STEP);
+    found = add_word(found, vec4<u32>(units.c0.z, units.c1.z, units.c2.z, units.c3.z), slice, 2u * STEP);
+    found = add_word(found, vec4<u32>(units.c0.w, units.c1.w, units.c2.w, units.c3.w), slice, 3u * STEP);
+    return fma(found, units.scale, sums);
+}
+
+// A unit of four columns; `stride` leads from one group's scales to the next one's.
+fn units_at(matrix: u32, stride: u32, column: u32, unit: u32) -> Units {
+    let scale = (unit * values_per_unit() / GROUP_SIZE * stride + column) / 4u;
+    return fetch_units(matrix, column * UNITS + unit, scale);
+}
+
+// Multiplies x with four columns of a matrix for each lane, by all invocations of a workgroup; `sum_of` has
+// the sums then. Two MATRICES are the first and the second, else it is `matrix`, the same for all.
+fn multiply_row(thread: u32, matrix: u32, stride: u32, column: u32) {
+    var units = units_at(matrix, stride, column, unit_of(0u, thread));
+    var others = Units();
+    if (MATRICES == 2u) {
+        others = units_at(1u, stride, column, unit_of(0u, thread));
+    }
+    var run = fetch_x(0u, thread);
+    var sums = Quad();
+    var other_sums = Quad();
+    var squares = 0.0;
+    for (var turn = 0u; turn < TURNS; turn++) {
+        if (turn % CHUNK == 0u) {
+            squares += stage_x(turn / CHUNK, thread, run);
+        }
+        let now = units;
+        let others_now = others;
+        if (turn + 1u < TURNS) {
+            units = units_at(matrix, stride, column, unit_of(turn + 1u, thread));
+            if (MATRICES == 2u) {
+                others = units_at(1u, stride, column, unit_of(turn + 1u, thread));
+            }
+        }
+        if (turn % CHUNK == 0u) {
+            run = fetch_x(turn / CHUNK + 1u, thread);
+            workgroupBarrier();
+        }
+        sums = plus_units(sums, now, turn, thread);
+        if (MATRICES == 2u) {
+            other_sums = plus_units(other_sums, others_now, turn, thread);
+        }
+        if ((turn + 1u) % CHUNK == 0u && turn + 1u < TURNS) {
+            workgroupBarrier();
+        }
+    }
+    slice_sums[thread] = sums;
+    if (MATRICES == 2u) {
+        slice_sums[THREADS + thread] = other_sums;
+    }
+    fold(thread, squares);
+}
+
+// Adds up what the slices found.
+fn fold(thread: u32, squares: f32) {
+    if (NORMED) {
+        slice_squares[thread] = squares;
+    }
+    workgroupBarrier();
+    for (var i = thread; i < MATRICES * LANES * FOLDS; i += THREADS) {
+        var sums = Quad();
+        for (var z = 0u; z < SLICES / FOLDS; z++) {
+            sums += slice_sums[i / FOLDS * SLICES + i % FOLDS + z * FOLDS];
+        }
+        folded_sums[i] = sums;
+    }
+    if (NORMED && thread < SQUARE_FOLDS) {
+        var sum = 0.0;
+        for (var z = thread; z < THREADS; z += SQUARE_FOLDS) {
+            sum += slice_squares[z];
+        }
+        folded_squares[thread] = sum;
+    }
+    workgroupBarrier();
+}
+
+// The workgroup's column-th column.
+fn sum_of(matrix: u32, column: u32) -> f32 {
+    let first = (matrix * LANES + column / 4u) * FOLDS;
+    var sum = 0.0;
+    for (var i = 0u; i < FOLDS; i++) {
+        sum += folded_sums[first + i][column % 4u];
+    }
+    if (!NORMED) {
+        return sum;
+    }
+    var squares = 0.0;
+    for (var i = 0u; i < SQUARE_FOLDS; i++) {
+        squares += folded_squares[i];
+    }
+    return sum * inverseSqrt(squares / f32(params.product.k) + params.eps);
+}

@@ -1,0 +1,37 @@
+// The rows of x [m, k] that meet quantized weights. Goes with lib/gemm/gemm.wgsl and lib/quads.wgsl.
+//
+// Bindings: `x`, `row_scales` (arrays of StoredQuad) and `row_zeros` (quads of ZERO). With QUANTIZED,
+// x counts as what is left of it after it was rounded to int8 with a scale and a zero per row.
+
+// use lib/quotient.wgsl
+
+override X_ALIGNED: bool; // k is a multiple of four
+override QUANTIZED: bool;
+
+fn rounded_to_int8(values: vec4<f32>, row: u32) -> vec4<f32> {
+    let scale = f32(row_scales[row / 4u][row % 4u]);
+    let zero = load_${ZERO}_as_f32(row_zeros[row / 4u])[row % 4u];
+    let inverse = exact_quotient_f32(1.0, scale);
+    return (clamp(round(values * inverse) + zero, vec4<f32>(-128.0), vec4<f32>(127.0)) - zero) * scale;
+}
+
+// Four values of a row, zeros outside of the matrix.
+fn x_quad(row: u32, k: u32) -> vec4<f32> {
+    let length = params.product.k;
+    if (row >= params.product.m || k >= length) {
+        return vec4<f32>();
+    }
+    let at = row * length + k;
+    var values = vec4<f32>();
+    if (X_ALIGNED) {
+        values = vec4<f32>(x[at / 4u]);
+    } else {
+        for (var i = 0u; i < min(4u, length - k); i++) {
+            values[i] = f32(x[(at + i) / 4u][(at + i) % 4u]);
+        }
+    }
+    if (QUANTIZED) {
+        return rounded_to_int8(values, row);
+    }
+    return values;
+}

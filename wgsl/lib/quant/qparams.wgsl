@@ -1,0 +1,52 @@
+// From the extremes of a block to its scale and its zero. Goes with lib/quant/extremes.wgsl.
+
+// use lib/quotient.wgsl
+
+const ASYMMETRIC = 0u; // the smallest value meets the lowest integer
+const SYMMETRIC = 1u; // zero meets the middle of the range
+const NO_CLIPPING = 2u; // likewise, each side having the scale that it needs, and the larger taken
+const LEAST_ERROR = 3u; // asymmetric, from the end of the range that is met more closely
+override MAPPING: u32;
+
+struct Params {
+    blocks: Blocks,
+    low: f32, // the range of integers
+    high: f32,
+    epsilon: f32, // the smallest scale
+    middle: f32, // zero of symmetric mappings
+}
+
+fn scale_of(lowest: f32, highest: f32) -> f32 {
+    let span = params.high - params.low;
+    switch (MAPPING) {
+        case SYMMETRIC: { return exact_quotient_f32(max(-lowest, highest), span * 0.5); }
+        case NO_CLIPPING: { return max(exact_quotient_f32(lowest, params.low), exact_quotient_f32(highest, params.high)); }
+        default: { return exact_quotient_f32(highest - lowest, span); }
+    }
+}
+
+fn zero_of(lowest: f32, highest: f32, scale: f32) -> f32 {
+    let from_lowest = exact_quotient_f32(lowest, scale);
+    let from_highest = exact_quotient_f32(highest, scale);
+    switch (MAPPING) {
+        case ASYMMETRIC: { return params.low - round(from_lowest); }
+        case LEAST_ERROR: {
+            let below = (params.low + from_lowest) + (params.high + from_highest) > 0.0;
+            return round(select(params.high - from_highest, params.low - from_lowest, below));
+        }
+        default: { return params.middle; }
+    }
+}
+
+// The smaller and the larger end of what the integers must reach: zero itself must have one.
+fn reach_of(found: Folded) -> vec2<f32> {
+    return vec2<f32>(smaller_f32(found.x, 0.0), larger_f32(found.y, 0.0));
+}
+
+fn least_scale(reach: vec2<f32>) -> f32 {
+    return larger_f32(scale_of(reach.x, reach.y), params.epsilon);
+}
+
+fn integer_zero(reach: vec2<f32>, scale: f32) -> i32 {
+    return i32(clamp(zero_of(reach.x, reach.y, scale), params.low, params.high));
+}

@@ -1,0 +1,8 @@
+// The next best pair each time, without a note of those before: pairs of lib/reduce/argreduce.wgsl are in
+// one order, and no two are equal.
+
+const EVERYTHING = vec2u(0xffffffffu, 0u); // comes before all pairs
+
+fn is_after(last: vec2u, pair: vec2u) -> bool {
+    return pair.x < last.x || (pair.x == last.x && pair.y > last.y);
+}

@@ -1,0 +1,36 @@
+// What the kernels that choose a token share. The counterpart of pysrc/webpte/ops/sampling/sample_numpy.py, bit for bit.
+//
+// The kernel has `settings: array<${SETTING}>` and `tops: array<u32>`, the largest key of each part,
+// and in its params `parts`.
+
+// use lib/sampling/logit_keys.wgsl
+// use lib/fixed_point.wgsl
+// use lib/quotient.wgsl
+// use lib/reduce/argreduce.wgsl
+// use lib/reduce/row_reduction.wgsl
+
+// A token that was there already. Infinities stay.
+fn penalized(key: u32) -> u32 {
+    let penalty = f32(settings[4]);
+    if (key <= NEVER_KEY || key == ZERO_KEY + LARGEST || !(penalty > 0.0)) {
+        return key;
+    }
+    let x = number_of(key);
+    return key_of(select(x * penalty, exact_quotient_f32(x, penalty), x > 0.0));
+}
+
+fn is_greedy(top: u32) -> bool { return top <= NEVER_KEY || !(f32(settings[0]) > 0.0); }
+
+// Factor from a difference of logits to one of binary logarithms.
+fn log2_per_logit() -> f32 {
+    return exact_quotient_f32(LOG2_E, clamp(f32(settings[0]), 1e-30, 1e30));
+}
+
+// The largest key of all, for all threads.
+fn top_key(place: Place) -> u32 {
+    var top = NOTHING;
+    for (var i = place.lane; i < params.parts; i += LANES) {
+        top = combine(top, vec2u(tops[i], 0u));
+    }
+    return fold(top, place).x;
+}

@@ -1,0 +1,136 @@
+// Which key a running total from the largest key down reaches a mark at: by digits of eight bits,
+// from the highest to the lowest. Every digit is a stage with a table of its own.
+//
+// A table says how much of the total each value of the digit has, among the keys that agree in the
+// digits above. The stages of top-k come first and count keys by one, those of top-p by probability;
+// from stage `params.first_mass` on they are top-p's.
+//
+// The kernel has `tables: array<atomic<u32>>`.
+
+const DIGITS = 4u; // of a key
+const BINS = 256u; // THREADS of lib/reduce/row_reduction.wgsl
+const STAGE_WORDS = 2u * BINS + 4u; // the low words, the high words, and then the selection
+
+struct Selection {
+    prefix: u32, // the digits found, zeros after them
+    remaining: vec2u, // what is left of the mark
+}
+
+var<workgroup> amounts: array<vec2u, BINS>;
+var<workgroup> groups: array<vec2u, 16>;
+var<workgroup> found: Selection;
+
+fn load_amount(stage: u32, bin: u32) -> vec2u {
+    let at = stage * STAGE_WORDS + bin;
+    return vec2u(atomicLoad(&tables[at]), atomicLoad(&tables[at + BINS]));
+}
+
+fn load_selection(stage: u32) -> Selection {
+    let at = stage * STAGE_WORDS + 2u * BINS;
+    return Selection(
+        atomicLoad(&tables[at]), vec2u(atomicLoad(&tables[at + 1u]), atomicLoad(&tables[at + 2u]))
+    );
+}
+
+fn store_selection(stage: u32, selection: Selection) {
+    let at = stage * STAGE_WORDS + 2u * BINS;
+    atomicStore(&tables[at], selection.prefix);
+    atomicStore(&tables[at + 1u], selection.remaining.x);
+    atomicStore(&tables[at + 2u], selection.remaining.y);
+}
+
+// The mark. A setting that is off asks for more than there is, so that everything is kept.
+fn wanted(stage: u32, total: vec2u) -> vec2u {
+    if (stage < params.first_mass) {
+        let count = f32(settings[1]);
+        return select(vec2u(0xffffffffu), vec2u(u32(min(count, 2147483648.0)), 0u), count >= 1.0);
+    }
+    let share = f32(settings[2]);
+    if (!(share > 0.0 && share < 1.0)) {
+        return vec2u(0xffffffffu);
+    }
+    let mark = wide_part(total, u32(share * 4294967296.0));
+    return select(mark, vec2u(1u, 0u), all(mark == vec2u()));
+}
+
+fn selection_before(stage: u32, total: vec2u) -> Selection {
+    if (stage % DIGITS == 0u) {
+        return Selection(0u, wanted(stage, total));
+    }
+    return load_selection(stage - 1u);
+}
+
+fn is_reached(before: Selection, bin: u32, above: vec2u, own: vec2u) -> bool {
+    let reached = bin == 0u || !is_less(wide_sum(above, own), before.remaining);
+    return reached && is_less(above, before.remaining);
+}
+
+fn with_digit(before: Selection, stage: u32, bin: u32, above: vec2u) -> Selection {
+    let prefix = before.prefix | (bin << (24u - 8u * (stage % DIGITS)));
+    return Selection(prefix, wide_difference(before.remaining, above));
+}
+
+// By one thread alone.
+fn settled_alone(stage: u32) -> Selection {
+    var total = vec2u();
+    for (var bin = 0u; bin < BINS; bin++) {
+        total = wide_sum(total, load_amount(stage, bin));
+    }
+    let before = selection_before(stage, total);
+    var above = vec2u();
+    var bin = BINS - 1u;
+    loop {
+        let own = load_amount(stage, bin);
+        if (bin == 0u || is_reached(before, bin, above, own)) {
+            break;
+        }
+        above = wide_sum(above, own);
+        bin--;
+    }
+    return with_digit(before, stage, bin, above);
+}
+
+// What the table of a stage says, for all threads: a thread to each value of the digit. All threads
+// must get here together.
+fn settled(stage: u32, place: Place) -> Selection {
+    if (LANES == 1u) {
+        return settled_alone(stage);
+    }
+    let bin = place.lane;
+    let own = load_amount(stage, bin);
+    amounts[bin] = own;
+    workgroupBarrier();
+    if (bin < 16u) {
+        var sum = vec2u();
+        for (var i = 0u; i < 16u; i++) {
+            sum = wide_sum(sum, amounts[bin * 16u + i]);
+        }
+        groups[bin] = sum;
+    }
+    workgroupBarrier();
+    var above = vec2u();
+    for (var i = bin + 1u; i % 16u != 0u; i++) {
+        above = wide_sum(above, amounts[i]);
+    }
+    var total = vec2u();
+    for (var i = 0u; i < 16u; i++) {
+        total = wide_sum(total, groups[i]);
+        if (i > bin / 16u) {
+            above = wide_sum(above, groups[i]);
+        }
+    }
+    let before = selection_before(stage, total);
+    if (is_reached(before, bin, above, own)) {
+        found = with_digit(before, stage, bin, above);
+    }
+    workgroupBarrier();
+    return found;
+}
+
+// The smallest key that top-k keeps, from when top-p begins.
+fn count_floor() -> u32 {
+    if (params.first_mass == 0u) {
+        return 0u;
+    }
+    return load_selection(params.first_mass - 1u).prefix;
+}

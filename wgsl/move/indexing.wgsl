@@ -1,0 +1,57 @@
+// Elements picked by tensors of indices: gather, index, index_select, embedding.
+// output[i] = source[sum of coordinate * stride + sum of index * its stride], a unit of the output
+// per invocation. A negative index counts from the end; one that is out of range is a fault.
+
+// use lib/grid.wgsl
+// use lib/move_units.wgsl
+// use lib/indices.wgsl
+
+const MAX_AXES = 16u;
+
+// Sizes and strides of the source are in units; in parts with PARTS.
+struct Params {
+    units: u32,
+    elements: u32,
+    rank: u32,
+    fault: u32,
+    sizes: vec4<i32>, // of the indexed dims; 1 for absent ones
+    strides: vec4<i32>, // of the indexed dims in the source; 0 for absent ones
+    axes: array<vec4<i32>, MAX_AXES>, // (size, stride of the source), outermost first
+    index_strides: array<vec4<i32>, MAX_AXES>, // of the same axes, in each tensor of indices
+}
+
+@group(0) @binding(0) var<storage, read> source: array<Unit>;
+@group(0) @binding(1) var<storage, read> first: array<i32>;
+@group(0) @binding(2) var<storage, read> second: array<i32>;
+@group(0) @binding(3) var<storage, read> third: array<i32>;
+@group(0) @binding(4) var<storage, read> fourth: array<i32>;
+@group(0) @binding(5) var<storage, read_write> output: array<Unit>;
+@group(0) @binding(6) var<storage, read_write> faults: array<atomic<u32>>;
+@group(0) @binding(7) var<uniform> params: Params;
+
+fn fetch(element: u32) -> Unit {
+    var rest = element;
+    var at = 0;
+    var places = vec4<i32>();
+    for (var i = params.rank; i > 0u; i--) {
+        let axis = params.axes[i - 1u];
+        let coordinate = i32(rest % u32(axis.x));
+        at += coordinate * axis.y;
+        places += coordinate * params.index_strides[i - 1u];
+        rest /= u32(axis.x);
+    }
+    let indices = indices_at(places);
+    if (!is_inside(indices, params.sizes)) {
+        return Unit();
+    }
+    at += dot(indices, params.strides);
+    return part_of(source[unit_of(u32(at))], u32(at));
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
+    let unit = flat_index(invocation, workgroups);
+    if (unit < params.units) {
+        output[unit] = gathered(unit, params.elements);
+    }
+}

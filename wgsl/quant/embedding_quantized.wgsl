@@ -1,0 +1,100 @@
+// Rows of a table of small numbers: output = (number - zero point) * scale of its group, a quad of
+// the output per invocation. A negative index counts from the end; a row that does not exist is a
+// fault.
+
+// use lib/grid.wgsl
+// use lib/quads.wgsl
+// use lib/index_flag.wgsl
+
+override BITS: u32; // of a number: 2, 4 or 8
+override HIGH_FIRST: bool; // whether the first number of a byte is in its highest bits
+override OFFSET: u32; // is taken off each number
+override SIGNED: bool; // of bytes
+override ZERO_POINTS: bool; // whether there are any
+override WHOLE: bool; // a quad is whole bytes of one word, one row and one group
+
+alias Stored = ${FLOAT};
+
+struct Params {
+    quads: u32,
+    elements: u32,
+    width: u32, // elements of a row of the output
+    row_bytes: u32, // of a row of the table
+    rows: i32,
+    group_size: u32,
+    row_groups: u32, // scales of a row; 0 where one scale is for all
+    fault: u32,
+}
+
+@group(0) @binding(0) var<storage, read> weight: array<u32>;
+@group(0) @binding(1) var<storage, read> scales: array<Stored>;
+@group(0) @binding(2) var<storage, read> zero_points: array<quad_${ZERO}>;
+@group(0) @binding(3) var<storage, read> indices: array<i32>;
+@group(0) @binding(4) var<storage, read_write> output: array<vec4<Stored>>;
+@group(0) @binding(5) var<storage, read_write> faults: array<atomic<u32>>;
+@group(0) @binding(6) var<uniform> params: Params;
+
+// -1 for a row that does not exist.
+fn row_of(element: u32) -> i32 {
+    let rows = vec4<i32>(params.rows);
+    let row = from_start(vec4<i32>(indices[element / params.width]), rows);
+    return select(-1, row.x, is_inside(row, rows));
+}
+
+fn dequantized(bits: vec4<u32>, row: u32, column: u32) -> vec4<f32> {
+    let group = row * params.row_groups + select(column / params.group_size, 0u, params.row_groups == 0u);
+    let number = bits & vec4<u32>((1u << BITS) - 1u);
+    // A signed byte with its highest bit turned over is 128 too large.
+    var values = select(vec4<f32>(number) - f32(OFFSET), vec4<f32>(number ^ vec4<u32>(0x80u)) - 128.0, SIGNED);
+    if (ZERO_POINTS) {
+        values -= load_${ZERO}_as_f32(zero_points[group / 4u])[group % 4u];
+    }
+    return values * f32(scales[group]);
+}
+
+fn place_of(row: u32, column: u32) -> u32 {
+    return row * params.row_bytes + column * BITS / 8u;
+}
+
+fn word_at(place: u32) -> u32 {
+    return weight[place / 4u] >> (8u * (place % 4u));
+}
+
+fn whole_quad(element: u32) -> vec4<f32> {
+    let row = row_of(element);
+    if (row < 0) {
+        return vec4<f32>();
+    }
+    let column = element % params.width;
+    let lowest_first = vec4<u32>(0u, 1u, 2u, 3u) * BITS;
+    let shifts = select(lowest_first, vec4<u32>(4u, 0u, 12u, 8u), HIGH_FIRST);
+    return dequantized(vec4<u32>(word_at(place_of(u32(row), column))) >> shifts, u32(row), column);
+}
+
+fn single(element: u32) -> f32 {
+    let row = row_of(element);
+    if (row < 0) {
+        return 0.0;
+    }
+    let column = element % params.width;
+    let lowest_first = column * BITS % 8u;
+    let shift = select(lowest_first, 8u - BITS - lowest_first, HIGH_FIRST);
+    return dequantized(vec4<u32>(word_at(place_of(u32(row), column)) >> shift), u32(row), column).x;
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
+    let quad = flat_index(invocation, workgroups);
+    if (quad >= params.quads) {
+        return;
+    }
+    if (WHOLE) {
+        output[quad] = vec4<Stored>(whole_quad(quad * 4u));
+        return;
+    }
+    var values = vec4<f32>();
+    for (var lane = 0u; lane < 4u; lane++) {
+        values[lane] = single(min(quad * 4u + lane, params.elements - 1u));
+    }
+    output[quad] = vec4<Stored>(values);
+}
