@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support import extent
-from support.parts import Part, TellFailures, TellTimes, files_of
+from support.harness import extent
+from support.harness.parts import Part, TellFailures, TellTimes, files_of
 from webpte_host.layout import ROOT
 
 # What somebody has measured on this machine must not decide which kernels are tested.
@@ -52,10 +52,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Of those, the files that take longest come first, so that no process is left alone with one.
     """
     folder = ROOT / "tests" / "browser"
-    ranks = {folder / f"test_{name}.py": rank for rank, name in enumerate(LONG)}
+    ranks = {f"test_{name}.py": rank for rank, name in enumerate(LONG)}
 
     def place(item: pytest.Item) -> tuple[bool, int]:
-        return item.path.is_relative_to(folder), ranks.get(item.path, len(ranks))
+        return item.path.is_relative_to(folder), ranks.get(item.path.name, len(ranks))
 
     items.sort(key=place)
     if text := config.getoption("--part"):

@@ -15,7 +15,7 @@ from webpte_host.layout import ROOT
 
 _NATIVE = ("tests/native", "tests/unit/gpu/test_native.py", "tests/unit/gpu/test_conformance.py")
 _ALL = "--all"
-_SITE = ("tests/browser/test_site.py", "tests/browser/test_modes.py", "tests/site")
+_SITE = ("tests/browser/page/test_site.py", "tests/browser/page/test_modes.py", "tests/site")
 _LAST_WORDS_SECONDS = 10
 # A browser that hangs or crashes, once in a great while, is no verdict on a test: it is repeated
 # in another page, once. The run says so, for a crash with the browser's processes and their memory.
@@ -46,7 +46,7 @@ quickest answer to whether a kernel is right. One file or one case takes seconds
 the CPU (docs/adapters.md says what may differ):
 
     python3 serve.py test --adapter hardware
-    python3 serve.py test --adapter hardware tests/browser/test_conv.py
+    python3 serve.py test --adapter hardware tests/browser/kernels/test_conv.py
     python3 serve.py test --adapter hardware --part 1/3     the first third of them
 
 --site runs what takes too long for every change: notebooks in JupyterLite, and webpte in Node."""

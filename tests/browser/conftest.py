@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, BrowserType, Page, expect
 
-from support import limits
-from support.page import python
-from support.parts import CRASH_SECTION
+from support.harness import limits
+from support.harness.parts import CRASH_SECTION
+from support.page.page import python
 from webpte_host import chromium
 from webpte_host.browser import Harness, SharedHarness, open_browser
 from webpte_host.content import Mount

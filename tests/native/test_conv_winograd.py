@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import webpte
-from support.conv_cases import conv
-from support.conv_graphs import Block, conv_block
-from support.explain import explain
-from support.graphs import wait
-from support.native import need_native
-from support.pte_writer import GraphWriter, write_pte
-from support.row_cases import RowCase, normal
-from support.winograd import BLOCKS, OFFERED, SMALL, error_bound
+from support.cases.conv.conv_cases import conv
+from support.cases.explain import explain
+from support.cases.row_cases import RowCase, normal
+from support.devices.native import need_native
+from support.devices.winograd import BLOCKS, OFFERED, SMALL, error_bound
+from support.graphs.conv_graphs import Block, conv_block
+from support.graphs.graphs import wait
+from support.write.pte_writer import GraphWriter, write_pte
 from webpte.gpu.native.device import NativeDevice
 from webpte.ops.conv import conv as conv_module
 from webpte.ops.conv.conv_winograd import CUTS

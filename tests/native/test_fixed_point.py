@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.cases import Array
-from support.graphs import build_graph, temporary_op
-from support.native import need_native
-from support.pte_writer import GraphWriter
+from support.cases.cases import Array
+from support.devices.native import need_native
+from support.graphs.graphs import build_graph, temporary_op
+from support.write.pte_writer import GraphWriter
 from webpte.gpu.native.device import NativeDevice
 from webpte.ops.core.args import Args
 from webpte.ops.core.fixed_point import (

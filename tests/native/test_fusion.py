@@ -8,10 +8,17 @@ import numpy as np
 import pytest
 
 import webpte
-from support import native
-from support.conv_graphs import BLOCKS, bent_norm, conv_block
-from support.encoder_graphs import WRITTEN, Encoder, Written, encoder_layer, written_attention
-from support.fusion_graphs import (
+from support.devices import native
+from support.devices.native import need_native
+from support.graphs.conv_graphs import BLOCKS, bent_norm, conv_block
+from support.graphs.encoder_graphs import (
+    WRITTEN,
+    Encoder,
+    Written,
+    encoder_layer,
+    written_attention,
+)
+from support.graphs.fusion_graphs import (
     HEADS,
     RESIDUALS,
     SHAPES,
@@ -24,9 +31,8 @@ from support.fusion_graphs import (
     normed,
     residual_conv,
 )
-from support.graphs import wait
-from support.native import need_native
-from support.pte_writer import GraphWriter, write_pte
+from support.graphs.graphs import wait
+from support.write.pte_writer import GraphWriter, write_pte
 from webpte.ops.conv import conv_window
 from webpte.ops.gemm import gemm_small, gemv_q4
 

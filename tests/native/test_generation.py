@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import webpte
-from support.native import need_native
+from support.devices.native import need_native
 from webpte.llm import Generator, OneOf
 from webpte_host.layout import ROOT
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.graphs import wait
-from support.native import need_native
+from support.devices.native import need_native
+from support.graphs.graphs import wait
 from webpte import shared_device
 from webpte.dev import kernel_bench
 from webpte.dev.kernel_bench import Effort, Limits

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import webpte
-from support.linear_q4_cases import MATRIX_CASES, dequantized, q4gsw
-from support.matmul_cases import MATRIX_CASES as MATMUL_CASES
-from support.matmul_cases import linear
-from support.native import need_native
-from support.plain_matrices import plain_matrices, with_matrices
-from support.row_cases import RowCase
-from support.tables import Row
+from support.cases.gemm.linear_q4_cases import MATRIX_CASES, dequantized, q4gsw
+from support.cases.gemm.matmul_cases import MATRIX_CASES as MATMUL_CASES
+from support.cases.gemm.matmul_cases import linear
+from support.cases.row_cases import RowCase
+from support.cases.tables import Row
+from support.devices.native import need_native
+from support.devices.plain_matrices import plain_matrices, with_matrices
 from webpte.gpu.native.device import NativeDevice
 from webpte.ops.gemm import gemm_small, subgroup_matrix
 from webpte.ops.gemm.subgroup_matrix import MATRIX_TILINGS

@@ -15,10 +15,10 @@ from multiprocessing import get_context
 
 import pytest
 
-from support.extent import everything
-from support.naga import NoAdapterError, Spec, make_all
-from support.tables import every_row, one_row_per_op
-from support.variants import collect, collect_programs, lower, without_results
+from support.cases.tables import every_row, one_row_per_op
+from support.devices.naga import NoAdapterError, Spec, make_all
+from support.devices.variants import collect, collect_programs, lower, without_results
+from support.harness.extent import everything
 from webpte.gpu.device import PipelineSpec
 from webpte.ops.core.target import GPU
 from webpte.plan.shaders import kernel_files, shader_folder

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from support import extent
-from support.fusion_graphs import SHAPES, Sizes
-from support.graphs import wait
-from support.native import WAYS, compare, need_native
-from support.near_misses import NEAR_MISSES
-from support.pte_writer import write_pte
-from support.random_images import random_graph
+from support.devices.native import WAYS, compare, need_native
+from support.graphs.fusion_graphs import SHAPES, Sizes
+from support.graphs.graphs import wait
+from support.graphs.near_misses import NEAR_MISSES
+from support.graphs.random_images import random_graph
+from support.harness import extent
+from support.write.pte_writer import write_pte
 
 # The first have shown what was wrong: sums that are broadcast, no keys, buffers that are written,
 # places in the order of calls.

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases import Array
-from support.native import need_native
-from support.sample_cases import is_nearly
+from support.cases.cases import Array
+from support.cases.sampling.sample_cases import is_nearly
+from support.devices.native import need_native
 from webpte.dtypes import DTYPES
 from webpte.gpu.native.device import NativeDevice
 from webpte.ops.sampling.sample_numpy import Settings, choose_token

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import webpte
-from support import pack_suite
-from support.cases import Array
-from support.native import need_native
-from support.tables import Row, one_row_per_op, rounded_to_half
+from support.cases.cases import Array
+from support.cases.tables import Row, one_row_per_op, rounded_to_half
+from support.devices.native import need_native
+from support.write import pack_suite
 from webpte_host.layout import ROOT
 from webpte_host.verify import case_id, run_here
 

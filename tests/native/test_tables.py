@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 import webpte
-from support.cases import Array
-from support.explain import explain
-from support.graphs import make_planner, read_graph
-from support.native import need_native
-from support.software import slow_kernels
-from support.tables import Row, every_row
+from support.cases.cases import Array
+from support.cases.explain import explain
+from support.cases.software import slow_kernels
+from support.cases.tables import Row, every_row
+from support.devices.native import need_native
+from support.graphs.graphs import make_planner, read_graph
 from webpte.gpu.native.device import NativeDevice
 from webpte.graph.graph import Graph
 from webpte.ops.core.records import Dispatch

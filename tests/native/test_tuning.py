@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import webpte
-from support.conv_graphs import Block, conv_block
-from support.fusion_graphs import Sizes, normed
-from support.graphs import wait
-from support.native import need_native
-from support.pte_writer import write_pte
-from support.winograd import LABELS
+from support.devices.native import need_native
+from support.devices.winograd import LABELS
+from support.graphs.conv_graphs import Block, conv_block
+from support.graphs.fusion_graphs import Sizes, normed
+from support.graphs.graphs import wait
+from support.write.pte_writer import write_pte
 from webpte.gpu.native.device import NativeDevice
 from webpte.ops.gemm import gemv_q4
 from webpte.ops.gemm.gemm import Types

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support import limits
-from support.wheel import build_wheel
+from support.harness import limits
+from support.write.wheel import build_wheel
 from webpte_host import chromium
 from webpte_host.layout import ROOT, STATE, WEB
 from webpte_host.process import npm_command, run_tool

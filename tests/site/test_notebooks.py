@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from support import limits
-from support.static_site import StaticHost, static_host
+from support.harness import limits
+from support.page.static_site import StaticHost, static_host
 from webpte_host.browser import open_browser
 from webpte_host.build import build
 from webpte_host.build_notebooks import NOTEBOOKS

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support import extent
-from support.bounded import bounded_work
-from support.mutants import Random, damaged, near_start, outcomes
+from support.harness import extent
+from support.harness.bounded import bounded_work
+from support.harness.mutants import Random, damaged, near_start, outcomes
 from webpte import arrays
 from webpte.arrays import read_array_file, read_arrays, read_npy, read_npz
 from webpte.errors import InputError

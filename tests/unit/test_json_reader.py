@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from support import extent
-from support.bounded import bounded_work
-from support.limits import PROCESS_SECONDS
-from support.mutants import damaged_json, outcomes
+from support.harness import extent
+from support.harness.bounded import bounded_work
+from support.harness.limits import PROCESS_SECONDS
+from support.harness.mutants import damaged_json, outcomes
 from webpte import json_reader
 from webpte.json_reader import MAX_DEPTH, Table, parse_json, parse_table
 

@@ -6,9 +6,9 @@ import difflib
 import importlib
 import inspect
 
-from support.public_api import FILE, MODULES, public_api
+from support.docs.public_api import FILE, MODULES, public_api
 
-_WRITE = "PYTHONPATH=pysrc:tests python -m support.public_api"
+_WRITE = "PYTHONPATH=pysrc:tests python -m support.docs.public_api"
 
 
 def test_is_what_is_listed() -> None:

@@ -228,7 +228,8 @@ class Transfer:
 class Device(Protocol):
     """Implemented by `WebGPUDevice`, `NativeDevice` and `RecordingDevice`.
 
-    docs/native.md says what all of them promise; tests/support/device_conformance.py checks it.
+    docs/native.md says what all of them promise; tests/support/devices/device_conformance.py checks
+    it.
     """
 
     @property

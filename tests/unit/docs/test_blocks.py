@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import webpte
-from support.document_scopes import PREPARED, Prepared
-from support.documents import (
+from support.docs.document_scopes import PREPARED, Prepared
+from support.docs.documents import (
     Block,
     all_blocks,
     alternatives,
@@ -30,7 +30,7 @@ from support.documents import (
     is_module,
     run_python,
 )
-from support.graphs import wait
+from support.graphs.graphs import wait
 from webpte.dev import kernel_bench
 from webpte.llm import Generator
 from webpte.training import Learner
@@ -47,7 +47,7 @@ NOT_RUN = {
     ("docs/exporting.md", "out/m.pte: 0.01 MB, of which weights 0.01 MB (8w)"): "what is printed",
     ("docs/extending.md", "# pysrc/webpte/"): "test_extending.py does what it says",
     ("docs/extending.md", "# tests/"): "test_extending.py does what it says",
-    ("docs/library.md", "program = await"): "a browser's files; tests/browser/test_library.py",
+    ("docs/library.md", "program = await"): "a browser's files; tests/browser/page/test_library.py",
     ("docs/page.md", "session = self.stage.idle_session()"): "lines of a method",
     ("docs/your_own_page.md", "<!doctype html>"): "web/examples/worker.html; a browser opens it",
     ("docs/your_own_page.md", "import { loadPyodide }"): "for a browser; tests/site has Node",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.documents import Block, blocks_of
+from support.docs.documents import Block, blocks_of
 from webpte_host.layout import ROOT
 
 DOCUMENT = ROOT / "docs/extending.md"
@@ -23,10 +23,10 @@ COPIED = (
     "pysrc/webpte_host",
     "tests/conftest.py",
     "tests/support",
-    "tests/unit/kernels/test_document.py",
-    "tests/unit/ops/test_unary.py",
-    "tests/unit/test_fusion.py",
-    "tests/unit/test_operators_doc.py",
+    "tests/unit/portable/test_document.py",
+    "tests/unit/ops/elementwise/test_unary.py",
+    "tests/unit/rewrite/fusion/test_fusion.py",
+    "tests/unit/docs/test_operators_doc.py",
     "wgsl",
 )
 _PLACE = re.compile(r"# (?P<file>[\w/.]+), (?:a new file|(?P<side>after|before): (?P<line>.*))")
@@ -96,9 +96,9 @@ def test_an_operator(copy: Path) -> None:
     operators.write_text(
         text.replace("| unary | ", "| unary | `aten.exp2.default`, ", 1), encoding="utf-8"
     )
-    run(copy, "tests/unit/kernels/test_document.py")
+    run(copy, "tests/unit/portable/test_document.py")
     assert re.search(r"`aten::exp2.out`.* GPU \|$", (copy / "docs/kernels.md").read_text(), re.M)
-    tests = ["tests/unit/ops/test_unary.py", "tests/unit/test_operators_doc.py"]
+    tests = ["tests/unit/ops/elementwise/test_unary.py", "tests/unit/docs/test_operators_doc.py"]
     wanted = "exp2 or every_op"
     said = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "-k", wanted)
     assert int(re.findall(r"(\d+) passed", said)[0]) >= 10
@@ -107,7 +107,7 @@ def test_an_operator(copy: Path) -> None:
 def test_a_rule_of_fusion(copy: Path) -> None:
     for block in recipe("A rule of fusion"):
         follow(block, copy)
-    tests = ["tests/unit/test_masked_softmax.py", "tests/unit/test_fusion.py"]
+    tests = ["tests/unit/test_masked_softmax.py", "tests/unit/rewrite/fusion/test_fusion.py"]
     wanted = "masked or becomes_one"
     said = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "-k", wanted)
     assert int(re.findall(r"(\d+) passed", said)[0]) >= 4

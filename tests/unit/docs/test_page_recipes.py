@@ -13,8 +13,8 @@ import page.views
 from page.app import App
 from page.cards import read_card
 from page.views import find_views
-from support.documents import blocks_of
-from support.fake_page import GPU, ROOT, Engine, FakeBrowser, open_sample, run
+from support.docs.documents import blocks_of
+from support.page.fake_page import GPU, ROOT, Engine, FakeBrowser, open_sample, run
 
 DOCUMENT = ROOT / "docs/page.md"
 BLOCKS = blocks_of(DOCUMENT)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.documents import Block, all_blocks, compiled, run_python
-from support.graphs import wait
+from support.docs.documents import Block, all_blocks, compiled, run_python
+from support.graphs.graphs import wait
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.exir")

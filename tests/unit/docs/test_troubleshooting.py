@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import webpte
-from support.graphs import wait
+from support.graphs.graphs import wait
 from webpte import errors
 from webpte.gpu.simulated.device import RecordingDevice
 

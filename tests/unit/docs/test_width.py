@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.documents import documents, prose
+from support.docs.documents import documents, prose
 from webpte_host.layout import ROOT
 
 WIDEST = 140

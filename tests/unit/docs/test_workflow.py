@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from support.documents import check_serve
+from support.docs.documents import check_serve
 from webpte_host.layout import ROOT
 
 TEXT = (ROOT / ".github" / "workflows" / "pages.yml").read_text(encoding="utf-8")

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.pte_writer import GraphWriter, MethodWriter, write_pte
-from support.samples import add_graph, numbers
+from support.harness.samples import add_graph, numbers
+from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte_export.judge import judge, place
 from webpte_export.report import HostOp, Report
 from webpte_export.suite_writer import Call, Tolerance, write_suite

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support import extent
-from support.bounded import bounded_work
-from support.mutants import Random, damaged, damaged_json, near_start, outcomes
-from support.weight_files import (
+from support.harness import extent
+from support.harness.bounded import bounded_work
+from support.harness.mutants import Random, damaged, damaged_json, near_start, outcomes
+from support.write.weight_files import (
     CONFIG,
     FIELDS,
     LAYERS,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.graphs import wait
+from support.graphs.graphs import wait
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.exir")

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 import pytest
 
-from support.pte_writer import Node, Scalar, Vector, write_flatbuffer
+from support.write.pte_writer import Node, Scalar, Vector, write_flatbuffer
 from webpte.errors import FormatError
 from webpte.format.flat import I32, MAX_OVERLAP, MIN_BUDGET, U32, FlatBuffer, Span, Table
 

@@ -12,9 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support import extent
-from support.pte_writer import GraphWriter, MethodWriter, Node, Scalar, Vector, write_ptd, write_pte
-from support.reading import read_delegates, read_pte, run
+from support.harness import extent
+from support.harness.reading import read_delegates, read_pte, run
+from support.write.pte_writer import (
+    GraphWriter,
+    MethodWriter,
+    Node,
+    Scalar,
+    Vector,
+    write_ptd,
+    write_pte,
+)
 from webpte.errors import FormatError
 from webpte.format import flat, ptd, pte, vulkan
 from webpte.format.vulkan import parse_graph

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.pte_writer import GraphWriter, constants_of, write_ptd, write_pte
-from support.reading import read_graph, read_pte, run
+from support.harness.reading import read_graph, read_pte, run
+from support.write.pte_writer import GraphWriter, constants_of, write_ptd, write_pte
 from webpte.errors import FormatError
 from webpte.format.ptd import TensorLayout, parse_ptd, read_ptd
 from webpte.format.shared import ScalarType

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.pte_writer import MethodWriter, write_pte
-from support.reading import read_delegates, read_graph, read_pte, run
-from support.samples import add_graph, every_kind
+from support.harness.reading import read_delegates, read_graph, read_pte, run
+from support.harness.samples import add_graph, every_kind
+from support.write.pte_writer import MethodWriter, write_pte
 from webpte.errors import InputError
 from webpte.format.pte import (
     Allocation,

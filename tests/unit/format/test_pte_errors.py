@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.pte_writer import MethodWriter, Node, Scalar, Vector, write_pte
-from support.reading import read_pte
-from support.samples import add_graph, every_kind
+from support.harness.reading import read_pte
+from support.harness.samples import add_graph, every_kind
+from support.write.pte_writer import MethodWriter, Node, Scalar, Vector, write_pte
 from webpte.errors import FormatError
 from webpte.format.pte import Program, TensorMeta
 

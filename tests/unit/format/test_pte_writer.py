@@ -7,9 +7,9 @@ import hashlib
 import numpy as np
 import pytest
 
-from support.pte_writer import GraphWriter, MethodWriter, constants_of, write_pte
-from support.reading import read_graph, read_pte
-from support.samples import add_graph
+from support.harness.reading import read_graph, read_pte
+from support.harness.samples import add_graph
+from support.write.pte_writer import GraphWriter, MethodWriter, constants_of, write_pte
 from webpte.format.pte import Dynamism, ScalarType, TensorMeta
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.pte_writer import GraphWriter, Node, Scalar, Vector, write_pte
-from support.reading import read_delegates, read_graph, read_pte, run
+from support.harness.reading import read_delegates, read_graph, read_pte, run
+from support.write.pte_writer import GraphWriter, Node, Scalar, Vector, write_pte
 from webpte.errors import FormatError
 from webpte.format.vulkan import (
     BoolListValue,

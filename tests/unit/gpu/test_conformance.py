@@ -8,10 +8,10 @@ import warnings
 
 import pytest
 
-from support.broken_devices import BROKEN, LIMIT, Uncompiled, recording
-from support.device_bench import Subject
-from support.device_conformance import CHECKS
-from support.native import NativeSubject, need_native
+from support.devices.broken_devices import BROKEN, LIMIT, Uncompiled, recording
+from support.devices.device_conformance import CHECKS
+from support.devices.device_fixture import Subject
+from support.devices.native import NativeSubject, need_native
 from webpte.errors import DeviceError
 from webpte.gpu.simulated.device import RecordingDevice
 

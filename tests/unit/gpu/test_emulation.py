@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support import pack_suite
-from support.graphs import wait
+from support.graphs.graphs import wait
+from support.write import pack_suite
 from webpte.dev.suite import run_entry
 from webpte.gpu.simulated.device import RecordingDevice
 from webpte_host.layout import ROOT

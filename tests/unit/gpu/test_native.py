@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import webpte
-from support.device_bench import NO_PAYLOAD, Bench, floats, floats_in, payload_of
-from support.graphs import load
-from support.native import need_native
-from support.pte_writer import write_pte
-from support.samples import add_graph
+from support.devices.device_fixture import NO_PAYLOAD, Bench, floats, floats_in, payload_of
+from support.devices.native import need_native
+from support.graphs.graphs import load
+from support.harness.samples import add_graph
+from support.write.pte_writer import write_pte
 from webpte.errors import (
     DeviceError,
     DeviceLostError,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.graphs import make_delegate, wait
-from support.recorded import NO_PAYLOAD, NO_PLAN, add_graph, two_buffers, words
+from support.devices.recorded import NO_PAYLOAD, NO_PLAN, add_graph, two_buffers, words
+from support.graphs.graphs import make_delegate, wait
 from webpte.errors import (
     DeviceError,
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support import limits
+from support.harness import limits
 from webpte_host import chromium, cli, runtime
 from webpte_host.errors import HostError
 from webpte_host.server import Site

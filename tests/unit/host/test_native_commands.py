@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support import limits
-from support.graphs import wait
-from support.native import need_native
-from support.pte_writer import write_pte
-from support.samples import add_graph, numbers
+from support.devices.native import need_native
+from support.graphs.graphs import wait
+from support.harness import limits
+from support.harness.samples import add_graph, numbers
+from support.write.pte_writer import write_pte
 from webpte import shared_device
 
 

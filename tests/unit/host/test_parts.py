@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from support import limits
-from support.parts import Part, files_of
+from support.harness import limits
+from support.harness.parts import Part, files_of
 from webpte_host.layout import PYSRC, ROOT
 
 TESTS = [*"aaaaaaa", *"bbbb", *"ccc", *"dd", "e", "f"]

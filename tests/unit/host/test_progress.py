@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from support.streams import Log, Terminal
+from support.harness.streams import Log, Terminal
 from webpte_host import progress
 from webpte_host.progress import Display
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from support import limits, pack_suite
-from support.streams import Log, Terminal
+from support.harness import limits
+from support.harness.streams import Log, Terminal
+from support.write import pack_suite
 from webpte_host import environment, verify
 from webpte_host import report as report_module
 from webpte_host.errors import HostError

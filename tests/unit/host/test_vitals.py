@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support import limits
+from support.harness import limits
 from webpte_host.vitals import BrowserProcesses, Patience, alarm
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from support import limits
-from support.fake_models import NAME, FakeKitchen, fake_recipes, wheel_bytes
+from support.harness import limits
+from support.page.fake_models import NAME, FakeKitchen, fake_recipes, wheel_bytes
 from webpte_host import export_environment, models_stages, models_store, sources
 from webpte_host.errors import HostError
 from webpte_host.layout import PYSRC

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import webpte
-from support.graphs import chain, load, wait
-from support.pte_writer import GraphWriter, MethodWriter, write_pte
-from support.recorded import ADD, DEVICES, RELU, add_graph, device_of, ones
+from support.devices.recorded import ADD, DEVICES, RELU, add_graph, device_of, ones
+from support.graphs.graphs import chain, load, wait
+from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
 from webpte.gpu.device import PlanCommands
 from webpte.gpu.simulated.device import RecordingDevice

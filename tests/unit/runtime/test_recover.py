@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import webpte
-from support.graphs import wait
-from support.pte_writer import GraphWriter, MethodWriter, write_pte
-from support.recorded import ADD, RELU, ones
+from support.devices.recorded import ADD, RELU, ones
+from support.graphs.graphs import wait
+from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
 from webpte.gpu.device import Transfer
 from webpte.gpu.simulated.device import RecordingDevice

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import webpte
-from support.graphs import load, make_delegate, temporary_op, wait
-from support.pte_writer import GraphWriter, MethodWriter
-from support.recorded import ADD, RELU, names, ones
-from support.turns import lookup, nothing_left, outcome
+from support.devices.recorded import ADD, RELU, names, ones
+from support.graphs.graphs import load, make_delegate, temporary_op, wait
+from support.graphs.turns import lookup, nothing_left, outcome
+from support.write.pte_writer import GraphWriter, MethodWriter
 from webpte import errors
 from webpte.gpu.simulated.device import RecordingDevice
 from webpte.runtime.execute import delegate as delegate_module

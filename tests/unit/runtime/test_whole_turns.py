@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import webpte
-from support.graphs import chain, load, make_delegate, temporary_op, wait
-from support.pte_writer import GraphWriter, MethodWriter, write_pte
-from support.recorded import RELU, add_graph, names, ones
-from support.turns import MOST_TURNS, lookup, nothing_left, outcome, turns
+from support.devices.recorded import RELU, add_graph, names, ones
+from support.graphs.graphs import chain, load, make_delegate, temporary_op, wait
+from support.graphs.turns import MOST_TURNS, lookup, nothing_left, outcome, turns
+from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
 from webpte.gpu.simulated.device import RecordingDevice
 

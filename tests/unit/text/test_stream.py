@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from support.graphs import wait
-from support.texts import BYTES, KINDS, PIECES, TEXTS, WORDS, tokenizer_path
+from support.graphs.graphs import wait
+from support.harness.texts import BYTES, KINDS, PIECES, TEXTS, WORDS, tokenizer_path
 from webpte.text import Tokenizer, load_tokenizer
 
 

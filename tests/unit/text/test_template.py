@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.graphs import wait
+from support.graphs.graphs import wait
 from webpte.errors import ChatTemplateError
 from webpte.text import ChatTemplate
 

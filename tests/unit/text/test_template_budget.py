@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.bounded import bounded
-from support.graphs import wait
+from support.graphs.graphs import wait
+from support.harness.bounded import bounded
 from webpte.errors import ChatTemplateError
 from webpte.text import ChatTemplate, budget
 

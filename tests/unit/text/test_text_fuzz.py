@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
-from support import extent
-from support.bounded import bounded
-from support.graphs import wait
-from support.texts import BYTES, FOLDER, KINDS, tokenizer_path
+from support.graphs.graphs import wait
+from support.harness import extent
+from support.harness.bounded import bounded
+from support.harness.texts import BYTES, FOLDER, KINDS, tokenizer_path
 from webpte.errors import SourceError, TextError, WebpteError
 from webpte.text import ChatTemplate, Tokenizer, budget, load_tokenizer
 from webpte.text.engines import MAX_TOKENS

@@ -15,8 +15,17 @@ import pytest
 import tokenizers
 
 import webpte
-from support.graphs import wait
-from support.texts import BYTES, FOLDER, KINDS, PIECES, TEXTS, UNIGRAM, WORDS, tokenizer_path
+from support.graphs.graphs import wait
+from support.harness.texts import (
+    BYTES,
+    FOLDER,
+    KINDS,
+    PIECES,
+    TEXTS,
+    UNIGRAM,
+    WORDS,
+    tokenizer_path,
+)
 from webpte.errors import (
     InputError,
     PackageError,

@@ -11,8 +11,8 @@ import pytest
 import webpte
 from page.app import App
 from page.npy import read_npy, write_npy
-from support.fake_page import SAMPLES, Engine, FakeBrowser, File, drive, open_sample, run
-from support.virtual_time import until
+from support.harness.virtual_time import until
+from support.page.fake_page import SAMPLES, Engine, FakeBrowser, File, drive, open_sample, run
 from webpte import DeviceInfo
 
 

@@ -17,10 +17,10 @@ from page.cards import BOXES, CardError, read_card
 from page.inputs import TensorInput
 from page.looks.boxes import FORMS
 from page.npy import write_npy
-from support import extent
-from support.bounded import bounded_work
-from support.fake_page import ROOT, FakeBrowser, drive, open_sample, run
-from support.mutants import Random, damaged_json, outcomes
+from support.harness import extent
+from support.harness.bounded import bounded_work
+from support.harness.mutants import Random, damaged_json, outcomes
+from support.page.fake_page import ROOT, FakeBrowser, drive, open_sample, run
 from webpte.json_reader import parse_json
 from webpte_host.gallery import gallery
 from webpte_models import all_recipes
@@ -233,7 +233,7 @@ def test_the_gallery_is_a_line_while_something_is_opened_or_open() -> None:
 @pytest.fixture
 def scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A card of `sigmoid` with an example, and labels for its 41 columns."""
-    monkeypatch.setattr("support.fake_page.SAMPLES", tmp_path / "samples")
+    monkeypatch.setattr("support.page.fake_page.SAMPLES", tmp_path / "samples")
     folder = tmp_path / "models" / "scores"
     folder.mkdir(parents=True)
     (folder / "model.pte").write_bytes((WEB / "samples" / "sigmoid.pte").read_bytes())

@@ -12,7 +12,7 @@ import pytest
 import webpte
 from page.app import App
 from page.browser import Progress, Source
-from support.fake_page import SAMPLES, Engine, FakeBrowser, File
+from support.page.fake_page import SAMPLES, Engine, FakeBrowser, File
 
 SIGMOID = {"name": "sigmoid", "folder": "samples/", "files": {"program": "sigmoid.pte"}}
 ADD = {"name": "add", "folder": "samples/", "files": {"program": "add.pte"}}

@@ -18,7 +18,7 @@ from page.library.markup import age_text
 from page.library.small_files import restore_file, written_file
 from page.npy import read_npy, write_npy
 from page.photos import Form
-from support.fake_page import (
+from support.page.fake_page import (
     SAMPLES,
     STATE,
     Engine,

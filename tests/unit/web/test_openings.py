@@ -10,7 +10,7 @@ import pytest
 import webpte
 from page.app import App
 from page.npy import read_npy, write_npy
-from support.fake_page import (
+from support.page.fake_page import (
     GPU,
     SAMPLES,
     STATE,

@@ -7,7 +7,16 @@ from typing import Any
 from page.app import App
 from page.palette import Command
 from page.view import PROGRAM, RUN, Panel, View
-from support.fake_page import GPU, STATE, Engine, FakeBrowser, drive, open_file, open_sample, run
+from support.page.fake_page import (
+    GPU,
+    STATE,
+    Engine,
+    FakeBrowser,
+    drive,
+    open_file,
+    open_sample,
+    run,
+)
 
 METHODS = STATE / "separate.pte"
 

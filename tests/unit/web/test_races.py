@@ -12,7 +12,7 @@ import pytest
 
 from page.app import App
 from page.npy import write_npy
-from support.fake_page import (
+from support.page.fake_page import (
     GPU,
     STATE,
     Engine,

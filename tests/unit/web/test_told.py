@@ -14,7 +14,7 @@ from page.output_view import (
     unknown_state_view,
 )
 from page.status_view import error_view, opening_card, progress_view, way_out
-from support.markup import NASTY, check, method
+from support.page.markup import NASTY, check, method
 from webpte import Stats
 from webpte.errors import (
     ExecutionError,

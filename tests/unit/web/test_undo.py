@@ -8,7 +8,7 @@ import numpy as np
 
 from page.app import App
 from page.npy import read_npy, write_npy
-from support.fake_page import (
+from support.page.fake_page import (
     GPU,
     SAMPLES,
     Engine,

@@ -9,7 +9,16 @@ import pytest
 
 from page.app import App
 from page.waiting import waiting_view
-from support.fake_page import GPU, STATE, Engine, FakeBrowser, drive, open_file, open_sample, run
+from support.page.fake_page import (
+    GPU,
+    STATE,
+    Engine,
+    FakeBrowser,
+    drive,
+    open_file,
+    open_sample,
+    run,
+)
 from webpte import DeviceInfo
 from webpte.runtime.base.progress import call_progress
 

@@ -1,0 +1,79 @@
+"""Products by subgroup matrices in a browser that has such, or that says that it has none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.cases.gemm import linear_q4_cases, matmul_cases
+from support.cases.row_cases import as_json
+from support.harness import limits
+from webpte.ops.gemm.subgroup_matrix import MATRIX_TILINGS
+from webpte_host.browser import Harness
+
+CASES = [*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES]
+
+WAYS = """
+from dataclasses import replace
+import webpte
+from webpte import shared_device
+from webpte.dev.variants import described_paths
+
+info = (await shared_device()).info
+_, way = await described_paths(["matrices"], "webgpu")
+asked = webpte.Options(matrices=True).applied_to(replace(info, software=False))
+return way, info.has_matrices, info.target.matrices, asked.target.matrices
+"""
+
+COMPARE = """
+import base64, json
+import webpte
+import numpy as np
+from webpte.ops.gemm import subgroup_matrix
+
+def array(dtype, shape, text):
+    return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
+
+chosen, failures = subgroup_matrix.choose_matrix_tiling, []
+subgroup_matrix.choose_matrix_tiling = lambda _: (subgroup_matrix.MATRIX_TILINGS[tiling], k_parts)
+try:
+    for case in json.loads(cases):
+        data = base64.b64decode(case["program"])
+        inputs = [array(*x) for x in case["steps"][0]]
+        gpu = await webpte.load(data, options=webpte.Options(matrices=True))
+        cpu = await webpte.load(data, device="numpy")
+        (result,), (wanted,) = await gpu.forward(*inputs), await cpu.forward(*inputs)
+        off = float(np.abs(result - wanted).max() / np.abs(wanted).max())
+        matrices = any(name.split()[0].endswith("_matrix") for name in gpu.kernels)
+        gpu.close()
+        if not matrices or not off < 2e-6:
+            failures.append(f"{case['name']}: {matrices} {off}")
+finally:
+    subgroup_matrix.choose_matrix_tiling = chosen
+return failures
+"""
+
+
+def test_there_or_said_to_be_missing(harness: Harness) -> None:
+    way, there, taken, taken_if_asked = harness.python(WAYS)
+    assert way["label"] == "with matrices"
+    assert there == (way["missing"] == "")
+    assert not taken  # off unless one asks for it
+    assert taken_if_asked == there
+
+
+def test_every_tiling(harness: Harness) -> None:
+    there: Any = harness.python(
+        "import webpte\nreturn (await webpte.shared_device()).info.has_matrices"
+    )
+    if not there:
+        pytest.skip("no subgroup matrices, which the test above has seen to be said")
+    for tiling in range(len(MATRIX_TILINGS)):
+        for k_parts in (1, 3):
+            given: dict[str, Any] = {
+                "cases": as_json(CASES),
+                "tiling": tiling,
+                "k_parts": k_parts,
+            }
+            assert harness.python(COMPARE, **given, timeout=limits.CALL_SECONDS) == []

@@ -1,0 +1,142 @@
+"""Llama exports on WebGPU: greedy decoding equals the NumPy references, token by token.
+
+One conversation in several turns equals its whole context fed to the references at once.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from support.harness import limits
+from support.page.page import python
+from webpte_host.browser import Harness
+
+CODE = """
+import js
+from webpte import llm
+
+async def generated(program, prompt):
+    return [token async for token in llm.generate(program, prompt, count)]
+
+reply = await js.fetch(url)
+data = (await reply.arrayBuffer()).to_bytes()
+results = []
+reference = await webpte.load(data, device="numpy")
+async with await webpte.load(data, strict=True) as program:
+    for length in lengths:
+        prompt = np.random.default_rng(length).integers(0, 512, length).tolist()
+        results.append([await generated(p, prompt) for p in (program, reference)])
+return results
+"""
+
+
+@pytest.mark.parametrize("name", ["llama_tiny_fp32", "llama_tiny_q4"])
+def test_forty_tokens_are_those_of_the_references(harness: Harness, name: str) -> None:
+    """80 is longer than the 63 tokens that the program takes at once."""
+    lengths = [1, 7, 63, 80]
+    url = f"/data/llm/{name}.pte"
+    results = python(harness, CODE, timeout=limits.CALL_SECONDS, url=url, lengths=lengths, count=40)
+    for length, (found, expected) in zip(lengths, results, strict=True):
+        assert len(found) == 40
+        assert found == expected, f"prompt of {length}"
+
+
+TURNS = """
+import js
+from webpte import llm
+
+async def whole(context):
+    return [token async for token in llm.generate(reference, context, 6)]
+
+reply = await js.fetch(url)
+data = (await reply.arrayBuffer()).to_bytes()
+reference = await webpte.load(data, device="numpy")
+async with await webpte.load(data, strict=True) as program:
+    generator, context = llm.Generator(program), []
+    for turn, count in turns:
+        answer = []
+        async for token in generator.go_on(turn, 9):
+            answer.append(token)
+            if len(answer) == count:
+                break
+        context += turn + answer
+    cancelled = asyncio.ensure_future(generator.feed([1] * 80))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    last = [token async for token in generator.go_on([44], 6)]
+    results = [last, await whole([*context, 44])]
+
+    await program.recover()
+    message = await raises(webpte.errors.ContextError, anext(generator.go_on([1], 1)))
+    generator.reset()
+    again = [token async for token in generator.generate(context, 6)]
+    return [results, [again, await whole(context)], message]
+"""
+
+
+@pytest.mark.parametrize("name", ["llama_tiny_fp32", "llama_tiny_q4"])
+def test_a_conversation_is_its_whole_context(harness: Harness, name: str) -> None:
+    url = f"/data/llm/{name}.pte"
+    turns = [([5, 9, 33, 7], 4), ([81, 402], 1), ([17, 3, 260], 3)]
+    *pairs, message = python(harness, TURNS, timeout=limits.CALL_SECONDS, url=url, turns=turns)
+    for found, expected in pairs:
+        assert found == expected
+    assert "rebuilt by recover()" in message
+
+
+AHEAD = """
+import js
+from webpte import llm
+from webpte.llm import pipelined_decode
+
+pipelined_decode.BATCH_SECONDS = 1e6  # batches are as long here as they are on a fast GPU
+reply = await js.fetch(url)
+data = (await reply.arrayBuffer()).to_bytes()
+prompt, turn = [5, 9, 33, 7], [81, 402]
+
+async def conversation(program, steps, taken):
+    generator = llm.Generator(program)
+    answer = generator.go_on(prompt, 60, steps_ahead=steps, **asked)
+    first = [await anext(answer) for _ in range(taken)]
+    second = generator.go_on(turn, 8, steps_ahead=steps, **asked)
+    return [first, [token async for token in second], second.stats.step_by_step]
+
+async with await webpte.load(data, device="numpy") as reference:
+    wanted = {taken: (await conversation(reference, 1, taken))[:2] for taken in breaks}
+found, costs = [], []
+async with await webpte.load(data, strict=True) as program:
+    for steps in (1, 4, 16):
+        for taken in breaks:
+            *said, reason = await conversation(program, steps, taken)
+            found.append([steps, taken, said, wanted[taken], reason])
+    generator = llm.Generator(program)
+    answer = generator.generate(prompt, 100, **asked)
+    for _ in range(1 + 1 + 2 + 4 + 8):
+        await anext(answer)
+    before = program.stats
+    for _ in range(16):
+        await anext(answer)
+    after = program.stats
+    costs = [after.interop_calls - before.interop_calls, after.lowerings - before.lowerings]
+# Steps that nobody asked for are still under way: later tests count what is on the device.
+await (await shared_device()).native.queue.onSubmittedWorkDone()
+await asyncio.sleep(0.2)
+return [found, costs]
+"""
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"temperature": 0.9, "top_k": 20, "top_p": 0.9, "repetition_penalty": 1.2, "seed": 3}],
+)
+def test_steps_ahead_say_the_same(harness: Harness, asked: dict[str, float]) -> None:
+    url = "/data/llm/llama_tiny_q4.pte"
+    found, costs = python(
+        harness, AHEAD, timeout=limits.CALL_SECONDS, url=url, asked=asked, breaks=[1, 2, 5, 13, 20]
+    )
+    for steps, taken, said, wanted, reason in found:
+        assert said == wanted, f"{steps} steps ahead, broken off after {taken}"
+        assert reason == ("steps_ahead is 1" if steps == 1 else None)
+    # A batch of sixteen steps: its submission, its promise, and the copy of the result.
+    assert costs == [3, 0]

@@ -1,0 +1,299 @@
+"""The page for everybody: axe in every view, the keyboard alone, nothing that jumps or moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
+from playwright.sync_api import Browser, FloatRect, Locator, Page, Route, ViewportSize, expect
+
+from support.harness import limits
+from support.page.page_visit import WATCH_LONG_TASKS, leave, status, wait_until_ready
+from webpte_host.browser import PageLog
+from webpte_host.server import Site
+
+WIDE = ViewportSize(width=1280, height=900)
+NARROW = ViewportSize(width=390, height=844)
+VAST = ViewportSize(width=1920, height=1080)  # inputs and outputs are side by side
+GRAVE = ("serious", "critical")
+ONLY_CONTRAST = {"runOnly": ["color-contrast"]}
+NO_CONTRAST = {"rules": {"color-contrast": {"enabled": False}}}
+LOOKS: tuple[tuple[Literal["light", "dark"], ViewportSize, dict[str, Any]], ...] = (
+    ("light", WIDE, {}),
+    ("dark", WIDE, ONLY_CONTRAST),
+    ("dark", NARROW, ONLY_CONTRAST),
+    ("light", NARROW, NO_CONTRAST),
+)
+MOST_SHIFT = 0.1  # what is called good, of the layout shifts that nobody has asked for
+WATCH_SHIFTS = """
+window.shifts = [];
+new PerformanceObserver((list) => {
+  for (const { value, hadRecentInput, sources } of list.getEntries()) {
+    const moved = sources.map(({ node }) => node?.id || node?.className || node?.nodeName);
+    if (!hadRecentInput) shifts.push({ value, moved });
+  }
+}).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+@pytest.fixture(scope="module")
+def started(browser: Browser, site: Site) -> Iterator[Page]:
+    """One page for the whole file: Python starts once."""
+    page = browser.new_page(viewport=WIDE)
+    page.add_init_script(WATCH_SHIFTS)
+    page.add_init_script(WATCH_LONG_TASKS)
+    log = PageLog(page)
+    page.goto(site.url)
+    wait_until_ready(page)
+    page.evaluate(AXE_SCRIPT)
+    yield page
+    assert log.errors == []
+    assert log.console_errors == []
+    page.close()
+
+
+@pytest.fixture
+def page(started: Page) -> Iterator[Page]:
+    yield started
+    started.emulate_media(color_scheme="light", reduced_motion="no-preference")
+    started.set_viewport_size(WIDE)
+    leave(started)
+
+
+def palette(page: Page, text: str) -> None:
+    """What this text finds first."""
+    page.keyboard.press("ControlOrMeta+k")
+    expect(page.get_by_role("combobox", name="Search commands")).to_be_focused()
+    page.keyboard.type(text)
+    page.keyboard.press("Enter")
+
+
+def shift(page: Page) -> float:
+    """Since this was asked last."""
+    shifts = page.evaluate("shifts.splice(0)")
+    print(*shifts, sep="\n")
+    return float(sum(one["value"] for one in shifts))
+
+
+def come_late(route: Route) -> None:
+    time.sleep(0.7)
+    route.continue_()
+
+
+# Comes first: it is about the start.
+def test_nothing_jumps(page: Page) -> None:
+    assert shift(page) < MOST_SHIFT
+    # What moves within half a second of a click is taken to be meant: longer than that, each time.
+    page.route("**/photo.pte", come_late)
+    for size in (WIDE, NARROW):
+        page.set_viewport_size(size)
+        page.locator(".entry[data-name=photo]").click()
+        expect(status(page)).to_contain_text("is loaded")
+        expect(page.locator("#input-0 img")).to_be_visible()
+        assert shift(page) < MOST_SHIFT, size
+        leave(page)
+        shift(page)
+    page.unroute("**/photo.pte")
+
+
+def test_a_run_moves_nothing_but_what_comes_out(page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")  # there at once, where it scrolls to
+    for size in (WIDE, VAST):
+        page.set_viewport_size(size)
+        palette(page, "open superres")  # what comes out is higher than the window
+        expect(status(page)).to_contain_text("superres.pte is loaded")
+        before = [box(page, name) for name in ("#inputs", "#run", "#run-more")]
+        page.keyboard.press("ControlOrMeta+Enter")
+        expect(status(page)).to_contain_text("Done")
+        after = [box(page, name) for name in ("#inputs", "#run", "#run-more")]
+        for one, other in zip(before, after, strict=True):
+            assert (one["width"], one["height"]) == (other["width"], other["height"])
+        leave(page)
+
+
+def test_what_comes_out_is_not_behind_the_run_bar(page: Page) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    for size in (WIDE, NARROW):
+        page.set_viewport_size(size)
+        palette(page, "open superres")
+        expect(status(page)).to_contain_text("superres.pte is loaded")
+        page.keyboard.press("ControlOrMeta+Enter")
+        expect(status(page)).to_contain_text("Done")
+        bar, more, outputs = (box(page, name) for name in ("#run", "#run-more", "#outputs"))
+        edge = bar["y"] + bar["height"]
+        assert outputs["y"] >= edge
+        # What is above them is seen, or it is covered: half a button would look like a fault.
+        assert more["y"] >= edge or more["y"] + more["height"] <= edge
+        leave(page)
+
+
+def test_the_chosen_tab_stays_in_sight(page: Page) -> None:
+    palette(page, "open sigm")
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    tab = page.get_by_role("tab", name="Python")
+    tab.click()
+    page.set_viewport_size(ViewportSize(width=320, height=700))  # as when a phone is turned
+    expect(tab).to_be_in_viewport(ratio=0.9)
+
+
+def test_a_cancel_scrolls_nowhere(page: Page) -> None:
+    """Its button goes away, and another one of the bar, which sticks, has the focus then."""
+    page.emulate_media(reduced_motion="reduce")
+    page.set_viewport_size(NARROW)
+    palette(page, "open superres")
+    expect(status(page)).to_contain_text("superres.pte is loaded")
+    page.get_by_label("then repeat").fill("10000")
+    page.keyboard.press("ControlOrMeta+Enter")
+    expect(page.locator("#outputs")).not_to_be_empty()
+    before, cancel = box(page, "#outputs"), box(page, "[data-act=cancel]")
+    page.mouse.click(cancel["x"] + 9, cancel["y"] + 9)
+    expect(status(page)).to_contain_text("stopped early")
+    assert box(page, "#outputs")["y"] == pytest.approx(before["y"], abs=2)
+
+
+def box(page: Page, selector: str) -> FloatRect:
+    found = page.locator(selector).bounding_box()
+    assert found is not None, selector
+    return found
+
+
+# ---- axe
+
+
+def grave_problems(page: Page, what: str) -> list[str]:
+    """In light and dark, on a desk and on a phone. Contrast takes the longest to look at, and all
+    else is the same in both themes.
+    """
+    found = []
+    for scheme, size, rules in LOOKS:
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size(size)
+        found_here: Any = page.evaluate("(rules) => axe.run(rules)", rules)
+        for problem in found_here["violations"]:
+            nodes = [f"{node['target']} {node['failureSummary']}" for node in problem["nodes"]]
+            if problem["impact"] in GRAVE:
+                where = f"{what}, {scheme}, {size['width']} px"
+                found.append(f"{where}: {problem['id']}\n" + "\n".join(nodes[:3]))
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], what
+    page.set_viewport_size(WIDE)
+    return found
+
+
+def wait_until_idle(page: Page) -> None:
+    expect(status(page)).not_to_have_attribute("data-mood", "busy")
+
+
+def work_in(page: Page, panel: Locator) -> None:
+    """Whatever its main button does, so that there is something to see; a chat is asked."""
+    repeats = panel.get_by_label("then repeat")
+    if repeats.count():
+        repeats.fill("3")
+    expect(panel).not_to_contain_text("Looking for the model's tokenizer")
+    message = panel.get_by_label("Message", exact=True)
+    button = panel.locator("button.primary:visible")
+    if message.count():
+        message.fill("Tell me a story about a cat.")
+        message.press("Enter")
+        expect(status(page)).to_contain_text("Answered")
+    elif button.count():
+        button.first.click()
+        expect(status(page)).not_to_contain_text("is loaded")
+    wait_until_idle(page)
+
+
+def test_axe_finds_nothing_grave_in_any_view(page: Page) -> None:
+    problems, covered = grave_problems(page, "gallery"), set[str]()
+    for model in ("digits", "stories"):  # the second for the views that only such models have
+        page.locator(f".entry[data-name={model}]").click()
+        expect(status(page)).to_contain_text(f"{model}.pte is loaded")
+        names = [tab.get_attribute("data-name") for tab in page.locator("#tabs [role=tab]").all()]
+        for name in (one for one in names if one and one not in covered):
+            covered.add(name)
+            page.evaluate("longTasks.length = 0")  # axe's own
+            page.locator(f"#tab-{name}").click()
+            panel = page.locator(f"#view-{name}")
+            expect(panel).not_to_be_empty()
+            work_in(page, panel)
+            assert max(page.evaluate("longTasks"), default=0) < limits.LONG_TASK_MS, name
+            problems += grave_problems(page, f"the view {name}")
+    assert {"run", "chat", "graph", "profile", "compare", "python"} <= covered
+    page.locator("[data-act=close]").click()
+    expect(page.locator(".toast")).to_be_visible()
+    page.keyboard.press("ControlOrMeta+k")
+    problems += grave_problems(page, "palette")
+    page.keyboard.press("Escape")
+    assert not problems, "\n\n".join(problems)
+
+
+# ---- the keyboard, and motion
+
+
+def test_everything_by_the_keyboard(page: Page) -> None:
+    palette(page, "open sigm")
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    page.keyboard.press("ControlOrMeta+Enter")
+    expect(status(page)).to_contain_text("Done")
+    palette(page, "gtpy")  # Go to Python
+    expect(page.get_by_role("tab", name="Python")).to_be_focused()
+    expect(page.locator("#view-python")).to_contain_text("webpte.load")
+    page.keyboard.press("Home")
+    expect(page.locator("#outputs")).to_be_visible()
+    palette(page, "run on numpy")
+    expect(page.locator("#stats")).to_contain_text("NumPy")
+    palette(page, "close")
+    expect(page.locator("#undo")).to_be_focused()  # since what had the focus is gone
+    page.keyboard.press("Enter")
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    expect(page.locator("#stats")).to_contain_text("NumPy")
+    expect(page.locator("#outputs")).to_contain_text("output0")
+    palette(page, "run on webgpu")
+    expect(page.locator("#stats")).to_contain_text("WebGPU")
+
+
+def test_the_palette_tells_where_one_is(page: Page) -> None:
+    button = page.get_by_role("button", name="Commands")
+    button.focus()
+    page.keyboard.press("Enter")
+    field = page.get_by_role("combobox", name="Search commands")
+    rows = page.get_by_role("listbox", name="Commands").get_by_role("option")
+    many = rows.count()
+    page.keyboard.press("ArrowUp")  # round to the last
+    expect(rows.last).to_have_attribute("aria-selected", "true")
+    expect(field).to_have_attribute("aria-activedescendant", f"command-{many - 1}")
+    page.keyboard.type("no such command")
+    expect(page.locator("#palette-count")).to_have_text("No commands")
+    expect(field).not_to_have_attribute("aria-activedescendant", "command-0")
+    page.keyboard.press("Enter")  # does nothing
+    page.keyboard.press("Escape")
+    expect(field).to_be_hidden()
+    expect(button).to_be_focused()
+
+
+def test_what_the_palette_finds(page: Page) -> None:
+    rows = ["Run on NumPy (CPU)", "Go to Run", "Run", "Go to Graph", "Check against NumPy"]
+    find = """async ([query, rows]) => (await import("/palette.js"))
+        .search(query, rows.map((title) => ({ title }))).map(({ command }) => command.title)"""
+
+    def found(query: str) -> Any:
+        return page.evaluate(find, [query, rows])
+
+    assert found("") == rows
+    assert found("gtg") == ["Go to Graph"]
+    assert found("numpy")[0] in ("Run on NumPy (CPU)", "Check against NumPy")
+    assert set(found("RUN")[:2]) == {"Run", "Run on NumPy (CPU)"}
+    assert found("nur") == []  # the letters in another order
+
+
+def test_nothing_moves_for_those_who_do_not_want_it(page: Page) -> None:
+    moving = "document.getAnimations().length"
+    palette(page, "open sigm")
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    palette(page, "close")
+    expect(page.locator(".toast")).to_be_visible()
+    assert page.evaluate(moving) > 0  # it is about to fade
+    page.emulate_media(reduced_motion="reduce")
+    assert page.evaluate(moving) == 0
+    expect(page.locator(".toast")).to_be_visible()

@@ -1,0 +1,173 @@
+"""The chat as people use it: typed, streamed, stopped, continued, edited, and looked into."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from support.page.chats import open_chat
+from support.page.page_visit import status, visit
+from webpte_host.server import Site
+
+CHANCE = {"temperature": 0.9, "top_p": 0.95, "seed": 5}
+QUESTION = "Hello\nthere"
+
+
+def said_in_cpython() -> list[str]:
+    """Six tokens, the same and six more, and an answer to another question."""
+
+    async def script() -> list[str]:
+        chat = await open_chat()
+        first = await chat.send(QUESTION, 6, **CHANCE)  # type: ignore[arg-type]
+        await chat.go_on()
+        both = chat.messages[-1]["content"]
+        chat.edit(0, "Bye")
+        return [first, both, await chat.regenerate()]
+
+    with ThreadPoolExecutor(1) as pool:  # Playwright has an event loop running in this thread
+        return pool.submit(lambda: asyncio.run(script())).result()
+
+
+@pytest.fixture(scope="module")
+def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site, but="404") as page:
+        yield page
+
+
+def log_of(page: Page) -> Locator:
+    return page.get_by_role("log", name="Conversation")
+
+
+def answers(page: Page) -> Locator:
+    return log_of(page).locator(".chat-assistant .chat-said")
+
+
+def field(page: Page) -> Locator:
+    return page.get_by_label("Message", exact=True)
+
+
+def set_number(page: Page, name: str, value: Any) -> None:
+    page.locator(f"[data-act='chat:set'][data-name={name}]").fill(str(value))
+
+
+def wait_for_answer(page: Page) -> None:
+    expect(status(page)).to_contain_text("Answered")
+    expect(log_of(page)).to_have_attribute("aria-busy", "false")
+
+
+def test_a_conversation(page: Page) -> None:
+    page.get_by_label("or its address").first.fill("/data/llm/llama_tiny_q4.pte")
+    page.get_by_role("button", name="Open", exact=True).click()
+    page.get_by_role("tab", name="Chat").click()
+
+    # Nothing lies beside the program: tokens are typed, and others than tokens are refused.
+    expect(page.get_by_text("Tokenizer: none")).to_be_visible()
+    field(page).fill("1 2 three")
+    field(page).press("Enter")
+    expect(page.locator("#error")).to_contain_text("'three' is not a token")
+    expect(field(page)).to_have_value("1 2 three")  # to be mended
+    page.get_by_placeholder("https://…/tokenizer.json").fill("/data/text/bytes/tokenizer.json")
+    page.get_by_role("button", name="Load", exact=True).click()
+    expect(page.get_by_text("with a chat template")).to_be_visible()
+
+    page.get_by_text("Settings of the next answer").click()
+    for name, value in {**CHANCE, "max_tokens": 6}.items():
+        set_number(page, name, value)
+    first, both, other = said_in_cpython()
+    field(page).fill("Hello")
+    field(page).press("Shift+Enter")
+    field(page).press_sequentially("there")
+    field(page).press("Enter")
+    wait_for_answer(page)
+    expect(log_of(page).locator(".chat-user .chat-said")).to_have_text(QUESTION)
+    assert answers(page).all_text_contents() == [first]
+    expect(field(page)).to_have_value("")
+    expect(field(page)).to_be_focused()
+
+    page.get_by_role("button", name="Continue").click()
+    expect(log_of(page)).to_contain_text("12 tokens")
+    assert answers(page).all_text_contents() == [both]
+    page.get_by_role("button", name="Regenerate").click()
+    expect(log_of(page)).to_contain_text("6 tokens")
+    wait_for_answer(page)
+    assert answers(page).all_text_contents() == [first]
+
+    page.get_by_role("button", name="Edit message 1").click()
+    edited = page.get_by_label("Message 1", exact=True)
+    expect(edited).to_be_focused()
+    expect(edited).to_have_value(QUESTION)
+    edited.fill("Bye")
+    edited.press("Control+Enter")
+    expect(answers(page)).to_have_text(other)
+
+
+def test_tokens_tell_what_else_might_have_come(page: Page) -> None:
+    page.get_by_role("button", name="Tokens").click()
+    page.get_by_role("button", name="Regenerate").click()
+    tokens = log_of(page).locator(".token")
+    expect(tokens).to_have_count(6)
+    wait_for_answer(page)
+    card = page.locator("#chat-token")
+    tokens.nth(0).hover()
+    expect(card).to_be_visible()
+    expect(card.locator("tr")).not_to_have_count(0)
+    expect(card.locator(".chosen")).to_contain_text("%")
+    tokens.nth(0).focus()
+    page.keyboard.press("ArrowRight")
+    expect(tokens.nth(1)).to_be_focused()
+    expect(card).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(card).to_be_hidden()
+    page.get_by_role("button", name="Tokens").click()
+    expect(tokens).to_have_count(0)
+
+
+def test_the_end_stays_in_sight_when_the_window_changes(page: Page) -> None:
+    usual = page.viewport_size
+    assert usual is not None
+    left = "(log) => log.scrollHeight - log.scrollTop - log.clientHeight"
+    page.set_viewport_size({"width": 360, "height": 420})  # as when a phone is turned
+    log = log_of(page)
+    assert log.evaluate("(log) => log.scrollHeight > log.clientHeight"), "else nothing is tested"
+    page.wait_for_function(f"({left})(document.getElementById('chat-log')) < 2")
+    page.set_viewport_size(usual)
+
+
+def test_on_a_wide_screen_an_answer_is_not_far_from_its_question(page: Page) -> None:
+    usual = page.viewport_size
+    assert usual is not None
+    page.set_viewport_size({"width": 2560, "height": 900})
+    asked = log_of(page).locator(".chat-user").last.bounding_box()
+    said = log_of(page).locator(".chat-assistant").last.bounding_box()
+    assert asked is not None
+    assert said is not None
+    assert asked["x"] + asked["width"] - said["x"] < 1100
+    page.set_viewport_size(usual)
+
+
+# As soon as the first text is there, to another tab and back, and then stop: an answer of the tiny
+# model may be at its end before a test has seen that it began.
+STOP_AT_ONCE = """() => new MutationObserver((_, self) => {
+    if (!document.querySelector(".chat-said.streaming")?.textContent) return;
+    self.disconnect();
+    window.busy = document.getElementById("chat-log").ariaBusy;
+    const clicked = ["#tab-run", "#tab-chat", "[data-act='chat:stop']"];
+    clicked.forEach((one) => document.querySelector(one).click());
+}).observe(document.body, { subtree: true, childList: true, characterData: true })"""
+
+
+def test_an_answer_is_stopped_after_tabs_were_switched(page: Page) -> None:
+    set_number(page, "max_tokens", 90)
+    page.evaluate(STOP_AT_ONCE)
+    field(page).fill("Go on")
+    field(page).press("Control+Enter")
+    expect(log_of(page)).to_contain_text("stopped")
+    assert page.evaluate("busy") == "true"
+    expect(page.get_by_role("button", name="Continue")).to_be_visible()
+    page.locator("[data-act=close]").click()
+    expect(page.get_by_role("tab", name="Chat")).to_have_count(0)

@@ -1,0 +1,315 @@
+"""The graph as people use it: drawn and as a list, folds, a search, an opened call, its values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+from support.harness import limits
+from support.page.page_visit import WATCH_LONG_TASKS, status, visit
+from webpte_host.server import Site
+
+NARROWEST = 360  # pixels, of a phone
+LONGEST_TASK_MS = limits.LONG_TASK_MS
+
+
+@pytest.fixture(scope="module")
+def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site) as page:
+        yield page
+
+
+def boxes(panel: Locator) -> Locator:
+    return panel.locator(".graph-box > button")
+
+
+@pytest.fixture(scope="module")
+def bare(browser: Browser, site: Site) -> Iterator[Page]:
+    """The drawing's script and styles, without Python."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.add_init_script(WATCH_LONG_TASKS)
+    address = f"{site.url}bare.html"
+    sheets = "".join(
+        f"<link rel=stylesheet href='{name}'>" for name in ("style.css", "page/views/graph.css")
+    )
+    body = f"<!doctype html>{sheets}<div id=panel class=graph></div>"
+    page.route(address, lambda route: route.fulfill(body=body, content_type="text/html"))
+    page.goto(address)
+    yield page
+    page.close()
+
+
+def box_of(at: int) -> dict[str, Any]:
+    title = f"op<{at}>"
+    return {"key": f"call {at}", "kind": "call", "title": title, "text": "float32 7 × 11",
+            "node": at, "fold": None}  # fmt: skip
+
+
+def show_drawing(page: Page, boxes: list[Any], edges: list[Any]) -> None:
+    data = {
+        "drawing": json.dumps({"boxes": boxes, "edges": edges, "groups": []}),
+        "paint": json.dumps([["graph-gpu", "3 µs"] for _ in boxes]),
+        "mark": {"chosen": None, "found": [], "searching": False, "reveal": False},
+        "file": "big.svg",
+    }
+    page.evaluate(
+        """async (data) => {
+            const { show } = await import("./page/views/graph.js");
+            const panel = document.getElementById("panel");
+            const tools = ["fit", "save"].map((one) => `<button data-draw=${one}>${one}</button>`);
+            panel.innerHTML = `${tools.join("")}<div id=graph-drawing></div><p id=graph-keys></p>`;
+            window.told = [];
+            show(panel, data, (...what) => told.push(what));
+        }""",
+        data,
+    )
+    expect(page.locator(".graph-sight[aria-busy]")).to_have_count(0)
+    expect(page.locator(".graph-drawn").first).to_be_visible()
+
+
+def test_a_thousand_calls_stay_smooth(bare: Page) -> None:
+    """A chain with a branch at every third box, and one value that all read."""
+    count = 1000
+    boxes = [box_of(at) for at in range(count)]
+    edges = [[at, at + 1] for at in range(count - 1)]
+    edges += [[at, at + 5] for at in range(0, count - 5, 3)]
+    edges += [[0, at] for at in range(20, count, 20)]
+    bare.evaluate("longTasks.length = 0")
+    show_drawing(bare, boxes, edges)
+    drawn = bare.locator(".graph-drawn")
+    assert 3 < drawn.count() < 200, "only what is in sight is drawn"
+
+    sight = bare.locator(".graph-sight")
+    sight.focus()
+    bare.keyboard.press("End")
+    expect(bare.locator(f"#graph-box-{count - 1}")).to_be_visible()
+    bare.keyboard.press("ArrowUp")
+    expect(bare.locator(".graph-told")).to_contain_text(f"op<{count - 2}>")
+    expect(sight).to_have_attribute("aria-activedescendant", f"graph-box-{count - 2}")
+    bare.keyboard.press("Enter")
+    assert bare.evaluate("told") == [["choose", {"node": count - 2}]]
+
+    place = sight.bounding_box()
+    assert place is not None
+    x, y = place["x"] + 200, place["y"] + 200
+    before = bare.locator(".graph-sight g").first.get_attribute("transform")
+    bare.mouse.move(x, y)
+    bare.mouse.down()
+    bare.mouse.move(x + 90, y + 60, steps=5)
+    bare.mouse.up()
+    expect(bare.locator(".graph-sight g").first).not_to_have_attribute("transform", str(before))
+    assert len(bare.evaluate("told")) == 1, "a drag is no click"
+    for _ in range(12):
+        bare.mouse.wheel(0, 240)
+    expect(bare.locator(".graph-sight .graph-coarse")).to_have_count(1)
+    with bare.expect_download() as saved:
+        bare.get_by_role("button", name="save").click()
+    assert saved.value.suggested_filename == "big.svg"
+    svg = ElementTree.fromstring(Path(saved.value.path()).read_text(encoding="utf-8"))
+    texts = [each.text for each in svg.iter("{http://www.w3.org/2000/svg}text")]
+    assert {f"op<{at}>" for at in range(count)} <= set(texts)
+    tasks = bare.evaluate("longTasks")
+    assert max(tasks, default=0) <= LONGEST_TASK_MS, tasks
+
+
+# Pixels from the middle of the sight to that of the first box.
+OFF_CENTRE = """(() => {
+    const [outer, inner] = [".graph-sight", "#graph-box-0"]
+        .map((one) => document.querySelector(one).getBoundingClientRect());
+    return Math.abs(outer.left + outer.width / 2 - inner.left - inner.width / 2);
+})()"""
+
+
+def test_a_drawing_stays_in_sight_when_the_window_changes(bare: Page) -> None:
+    show_drawing(bare, [box_of(at) for at in range(6)], [[at, at + 1] for at in range(5)])
+    usual = bare.viewport_size
+    assert usual is not None
+    for width in (NARROWEST, 2000):
+        bare.set_viewport_size({"width": width, "height": usual["height"]})
+        bare.wait_for_function(f"{OFF_CENTRE} < 4")
+    bare.locator(".graph-sight").click(position={"x": 20, "y": 20})
+    bare.keyboard.press("Shift+ArrowRight")
+    bare.wait_for_function(f"{OFF_CENTRE} > 40")
+    moved = bare.evaluate(OFF_CENTRE)  # from now on it is where someone has moved it
+    bare.set_viewport_size({"width": 1200, "height": usual["height"]})
+    bare.wait_for_function(f"Math.abs({OFF_CENTRE} - {moved}) < 4")
+    bare.set_viewport_size(usual)
+
+
+WATCH_PIECES = """() => {
+    const boxesIn = (nodes) => nodes.filter((one) => one.matches?.(".graph-drawn")).length;
+    window.drawn = [];  // boxes that came into the page in one task
+    new MutationObserver((changes) => {
+        const count = boxesIn(changes.flatMap((change) => [...change.addedNodes]));
+        if (count) drawn.push(count);
+    }).observe(document.querySelector(".graph-sight"), { childList: true, subtree: true });
+    window.saved = [];  // boxes in each part of a file
+    const Plain = Blob;
+    window.Blob = class extends Plain {
+        constructor(parts, options) {
+            super(parts, options);
+            saved.push(...parts.map((part) => part.split('class="graph-drawn ').length - 1));
+        }
+    };
+}"""
+
+
+def test_many_boxes_in_sight_come_in_pieces(bare: Page) -> None:
+    """Columns that all fit into the window, just large enough to be read."""
+    side = 20
+    many = [box_of(at) for at in range(side * side)]
+    edges = [[at, at + side] for at in range(side * (side - 1))]
+    show_drawing(bare, many, edges)
+    bare.evaluate(WATCH_PIECES)
+    bare.get_by_role("button", name="fit").click()
+    expect(bare.locator(".graph-drawn")).to_have_count(len(many))
+    expect(bare.locator(".graph-drawn").last).to_be_visible()
+    with bare.expect_download():
+        bare.get_by_role("button", name="save").click()
+    most = bare.evaluate("import('./page/graph/scene.js').then((scene) => scene.MOST_BOXES)")
+    drawn, saved = bare.evaluate("[drawn, saved]")
+    assert max(drawn) <= most < len(many) / 4
+    assert (sum(saved), max(saved)) == (len(many), most)
+
+
+def test_others_have_their_turns_while_pieces_are_made(bare: Page) -> None:
+    turns = bare.evaluate("""async () => {
+        const { collect } = await import("./page/graph/slices.js");
+        let [turns, done] = [0, false];
+        const { port1, port2 } = new MessageChannel();
+        port1.onmessage = () => { turns += 1; if (!done) port2.postMessage(null); };
+        port2.postMessage(null);
+        const slow = function* () {
+            for (let piece = 0; piece < 20; piece += 1) {
+                for (const end = performance.now() + 15; performance.now() < end;);
+                yield piece;
+            }
+        };
+        const made = await collect(slow());
+        done = true;
+        return made.length === 20 ? turns : -1;
+    }""")
+    assert turns >= 19
+
+
+def test_what_is_drawn_can_be_moved_while_another_drawing_is_laid_out(bare: Page) -> None:
+    errors: list[str] = []
+    bare.on("pageerror", lambda error: errors.append(str(error)))
+    many = [box_of(at) for at in range(200)]
+    show_drawing(bare, many, [[at, at + 1] for at in range(199)])
+    bare.locator(".graph-sight").focus()
+    bare.evaluate(
+        """async (boxes) => {
+            const { show } = await import("./page/views/graph.js");
+            const mark = { chosen: 1, found: [], searching: false, reveal: false };
+            const drawing = JSON.stringify({ boxes, edges: [[0, 1]], groups: [] });
+            const paint = JSON.stringify([["graph-host", ""], ["graph-host", ""]]);
+            const panel = document.getElementById("panel");
+            show(panel, { drawing, paint, mark }, (...what) => told.push(what));
+            const pressed = new KeyboardEvent("keydown", { key: "End" });
+            document.activeElement.dispatchEvent(pressed);
+            await new Promise(requestAnimationFrame);
+        }""",
+        many[:2],
+    )
+    expect(bare.locator(".graph-drawn")).to_have_count(2)
+    expect(bare.locator(".graph-drawn-chosen.graph-host")).to_have_count(1)
+    assert errors == []
+
+
+def test_the_drawing_is_looked_into(page: Page) -> None:
+    page.get_by_label("or its address").first.fill("/data/llm/llama_tiny_q4.pte")
+    page.get_by_role("button", name="Open", exact=True).click()
+    expect(status(page)).to_contain_text("is loaded")
+    page.get_by_role("tab", name="Graph").click()
+    panel = page.get_by_role("tabpanel", name="Graph")
+    sight = panel.get_by_role("application", name="Drawing of the graph")
+    fold = panel.get_by_role("img", name="fold layer × 2")
+    expect(fold).to_be_visible()
+    fold.locator("rect").first.click()
+    expect(panel.get_by_role("img", name="fold layer 1")).to_be_visible()
+    expect(panel.locator(".graph-drawn-group")).to_have_count(1)
+
+    # From match to match, into what is folded, to the values of a run.
+    find = panel.get_by_label("find an operator, a value or a dtype")
+    find.fill("gated_product")
+    find.press("Enter")
+    inside = panel.get_by_role("complementary")
+    expect(inside).to_contain_text("gated_product")
+    expect(panel.locator(".graph-drawn-chosen")).to_be_visible()
+    inside.get_by_role("button", name="Show what goes in").click()
+    expect(inside.get_by_role("img", name="Histogram of out").first).to_be_visible()
+    sight.focus()
+    page.keyboard.press("Escape")
+    expect(inside).to_have_count(0)
+    expect(sight).to_be_focused()
+    panel.get_by_role("button", name="List").click()
+    expect(sight).to_have_count(0)
+    find.fill("")
+    panel.get_by_role("button", name="Fold all").click()
+
+
+def test_a_graph_is_looked_into(page: Page) -> None:
+    page.get_by_label("or its address").first.fill("/data/llm/llama_tiny_q4.pte")
+    page.get_by_role("button", name="Open", exact=True).click()
+    expect(status(page)).to_contain_text("is loaded")
+    page.get_by_role("tab", name="Graph").click()
+    panel = page.get_by_role("tabpanel", name="Graph")
+    panel.get_by_role("button", name="List").click()
+
+    # Layers are folded; the keyboard alone goes to them and opens them.
+    layers = panel.get_by_role("button", name="layer × 2")
+    expect(layers).to_have_attribute("aria-expanded", "false")
+    boxes(panel).first.focus()
+    for _ in range(boxes(panel).count()):
+        if layers.evaluate("one => one === document.activeElement"):
+            break
+        page.keyboard.press("ArrowDown")
+    expect(layers).to_be_focused()
+    page.evaluate("window.longTasks.length = 0")
+    page.keyboard.press("Enter")
+    expect(layers).to_have_attribute("aria-expanded", "true")
+    expect(layers).to_be_focused()
+    panel.get_by_role("button", name="layer 1").click()
+    expect(panel.locator(".graph-depth-2").first).to_be_visible()
+
+    # What is found is opened; it shows what the GPU gets.
+    find = panel.get_by_label("find an operator, a value or a dtype")
+    find.fill("gated_")
+    expect(panel.get_by_role("status")).to_contain_text("found")
+    expect(find).to_be_focused()
+    expect(boxes(panel).first).to_contain_text("gated_product")
+    boxes(panel).first.click()
+    expect(panel.get_by_role("table", name="Arguments")).to_contain_text("inputs")
+    expect(panel.get_by_role("table", name="is given").first).to_be_visible()
+    wgsl = panel.get_by_role("button", name="WGSL of").first
+    wgsl.click()
+    expect(wgsl).to_have_attribute("aria-expanded", "true")
+    expect(panel.locator(".listing").first).to_contain_text("fn main")
+    panel.get_by_role("button", name="Histogram of").first.click()
+    expect(panel.get_by_role("img", name="Histogram of")).to_be_visible()
+    expect(panel.locator(".listing").first).to_be_visible()  # what was opened stays open
+
+    # An edge leads to the call that a value comes from, inside of its layer.
+    panel.locator(".graph-chosen .graph-sources .graph-link").first.click()
+    chosen = panel.locator(".graph-chosen > button")
+    expect(chosen).to_contain_text("product_add")
+    expect(chosen).to_be_focused()
+    expect(find).to_have_value("")
+    expect(panel.get_by_text("uses it").first).to_be_visible()
+
+    panel.get_by_role("button", name="As in the file").click()
+    expect(panel.get_by_role("list", name="Colours")).to_contain_text("delegate")
+    panel.get_by_role("button", name="Open all").click()
+    page.set_viewport_size({"width": NARROWEST, "height": 740})
+    boxes(panel).nth(9).click()
+    expect(panel.get_by_role("table", name="Values")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROWEST
+    tasks = page.evaluate("window.longTasks")
+    assert max(tasks, default=0) <= LONGEST_TASK_MS, tasks

@@ -1,0 +1,156 @@
+"""Inputs as people have them and outputs as they want them: what only a browser can tell."""
+
+from __future__ import annotations
+
+import io
+import wave
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from support.harness import limits
+from support.page.page_visit import (
+    WATCH_LONG_TASKS,
+    drop,
+    leave,
+    open_sample,
+    payload,
+    run,
+    status,
+    wait_until_ready,
+)
+from support.write.pte_writer import GraphWriter, write_pte
+from webpte_host import chromium
+from webpte_host.browser import PageLog
+from webpte_host.server import Site
+
+RATE = 16_000
+
+
+@pytest.fixture(scope="module")
+def started(browser: Browser, site: Site) -> Iterator[Page]:
+    """A browser with a camera and a microphone that show and play a test signal."""
+    options = chromium.launch_options(None, "--use-fake-device-for-media-stream")
+    launched = browser.browser_type.launch(**options)
+    page = launched.new_page(viewport={"width": 1280, "height": 900})
+    page.add_init_script(WATCH_LONG_TASKS)
+    log = PageLog(page)
+    page.goto(site.url)
+    wait_until_ready(page)
+    page.evaluate("longTasks.length = 0")
+    yield page
+    assert max(page.evaluate("longTasks"), default=0) < limits.LONG_TASK_MS
+    assert log.errors == []
+    assert log.console_errors == []
+    launched.close()
+
+
+@pytest.fixture
+def page(started: Page) -> Iterator[Page]:
+    yield started
+    leave(started)
+
+
+def open_program(page: Page, *shape: int) -> None:
+    """The same out as in, where it is positive."""
+    g = GraphWriter()
+    x, y = g.tensor(shape), g.tensor(shape)
+    g.op("aten.relu.default", x, y)
+    g.inputs(x)
+    g.outputs(y)
+    page.locator("[data-act=open-file]").set_input_files(payload("same.pte", write_pte(g)))
+    expect(status(page)).to_contain_text("same.pte is loaded")
+
+
+def saved_input(page: Page) -> np.ndarray:
+    with page.expect_download() as download:
+        page.locator("[data-act=save-input]").click()
+    array: np.ndarray = np.load(download.value.path())
+    return array
+
+
+def test_a_camera(page: Page) -> None:
+    open_program(page, 1, 3, 48, 64)
+    page.context.grant_permissions([])
+    page.get_by_role("button", name="Camera").click()
+    expect(page.locator("#input-0-device")).to_contain_text("did not allow the camera")
+    page.context.grant_permissions(["camera"])
+    page.get_by_role("button", name="Camera").click()
+    page.get_by_role("button", name="Take picture").click()
+    expect(page.locator("#input-0")).to_contain_text("from camera.png")
+    expect(page.locator("#input-0-device")).to_be_empty()
+    assert np.ptp(saved_input(page)) > 0.3  # Chromium's test picture is colourful
+    run(page, 0)
+    page.get_by_role("button", name="Mask", exact=True).click()
+    image = page.locator(".pointed img")
+    expect(image).to_be_visible()
+    assert image.evaluate("one => [one.naturalWidth, one.naturalHeight]") == [64, 48]
+
+
+def test_a_microphone(page: Page) -> None:
+    open_program(page, 1, 40 * RATE)  # a recording ends by itself where there is room for no more
+    page.context.grant_permissions(["microphone"])
+    page.get_by_role("button", name="Record").click()
+    expect(page.locator("#input-0-device")).to_contain_text("of at most 40.0 s")
+    page.wait_for_function("document.querySelector('meter')?.value > 0.01")  # Chromium beeps
+    page.get_by_role("button", name="Stop and use").click()
+    expect(page.locator("#input-0")).to_contain_text("from recording.webm")
+    assert np.abs(saved_input(page)).max() > 0.01
+    run(page, 0)
+
+
+def sound(rate: int, hertz: int) -> bytes:
+    """Half a second: a tone on the left, silence on the right."""
+    left = 20_000 * np.sin(2 * np.pi * hertz * np.arange(rate // 2) / rate)
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as file:
+        file.setnchannels(2)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(np.stack([left, np.zeros_like(left)], axis=1).astype("<i2").tobytes())
+    return stream.getvalue()
+
+
+def test_a_sound_is_mixed_and_resampled(page: Page) -> None:
+    open_program(page, 1, RATE)
+    drop(page, "footer", ("tone.wav", sound(44_100, 440)))
+    expect(page.locator("#input-0")).to_contain_text("0.50 s long")
+    expect(page.get_by_role("img", name="The sound that goes into")).to_be_visible()
+    (samples,) = saved_input(page)
+    assert not samples[RATE // 2 + 100 :].any()  # silence after it
+    tone = samples[: RATE // 2]
+    assert 0.25 < tone.max() < 0.35  # the mean of both channels
+    assert np.abs(np.fft.rfft(tone)).argmax() * 2 == 440  # in steps of 2 Hz
+    drop(page, "#input-0", ("tone.mp3", b"no sound at all"))
+    expect(page.locator("#input-0-preview")).to_contain_text("the browser cannot read this sound")
+
+
+def test_a_slider_sets_a_size(page: Page) -> None:
+    page.locator("#gallery-list [data-name=photo]").click()
+    expect(status(page)).to_contain_text("photo.pte is loaded")
+    slider = page.get_by_role("slider", name="dim 3")
+    slider.fill("32")
+    expect(page.get_by_label("dim 3 (1 to 1024)")).to_have_value("32")
+    expect(page.locator("#input-0-preview")).to_contain_text("× 32")
+
+
+def test_values_where_one_points_and_a_look_that_is_remembered(page: Page) -> None:
+    open_sample(page)
+    page.get_by_label("fill").select_option("ramp")
+    run(page, 0)
+    page.get_by_role("button", name="Heat map").click()
+    pointed, told = page.locator("[data-point]"), page.locator("#output-0-point")
+    box = pointed.bounding_box()
+    assert box is not None
+    pointed.hover(position={"x": box["width"] * 40.5 / 41, "y": box["height"] * 36.5 / 37})
+    expect(told).to_have_text("[36, 40]: 0.73106")  # the sigmoid of 1
+    pointed.focus()
+    page.keyboard.press("ArrowUp")
+    expect(told).to_contain_text("[35, 40]: ")
+    page.get_by_role("button", name="Table").click()
+    page.get_by_role("button", name="rows after").click()
+    expect(page.locator("#output-0-look tbody th").first).to_have_text("16")
+    # The next visit finds it there; what that does with it, tests without a browser tell.
+    page.wait_for_function("""Object.values(localStorage).join().includes('"look": "table"')""")

@@ -1,0 +1,372 @@
+"""Files that the browser keeps: fetched once, never half, there without a network, and deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import BrowserContext, expect
+
+from support.page.page import python
+from support.page.page_visit import (
+    START_MS,
+    downloaded,
+    give_npy,
+    random_input,
+    run,
+    sigmoid,
+    status,
+    visit,
+    wait_until_ready,
+)
+from webpte_host.browser import Harness
+from webpte_host.server import Site
+
+SAMPLE, WEIGHTS = "samples/sigmoid.pte", "samples/digits.pte"
+# What the page's Python fetches goes through here: `seen` has [status, range, tag given].
+# `js.fault` is "offline", or "newer": the server's file has become another one.
+WATCH = """
+import contextlib, json, js
+from pyodide.code import run_js
+from webpte import library
+
+watch = run_js('''() => {
+    const plain = globalThis.fetch;
+    const seen = [];
+    const renamed = (answer) => {
+        const headers = new Headers(answer.headers);
+        headers.set("ETag", '"newer"');
+        return new Response(answer.body, { status: answer.status, headers });
+    };
+    globalThis.fetch = async (url, options) => {
+        if (globalThis.fault === "offline") throw new TypeError("Failed to fetch");
+        const { Range, "If-None-Match": tag } = options?.headers ?? {};
+        const newer = globalThis.fault === "newer";
+        const answer = newer ? renamed(await plain(url, { headers: { Range } })) : await plain(url, options);
+        seen.push([answer.status, Range, tag]);
+        return answer;
+    };
+    return {
+        seen: () => JSON.stringify(seen.splice(0)),
+        end() { globalThis.fetch = plain; globalThis.fault = ""; },
+        async files() {
+            const root = await navigator.storage.getDirectory();
+            return JSON.stringify(await Array.fromAsync((await root.getDirectoryHandle("webpte-library")).keys()));
+        },
+        async cut() {
+            const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle("webpte-library");
+            for await (const [name, handle] of folder.entries()) {
+                if (name.endsWith(".json")) continue;
+                const out = await handle.createWritable({ keepExistingData: true });
+                await out.truncate(1000);
+                await out.close();
+            }
+        },
+    };
+}''')()
+
+async def run(address, device="numpy", keep=True):
+    async with await webpte.load(address, device=device, keep=keep) as program:
+        x = np.full(program.methods["forward"].inputs[0].shape, 0.5, np.float32)
+        (y,) = await program.forward(x)
+        return [float(value) for value in y.flat[:10]]
+
+async def kept(address):
+    "Waits until a load is kept in the background."
+    for _ in range(500):
+        found = await library.entries()
+        if found and found[0].address == address and len(json.loads(await watch.files())) == 2:
+            return found[0]
+        await asyncio.sleep(0.02)
+
+try:
+"""  # noqa: E501
+END = """
+finally:
+    watch.end()
+    for entry in await library.entries():
+        await library.delete(entry.address)
+"""
+
+
+def script(harness: Harness, code: str, **arguments: Any) -> Any:
+    body = "".join(f"    {line}\n" for line in code.strip("\n").split("\n"))
+    return python(harness, WATCH + body + END, **arguments)
+
+
+@pytest.fixture
+def address(site: Site) -> str:
+    return f"{site.url}{SAMPLE}"
+
+
+def test_a_program_is_fetched_once_and_runs_without_a_network(
+    harness: Harness, address: str
+) -> None:
+    seen = script(
+        harness,
+        """
+first = await run(address)
+entry = await kept(address)
+watch.seen()
+second = await run(address)
+asked = json.loads(watch.seen())
+js.fault = "offline"
+third = await run(address)
+came = (await library.open(address)).came
+lost = await raises(webpte.errors.SourceError, webpte.load(address + "?other", keep=True))
+await library.delete(address)
+gone = await raises(webpte.errors.SourceError, webpte.load(address, keep=True))
+return [first, second, third], asked, vars(entry), came, lost, gone
+""",
+        address=address,
+    )
+    values, asked, entry, came, lost, gone = seen
+    assert values == [[pytest.approx(0.6224593)] * 10] * 3
+    assert asked == [[304, "bytes=0-65535", entry["etag"]]]
+    assert (entry["name"], entry["size"]) == ("sigmoid.pte", 1376)
+    assert entry["used"] >= entry["kept"] > 1.7e9
+    assert "cannot be asked" in came
+    assert "Failed to fetch" in lost
+    assert "Failed to fetch" in gone
+
+
+def test_weights_come_once_and_go_to_the_gpu_and_to_the_disk(harness: Harness, site: Site) -> None:
+    seen = script(
+        harness,
+        """
+plain = await run(address, "webgpu", keep=False)
+watch.seen()
+first = await run(address, "webgpu")
+entry = await kept(address)
+fetched = json.loads(watch.seen())
+js.fault = "offline"
+return plain, first, await run(address, "webgpu"), fetched, entry.size
+""",
+        address=f"{site.url}{WEIGHTS}",
+    )
+    plain, first, offline, fetched, size = seen
+    assert plain == first == offline
+    ranges = sorted(tuple(map(int, asked[6:].split("-"))) for _, asked, _ in fetched)
+    assert {status for status, _, _ in fetched} == {206}
+    assert ranges[0] == (0, 65535)
+    # After the head no byte is asked for twice, but for those that a request began within it.
+    assert sum(last - first + 1 for first, last in ranges) < size + 65536
+    assert ranges[-1][1] == size - 1
+
+
+def test_another_version_takes_the_place_of_the_one_before(harness: Harness, address: str) -> None:
+    seen = script(
+        harness,
+        """
+await run(address)
+before = await kept(address)
+watch.seen()
+js.fault = "newer"
+opened = await library.open(address)
+came, was_kept = opened.came, opened.kept
+await opened.keep()
+after = await kept(address)
+js.fault = "offline"
+return before.etag, after.etag, came, was_kept, await run(address)
+""",
+        address=address,
+    )
+    before, after, came, was_kept, values = seen
+    assert before != after == '"newer"'
+    assert (came, was_kept) == ("", False)
+    assert values == [pytest.approx(0.6224593)] * 10
+
+
+def test_what_came_half_way_is_no_file(harness: Harness, address: str) -> None:
+    seen = script(
+        harness,
+        """
+first = await library.open(address)
+second = await library.open(address)  # as another tab would
+listed = await library.entries()
+busy = await raises(webpte.errors.SourceError, library.delete(address))
+both = await second.keep(), await first.keep()
+await kept(address)
+await watch.cut()
+js.fault = "offline"
+cut = await raises(webpte.errors.SourceError, library.open(address))
+js.fault = ""
+third = await library.open(address)
+third.leave()  # which takes a moment
+for _ in range(500):
+    await asyncio.sleep(0.02)
+    with contextlib.suppress(webpte.errors.SourceError):
+        await library.delete(address)
+        break
+for _ in range(500):  # what was left half-way is gone when the library is looked at
+    await library.entries()
+    if json.loads(await watch.files()) == []:
+        break
+    await asyncio.sleep(0.02)
+return len(listed), busy, both, cut, json.loads(await watch.files())
+""",
+        address=address,
+    )
+    listed, busy, both, cut, left = seen
+    assert listed == 0
+    assert "is being written" in busy
+    assert both == [False, True]
+    assert "Failed to fetch" in cut
+    assert left == []
+
+
+def test_a_disk_that_fills_up_meanwhile_leaves_nothing_behind(harness: Harness, site: Site) -> None:
+    """There was room for all of it when it was begun: another tab may have taken that."""
+    address = f"{site.url}{WEIGHTS}"
+    opened = "webpte.half_kept = await library.open(address)\nreturn webpte.half_kept.size"
+    assert script(harness, opened, address=address) > 65536  # more than the first request brings
+    browser = harness.page.context.new_cdp_session(harness.page)
+    origin = {"origin": site.url.rstrip("/")}
+    browser.send("Storage.overrideQuotaForOrigin", {**origin, "quotaSize": 1000})
+    try:
+        seen = script(
+            harness,
+            """
+message = await raises(webpte.errors.SourceError, webpte.half_kept.keep())
+async with await webpte.load(webpte.half_kept, device="numpy") as program:
+    x = np.zeros(program.methods["forward"].inputs[0].shape, np.float32)
+    ran = len(await program.forward(x))
+return message, ran, len(await library.entries()), json.loads(await watch.files())
+""",
+        )
+    finally:
+        browser.send("Storage.overrideQuotaForOrigin", origin)
+    message, ran, entries, files = seen
+    assert "digits.pte could not be kept: the browser has no room left for this site" in message
+    assert ran == 1
+    assert (entries, files) == (0, [])
+
+
+def test_what_is_cancelled_or_forgotten_locks_nobody_out(harness: Harness, address: str) -> None:
+    """Whoever writes a file has it locked: for other tabs, too, for as long as this one is open."""
+    seen = script(
+        harness,
+        """
+async def deleted():
+    for _ in range(250):
+        try:
+            return await library.delete(address) or "deleted"
+        except webpte.errors.SourceError as error:
+            told = str(error)
+        await asyncio.sleep(0.02)
+    return told
+
+ends = []
+for milliseconds in (0, 1, 2, 3, 5, 8, 13, 500):
+    opening = asyncio.ensure_future(library.open(address))
+    await asyncio.sleep(milliseconds / 1000)
+    opening.cancel()  # if it is open already, nobody asks for it any more
+    del opening
+    ends.append(await deleted())
+return ends
+""",
+        address=address,
+    )
+    assert seen == ["deleted"] * 8
+
+
+def test_an_address_is_that_of_the_site_wherever_it_is_written(
+    harness: Harness, address: str
+) -> None:
+    """A page in another folder may mean another file by the same words."""
+    seen = script(
+        harness,
+        """
+async def names(*given):
+    for one in given:
+        file = await library.open(one)
+        await file.keep()
+    return [entry.address for entry in await library.entries()], file.came
+
+short = address.removeprefix(js.location.origin)
+found = await names(short, f"./docs/..{short}", address)
+wrong = await raises(webpte.errors.SourceError, library.open("http://"))
+await library.delete(short)
+return *found, wrong, len(await library.entries())
+""",
+        address=address,
+    )
+    addresses, came, wrong, left = seen
+    assert addresses == [address]
+    assert came == "from the library, as its server has it"
+    assert wrong.startswith("http:// is no address")
+    assert left == 0
+
+
+def test_keeping_goes_on_when_who_waits_for_it_is_cancelled(harness: Harness, site: Site) -> None:
+    seen = script(
+        harness,
+        """
+file = await library.open(address)
+told = []
+first = asyncio.ensure_future(file.keep(lambda *stage: told.append(stage)))
+await asyncio.sleep(0)
+first.cancel()
+second = await file.keep()  # which waits for the first
+return second, file.kept, told[-1], (await library.entries())[0].size, file.size
+""",
+        address=f"{site.url}{WEIGHTS}",
+    )
+    kept, is_kept, last, on_disk, size = seen
+    assert (kept, is_kept, on_disk) == (True, True, size)
+    assert last == ["keep", size, size]
+
+
+def test_a_copy_names_its_parts(harness: Harness) -> None:
+    seen = script(
+        harness,
+        """
+parts = [await library.add(js.Blob.new([text]), f"m.pte/1-{text}.ptd") for text in "ab"]
+address = await library.add(js.Blob.new(["first"]), "m.pte", parts=parts)
+opened = await library.open(address)
+found = {entry.address: entry.parts for entry in await library.entries()}
+await library.add(js.Blob.new(["second"]), "m.pte")
+again = await library.open(address)
+return opened.parts, found[address], found[parts[0]], again.parts, len(found)
+""",
+    )
+    parts = ["local:m.pte/1-a.ptd", "local:m.pte/1-b.ptd"]
+    assert seen == [parts, parts, [], [], 3]
+
+
+HAS_COMPILED = """async () => {
+    const cache = await caches.open("webpte-bytecode");
+    const found = await cache.match("/webpte-bytecode");
+    return found && (await found.arrayBuffer()).byteLength > 1e6;
+}"""
+
+
+def test_the_page_keeps_lists_opens_and_deletes(profile: BrowserContext, site: Site) -> None:
+    with visit(profile, site, f"?url={SAMPLE}", but="ERR_INTERNET_DISCONNECTED") as page:
+        expect(status(page)).to_contain_text("sigmoid.pte is loaded", timeout=START_MS)
+        give_npy(page, 0, random_input(5), "mine.npy")
+        expect(page.locator("#library-total")).to_have_text("1 program, 1.34 KiB")
+        page.wait_for_function(HAS_COMPILED)  # for the next start
+        page.reload()
+        wait_until_ready(page)
+        expect(status(page)).to_contain_text("from the library, as its server has it")
+        expect(page.locator("#input-0")).to_contain_text("from mine.npy")
+        page.locator("[data-act=close]").click()
+        page.locator("#library-box summary").click()
+        page.context.set_offline(True)
+        page.locator("#library").get_by_role("button", name="sigmoid.pte", exact=True).click()
+        expect(status(page)).to_contain_text("its server cannot be asked")
+        run(page, 0)
+        np.testing.assert_allclose(downloaded(page), sigmoid(random_input(5)), atol=1e-5)
+        delete = page.get_by_role("button", name="Delete sigmoid.pte from the library")
+        expect(delete).to_be_disabled()
+        page.set_viewport_size({"width": 2560, "height": 900})
+        box = delete.bounding_box()
+        assert box is not None
+        assert box["x"] < 1000  # not at the other end of a wide screen
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.locator("[data-act=close]").click()
+        delete.click()
+        expect(page.locator("#library-total")).to_have_text("empty")
+        page.context.set_offline(False)

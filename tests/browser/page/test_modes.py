@@ -1,0 +1,126 @@
+"""One small program in every way that a page can run it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+
+from support.harness import limits
+from support.write.pte_writer import GraphWriter, write_pte
+from support.write.wheel import build_wheel
+from webpte_host.browser import Harness, PageLog
+from webpte_host.content import Mount
+from webpte_host.server import Site
+
+WEIGHTS = np.array([[0.5, -1, 2], [3, 0, -2]], np.float32)
+X = np.array([1, 2, -3], np.float32)
+
+# What every way runs: a program from a URL and from bytes, and the device that it ran on.
+BODY = """
+import numpy as np
+import webpte
+
+async def run_model(url):
+    async with await webpte.load(url) as program:
+        (y,) = await program.forward(np.array([1, 2, -3], np.float32))
+        return {"y": y.tolist(), "device": program.device_info.kind, "name": program.name}
+"""
+
+# Plain Pyodide, into which micropip installs the wheel from its address, with what it depends on.
+WHEEL_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>wheel</title>
+<link rel="icon" href="data:,">
+<script type="module" src="./wheel.js"></script></head>
+<body><pre id="output"></pre></body></html>
+"""
+WHEEL_SCRIPT = """
+import { loadPyodide } from "/runtime/pyodide/pyodide.mjs";
+const output = document.getElementById("output");
+try {
+  const pyodide = await loadPyodide({ packages: ["micropip"] });
+  await pyodide.pyimport("micropip").install(`${location.origin}/modes/NAME`);
+  const code = await (await fetch("./body.py")).text();
+  const call = `import json\\njson.dumps(await run_model("${location.origin}/modes/model.pte"))`;
+  output.textContent = await pyodide.runPythonAsync(code + "\\n" + call);
+} catch (error) {
+  output.textContent = JSON.stringify({ error: String(error) });
+}
+output.dataset.done = "yes";
+"""
+
+
+def model() -> bytes:
+    """relu(x * w) + 1, with a broadcast, a prepacked constant and a view."""
+    g = GraphWriter()
+    x = g.tensor((3,))
+    w = g.prepack(g.tensor((2, 3), constant=WEIGHTS))
+    one = g.prepack(g.tensor((), constant=np.ones((), np.float32)))
+    a = g.op("aten.mul.Tensor", x, w, g.tensor((2, 3)))
+    b = g.op("aten.relu.default", a, g.tensor((2, 3)))
+    c = g.op("aten.view_copy.default", b, g.int_list([3, 2]), g.tensor((3, 2)))
+    g.inputs(x)
+    g.outputs(g.op("aten.add.Tensor", c, one, g.int(1), g.tensor((3, 2))))
+    return write_pte(g)
+
+
+WANTED = (np.maximum(X * WEIGHTS, 0) + 1).reshape(3, 2).tolist()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("modes")
+    (folder / "model.pte").write_bytes(model())
+    (folder / "body.py").write_text(BODY, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def modes_site(folder: Path) -> Iterator[Site]:
+    with Site(mounts=[Mount("/modes/", folder)]) as site:
+        yield site
+
+
+def result_of(page: Page, url: str) -> dict[str, object]:
+    """Open the page, wait until its Python is done, and return what it says."""
+    log = PageLog(page)
+    page.goto(url)
+    output = page.locator("#output")
+    expect(output).to_have_attribute("data-done", "yes", timeout=limits.START_MS)
+    assert log.errors == []
+    result: dict[str, object] = json.loads(output.text_content() or "")
+    return result
+
+
+def test_plain_pyodide(harness: Harness, folder: Path) -> None:
+    code = BODY + "\nreturn await run_model(base64.b64decode(program))"
+    from support.page.page import encode_bytes
+
+    program = encode_bytes((folder / "model.pte").read_bytes())
+    result = harness.python("import base64\n" + code, program=program)
+    assert result == {"y": WANTED, "device": "webgpu", "name": "bytes"}
+
+
+@pytest.mark.parametrize(("name", "where"), [("main", "the main thread"), ("worker", "a worker")])
+def test_pyscript(page: Page, modes_site: Site, name: str, where: str) -> None:
+    """The examples: a page of twenty lines that runs a sample."""
+    log = PageLog(page)
+    page.goto(f"{modes_site.url}examples/{name}.html")
+    said = page.get_by_text(f"In {where}, this is a 1.")
+    expect(said).to_be_visible(timeout=limits.START_MS)
+    assert (log.errors, log.console_errors) == ([], [])
+
+
+def test_wheel(page: Page, modes_site: Site, folder: Path, tmp_path: Path) -> None:
+    wheel = build_wheel(tmp_path)
+    (folder / wheel.name).write_bytes(wheel.read_bytes())
+    (folder / "wheel.html").write_text(WHEEL_PAGE, encoding="utf-8")
+    script = WHEEL_SCRIPT.replace("NAME", wheel.name)
+    (folder / "wheel.js").write_text(script, encoding="utf-8")
+    result = result_of(page, f"{modes_site.url}modes/wheel.html")
+    assert result == {"y": WANTED, "device": "webgpu", "name": "model.pte"}

@@ -1,0 +1,213 @@
+"""Updates patch the page and leave people their place in it; views are tabs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from support.page.page_visit import leave, open_sample, run, status, visit
+from webpte_host.server import Site
+
+
+@pytest.fixture(scope="module")
+def bare(browser: Browser, site: Site) -> Iterator[Page]:
+    """A section and the patching, without Python."""
+    page = browser.new_page()
+    address = f"{site.url}bare.html"
+    page.route(
+        address,
+        lambda route: route.fulfill(
+            body="<!doctype html><div id='s'></div>", content_type="text/html"
+        ),
+    )
+    page.goto(address)
+    yield page
+    page.close()
+
+
+def patched(page: Page, before: str, act: str, after: str, look: str) -> Any:
+    """`act` in the page between two markups of the section `s`; what `look` finds then."""
+    return page.evaluate(
+        """async ([before, act, after, look]) => {
+            const { patch } = await import("/patch.js");
+            const s = document.getElementById("s");
+            s.replaceChildren();
+            patch(s, before);
+            const one = (selector) => s.querySelector(selector);
+            new Function("s", "one", act)(s, one);
+            patch(s, after);
+            return new Function("s", "one", `return ${look}`)(s, one);
+        }""",
+        [before, act, after, look],
+    )
+
+
+TYPED = "one('input').value = '7'; one('input').focus()"
+VALUE = "one('input').value"
+BOX = "height: 20px; overflow: auto"
+CASES = {
+    "an opened section stays open": (
+        "<details><summary>a</summary>b</details>",
+        "one('details').open = true",
+        "<p>new</p><details><summary>a</summary>c</details>",
+        "[one('details').open, one('details').textContent]",
+        [True, "ac"],
+    ),
+    "a new section opens as it is told": (
+        "<p>a</p>",
+        "",
+        "<p>a</p><details open><summary id='x'>a</summary>b</details>",
+        "one('details').open",
+        True,
+    ),
+    "the focus stays on its button when others come before it": (
+        "<button data-act='b'>b</button>",
+        "one('button').focus()",
+        "<button data-act='a'>a</button><button data-act='b'>B</button>",
+        "document.activeElement.textContent",
+        "B",
+    ),
+    "the focus does not go to the button that takes the place": (
+        "<button data-act='run'>run</button><button data-act='stop'>stop</button>",
+        "s.lastChild.focus()",
+        "<button data-act='run'>run</button><button data-act='check'>check</button>",
+        "document.activeElement.textContent",
+        "run",
+    ),
+    "a field without an act keeps what was typed": (
+        "<p>a</p><input name='n' value='3'>",
+        "one('input').value = '7'",
+        "<p>b</p><input name='n' value='3'>",
+        VALUE,
+        "7",
+    ),
+    "until it is given something new": (
+        "<p>a</p><input name='n' value='3'>",
+        TYPED,
+        "<p>b</p><input name='n' value='5'>",
+        VALUE,
+        "5",
+    ),
+    "a field that Python knows of shows what Python says": (
+        "<p>a</p><input data-act='n' value='3'>",
+        "one('input').value = '7'",
+        "<p>b</p><input data-act='n' value='3'>",
+        VALUE,
+        "3",
+    ),
+    "but not under the hands of who types": (
+        "<p>a</p><input data-act='n' value='3'>",
+        TYPED,
+        "<p>b</p><input data-act='n' value='3'>",
+        VALUE,
+        "7",
+    ),
+    "a choice that was refused is put back": (
+        "<select data-act='d'><option selected>a</option><option>b</option></select>",
+        "one('select').focus(); one('select').value = 'b'",
+        "<select data-act='d'><option selected>a</option><option>b</option></select>",
+        "one('select').value",
+        "a",
+    ),
+    "a text in progress stays": (
+        "<textarea id='t'></textarea><p>a</p>",
+        "one('textarea').value = 'hello'; one('textarea').focus();"
+        " one('textarea').setSelectionRange(2, 2)",
+        "<textarea id='t'></textarea><p>b</p>",
+        "[one('textarea').value, one('textarea').selectionStart, document.activeElement.id]",
+        ["hello", 2, "t"],
+    ),
+    "a box keeps its scrolling": (
+        f"<p>a</p><div class='box' style='{BOX}'><p>1</p><p>2</p><p>3</p></div>",
+        "one('.box').scrollTop = 25",
+        f"<p>b</p><div class='box' style='{BOX}'><p>1</p><p>2</p><p>3</p><p>4</p></div>",
+        "[one('.box').scrollTop, one('.box').children.length]",
+        [25, 4],
+    ),
+    "what a script made stays": (
+        "<div id='k' data-keep></div><p>a</p>",
+        "one('#k').append(document.createElement('canvas'))",
+        "<div id='k' data-keep></div><p>b</p>",
+        "[s.querySelectorAll('canvas').length, one('p').textContent]",
+        [1, "b"],
+    ),
+    "nothing is left of what is gone": (
+        "<p>a</p><button data-act='a'>a</button>",
+        "one('button').focus()",
+        "",
+        "s.childNodes.length",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_patching(bare: Page, name: str) -> None:
+    before, act, after, look, wanted = CASES[name]
+    assert patched(bare, before, act, after, look) == wanted
+
+
+@pytest.fixture(scope="module")
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site) as page:
+        yield page
+
+
+@pytest.fixture
+def page(started: Page) -> Iterator[Page]:
+    yield started
+    leave(started)
+
+
+def test_a_run_leaves_everything_where_it_was(page: Page) -> None:
+    open_sample(page, "add.pte")
+    run(page, 0)
+    section = page.locator("#file details").first
+    section.locator("summary").click()
+    assert not section.evaluate("one => one.open")
+    values = page.locator("#outputs .grid-box").element_handle()
+    fill = page.get_by_label("fill").first
+    fill.focus()
+    page.get_by_label("then repeat").evaluate("one => { one.value = '4'; }")
+    page.keyboard.press("Control+Enter")
+    expect(status(page)).to_contain_text("median of 4")
+    expect(fill).to_be_focused()
+    assert not section.evaluate("one => one.open")  # although the card was drawn again
+    assert values is not None
+    assert values.evaluate("one => one.isConnected")
+
+
+def test_tabs_by_keyboard(page: Page) -> None:
+    tabs = page.get_by_role("tablist", name="Views")
+    expect(tabs).to_be_hidden()  # there is one view only
+    open_sample(page)
+    first, last = tabs.get_by_role("tab").first, tabs.get_by_role("tab").last
+    expect(first).to_have_attribute("aria-selected", "true")
+    first.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(last).to_be_focused()
+    expect(last).to_have_attribute("aria-selected", "true")
+    panel = page.get_by_role("tabpanel")
+    expect(panel).to_have_count(1)
+    expect(panel).to_have_attribute("aria-labelledby", "tab-python")
+    expect(panel).to_contain_text("standard_normal((37, 41)")
+    page.keyboard.press("Tab")
+    expect(panel).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Home")
+    expect(first).to_be_focused()
+    expect(page.get_by_role("tabpanel", name="Run")).to_be_visible()
+
+
+def test_a_view_follows_and_leaves_with_its_program(page: Page) -> None:
+    open_sample(page)
+    page.get_by_label("fill").select_option("ramp")
+    page.get_by_role("tab", name="Python").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text("linspace")
+    page.locator("[data-act=close]").click()
+    expect(page.get_by_role("tabpanel", name="Run")).to_contain_text("From PyTorch to this page")
+    expect(page.get_by_role("tablist")).to_be_hidden()
+    open_sample(page, "add.pte")

@@ -1,0 +1,68 @@
+"""The profile in Chromium: a run traced on WebGPU, looked at with pointer and keys, and kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from support.page.page_visit import status, visit
+from webpte_host import pictures
+from webpte_host.server import Site
+
+
+def saved(page: Page, panel: Locator, button: str) -> Any:
+    with page.expect_download() as download:
+        panel.get_by_role("button", name=button).click()
+    return json.loads(Path(download.value.path()).read_text())
+
+
+def test_a_run_is_traced_looked_at_and_kept(profile: BrowserContext, site: Site) -> None:
+    with visit(profile, site, "?model=digits&view=profile") as page:
+        panel = page.get_by_role("tabpanel", name="Profile")
+        expect(panel.get_by_role("heading", name="What is in memory")).to_be_visible()
+        expect(panel.get_by_text("maxBufferSize")).to_be_visible()
+        expect(panel.locator("button.primary").first).to_have_text("Trace forward on WebGPU")
+        pictures.trace(page)  # waits for all that comes of it, as for the picture in the README
+        assert status(page).get_attribute("data-mood") == "good"
+        assert re.fullmatch("Traced: first run [^;]*", status(page).inner_text())
+        box = panel.get_by_role("group", name=re.compile("^Timeline of a run"))
+        told = panel.locator("#profile-time-told")
+        box.locator("rect").last.hover()
+        expect(told).to_contain_text("kernel")
+        box.focus()
+        page.keyboard.press("Home")
+        expect(told).to_contain_text("prepare")
+        page.keyboard.press("ArrowRight")
+        expect(told).not_to_contain_text("prepare")
+
+        before = box.evaluate("one => one.scrollWidth")
+        panel.get_by_role("button", name="Wider").click()
+        expect(box.locator("svg")).to_have_attribute("width", "200%")
+        assert box.evaluate("one => one.scrollWidth") > 1.5 * before
+
+        panel.get_by_label("Table by").select_option("op")
+        table = panel.get_by_role("table", name=re.compile("by op"))
+        expect(table.get_by_role("row").nth(1)).to_contain_text("conv")
+        trace = saved(page, panel, "Download trace as JSON")
+        events = saved(page, panel, "Download for Perfetto")["traceEvents"]
+        kernels = [event for event in events if event.get("cat", "").startswith("kernel")]
+        assert kernels
+        assert trace["device"] == "webgpu"
+        clock = panel.get_by_text("No GPU clock")
+        expect(clock).to_have_count(0 if trace["timed"] else 1)
+
+        panel.get_by_role("button", name="Keep as A").click()
+        expect(panel.get_by_text("This is A itself")).to_be_visible()
+        panel.locator("select[name=run]").select_option("first")
+        pair = panel.get_by_role("table", name=re.compile("^A and B by op"))
+        expect(pair.get_by_role("row").filter(has_text="conv").first).to_be_visible()
+        if trace["timed"]:
+            expect(panel.get_by_text("Measured here: this adapter moves")).to_be_visible()
+
+        page.set_viewport_size({"width": 360, "height": 740})
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 360

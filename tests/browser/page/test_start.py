@@ -1,0 +1,162 @@
+"""The second visit: what the browser asks for again. And on it, back and forward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from support.harness import limits
+from support.page.page_visit import leave, status, wait_until_ready
+from webpte_host import chromium
+from webpte_host.browser import PageLog
+from webpte_host.server import Handler, Site
+
+
+class Asked:
+    """What the server was asked for, and what it answered."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.answers: list[tuple[str, int]] = []
+        plain = Handler._head
+
+        def head(handler: Handler, code: HTTPStatus, headers: dict[str, str]) -> None:
+            self.answers.append((handler.path, int(code)))
+            plain(handler, code, headers)
+
+        patch.setattr(Handler, "_head", head)
+
+    def take(self) -> list[tuple[str, int]]:
+        taken, self.answers = self.answers, []
+        return taken
+
+
+@pytest.fixture(scope="module")
+def asked() -> Iterator[Asked]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Asked(patch)
+
+
+@pytest.fixture(scope="module")
+def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """A browser that keeps what it has fetched, as people's do."""
+    options = chromium.launch_options(chromium.chosen_adapter())
+    folder = tmp_path_factory.mktemp("profile")
+    context = browser.browser_type.launch_persistent_context(
+        folder, **options, timeout=limits.START_MS
+    )
+    context.set_default_timeout(limits.EXPECT_MS)
+    yield context
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def page(profile: BrowserContext, site: Site, asked: Asked) -> Iterator[Page]:
+    """On the second visit."""
+    first = profile.new_page()
+    first.goto(site.url)
+    wait_until_ready(first)
+    cold = [path for path, _ in asked.take()]
+    assert any(path.endswith("/pyodide.asm.wasm") for path in cold)
+    assert len([path for path in cold if path.endswith("/page.zip")]) <= 2
+    first.close()
+    page = profile.new_page()
+    log = PageLog(page)
+    page.goto("data:text/html,another site")  # where Back leads to from the first entry of ours
+    page.goto(site.url)
+    wait_until_ready(page)
+    yield page
+    assert (log.errors, log.console_errors) == ([], [])
+
+
+def test_a_second_visit_asks_for_the_page_and_the_gallery_alone(page: Page, asked: Asked) -> None:
+    warm = asked.take()
+    others = [path for path, _ in warm if not path.startswith("/samples/")]  # pictures of cards
+    assert sorted(others) == ["/", "/gallery.json"]
+    assert len(warm) < 10, warm
+
+
+def test_back_goes_from_view_to_view_and_to_the_gallery(page: Page, site: Site) -> None:
+    def in_front(name: str) -> None:
+        expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+
+    page.locator("#gallery-list [data-name=sigmoid]").click()
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    page.get_by_role("tab", name="Python").click()
+    expect(page).to_have_url(f"{site.url}?model=sigmoid&view=python")
+    page.go_back()
+    in_front("Run")
+    page.go_back()
+    expect(status(page)).to_contain_text("Closed")
+    expect(page).to_have_url(site.url)
+    page.go_forward()
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    page.go_forward()
+    in_front("Python")
+    page.get_by_role("link", name="Skip to inputs and outputs").focus()
+    page.keyboard.press("Enter")  # another place of the page is no other program
+    expect(page).to_have_url(f"{site.url}?model=sigmoid&view=python#work")
+    page.go_back()
+    expect(page).to_have_url(f"{site.url}?model=sigmoid&view=python")
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+
+
+def test_back_while_a_program_is_opened_ends_that_and_leaves_nothing(
+    page: Page, site: Site
+) -> None:
+    leave(page)
+    address = page.url
+    page.route("**/samples/add.pte", lambda route: None)  # which nobody answers for now
+    page.locator("#gallery-list [data-name=add]").click()
+    expect(status(page)).to_contain_text("Opening add.pte")
+    page.go_back()
+    expect(status(page)).to_contain_text("Opening was cancelled")
+    expect(page).to_have_url(address)
+    page.unroute("**/samples/add.pte")  # what is held goes on
+    page.locator("#gallery-list [data-name=sigmoid]").click()
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    page.go_back()
+    expect(status(page)).to_contain_text("Closed")
+    expect(page).to_have_url(address)
+
+
+@pytest.mark.parametrize("ended", ["cancelled", "failed"])
+def test_back_after_an_opening_that_came_to_nothing_goes_to_where_one_was_before(
+    page: Page, ended: str
+) -> None:
+    leave(page)
+    gallery = page.url
+    page.locator("#gallery-list [data-name=sigmoid]").click()
+    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    if ended == "cancelled":
+        page.route("**/samples/add.pte", lambda route: None)
+        page.locator("#gallery-list [data-name=add]").click()
+        expect(status(page)).to_contain_text("Opening add.pte")
+        page.get_by_role("button", name="Cancel").click()
+        expect(status(page)).to_contain_text("Opening was cancelled")
+        page.unroute("**/samples/add.pte")
+    else:
+        # An address that nothing answers at: the console says nothing, as it would of a 404.
+        page.get_by_label("or its address").fill("data:,no program")
+        page.get_by_role("button", name="Open", exact=True).click()
+        expect(page.locator(".error")).to_be_visible()
+        page.get_by_role("button", name="Dismiss").click()
+        expect(page.locator(".error")).to_have_count(0)
+    page.go_back()
+    expect(status(page)).to_contain_text("Closed")
+    expect(page).to_have_url(gallery)
+
+
+def test_back_from_what_was_chosen_before_python_is_up_goes_to_the_gallery(
+    page: Page, site: Site
+) -> None:
+    page.goto("data:text/html,another site")
+    page.goto(site.url)
+    page.locator("#gallery-list [data-name=add]").click()
+    page.go_back()
+    wait_until_ready(page)
+    expect(status(page)).to_contain_text("Opening was cancelled")
+    expect(page).to_have_url(site.url)
+    expect(page.locator("[data-act=close]")).to_have_count(0)

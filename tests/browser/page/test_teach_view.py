@@ -1,0 +1,63 @@
+"""Teaching as people do it: draw a few of two shapes, let it learn, and draw one more."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import numpy as np
+from playwright.sync_api import BrowserContext, Page, expect
+
+from support.harness import limits
+from support.page.page_visit import START_MS, status, visit
+from support.page.teaching import SHAPES, SIDE, placed
+from webpte_host.server import Site
+
+LEARNED_MS = 60_000
+
+
+def draw(page: Page, shape: str, seed: int) -> None:
+    """With the mouse, on the pad."""
+    box = page.locator("#teach-pad canvas").bounding_box()
+    assert box is not None
+    cell = box["width"] / SIDE
+    points = placed(SHAPES[shape], np.random.default_rng(seed))
+    (x, y), *others = [(box["x"] + cell * x, box["y"] + cell * y) for x, y in points]
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for x, y in others:
+        page.mouse.move(x, y, steps=2)
+    page.mouse.up()
+
+
+def test_it_learns_two_shapes_and_tells_new_ones_apart(profile: BrowserContext, site: Site) -> None:
+    with visit(profile, site, "?model=teach") as page:
+        expect(status(page)).to_contain_text("teach.pte is loaded", timeout=START_MS)
+        page.get_by_label("What class 1 is called").fill("ring")
+        panel = page.get_by_role("tabpanel")
+        for seed in range(2):
+            for shape, name in (("circle", "ring"), ("zigzag", "B")):
+                draw(page, shape, seed)
+                panel.get_by_role("button", name=f"This is {name}").click()
+        expect(panel.locator(".teach-examples img")).to_have_count(4)
+        panel.get_by_label("steps").fill("20")
+        panel.get_by_role("button", name="Learn", exact=True).click()
+        expect(status(page)).to_contain_text("Learned: loss", timeout=LEARNED_MS)
+        expect(panel).to_contain_text("after 20 steps")
+        thinks = page.locator("#teach-thinks")
+        draw(page, "zigzag", 11)
+        expect(thinks).to_contain_text("It thinks: B")
+        panel.get_by_role("button", name="Clear").click()
+        expect(thinks).not_to_contain_text("It thinks")
+        draw(page, "circle", 12)
+        expect(thinks).to_contain_text("It thinks: ring")
+        page.get_by_role("tab", name="Run").click()
+        page.get_by_role("tab", name="Teach").click()
+        expect(page).to_have_url(re.compile(r"\?model=teach&view=teach$"))
+        expect(thinks).to_contain_text("It thinks: ring")
+        with page.expect_download() as download:
+            panel.get_by_role("button", name="Download weights").click()
+        with np.load(io.BytesIO(download.value.path().read_bytes())) as saved:
+            assert saved["names"].tolist() == ["ring", "B"]
+            assert np.abs(saved["mean1"]).max() > 0
+        assert page.evaluate("longTasks.at(-1) ?? 0") < limits.LONG_TASK_MS

@@ -1,0 +1,144 @@
+"""Models with a view of their own, from the gallery to what they say: rank, find faces, read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import tokenizers
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from page.pictures import png_rgb
+from support.harness.texts import WORDS, tokenizer_path
+from support.page.gallery_models import (
+    CELL,
+    HEIGHT,
+    PICTURE,
+    PLACES,
+    SIDE,
+    Encoder,
+    anchors,
+    face_finder,
+    install,
+    line_reader,
+)
+from support.page.page_visit import payload, status, visit
+from webpte_host.content import Mount
+from webpte_host.server import Site
+
+QUERY = "a cat sleeps"
+LINES = ("cats sleep", "the shop is open", "a dog and a cat", "wolves", "it rains on a cat", "no")
+
+SIDES = "all => all.map((one) => [one.x, one.y, one.width, one.height].map((n) => n.baseVal.value))"
+
+
+TOKENIZER = tokenizers.Tokenizer.from_file(str(tokenizer_path(WORDS)))
+TOKENIZER.no_padding()
+TOKENIZER.no_truncation()
+
+
+def tokens_of(text: str) -> list[int]:
+    found: list[int] = TOKENIZER.encode(text).ids
+    return found
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    return Encoder(TOKENIZER.get_vocab_size())
+
+
+@pytest.fixture(scope="module")
+def page(
+    profile: BrowserContext,
+    site: Site,  # has made sure that there is a runtime
+    encoder: Encoder,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Page]:
+    """One page for the whole file: Python starts once."""
+    folder = tmp_path_factory.mktemp("models")
+    text = {"model.pte": encoder.pte(), "tokenizer.json": tokenizer_path(WORDS).read_bytes()}
+    install(folder, "meanings", text, view="rank", tokenizer="tokenizer.json")
+    faces = {"model.pte": face_finder(), "anchors.txt": anchors().encode()}
+    outputs = [{"name": "boxes"}, {"name": "scores"}]
+    install(folder, "faces", faces, view="find", inputs=[PICTURE], outputs=outputs)
+    line = {"model.pte": line_reader(), "labels.txt": b"\no\ng\n"}
+    install(folder, "line", line, view="find", inputs=[PICTURE], outputs=[{"name": "letters"}])
+    with (
+        Site(mounts=[Mount("/models/", folder)]) as own,
+        visit(profile, own, but="404") as page,
+    ):
+        yield page
+
+
+def card(page: Page, name: str) -> Locator:
+    """What the view of a card shows, once it is there."""
+    page.locator("#gallery-list").get_by_role("button", name=name, exact=True).click()
+    expect(status(page)).to_contain_text("is loaded")
+    return page.get_by_role("tabpanel")
+
+
+def grey(pixels: np.ndarray) -> bytes:
+    return png_rgb(np.repeat(pixels.astype(np.uint8)[..., None], 3, axis=2))
+
+
+def test_sentences_are_ranked_as_numpy_does(page: Page, encoder: Encoder) -> None:
+    view = card(page, "meanings")
+    view.get_by_label("query").fill(QUERY)
+    view.get_by_label("lines to rank").fill("\n".join(LINES))
+    view.get_by_role("button", name="Rank").click()
+    expect(status(page)).to_contain_text("6 lines ranked in")
+    asked = tokens_of(QUERY)
+    scores = {line: encoder.nearness(asked, tokens_of(line)) for line in LINES}
+    ranked = sorted(scores, key=lambda line: -scores[line])
+    expect(view.locator(".rank-text")).to_have_text(ranked)
+    shown = [float(one) for one in view.locator(".rank-list .share").all_inner_texts()]
+    np.testing.assert_allclose(shown, sorted(scores.values(), reverse=True), atol=0.006)
+    # The nearest of all is what was asked itself, wherever it is written.
+    view.get_by_label("lines to rank").fill("\n".join((*LINES, QUERY)))
+    view.get_by_role("button", name="Rank").click()
+    expect(view.locator(".rank-list li").first).to_contain_text(QUERY)
+    expect(view.locator(".rank-list .share").first).to_have_text("1.00")
+
+
+def test_faces_are_framed_where_they_are(page: Page) -> None:
+    view = card(page, "faces")
+    pixels = np.zeros((SIDE, SIDE))
+    pixels[:CELL, 2 * CELL : 3 * CELL] = 255  # white: 8 is 100 % sure
+    pixels[3 * CELL :, :CELL] = 140  # grey: 0.78 is 69 %
+    view.locator("input[type=file]").set_input_files(payload("two.png", grey(pixels)))
+    expect(page.locator("#input-0")).to_contain_text("two.png")
+    view.get_by_role("button", name="Look").click()
+    expect(view.locator("li")).to_have_text(["Face 1: 100 % sure", "Face 2: 69 % sure"])
+    frames = view.locator("svg rect").evaluate_all(SIDES)
+    np.testing.assert_allclose(frames, [[0.5, 0, 0.25, 0.25], [0, 0.75, 0.25, 0.25]], atol=1e-3)
+    # Where it is on the picture that is on the screen.
+    picture, frame = (
+        view.locator(f".find-picture {one}").first.bounding_box() for one in ("img", "svg rect")
+    )
+    assert picture is not None
+    assert frame is not None
+    assert frame["x"] == pytest.approx(picture["x"] + picture["width"] / 2, abs=4)
+    view.get_by_role("slider").fill("80")
+    expect(view.locator("li")).to_have_text(["Face 1: 100 % sure"])
+    black = payload("none.png", grey(np.zeros((SIDE, SIDE))))
+    view.locator("input[type=file]").set_input_files(black)
+    expect(view).to_contain_text("Look again for what is set now.")
+    view.get_by_role("button", name="Look").click()
+    expect(view).to_contain_text("No face found")
+
+
+def test_a_line_is_read_letter_by_letter(page: Page) -> None:
+    view = card(page, "line")
+    pixels = np.zeros((HEIGHT, HEIGHT * PLACES))
+    for place, half, bright in ((1, 1, 255), (2, 1, 255), (3, 0, 230), (5, 0, 102), (6, 1, 255)):
+        rows = slice(half * HEIGHT // 2, (half + 1) * HEIGHT // 2)
+        pixels[rows, place * HEIGHT : (place + 1) * HEIGHT] = bright
+    view.locator("input[type=file]").set_input_files(payload("line.png", grey(pixels)))
+    expect(page.locator("#input-0")).to_contain_text("line.png")
+    view.get_by_role("button", name="Look").click()
+    expect(view.locator(".find-text")).to_have_text("goog")  # one that goes on is one letter
+    expect(view.locator("mark")).to_have_text("o")
+    expect(view.locator("mark")).to_have_attribute("title", "40 % sure")
+    expect(view).to_contain_text("83 % sure, letter by letter")
+    expect(view.get_by_alt_text("It reads: goog")).to_be_visible()

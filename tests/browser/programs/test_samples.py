@@ -1,0 +1,60 @@
+"""The samples that ship, as the page serves them: on WebGPU they compute what PyTorch did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.harness import limits
+from support.page.page import decode, encode, python
+from webpte_host.browser import Harness
+from webpte_host.layout import ROOT
+from webpte_samples.results import unpack
+
+RESULTS = ROOT / "tests" / "data" / "samples"
+NAMES = sorted(path.stem for path in RESULTS.glob("*.npz"))
+
+CALLS = """
+async with await webpte.load(f"/samples/{name}.pte") as program:
+    return [
+        [pack(output) for output in await program.forward(*map(unpack, inputs))]
+        for inputs in calls
+    ]
+"""
+
+TALK = """
+tokenizer = await webpte.text.load_tokenizer(
+    "/samples/" + files["tokenizer"], config="/samples/" + files["tokenizer_config"]
+)
+async with await webpte.load("/samples/" + files["program"]) as program:
+    said = []
+    for question in questions:
+        reply = webpte.llm.Chat(program, tokenizer).send(question, 300)
+        said.append([await reply, reply.ended])
+    return said
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_results_of_pytorch(harness: Harness, name: str) -> None:
+    calls = unpack(RESULTS / f"{name}.npz")
+    sent = [[encode(array) for array in call.inputs] for call in calls]
+    replies = python(harness, CALLS, timeout=limits.CALL_SECONDS, name=name, calls=sent)
+    for call, outputs in zip(calls, replies, strict=True):
+        for output, wanted in zip(map(decode, outputs), call.outputs, strict=True):
+            np.testing.assert_allclose(output, wanted, atol=2e-3)
+
+
+def test_stories_talks_and_comes_to_an_end(harness: Harness, root: Path) -> None:
+    card = json.loads((root / "web" / "samples" / "stories.json").read_text(encoding="utf-8"))
+    questions = ["What does a cow say?", "Tell me a story about a cat."]
+    answer, story = python(
+        harness, TALK, timeout=limits.CALL_SECONDS, files=card["files"], questions=questions
+    )
+    assert answer == ["A cow says moo!", "stop"]
+    assert " cat " in story[0]
+    assert story[0].endswith((".", "!", '"'))
+    assert story[1] == "stop"

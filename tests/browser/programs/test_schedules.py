@@ -1,0 +1,93 @@
+"""Schedules on WebGPU: the same programs and the same judge as in tests/unit/test_schedules*.py.
+
+No faults are ordered but that of a device that goes away. How long the GPU takes is its own
+business, so a schedule does not go the same way each time: one that fails is printed as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from support.harness import extent, limits
+from support.page.page import python
+from webpte_host.browser import Harness, SharedHarness
+from webpte_host.server import Site
+
+COUNT, PER_CALL = extent.count(60, 200), 20
+MODULES = (
+    *("schedules", "schedules_base", "schedules_kinds", "schedules_stateful"),
+    *("schedules_judge", "schedules_run", "schedules_talk", "small_llm"),
+    *("graphs", "pte_writer", "graph_writer", "method_writer", "flat_writer"),
+)
+
+INSTALL = """
+import pathlib, sys
+folder = pathlib.Path("/schedules/support")
+folder.mkdir(parents=True, exist_ok=True)
+for name, text in modules.items():
+    (folder / f"{name}.py").write_text(text)
+if "/schedules" not in sys.path:
+    sys.path.insert(0, "/schedules")
+"""
+
+RUN = """
+from itertools import cycle
+from support.schedules.generate import browser_schedules
+from support.schedules.kinds import ops_of_kinds
+from support.schedules.run import FEW_PLANS, World, in_runtime
+from webpte.gpu.webgpu.device import WebGPUDevice
+
+global devices
+devices = globals().get("devices", [])  # two, for programs that move; kernels compile once on each
+turns = cycle((0, 1))
+
+async def make_device():
+    at = next(turns)
+    while len(devices) < 2:
+        devices.append(await WebGPUDevice.create())
+    if devices[at].lost:
+        devices[at] = await WebGPUDevice.create()
+    return devices[at]
+
+failed = []
+with ops_of_kinds(), in_runtime("MAX_PLANS", FEW_PLANS):
+    for schedule in list(browser_schedules(seed, start + count))[start:]:
+        problems = await World(schedule, make_device, seconds=seconds).run()
+        if problems:
+            failed.append("\\n".join([repr(schedule), *problems]))
+return failed
+"""
+
+
+@pytest.fixture(scope="module")
+def pages(browser: Browser, site: Site) -> Iterator[SharedHarness]:
+    """A page of its own, or, where that was lost, another."""
+    pages = SharedHarness(browser, site)
+    yield pages
+    pages.close()
+
+
+@pytest.fixture
+def page(pages: SharedHarness, root: Path) -> Harness:
+    """With the support modules in it."""
+    page = pages.get()
+    folder = root / "tests" / "support"
+    modules = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}
+    python(page, INSTALL, modules=modules)
+    return page
+
+
+@pytest.mark.parametrize("start", range(0, COUNT, PER_CALL))
+def test_schedules(page: Harness, start: int, pytestconfig: pytest.Config) -> None:
+    seed = pytestconfig.getoption("seed")
+    # Compiling for a device that came anew takes longest.
+    failed = python(
+        page, RUN, seed=seed, start=start, count=PER_CALL, seconds=limits.START_MS / 1000
+    )
+    assert not failed, "\n\n".join(failed)
+    assert page.log.errors == []
+    assert page.log.console_errors == []

@@ -1,0 +1,121 @@
+"""A GPU's kernels in a browser whose adapter is a CPU: they must stay tested there, too.
+
+A software adapter gets kernels of its own. A device that is told to be no software adapter gets
+those of a GPU, as long as this browser compiles them in seconds: some take a minute for one tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import lru_cache
+from typing import TypeVar
+
+import pytest
+
+from support.cases.tables import Row
+from support.devices.native import why_not
+from support.harness import extent, limits
+from webpte.gpu.device import PipelineSpec
+from webpte.ops.core.row_reduction import THREADS, Layout
+from webpte.plan.shaders import ShaderLibrary
+from webpte_host.browser import Harness
+
+T = TypeVar("T")
+
+ADAPTERS, GPU = "adapter", "gpu"
+both_kernels = pytest.mark.parametrize("kernels", [ADAPTERS, GPU])
+
+# For one small kernel with barriers; a tile takes about ten times as long.
+QUICK_SECONDS = 3.0
+SAMPLE, SAMPLE_ALONE = 1, 12  # cases of a table that run here, if all run natively or none does
+
+EVERY, EVERY_OF_ALL = 32, 8  # of a table's cases one runs in a browser, if all of them run natively
+
+
+def for_browser(cases: Sequence[T]) -> list[T]:
+    """A sample of a table; all of it, if there is no driver to run it natively.
+
+    What the kernels compute is compared with the references by tests/native/test_tables.py, and
+    tests/browser/kernels/test_variants.py compiles the shaders of every row. A browser has to show
+    that numbers of all types find their way to them and back, at one size and at several: the first
+    case of every such kind runs there, and every so many of the others. If everything is to run, so
+    do the first case of each op and more of the others.
+    """
+    if why_not() is not None:
+        return list(cases)
+    alike = _op if extent.everything() else _types
+    first: dict[object, int] = {}
+    for index, case in enumerate(cases):
+        first.setdefault(alike(case), index)
+    every = extent.count(EVERY, EVERY_OF_ALL)
+    chosen = {*first.values(), *range(0, len(cases), every)}
+    return [cases[index] for index in sorted(chosen)]
+
+
+def _op(case: object) -> object:
+    return getattr(case, "op", None)
+
+
+def _types(case: object) -> object:
+    steps = Row("", case).steps
+    return frozenset(str(array.dtype) for array in steps[0]), len(steps) > 1
+
+
+_TIME = """
+from time import perf_counter
+import webpte
+from webpte.gpu.device import PipelineSpec
+
+device = await webpte.shared_device()
+bindings, overrides = tuple(spec["bindings"]), tuple(map(tuple, spec["overrides"]))
+started = perf_counter()
+await device.create_pipelines([PipelineSpec(spec["label"], spec["code"], bindings, overrides)])
+return perf_counter() - started
+"""
+
+_TELL = """
+import dataclasses, webpte
+
+device = await webpte.shared_device()
+told, device.info = device.info, dataclasses.replace(device.info, software=software)
+return told.software
+"""
+
+
+@lru_cache  # a harness is one page of one browser
+def compiles_quickly(harness: Harness) -> bool:
+    """Measured, not guessed: it depends on the processor and on what else runs."""
+    shader = ShaderLibrary().assemble("softmax", (("FLOAT", "f32"), ("ITEM", "f32")))
+    overrides = (*Layout(THREADS).overrides, ("LOGARITHM", 0))
+    spec = PipelineSpec("softmax", shader.code, shader.bindings, overrides)
+    seconds = float(harness.python(_TIME, spec=asdict(spec), timeout=limits.CALL_SECONDS))
+    print(f"a kernel with barriers takes {seconds:.1f} s to compile here")
+    return seconds < QUICK_SECONDS
+
+
+@contextmanager
+def cases_for(
+    kernels: str, harness: Harness, every: Sequence[T], few: Sequence[T] = ()
+) -> Iterator[list[T]]:
+    """The cases to run inside, with the adapter's own kernels or a GPU's.
+
+    All of a GPU's kernels run natively where there is a driver, see tests/native/test_tables.py:
+    here a sample does then, and a larger one without. `few` is what runs where compiling is slow:
+    cases without barriers. Where the adapter is a GPU, its own kernels are those, and there is
+    nothing more to run.
+    """
+    if kernels == ADAPTERS:
+        yield list(every)
+        return
+    software = harness.python(_TELL, software=False)
+    try:
+        quick = software and compiles_quickly(harness)
+        sample = SAMPLE if why_not() is None else SAMPLE_ALONE
+        chosen = list(every[:sample] if quick else few)
+        print(f"{len(chosen)} of {len(every)} cases with the kernels of a GPU")
+        yield chosen if software else []
+    finally:
+        if not harness.lost:
+            harness.python(_TELL, software=software)

@@ -1,0 +1,85 @@
+"""Every row of every family's table of cases, as a program and its calls."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from support.cases.cases import Array, Case
+from support.cases.row_cases import RowCase
+from support.write.graph_writer import GraphWriter
+
+FOLDER = Path(__file__).parent
+OF_PORTABLE_KERNELS = "portable"  # those tables have no programs
+
+
+@dataclass(frozen=True)
+class Row:
+    """A case of whatever class. `family` is the table's: attention, binary, ..."""
+
+    family: str
+    case: Any
+
+    def __str__(self) -> str:
+        return f"{self.family}-{self.case}"
+
+    def program(self) -> bytes:
+        written: bytes = self.case.program()
+        return written
+
+    def half_program(self) -> bytes:
+        """As `force_fp16` exports it: half floats inside, float32 at the program's boundary."""
+        GraphWriter.halves = True
+        try:
+            return self.program()
+        finally:
+            GraphWriter.halves = False
+
+    @property
+    def steps(self) -> list[list[Array]]:
+        """The inputs of each call."""
+        if isinstance(self.case, Case):
+            return [list(self.case.inputs)]
+        if isinstance(self.case, RowCase):
+            return [list(step) for step in self.case.steps]
+        return [list(self.case.inputs(index)) for index in range(len(self.case.steps))]
+
+
+def table_files() -> list[Path]:
+    """The files of all tables, in the order of their names, whichever folder they are in."""
+    return sorted(FOLDER.glob("*/*_cases.py"), key=lambda path: path.name)
+
+
+def import_table(path: Path) -> ModuleType:
+    return importlib.import_module(f"support.cases.{path.parent.name}.{path.stem}")
+
+
+def every_row() -> Iterator[Row]:
+    seen: set[int] = set()
+    for path in table_files():
+        if path.parent.name == OF_PORTABLE_KERNELS:
+            continue
+        for table in vars(import_table(path)).values():
+            for case in table if isinstance(table, list | tuple) else ():
+                if hasattr(case, "program") and id(case) not in seen:
+                    seen.add(id(case))
+                    yield Row(path.stem.removesuffix("_cases"), case)
+
+
+def one_row_per_op() -> list[Row]:
+    found: dict[tuple[str, str | None], Row] = {}
+    for row in every_row():
+        found.setdefault((row.family, getattr(row.case, "op", None)), row)
+    return list(found.values())
+
+
+def rounded_to_half(array: Array) -> Array:
+    """What a half float keeps of it."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float16).astype(np.float32) if array.dtype == np.float32 else array

@@ -1,0 +1,121 @@
+"""What a `RecordingDevice` wrote down, and small programs to write it with."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+
+from support.write.pte_writer import GraphWriter
+from webpte.gpu.device import PlanCommands
+from webpte.gpu.simulated.device import RecordingDevice
+
+RELU, ADD = "aten.relu.default", "aten.add.Tensor"
+
+
+def ones(*dims: int, dtype: str = "float32") -> np.ndarray:
+    return np.ones(dims, dtype)
+
+
+def add_graph(
+    dims: tuple[int, ...] = (2, 3), *, dynamic: bool = False, host: str | None = None
+) -> GraphWriter:
+    """(x, y) -> x + y."""
+    g = GraphWriter()
+    x, y, out = (g.tensor(dims) for _ in range(3))
+    g.op(ADD, x, y, g.int(1), out)
+    g.inputs(x, y)
+    g.outputs(out)
+    for value in (x, y, out):
+        g.host(value, host, dynamic=dynamic)
+    return g
+
+
+def narrowed_graph(size: int) -> GraphWriter:
+    """x [size] -> -x: int64 outside, int32 inside, as the exporter narrows it."""
+    g = GraphWriter()
+    x, out = g.tensor((size,), "int32"), g.tensor((size,), "int32")
+    g.op("aten.neg.default", x, out)
+    g.inputs(x)
+    g.outputs(out)
+    for value in (x, out):
+        g.host(value, "int64")
+    return g
+
+
+def resizable() -> GraphWriter:
+    """x [<=8, 3] -> relu -> + y [<=8, 3]."""
+    g = GraphWriter()
+    x, y = g.tensor((8, 3)), g.tensor((8, 3))
+    a = g.op(RELU, x, g.tensor((8, 3)))
+    out = g.op(ADD, a, y, g.int(1), g.tensor((8, 3)))
+    g.inputs(x, y)
+    g.outputs(out)
+    return g
+
+
+def pair(rows: int) -> list[np.ndarray]:
+    """Inputs of `resizable`."""
+    return [ones(rows, 3), ones(rows, 3)]
+
+
+NO_PAYLOAD = np.zeros(0, np.uint8)
+NO_PLAN = PlanCommands((), (), (), 0)
+
+
+def words(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)
+
+
+async def two_buffers(device: RecordingDevice) -> tuple[int, int]:
+    """Of 16 and of 8 bytes."""
+    first, second = await device.create_buffers([16, 8])
+    return first, second
+
+
+DEVICES = ["numpy", "recording"]
+
+
+def device_of(name: str) -> Any:
+    """What to load on: a new device that records, or the name."""
+    return RecordingDevice() if name == "recording" else name
+
+
+def names(device: RecordingDevice, since: int = 0) -> list[str]:
+    """The calls from the log's entry `since` on."""
+    return [name for name, _ in device.log[since:]]
+
+
+def sent(device: RecordingDevice) -> bytes:
+    """The bytes that went up in the last execution."""
+    name, detail = device.log[-1]
+    assert name == "run"
+    payload: bytes = detail[1]  # type: ignore[index]
+    return payload
+
+
+def plans(device: RecordingDevice) -> list[PlanCommands]:
+    """The plans that were made, in order."""
+    made = [detail for name, detail in device.log if name == "create_plan"]
+    assert all(isinstance(plan, PlanCommands) for plan in made)
+    return made  # type: ignore[return-value]
+
+
+def runs(device: RecordingDevice) -> list[dict[str, Any]]:
+    """What the executions were given, in order."""
+    fields = ("plan", "payload", "copies", "read", "kept", "watched")
+    return [
+        dict(zip(fields, detail, strict=True))  # type: ignore[call-overload]
+        for name, detail in device.log
+        if name == "run"
+    ]
+
+
+class Slow(RecordingDevice):
+    """Other tasks get their turn whenever a plan is made."""
+
+    async def create_plan(self, commands: PlanCommands) -> int:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return await super().create_plan(commands)

@@ -1,0 +1,153 @@
+"""What the Python of each document finds when it is run: names, files, a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import webpte
+from support.harness.inspecting import APART
+from support.harness.texts import BYTES, FOLDER
+from support.page.chats import Q4
+from support.write.make_tokenizers import SPECIAL
+from support.write.pte_writer import GraphWriter, write_pte
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.ops.elementwise.unary import Unary
+from webpte_host.layout import ROOT
+
+SAMPLES = ROOT / "web/samples"
+DIGITS, PHOTO = SAMPLES / "digits.pte", SAMPLES / "photo.pte"
+TEXT = FOLDER / BYTES  # a tokenizer with its configuration
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the blocks of a document find.
+
+    scope     names; a path, or bytes, is the program, or the tokenizer, that is loaded from there
+    instead   names that are others from the block on that begins so, as the text around it says
+    files     what lies in the current folder, by name: a file or folder elsewhere, or a text
+    device    makes what programs run on, whatever the block asks for
+    options   more of those of `load`
+    printed   what must be in the output
+    """
+
+    scope: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Path | str] = field(default_factory=dict)
+    device: Callable[[], Any] = lambda: "numpy"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    printed: tuple[str, ...] = ()
+    instead: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def timed_device() -> RecordingDevice:
+    return RecordingDevice(features=("timestamp-query",))
+
+
+def sentence_encoder() -> bytes:
+    """A program that takes tokens and gives the mean of their rows of a table."""
+    table = np.random.default_rng(0).normal(0, 1, (512, 8)).astype(np.float32)
+    g = GraphWriter()
+    tokens, rows = g.tensor((2, 12), "int32"), g.tensor(table.shape, constant=table)
+    words = g.op("aten.embedding.default", rows, tokens, g.tensor((2, 12, 8)))
+    mean = g.op("aten.mean.dim", words, g.int_list([1]), g.bool_(False), g.tensor((2, 8)))
+    g.inputs(tokens)
+    g.outputs(mean)
+    return write_pte(g)
+
+
+def face_finder() -> bytes:
+    """Two anchors, whose boxes and scores are numbers of the picture."""
+    g = GraphWriter()
+    picture = g.tensor((1, 3, 128, 128))
+    numbers = g.op(
+        "aten.view_copy.default", picture, g.int_list([1, 3072, 16]), g.tensor((1, 3072, 16))
+    )
+    part = (g.int(1), g.int(0), g.int(2), g.int(1), g.tensor((1, 2, 16)))
+    boxes = g.op("aten.slice_copy.Tensor", numbers, *part)
+    part = (g.int(2), g.int(0), g.int(1), g.int(1), g.tensor((1, 2, 1)))
+    scores = g.op("aten.slice_copy.Tensor", boxes, *part)
+    g.inputs(picture)
+    g.outputs(boxes, scores)
+    return write_pte(g)
+
+
+LINES = {"np": np, "webpte": webpte}  # what short examples do not import again
+CHAT = {**LINES, "program": Q4, "tokenizer": TEXT / "tokenizer.json", "conversation": [5, 9, 33]}
+PICTURE = {**LINES, "x": np.zeros((1, 1, 28, 28), np.float32)}
+TOKENIZER = {name: TEXT / name for name in ("tokenizer.json", "tokenizer_config.json")}
+
+PREPARED = {
+    "README.md": Prepared(
+        {"llama": Q4, "prompt_tokens": [5, 9, 33], "Unary": Unary},
+        {"model.pte": DIGITS, **TOKENIZER},
+        RecordingDevice,
+    ),
+    "docs/adapters.md": Prepared(files={"model.pte": DIGITS}, device=RecordingDevice),
+    "docs/exporting.md": Prepared(
+        LINES,
+        {
+            "out/chat.pte": Q4,
+            "out/model.pte": ROOT / "tests/data/kernels/quant.pte",
+            **{f"out/{name}": path for name, path in TOKENIZER.items()},
+        },
+    ),
+    "docs/first_model.md": Prepared(
+        files={"out/model.pte": DIGITS},
+        device=RecordingDevice,
+        printed=("float32 [1, 1, 28, 28]", "this is a 1", "all agree"),
+    ),
+    "docs/how_it_works.md": Prepared(LINES, {"llama.pte": Q4}, RecordingDevice, printed=("58 19",)),
+    "docs/inspecting.md": Prepared(
+        CHAT,
+        device=timed_device,
+        options=APART,
+        printed=("layer x2", "all agree", "bytes on the GPU"),
+    ),
+    "docs/language_models.md": Prepared(CHAT),
+    "docs/models.md": Prepared(
+        {**LINES, "picture": np.ones((1, 3, 128, 128), np.float32)},
+        {
+            "models/pitch/model.pte": DIGITS,
+            "models/minilm": TEXT,
+            "anchors.txt": "0.2 0.2\n0.8 0.8",
+        },
+        instead={
+            "tokenizer = await": {"program": sentence_encoder()},
+            "boxes, scores = await": {
+                "program": face_finder(),
+                "letters": np.eye(3)[None],
+                "labels": ["", "h", "i"],
+            },
+        },
+        printed=("Wolves hunt", "(0.2", "hi"),
+    ),
+    "docs/native.md": Prepared(PICTURE, {"model.pte": DIGITS}, RecordingDevice),
+    "docs/package.md": Prepared(files={"model.pte": DIGITS}, printed=("float32 [1, 1, 28, 28]",)),
+    "docs/page.md": Prepared(),
+    "docs/samples.md": Prepared(
+        {
+            **LINES,
+            "program": SAMPLES / "teach.pte",
+            "pictures": np.random.default_rng(0).random((8, 1, 28, 28), np.float32),
+            "labels": np.arange(8) % 5,
+            "picture": np.zeros((1, 28, 28), np.float32),
+        }
+    ),
+    "docs/tuning.md": Prepared(
+        {"program": Q4, "tokens": np.array([[7]]), "position": np.array([0])},
+        device=timed_device,
+        printed=("question | default | chosen", "gemv_q4 n"),
+    ),
+    "docs/speed.md": Prepared(
+        {**PICTURE, "program": DIGITS}, {"model.pte": DIGITS}, timed_device, printed=("conv",)
+    ),
+    "docs/text.md": Prepared(
+        {**CHAT, "special_tokens": SPECIAL}, {"model": TEXT}, printed=("'role': 'assistant'",)
+    ),
+    "docs/troubleshooting.md": Prepared(PICTURE, {"model.pte": DIGITS}),
+}

@@ -1,0 +1,21 @@
+"""Methods with state, on delegates apart, that are compared with NumPy."""
+
+from __future__ import annotations
+
+from support.graphs.stitching import counting, cumprod, method, plus
+from support.write.pte_writer import MethodWriter
+
+
+def stateful() -> MethodWriter:
+    """One delegate whose state changes with each call."""
+    m = method((4,))
+    m.outputs(counting(m, m.input_values[0]))
+    return m
+
+
+def several() -> MethodWriter:
+    """Two delegates with state, and a kernel on the host in between."""
+    m = method((4,))
+    first = counting(m, m.input_values[0])
+    m.outputs(plus(m, counting(m, cumprod(m, first)), first))
+    return m

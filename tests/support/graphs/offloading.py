@@ -1,0 +1,74 @@
+"""Methods with a kernel between two delegates, and what is lifted of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import webpte
+from support.harness.samples import Dims, relu
+from support.write.pte_writer import MethodWriter, write_pte
+from webpte.gpu.device import DeviceInfo
+from webpte.runtime.execute.numpy_delegate import NumpyDelegate
+from webpte.runtime.load.offload import lift
+from webpte.runtime.load.program_file import MethodContents, read_contents
+from webpte.runtime.load.state import State, read_states
+from webpte.runtime.load.stitch import stitch
+from webpte.runtime.method import Method
+from webpte.source import BytesSource
+
+
+def between(
+    kernel: str, *args: Any, dims: Dims, out: Dims, dtype: str = "float32", dynamic: bool = False
+) -> MethodWriter:
+    """relu on a delegate, kernel(relu(x), *args), relu on another delegate."""
+    m = MethodWriter()
+    x = m.tensor(dims, dtype, dynamic=dynamic)
+    m.inputs(x)
+    given, made = relu(m, x, dims, dtype, dynamic=dynamic), m.tensor(out, dtype, dynamic=dynamic)
+    m.kernel(kernel, given, *args, made, made)
+    m.outputs(relu(m, made, out, dtype, dynamic=dynamic))
+    return m
+
+
+def mean_between(**how: Any) -> MethodWriter:
+    args = ([2, 3], False, None)
+    return between("aten::mean.out", *args, dims=(4, 5, 2, 2), out=(4, 5), **how)
+
+
+def places(program: webpte.Program) -> dict[str, str]:
+    """Kernel to where it runs."""
+    return {row.op: row.where for row in program.report if "::" in row.op}
+
+
+async def lifted(m: MethodWriter, **info: Any) -> tuple[MethodContents, State]:
+    contents = await read_contents(BytesSource(write_pte(m)))
+    states = await read_states(contents)
+    device = DeviceInfo("recording", **info)
+    return lift(contents.methods["forward"], states["forward"], device), states["forward"]
+
+
+async def compute(
+    m: MethodWriter, *calls: Sequence[np.ndarray], stitched: bool = False
+) -> list[list[np.ndarray]]:
+    """What the method gives with its calls lifted, and all delegates on their references."""
+    contents, state = await lifted(m)
+    assert contents.lifted
+    if stitched:
+        contents = stitch(contents, state, DeviceInfo("recording"))
+    delegates = [await NumpyDelegate.create(graph) for graph in contents.graphs if graph]
+    method = Method(contents, delegates, state, None, asyncio.Lock())
+    return [list(await method.run(inputs)) for inputs in calls]
+
+
+async def expect(m: MethodWriter, *calls: Sequence[np.ndarray]) -> None:
+    """The same numbers as without lifting anything, also where all is one graph."""
+    program = await webpte.load(write_pte(m), device="numpy")
+    results = [*await compute(m, *calls), *await compute(m, *calls, stitched=True)]
+    for inputs, outputs in zip([*calls, *calls], results, strict=True):
+        for got, want in zip(outputs, await program.forward(*inputs), strict=True):
+            assert got.dtype == want.dtype
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)

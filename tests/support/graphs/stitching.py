@@ -1,0 +1,100 @@
+"""Methods of several delegates, and what they give on NumPy and on a device that records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import webpte
+from support.devices.recorded import ones, runs
+from support.harness.samples import Dims
+from support.write.pte_writer import GraphWriter, Host, MethodWriter, write_pte
+from webpte.gpu.simulated.device import RecordingDevice
+
+CUMPROD = "aten::cumprod.out"  # has no counterpart in delegates: stays on the host
+
+
+def method(*dims: Dims) -> MethodWriter:
+    """With an input of each of these dims."""
+    m = MethodWriter()
+    m.inputs(*(m.tensor(sizes) for sizes in dims))
+    return m
+
+
+def unary(m: MethodWriter, op: str, source: Host, dims: Dims, dtype: str = "float32") -> Host:
+    """A delegate of one call."""
+    g = GraphWriter()
+    x = g.tensor(dims, dtype)
+    g.inputs(x)
+    g.outputs(g.op(op, x, g.tensor(dims, dtype)))
+    out = m.tensor(dims, dtype)
+    m.delegate(g, [source, out])
+    return out
+
+
+def neg(m: MethodWriter, source: Host, dims: Dims = (4,)) -> Host:
+    return unary(m, "aten.neg.default", source, dims)
+
+
+def cumprod(m: MethodWriter, source: Host, dims: Dims = (4,)) -> Host:
+    out = m.tensor(dims)
+    m.kernel(CUMPROD, source, 0, None, out, out)
+    return out
+
+
+def plus(m: MethodWriter, x: Host, y: Host, dims: Dims = (4,)) -> Host:
+    """A delegate that adds two tensors."""
+    g, out = GraphWriter(), m.tensor(dims)
+    a, b = g.tensor(dims), g.tensor(dims)
+    g.inputs(a, b)
+    g.outputs(g.op("aten.add.Tensor", a, b, g.int(1), g.tensor(dims)))
+    m.delegate(g, [x, y, out])
+    return out
+
+
+async def expect(
+    m: MethodWriter, *calls: Sequence[Any], submitted: int = 1, **writing: Any
+) -> webpte.Program:
+    """What the NumPy device gives, in so many executions of delegates per call."""
+    data, device = write_pte(m, **writing), RecordingDevice()
+    expected = await webpte.load(data, device="numpy")
+    program = await webpte.load(data, device=device)
+    for inputs in calls:
+        start = len(runs(device))
+        outputs = await program.forward(*inputs)
+        for got, want in zip(outputs, await expected.forward(*inputs), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+            assert got.dtype == want.dtype
+        assert len(runs(device)) - start == submitted
+    return program
+
+
+def recording(program: webpte.Program) -> RecordingDevice:
+    assert isinstance(program.device, RecordingDevice)
+    return program.device
+
+
+X = np.array([-1, 2, -3, 4], np.float32)
+
+
+def counting(m: MethodWriter, source: Host) -> Host:
+    """A delegate: count += 1; returns x + count."""
+    g = GraphWriter()
+    x, one = g.tensor((4,)), g.tensor((4,), constant=ones(4))
+    count = g.prepack(g.tensor((4,), constant=np.zeros(4, np.float32)))
+    g.op("aten.add.Tensor", count, one, g.int(1), count)
+    g.inputs(x)
+    g.outputs(g.op("aten.add.Tensor", x, count, g.int(1), g.tensor((4,))))
+    out = m.tensor((4,))
+    m.delegate(g, [source, out])
+    return out
+
+
+def negating() -> GraphWriter:
+    g = GraphWriter()
+    x = g.tensor((4,))
+    g.inputs(x)
+    g.outputs(g.op("aten.neg.default", x, g.tensor((4,))))
+    return g

@@ -1,0 +1,109 @@
+"""Models of the gallery that have a view of their own, as small as they can be: NumPy says at a
+glance what has to come out. `install` puts them where the server finds installed ones.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from support.write.pte_writer import GraphWriter, write_pte
+
+SENTENCES, LENGTH, WIDTH = 3, 16, 12  # a batch of sentences, its words, and their vectors
+SIDE, CELLS = 32, 4  # of a picture, and of the grid that faces are looked for in
+CELL = SIDE // CELLS
+PLACES, HEIGHT = 8, 8  # where a letter may be in a line, and pixels
+
+
+class Encoder:
+    """The mean of what its words become, turned: random weights, as an untrained one has."""
+
+    def __init__(self, vocabulary: int) -> None:
+        random = np.random.default_rng(5)
+        self.words = random.standard_normal((vocabulary, WIDTH)).astype(np.float32)
+        self.words[0] = 0  # padding
+        self.turn = random.standard_normal((WIDTH, WIDTH)).astype(np.float32)
+
+    def pte(self) -> bytes:
+        g, dims = GraphWriter(), (SENTENCES, LENGTH, WIDTH)
+        tokens = g.tensor(dims[:2], "int32")
+        words, turn = (g.tensor(one.shape, constant=one) for one in (self.words, self.turn))
+        found = g.op("aten.embedding.default", words, tokens, g.tensor(dims))
+        bent = g.op("aten.tanh.default", found, g.tensor(dims))
+        over = g.int_list([1]), g.bool_(False)
+        mean = g.op("aten.mean.dim", bent, *over, g.tensor((SENTENCES, WIDTH)))
+        g.inputs(tokens)
+        g.outputs(g.op("aten.mm.default", mean, turn, g.tensor((SENTENCES, WIDTH))))
+        return write_pte(g)
+
+    def nearness(self, one: list[int], other: list[int]) -> float:
+        """The cosine of two sentences' vectors."""
+        a, b = (np.tanh(self.words[tokens]).mean(0) @ self.turn for tokens in (one, other))
+        return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+def _means(g: GraphWriter, picture: int, size: tuple[int, int], out: tuple[int, ...]) -> int:
+    """Of blocks of the picture."""
+    sizes, none = g.int_list(size), g.int_list([0, 0])
+    flags = g.bool_(False), g.bool_(True)
+    return g.op(
+        "aten.avg_pool2d.default", picture, sizes, sizes, none, *flags, g.null(), g.tensor(out)
+    )
+
+
+def _constant(g: GraphWriter, dims: tuple[int, ...], *values: float) -> int:
+    return g.tensor(dims, constant=np.broadcast_to(np.array(values, np.float32), dims).copy())
+
+
+def face_finder() -> bytes:
+    """A face is a bright cell: logits of -8 for black to 8 for white, and boxes as large as it."""
+    g, count = GraphWriter(), CELLS * CELLS
+    picture = g.tensor((1, 1, SIDE, SIDE))
+    bright = _means(g, picture, (CELL, CELL), (1, 1, CELLS, CELLS))
+    row = (1, count, 1)
+    flat = g.op("aten.view_copy.default", bright, g.int_list(row), g.tensor(row))
+    scaled = g.op("aten.mul.Tensor", flat, _constant(g, (1, 1, 1), 16), g.tensor(row))
+    scores = g.op("aten.add.Tensor", scaled, _constant(g, (1, 1, 1), -8), g.int(1), g.tensor(row))
+    nothing = g.op("aten.mul.Tensor", flat, _constant(g, (1, 1, 1), 0), g.tensor(row))
+    boxes = nothing, _constant(g, (1, count, 4), 0, 0, CELL, CELL), g.int(1)
+    g.inputs(picture)
+    g.outputs(g.op("aten.add.Tensor", *boxes, g.tensor((1, count, 4))), scores)
+    return write_pte(g)
+
+
+def anchors() -> str:
+    """The middles of the cells, row by row."""
+    middles = (np.arange(CELLS) + 0.5) / CELLS
+    return "".join(f"{x} {y}\n" for y in middles for x in middles)
+
+
+def line_reader() -> bytes:
+    """How bright the upper and the lower half of each place are, where no letter always is 0.25."""
+    g = GraphWriter()
+    picture = g.tensor((1, 1, HEIGHT, HEIGHT * PLACES))
+    halves = _means(g, picture, (HEIGHT // 2, HEIGHT), (1, 1, 2, PLACES))
+    both = (1, 2, PLACES)
+    flat = g.op("aten.view_copy.default", halves, g.int_list(both), g.tensor(both))
+    order = g.int_list([0, 2, 1])
+    placed = g.op("aten.permute_copy.default", flat, order, g.tensor((1, PLACES, 2)))
+    parts = g.value_list([_constant(g, (1, PLACES, 1), 0.25), placed])
+    g.inputs(picture)
+    g.outputs(g.op("aten.cat.default", parts, g.int(2), g.tensor((1, PLACES, 3))))
+    return write_pte(g)
+
+
+PICTURE = {"layout": "NCHW", "range": [0, 1], "fill": "zeros"}
+
+
+def install(folder: Path, name: str, files: dict[str, bytes], **card: Any) -> None:
+    """Beside those that are there; `files` are with the program, model.pte."""
+    (folder / name).mkdir()
+    for file, data in files.items():
+        (folder / name / file).write_bytes(data)
+    index = folder / "index.json"
+    cards = json.loads(index.read_text(encoding="utf-8")) if index.exists() else []
+    cards.append({"name": name, "program": "model.pte", **card})
+    index.write_text(json.dumps(cards), encoding="utf-8")

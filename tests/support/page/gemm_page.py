@@ -1,0 +1,49 @@
+"""Runs cases of the families around matrix products in the page, as they are or forced to tiles."""
+
+from __future__ import annotations
+
+from textwrap import indent
+from typing import Any
+
+from support.cases.row_cases import COMPARE, RowCase, as_json
+from support.harness import limits
+from webpte_host.browser import Harness
+
+_FORCED = f"""
+from webpte.ops.core import records
+from webpte.ops.gemm import gemm
+
+async def compare(cases):
+{indent(COMPARE, "    ")}
+
+old = gemm.choose_tiling, records.MAX_WORKGROUPS
+if tiling is not None:
+    gemm.choose_tiling = lambda product: (gemm.TILINGS[tiling], k_parts)
+records.MAX_WORKGROUPS = max_workgroups or old[1]
+try:
+    return await compare(cases)
+finally:
+    gemm.choose_tiling, records.MAX_WORKGROUPS = old
+"""
+
+
+def differences(
+    harness: Harness,
+    cases: list[RowCase],
+    *,
+    tiling: int | None = None,
+    k_parts: int = 1,
+    max_workgroups: int = 0,
+) -> Any:
+    """Where WebGPU and the references disagree.
+
+    `tiling` is an index of TILINGS, `k_parts` the parts along k to aim at.
+    """
+    return harness.python(
+        _FORCED,
+        cases=as_json(cases),
+        tiling=tiling,
+        k_parts=k_parts,
+        max_workgroups=max_workgroups,
+        timeout=limits.CALL_SECONDS,
+    )

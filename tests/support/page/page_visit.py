@@ -1,0 +1,146 @@
+"""The page in Chromium, driven as people do: open, drop, fill, run, download."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from support.harness import limits
+from webpte_host.browser import PageLog
+from webpte_host.server import Site
+
+SAMPLES = Path(__file__).resolve().parents[3] / "web" / "samples"
+SHAPE = (37, 41)  # of everything in the samples
+START_MS = limits.START_MS
+expect.set_options(timeout=limits.EXPECT_MS)  # a machine that runs other tests too can be slow
+
+# Must run before anything else in the page, or the first tasks are missed.
+WATCH_LONG_TASKS = """
+window.longTasks = [];
+new PerformanceObserver((list) => {
+  for (const task of list.getEntries()) longTasks.push(Math.round(task.duration));
+}).observe({ type: "longtask", buffered: true });
+"""
+
+
+# All that a visit leaves behind, but for what the next one starts with.
+FORGET = """async () => {
+  localStorage.clear();
+  for (const name of await caches.keys()) if (name !== "webpte-bytecode") await caches.delete(name);
+  const folder = await navigator.storage.getDirectory();
+  for await (const name of folder.keys()) await folder.removeEntry(name, { recursive: true });
+}"""
+
+
+def open_page(profile: BrowserContext, site: Site, link: str = "") -> Page:
+    """In a tab of its own, as if nobody had used the page before."""
+    page = profile.new_page()
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(f"{site.url}icon.svg")  # of the same origin, without a script
+    page.evaluate(FORGET)
+    page.add_init_script(WATCH_LONG_TASKS)
+    page.goto(f"{site.url}{link}")
+    return page
+
+
+@contextmanager
+def visit(
+    profile: BrowserContext, site: Site, link: str = "", but: str | None = None
+) -> Iterator[Page]:
+    """One page for many tests, because Python starts slowly; nothing is wrong on it until its end.
+
+    What the console says of `but` (404, say) is what tests there are about.
+    """
+    page = open_page(profile, site, link)
+    log = PageLog(page)
+    wait_until_ready(page)
+    yield page
+    assert log.errors == []
+    assert [text for text in log.console_errors if but is None or but not in text] == []
+    page.close()
+
+
+def wait_until_ready(page: Page) -> None:
+    ended = re.compile("ready|failed")
+    expect(page.locator("html")).to_have_attribute("data-state", ended, timeout=START_MS)
+    note = page.locator("#boot-note")
+    assert note.count() == 0, note.inner_text()
+
+
+def status(page: Page) -> Locator:
+    return page.locator("#status")
+
+
+def open_sample(page: Page, name: str = "sigmoid.pte") -> None:
+    page.get_by_role("button", name=name.removesuffix(".pte"), exact=True).click()
+    expect(status(page)).to_contain_text(f"{name} is loaded")
+
+
+def leave(page: Page) -> None:
+    """Close what is open, and forget what its inputs were set to."""
+    if page.locator("[data-act=close]").count():
+        if page.locator("[data-act=reset-inputs]").count():
+            page.get_by_role("tab", name="Run").click()
+            page.locator("[data-act=reset-inputs]").click()
+        page.locator("[data-act=close]").click()
+        expect(page.locator("[data-act=close]")).to_have_count(0)
+
+
+def run(page: Page, repeats: int = 3) -> None:
+    page.get_by_label("then repeat").fill(str(repeats))
+    status(page).evaluate("(line) => { line.textContent = ''; }")  # of the run before: "Done", too
+    page.get_by_role("button", name=re.compile("^Run")).click()
+    expect(status(page)).to_contain_text("Done")
+
+
+def npy(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def payload(name: str, data: bytes) -> Any:
+    return {"name": name, "mimeType": "application/octet-stream", "buffer": data}
+
+
+def give_npy(page: Page, index: int, array: np.ndarray, name: str = "x.npy") -> None:
+    page.locator(f"#input-{index} input[type=file]").set_input_files(payload(name, npy(array)))
+
+
+def downloaded(page: Page, index: int = 0) -> np.ndarray:
+    with page.expect_download() as download:
+        page.locator(f"[data-act=download][data-output='{index}']").click()
+    assert download.value.suggested_filename == f"output{index}.npy"
+    array: np.ndarray = np.load(download.value.path())
+    return array
+
+
+def random_input(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(SHAPE).astype(np.float32)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    values: np.ndarray = 1 / (1 + np.exp(-x.astype(np.float64)))
+    return values
+
+
+def drop(page: Page, selector: str, *files: tuple[str, bytes]) -> None:
+    transfer = page.evaluate_handle(
+        """(files) => {
+            const transfer = new DataTransfer();
+            for (const [name, bytes] of files) {
+                transfer.items.add(new File([new Uint8Array(bytes)], name));
+            }
+            return transfer;
+        }""",
+        [[name, list(data)] for name, data in files],
+    )
+    page.dispatch_event(selector, "dragover", {"dataTransfer": transfer})
+    page.dispatch_event(selector, "drop", {"dataTransfer": transfer})

@@ -1,0 +1,104 @@
+"""What the programs of the schedules are made of: kinds, the entries of each, and their models.
+
+A model is what a call does to the state of a program and what it returns, or `RefusedError` for
+inputs that no program of the kind can take. Numbers are small integers, so that floats are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from support.write.pte_writer import GraphWriter
+
+ADD, RELU, NEG = "aten.add.Tensor", "aten.relu.default", "aten.neg.default"
+EMBEDDING, SYMINT = "aten.embedding.default", "et_vk.select_as_symint.default"
+VIEW = "aten.view_copy.default"
+
+Arrays = list[np.ndarray]
+State = tuple[float, ...]
+Spec = tuple[int, ...]
+
+TABLE = np.arange(30, dtype=np.float32).reshape(10, 3) % 7
+MOST_ROWS = 8
+
+
+class RefusedError(Exception):
+    """The model of a call that has to fail with an error of its own."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method: how to make inputs from a few integers, and what it means.
+
+    `takes` and `gives` say what of it can be handed on as a GPU tensor: "rows" are float32 [n, 3],
+    "indices" are int32 [n]; None is anything else. Only the first input is ever handed on. One that
+    `rounds` gives floats that are not exact.
+    """
+
+    specs: Callable[[Random], Spec]
+    make: Callable[[Spec, np.ndarray | None], Arrays]
+    model: Callable[[State, Arrays], tuple[State, Arrays]]
+    takes: str | None = None
+    gives: tuple[str | None, ...] = (None,)
+    rounds: bool = False
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A program. `initial` is the state that it is loaded with; None: it has none.
+
+    With one that `talks` there are conversations, too: see schedules_talk.py.
+    """
+
+    name: str
+    write: Callable[[], bytes]
+    entries: dict[str, Entry]
+    initial: State | None = None
+    strict: bool = False
+    talks: bool = False
+
+    @cached_property
+    def file(self) -> bytes:
+        return self.write()
+
+
+def pattern(dims: tuple[int, ...], seed: int) -> np.ndarray:
+    """Small integers of both signs."""
+    count = int(np.prod(dims))
+    return ((np.arange(count) * 3 + seed) % 7 - 3).astype(np.float32).reshape(dims)
+
+
+def picked(indices: np.ndarray) -> np.ndarray:
+    if indices.size and (indices.min() < -10 or indices.max() >= 10):
+        raise RefusedError("an index is out of range")
+    return TABLE[indices]
+
+
+def table(g: GraphWriter) -> Any:
+    return g.prepack(g.tensor((10, 3), constant=TABLE))
+
+
+def dynamic(g: GraphWriter, *values: Any) -> GraphWriter:
+    for value in values:
+        g.host(value, dynamic=True)
+    return g
+
+
+def make_indices(spec: Spec, handed: np.ndarray | None) -> Arrays:
+    """spec: how many, and the last of them; 10 and 11 are out of range one way or the other."""
+    rows, last = spec
+    if handed is not None:
+        return [handed]
+    indices = np.arange(rows, dtype=np.int32) % 9
+    indices[-1] = last
+    return [indices]
+
+
+def index_specs(rng: Random) -> Spec:
+    return rng.randint(1, MOST_ROWS), rng.choice([-11, -10, -9, 0, 3, 8, 9, 10, 11, 1, 2, 5, -4])

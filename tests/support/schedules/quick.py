@@ -1,0 +1,134 @@
+"""Runs many schedules in CPython, on the recording device: quickly, and the same way each time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from support.harness import extent
+from support.schedules.generate import Schedule, schedules
+from support.schedules.kinds import ops_of_kinds
+from support.schedules.run import FEW_PLANS, World, in_runtime
+from support.schedules.shrink import shrunk
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.llm import pipelined_decode
+from webpte.plan.shaders import ShaderLibrary
+from webpte.runtime.autotune import tuning
+from webpte.runtime.load.program_file import read_contents
+
+FILES, CHUNKS = 4, 5  # of tests, and of parts in each of them
+USUAL, ALL = 2_000, 10_000  # schedules
+
+
+class Runner:
+    """Runs many schedules one after the other, in one event loop while all goes well."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._noises: list[str] = []
+
+    def run(self, schedule: Schedule) -> list[str]:
+        """What is wrong with how it goes."""
+        self._noises = []
+        rng = Random(schedule.seed)
+
+        async def make_device() -> RecordingDevice:
+            return RecordingDevice(
+                features=("timestamp-query",), pauses=lambda: rng.choice((1, 1, 1, 2, 3, 6))
+            )
+
+        self._loop.set_exception_handler(lambda _, context: self._noises.append(str(context)))
+        with warnings.catch_warnings(record=True) as warned, self._unraisable():
+            warnings.simplefilter("always")
+            problems = self._loop.run_until_complete(World(schedule, make_device).run())
+            gc.collect(0)  # what this schedule made, and no more
+        self._noises += [str(warning.message) for warning in warned]
+        problems += [f"afterwards: {noise}" for noise in self._noises]
+        if problems:
+            self.close()
+            self._loop = asyncio.new_event_loop()
+        return problems
+
+    @contextmanager
+    def _unraisable(self) -> Iterator[None]:
+        before = sys.unraisablehook
+        sys.unraisablehook = lambda unraisable: self._noises.append(repr(unraisable.exc_value))
+        try:
+            yield
+        finally:
+            sys.unraisablehook = before
+
+    def close(self) -> None:
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        with suppress(Exception):
+            self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+
+@contextmanager
+def quickly() -> Iterator[Runner]:
+    """Files are read, and shaders put together, once for all programs; few plans are kept."""
+    library, read = ShaderLibrary(), read_contents
+    contents: dict[str, Any] = {}
+
+    async def read_once(source: Any, files: Any = ()) -> Any:
+        if source.name not in contents:
+            contents[source.name] = await read(source, files)
+        return contents[source.name]
+
+    runner = Runner()
+    gc.collect()
+    gc.freeze()  # so that collecting what one schedule leaves is cheap
+    gc.disable()
+    try:
+        with (
+            ops_of_kinds(),
+            in_runtime("read_contents", read_once),
+            in_runtime("ShaderLibrary", lambda: library),
+            in_runtime("MAX_PLANS", FEW_PLANS),
+            patch.object(
+                pipelined_decode, "BATCH_SECONDS", 1e6
+            ),  # the same steps on a slow machine
+            patch.object(tuning, "RUNS", 1),
+        ):
+            yield runner
+    finally:
+        runner.close()
+        gc.enable()
+        gc.unfreeze()
+
+
+def first_failure(found: Iterable[Schedule]) -> str | None:
+    """The first schedule that goes wrong, shrunk, with what is wrong; None if all go well."""
+    with quickly() as runner:
+        for number, schedule in enumerate(found):
+            problems = runner.run(schedule)
+            if problems:
+                small = shrunk(schedule, lambda candidate: bool(runner.run(candidate)))
+                said = "\n".join(runner.run(small))
+                return f"the {number + 1}th goes wrong, and so does this:\n{small!r}\n{said}"
+    return None
+
+
+def schedule_count(asked: int | None) -> int:
+    return extent.count(USUAL, ALL) if asked is None else asked
+
+
+def first_failure_of(chunk: int, count: int, seed: int) -> str | None:
+    """Of one of the parts into which `count` schedules are cut: so many for each of the files."""
+    start, end = (count * at // (FILES * CHUNKS) for at in (chunk, chunk + 1))
+    return first_failure(schedules(seed, end - start, start))
+
+
+def run(schedule: Schedule) -> list[str]:
+    """For a schedule that was pasted into a test."""
+    with quickly() as runner:
+        return runner.run(schedule)

@@ -1,0 +1,122 @@
+"""What wakes a task in the moment in which its result comes, and not with the loop's next turn."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar, copy_context
+
+import pytest
+
+from support.graphs.graphs import wait
+from webpte.errors import DeviceError
+from webpte.gpu.webgpu.eager_future import Arrival
+
+NAME = ContextVar("name", default="nobody")
+
+
+async def told_by_the_loop(arrival: Arrival[int], log: list[str], **what: object) -> None:
+    """As a browser tells: in a turn that belongs to no task."""
+
+    def tell() -> None:
+        log.append("told")
+        arrival.arrive(what.get("result"), what.get("error"))  # type: ignore[arg-type]
+        log.append("returned")
+
+    asyncio.get_running_loop().call_soon(tell)
+    while "returned" not in log:
+        await asyncio.sleep(0)
+
+
+def test_who_waits_goes_on_in_the_same_turn_and_in_its_own_context() -> None:
+    async def run() -> None:
+        log: list[str] = []
+        arrival = Arrival[int]()
+
+        async def waiting() -> int:
+            NAME.set("waiting")
+            result = await arrival
+            log.append(NAME.get())
+            return result
+
+        task = asyncio.ensure_future(waiting())
+        await asyncio.sleep(0)
+        await told_by_the_loop(arrival, log, result=7)
+        assert log == ["told", "waiting", "returned"]
+        assert await task == 7
+        assert await arrival == 7, "again, once it is there"
+
+    wait(run())
+
+
+def test_an_error_is_raised_where_it_is_awaited() -> None:
+    async def run() -> None:
+        arrival = Arrival[int]()
+
+        async def waiting() -> None:
+            with pytest.raises(DeviceError, match="broken"):
+                await arrival
+
+        task = asyncio.ensure_future(waiting())
+        await asyncio.sleep(0)
+        await told_by_the_loop(arrival, [], error=DeviceError("broken"))
+        await task
+
+    wait(run())
+
+
+def test_while_another_task_runs_it_is_the_loops_turn() -> None:
+    async def run() -> None:
+        log: list[str] = []
+        arrival = Arrival[int]()
+
+        async def waiting() -> None:
+            log.append(str(await arrival))
+
+        task = asyncio.ensure_future(waiting())
+        await asyncio.sleep(0)
+        arrival.arrive(7)  # from within this task
+        assert log == []
+        await task
+        assert log == ["7"]
+
+    wait(run())
+
+
+def test_a_call_that_is_cancelled_or_late_ends_so_and_what_comes_later_is_no_news() -> None:
+    async def run() -> None:
+        async def waiting(arrival: Arrival[int]) -> int:
+            return await arrival
+
+        first, second = Arrival[int](), Arrival[int]()
+        task = asyncio.ensure_future(waiting(first))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(waiting(second), 0.01)
+        for arrival in (first, second):
+            await told_by_the_loop(arrival, [], result=7)
+            with pytest.raises(asyncio.CancelledError):
+                arrival.result()
+
+    wait(run())
+
+
+def test_what_a_callback_raises_goes_to_the_loop_and_not_to_who_told() -> None:
+    async def run() -> None:
+        log: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, told: log.append(str(told["exception"]))
+        )
+
+        def fail(_: object) -> None:
+            raise RuntimeError("mine")
+
+        arrival = Arrival[int]()
+        arrival.add_done_callback(fail, context=copy_context())
+        await told_by_the_loop(arrival, log, result=7)
+        await asyncio.sleep(0)
+        assert log == ["told", "returned", "mine"]
+
+    wait(run())

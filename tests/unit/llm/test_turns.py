@@ -1,0 +1,396 @@
+"""Conversations of several turns: what is in the cache, what is pending, and whose cache it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.graphs.graphs import wait
+from support.page.conversations import change_calls, failing, greedy, load, slow, tokens_of
+from webpte.dev.bench import bench_llm
+from webpte.errors import ContextError, ExecutionError, InputError
+from webpte.llm import Generator
+from webpte.runtime.build import Build
+
+FIRST, SECOND, THIRD = [5, 9, 33, 7], [81, 402], [17, 3, 260]
+
+# Takes the turn's tokens, and the next three tokens that the model will say.
+Ending = Callable[[Generator, list[int], list[int]], Awaitable[list[int]]]
+
+
+@pytest.fixture(params=["llama_tiny_fp32", "llama_tiny_q4"])
+def path(root: Path, request: pytest.FixtureRequest) -> Path:
+    return root / "tests/data/llm" / f"{request.param}.pte"
+
+
+@pytest.fixture
+def fp32(root: Path) -> Path:
+    return root / "tests/data/llm/llama_tiny_fp32.pte"
+
+
+# Ways to end an answer. Each returns what the answer adds to the context.
+
+
+async def by_count(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
+    return await tokens_of(generator.go_on(turn, 4))
+
+
+async def by_no_tokens(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
+    return await tokens_of(generator.go_on(turn, 0))
+
+
+async def by_break(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
+    taken = []
+    async for token in generator.go_on(turn, 9):
+        taken.append(token)
+        if len(taken) == 3:
+            break
+    return taken
+
+
+async def by_stop_token(generator: Generator, turn: list[int], coming: list[int]) -> list[int]:
+    """The stop token is not yielded, but the model has said it."""
+    stop = coming[-1]
+    taken = await tokens_of(generator.go_on(turn, 9, stop=[stop]))
+    assert stop not in taken
+    return [*taken, stop]
+
+
+async def by_exception(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
+    taken = []
+    try:
+        async for token in generator.go_on(turn, 9):
+            taken.append(token)
+            if len(taken) == 2:
+                raise ZeroDivisionError
+    except ZeroDivisionError:
+        pass
+    return taken
+
+
+async def by_failure(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
+    """The third step of the answer fails on the device."""
+    answer = generator.go_on(turn, 9)
+    taken = [await anext(answer), await anext(answer)]
+    with failing(generator.program), pytest.raises(ExecutionError, match="no device"):
+        await anext(answer)
+    return taken
+
+
+ENDINGS: list[Ending] = [
+    by_count,
+    by_no_tokens,
+    by_break,
+    by_stop_token,
+    by_exception,
+    by_failure,
+]
+
+
+@pytest.mark.parametrize("end", ENDINGS)
+def test_a_conversation_is_its_whole_context(path: Path, end: Ending) -> None:
+    async def run() -> None:
+        generator = Generator(await load(path))
+        context: list[int] = []
+        for turn in (FIRST, SECOND, THIRD):
+            coming = await greedy(path, [*context, *turn], 3)
+            context = [*context, *turn, *await end(generator, turn, coming)]
+            assert generator.position + len(generator.pending) == len(context)
+            assert context[generator.position :] == list(generator.pending)
+        last = await tokens_of(generator.go_on([44], 6))
+        assert last == await greedy(path, [*context, 44], 6)
+
+    wait(run())
+
+
+def test_a_turn_without_new_tokens_goes_on(fp32: Path) -> None:
+    async def run() -> None:
+        generator = Generator(await load(fp32))
+        halves = [await tokens_of(generator.go_on(new, 5)) for new in (FIRST, [])]
+        assert halves[0] + halves[1] == await greedy(fp32, FIRST, 10)
+
+    wait(run())
+
+
+def test_reset_forgets_what_is_pending(fp32: Path) -> None:
+    async def run() -> None:
+        generator = Generator(await load(fp32))
+        await by_break(generator, FIRST)
+        waiting = len(generator.pending)
+        generator.reset()
+        assert [waiting, generator.position, len(generator.pending)] == [1, 0, 0]
+        assert await by_count(generator, SECOND) == await greedy(fp32, SECOND, 4)
+
+    wait(run())
+
+
+def test_a_full_context_is_told_before_anything_is_written(fp32: Path) -> None:
+    async def run() -> None:
+        program = await load(fp32)
+        generator = Generator(program)
+        await tokens_of(generator.go_on(list(range(100)), 5))
+        assert (generator.position, len(generator.pending)) == (104, 1)
+        ran = program.stats.executions
+        for attempt in (
+            generator.feed(range(24)),
+            anext(generator.go_on([1] * 24, 1)),
+        ):
+            with pytest.raises(
+                InputError, match="104 tokens, 1 pending and 24 more are over the 128"
+            ):
+                await attempt
+        assert (generator.position, len(generator.pending)) == (104, 1)
+        assert program.stats.executions == ran
+        answer = await tokens_of(generator.go_on([1] * 23, 5))
+        assert len(answer) == 1  # the last token needs no room in the cache
+        with pytest.raises(InputError, match="over the 128"):
+            await anext(generator.go_on([], 1))
+
+    wait(run())
+
+
+def test_a_rebuilt_program_has_an_empty_cache(fp32: Path) -> None:
+    async def run() -> None:
+        program = await load(fp32)
+        generator = Generator(program)
+        answer = generator.go_on(FIRST, 9)
+        await anext(answer)
+        assert program.generation == 0
+        await program.recover()
+        assert program.generation == 1
+        for attempt in (anext(answer), anext(generator.go_on(SECOND, 1))):
+            with pytest.raises(ContextError, match=r"was rebuilt by recover\(\).*reset\(\)"):
+                await attempt
+        generator.reset()
+        assert await by_count(generator, FIRST) == await greedy(fp32, FIRST, 4)
+
+    wait(run())
+
+
+def test_a_recovery_that_fails_leaves_the_conversation(fp32: Path, monkeypatch: Any) -> None:
+    async def fail(*_: object) -> None:
+        raise ExecutionError("not today")
+
+    async def run() -> None:
+        program = await load(fp32)
+        generator = Generator(program)
+        answer = await by_count(generator, FIRST)
+        with monkeypatch.context() as patch:
+            patch.setattr(Build, "create", fail)
+            with pytest.raises(ExecutionError):
+                await program.recover()
+        assert program.generation == 0
+        assert answer + await by_count(generator, []) == await greedy(fp32, FIRST, 8)
+
+    wait(run())
+
+
+def test_the_cache_belongs_to_the_generator_that_wrote_last(fp32: Path) -> None:
+    async def run() -> None:
+        program = await load(fp32)
+        one, other = Generator(program), Generator(program)
+        answer = one.go_on(FIRST, 9)
+        await anext(answer)
+        found = await by_count(other, SECOND)
+        for attempt in (anext(answer), anext(one.go_on([1], 1)), one.feed([1])):
+            with pytest.raises(ContextError, match=r"'forward'.*another.*reset\(\)"):
+                await attempt
+        found += await by_count(other, [])
+        assert found == await greedy(fp32, SECOND, 8)
+        one.reset()
+        assert await by_count(one, FIRST) == await greedy(fp32, FIRST, 4)
+        with pytest.raises(ContextError):
+            await by_count(other, [])
+
+    wait(run())
+
+
+def test_a_direct_call_in_between_is_noticed(fp32: Path) -> None:
+    async def run() -> None:
+        program = await load(fp32)
+        generator = Generator(program)
+        await by_count(generator, FIRST)
+        await program.forward(np.array([[3]]), np.array([0]))
+        with pytest.raises(ContextError, match="called"):
+            await by_count(generator, SECOND)
+
+    wait(run())
+
+
+def test_two_answers_at_once_do_not_mix(fp32: Path) -> None:
+    async def run() -> None:
+        program = await load(fp32)
+        slow(program)
+        generator = Generator(program)
+        answers = await asyncio.gather(
+            *(tokens_of(generator.go_on(turn, 4)) for turn in (FIRST, SECOND)),
+            return_exceptions=True,
+        )
+        assert answers[0] == await greedy(fp32, FIRST, 4)
+        assert isinstance(answers[1], ContextError)
+        assert "one answer at a time" in str(answers[1])
+
+    wait(run())
+
+
+def test_an_answer_ends_when_another_begins(fp32: Path) -> None:
+    async def run() -> None:
+        generator = Generator(await load(fp32))
+        first = generator.go_on(FIRST, 9)
+        said = [await anext(first), await anext(first)]
+        second = await by_count(generator, SECOND)
+        assert second == await greedy(fp32, [*FIRST, *said, *SECOND], 4)
+        with pytest.raises(ContextError, match="one answer at a time"):
+            await anext(first)
+        # That changed nothing.
+        context = [*FIRST, *said, *SECOND, *second]
+        assert await by_count(generator, []) == await greedy(fp32, context, 4)
+
+    wait(run())
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_two_generators_at_once_do_not_mix(fp32: Path, at_once: bool) -> None:
+    async def run() -> None:
+        program = await load(fp32)
+        slow(program)
+        generators = Generator(program), Generator(program)
+        if not at_once:
+            await by_count(generators[0], FIRST)
+        results = await asyncio.gather(
+            *(by_count(g, turn) for g, turn in zip(generators, (FIRST, SECOND), strict=True)),
+            return_exceptions=True,
+        )
+        assert isinstance(results[0], ContextError)
+        assert isinstance(results[1], ContextError) or results[1] == await greedy(fp32, SECOND, 4)
+
+    wait(run())
+
+
+@pytest.mark.parametrize("length", [3, 90])
+def test_a_cancelled_feed_changes_nothing(fp32: Path, length: int) -> None:
+    """90 is more than the program takes at once: it is cancelled between the two."""
+
+    async def run() -> None:
+        program = await load(fp32)
+        generator = Generator(program)
+        said = await by_count(generator, FIRST)
+        before = generator.position, generator.pending
+        turn = list(range(length))
+        slow(program)
+        answer = generator.go_on(turn, 4)
+        task = asyncio.ensure_future(anext(answer))
+        for _ in range(8 if length > generator.max_chunk else 2):
+            await asyncio.sleep(0)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (generator.position, generator.pending) == before
+        found = await tokens_of(answer)  # the same answer can be asked for again
+        assert found == await greedy(fp32, [*FIRST, *said, *turn], 4)
+
+    wait(run())
+
+
+def test_a_timeout_leaves_the_conversation(fp32: Path) -> None:
+    async def run() -> None:
+        program = await load(fp32)
+        generator = Generator(program)
+        said = await by_count(generator, FIRST)
+        before = generator.position, generator.pending
+        stuck = asyncio.Event()
+
+        async def never(running: Awaitable[Any]) -> None:
+            await running
+            await stuck.wait()
+
+        change_calls(program, never)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(generator.feed(SECOND), 0.05)
+        del program.decoder, program.run_unread
+        assert (generator.position, generator.pending) == before
+        assert await by_count(generator, THIRD) == await greedy(fp32, [*FIRST, *said, *THIRD], 4)
+
+    wait(run())
+
+
+def test_a_feed_that_fails_does_not_end_an_answer(fp32: Path) -> None:
+    async def run() -> None:
+        generator = Generator(await load(fp32))
+        answer = generator.go_on(FIRST, 4)
+        said = [await anext(answer)]
+        with pytest.raises(InputError, match="over the 128"):
+            await generator.feed([1] * 200)
+        assert said + await tokens_of(answer) == await greedy(fp32, FIRST, 4)
+
+    wait(run())
+
+
+def test_a_prompt_over_the_context_is_told_without_an_answer(fp32: Path) -> None:
+    async def run() -> None:
+        generator = Generator(await load(fp32))
+        answer = generator.go_on([1] * 129, 0)
+        for _ in range(2):
+            with pytest.raises(InputError, match="over the 128"):
+                await anext(answer)
+        assert generator.position == len(generator.pending) == 0
+
+    wait(run())
+
+
+def test_what_feed_returns_is_the_callers_business(fp32: Path) -> None:
+    async def run() -> None:
+        generator = Generator(await load(fp32))
+        token = await generator.feed(FIRST)
+        assert (generator.position, generator.pending) == (len(FIRST), ())
+        assert [token] == await greedy(fp32, FIRST, 1)
+        answer = generator.go_on([token], 9)
+        said = [await anext(answer), await anext(answer)]
+        after = await generator.feed([1])
+        assert [after] == await greedy(fp32, [*FIRST, token, *said, 1], 1)
+        with pytest.raises(ContextError, match="one answer at a time"):
+            await anext(answer)
+
+    wait(run())
+
+
+def test_a_bench_fills_the_cache_before_it_decodes(fp32: Path) -> None:
+    """Timing every kernel is a call of the method, too, and writes to the cache."""
+
+    async def run() -> None:
+        figures = await bench_llm(await load(fp32), [5], decode_steps=2)
+        assert set(figures) == {"prefill_5", "decode_5", "ahead_5", "sampled_5"}
+
+    wait(run())
+
+
+def test_a_call_during_a_feed_is_noticed_by_it(fp32: Path) -> None:
+    async def run() -> None:
+        program = await load(fp32)
+        generator = Generator(program)
+        said = await by_count(generator, FIRST)
+        slow(program)
+        feeding = asyncio.ensure_future(generator.feed(SECOND))
+        await asyncio.sleep(0)
+        await program.forward(np.array([[3]]), np.array([0]))
+        with pytest.raises(ContextError, match="called"):
+            await feeding
+        assert generator.context == (*FIRST, *said)
+
+    wait(run())
+
+
+def test_a_context_that_is_empty_does_not_care_what_was_rebuilt(fp32: Path) -> None:
+    async def run() -> None:
+        program = await load(fp32)
+        generator = Generator(program)
+        await program.recover()
+        assert [await generator.feed(FIRST)] == await greedy(fp32, FIRST, 1)
+
+    wait(run())

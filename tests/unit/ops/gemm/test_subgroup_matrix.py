@@ -1,0 +1,210 @@
+"""Products by subgroup matrices: when they are taken, and how near pairs of half floats come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from support.cases.gemm.linear_q4_cases import dq8ca, int8, q4gsw, qcs4w
+from support.cases.gemm.matmul_cases import MATRIX_CASES as MATMUL_CASES
+from support.cases.gemm.matmul_cases import linear, mm
+from support.cases.row_cases import RowCase, normal
+from support.graphs.graphs import make_planner, read_graph
+from webpte.ops.core.records import Dispatch, Scratch
+from webpte.ops.core.target import GPU, Question, Target
+from webpte.ops.gemm import linear_q4_subgroup_matrix, matmul_subgroup_matrix, subgroup_matrix
+from webpte.ops.gemm.gemm import Product
+from webpte.ops.gemm.subgroup_matrix import MATRIX_TILINGS, SHARED_BYTES, choose_matrix_tiling
+from webpte.plan.shaders import shader_folder
+
+Array = np.ndarray
+MATRICES = Target(shared_bytes=SHARED_BYTES, matrices=True)
+
+
+def lowered(case: RowCase, target: Target) -> tuple[Dispatch, ...]:
+    planner, _ = make_planner(read_graph(case.program()), target)
+    planner.lower_all()
+    return planner.dispatches()
+
+
+def kernels(case: RowCase, target: Target) -> list[str]:
+    return [dispatch.kernel for dispatch in lowered(case, target)]
+
+
+MANY = [
+    q4gsw((40, 64), 8, 32),
+    q4gsw((40, 20), 8, 5),
+    qcs4w((40, 64), 8),
+    int8((40, 64), 8),
+    dq8ca((40, 64), 8, 32),
+]
+
+
+@pytest.mark.parametrize("case", MANY, ids=str)
+def test_products_of_many_rows(case: RowCase) -> None:
+    assert kernels(case, MATRICES) == ["linear_q4_split_f16", "linear_q4_subgroup_matrix"]
+    assert kernels(case, GPU) == ["linear_q4"]
+
+
+def test_linear_layers_of_floats() -> None:
+    by_matrices = ["matmul_split_f16", "matmul_subgroup_matrix"]
+    for case in MATMUL_CASES:
+        assert kernels(case, MATRICES) == by_matrices
+        assert kernels(case, GPU) == ["matmul"]
+    assert kernels(linear((127, 37), 133, None), MATRICES) == ["matmul"]
+    assert kernels(mm(131, 133, 37), MATRICES) == ["matmul"]  # B is [k, n]
+    with patch.object(matmul_subgroup_matrix, "MOST_BYTES", 1 << 15):
+        assert kernels(MATMUL_CASES[0], MATRICES) == ["matmul"]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        replace(MATRICES, software=True),
+        replace(MATRICES, shared_bytes=SHARED_BYTES - 1),
+        replace(MATRICES, matrices=False),
+    ],
+)
+def test_where_there_are_none_nothing_changes(target: Target) -> None:
+    without = replace(target, matrices=False)
+    for case in (MANY[0], MATMUL_CASES[0]):
+        assert lowered(case, target) == lowered(case, without)
+
+
+def test_few_rows_stay_as_they_are() -> None:
+    for rows in (1, 2, 16):
+        case = q4gsw((rows, 64), 8, 32)
+        assert lowered(case, MATRICES) == lowered(case, replace(MATRICES, matrices=False))
+
+
+def test_few_large_tiles_are_cut_or_made_smaller() -> None:
+    """A GPU has more cores than a prompt's products have tiles of 128 x 128."""
+    for m, n, k in ((512, 2048, 2048), (128, 512, 8192), (17, 64, 64)):
+        tiling, k_parts = choose_matrix_tiling(Product(m, n, k))
+        whole = MATRIX_TILINGS[0].tiles(Product(m, n, k))
+        assert tiling.tiles(Product(m, n, k)) * k_parts >= whole
+    assert choose_matrix_tiling(Product(4096, 8192, 2048)) == (MATRIX_TILINGS[0], 1)
+
+
+def test_tuning_may_choose_another_cut() -> None:
+    asked: list[Question] = []
+    chosen = lowered(MANY[0], replace(MATRICES, asked=asked))
+    assert chosen == lowered(MANY[0], MATRICES)
+    (question,) = asked
+    assert question.key == "linear_q4_subgroup_matrix tiles m64 n8 k64 f32"
+    other = next(label for label in question.labels if label != question.default)
+    tuned = lowered(MANY[0], replace(MATRICES, choices=((question.key, other),)))
+    assert tuned != chosen
+
+
+def test_memory_that_kernels_share() -> None:
+    halves, multiply = lowered(q4gsw((40, 72), 8, 12), MATRICES)
+    pairs, exponents = halves.bindings[-2:]
+    assert multiply.bindings[:2] == (pairs, exponents)
+    assert isinstance(pairs, Scratch)
+    assert isinstance(exponents, Scratch)
+    assert pairs.nbytes >= 40 * 80 * 4  # rows of 72 are filled up to 80
+    assert exponents.nbytes >= (40 + 8) * 4
+
+
+@pytest.mark.parametrize(
+    ("value", "file", "pattern"),
+    [
+        (subgroup_matrix.K_STEP, "lib/gemm/subgroup_matrix_tile.wgsl", r"const K_STEP = (\d+)u;"),
+        (subgroup_matrix.K_STEP, "lib/gemm/split_f16.wgsl", r"const K_STEP = (\d+)u;"),
+        (linear_q4_subgroup_matrix.COLUMNS, "linear_q4_split_f16.wgsl", r"const COLUMNS = (\d+)u;"),
+    ],
+)
+def test_numbers_that_stand_in_python_and_in_wgsl_agree(
+    value: int, file: str, pattern: str
+) -> None:
+    match = re.search(pattern, (shader_folder() / file).read_text(encoding="utf-8"))
+    assert match is not None
+    assert int(match[1]) == value
+
+
+# The arithmetic of wgsl/lib/gemm/f16_scaling.wgsl and lib/gemm/subgroup_matrix_tile.wgsl in NumPy
+
+
+def split(rows: Array, largest: Array, power: int) -> tuple[Array, Array, Array]:
+    """The first halves, the second ones, and the exponent of each row, whose largest is given."""
+    biased = np.abs(largest).astype(np.float32).view(np.uint32) >> 23
+    exponents = np.maximum(biased.astype(np.int64), power) - 127 - power
+    scaled = rows.astype(np.float32) * np.ldexp(np.float32(1), -exponents)[:, None]
+    high = scaled.astype(np.float16)
+    return high, (scaled - high.astype(np.float32)).astype(np.float16), exponents
+
+
+def cut(sums: Array) -> Array:
+    """float64 to float32 towards zero, as tensor cores may do it."""
+    near = sums.astype(np.float32)
+    return np.where(np.abs(near) > np.abs(sums), np.nextafter(near, np.float32(0)), near)
+
+
+def rounded(sums: Array) -> Array:
+    return sums.astype(np.float32)
+
+
+def by_matrices(
+    x: Array, weights: Array, scales: Array, kept: Callable[[Array], Array] = cut
+) -> Array:
+    """x @ weights.T, 16 k at a time; `scales` are the largest of each row of weights."""
+    high, low, rows = split(x, np.abs(x).max(axis=1), 14)
+    w_high, w_low, columns = split(weights, scales, linear_q4_subgroup_matrix.SCALE_POWER)
+    sums = np.zeros((len(x), len(weights)), np.float32)
+    for k in range(0, x.shape[1], 16):
+        step = slice(k, k + 16)
+        for a, b in ((high, w_low), (low, w_high), (high, w_high)):
+            sums = kept(sums + a[:, step].astype(np.float64) @ b[:, step].astype(np.float64).T)
+    return np.ldexp(sums, rows[:, None] + columns)
+
+
+def weights_of(n: int, k: int, group: int, spread: float) -> tuple[Array, Array]:
+    """Codes times scales, which differ by powers of `spread`, and the largest scale of a row."""
+    random = np.random.default_rng(3)
+    codes = random.integers(-8, 8, (n, k))
+    scales = np.exp2(random.uniform(-spread, spread, (n, k // group))).astype(np.float32)
+    return (codes * np.repeat(scales, group, axis=1)).astype(np.float32), scales.max(axis=1)
+
+
+@pytest.mark.parametrize(("kept", "bound"), [(rounded, 2.0**-22), (cut, 2.0**-19)])
+@pytest.mark.parametrize("spread", [0, 4, 8])
+@pytest.mark.parametrize("size", [1e-36, 1e-20, 1, 60000, 1e30])
+def test_pairs_of_half_floats_are_nearly_float32(
+    size: float, spread: float, kept: Callable[[Array], Array], bound: float
+) -> None:
+    """As a share of all products' sizes together."""
+    x = normal((7, 512)) * np.float32(size)
+    x[2] = 0
+    x[3, 5:] = 0
+    weights, scales = weights_of(9, 512, 32, spread)
+    with np.errstate(over="ignore", under="ignore"):
+        got = by_matrices(x, weights, scales, kept)
+    exact = x.astype(np.float64) @ weights.astype(np.float64).T
+    together = np.abs(x).astype(np.float64) @ np.abs(weights).astype(np.float64).T
+    assert np.all(np.abs(got - exact) <= bound * together + 1e-45)
+    assert np.all(got[2] == 0)
+
+
+def test_numbers_of_very_different_sizes_in_a_row() -> None:
+    """What is 2^-30 of the largest number of its row is still there, to 2^-9 of itself."""
+    x = np.full((1, 16), 2.0**-30, np.float32) * np.linspace(1, 2, 16, dtype=np.float32)
+    x[0, 0] = 1
+    weights = np.ones((1, 16), np.float32)
+    weights[0, 0] = 0
+    got = by_matrices(x, weights, np.ones(1, np.float32))
+    exact = x.astype(np.float64) @ weights.T
+    assert abs(got[0, 0] / exact[0, 0] - 1) < 2.0**-9
+
+
+def test_long_sums_lose_what_is_cut() -> None:
+    """All of one sign, the worst case for sums that are cut: 3 cuts for each 16 of k."""
+    x, weights = np.abs(normal((3, 8192))), np.abs(normal((2, 8192), 2))
+    got = by_matrices(x, weights, np.abs(weights).max(axis=1))
+    exact = x.astype(np.float64) @ weights.astype(np.float64).T
+    assert np.all(np.abs(got / exact - 1) < 3 * 8192 / 16 * 2.0**-23)

@@ -1,0 +1,66 @@
+"""Padding: references, how wide it moves, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.cases.live_cases import (
+    LiveCase,
+    check_reference,
+    dispatch_of,
+    family_ops,
+    lowered,
+    random_bits,
+)
+from support.cases.move.pad_cases import PAD_CASES, padded
+from webpte.errors import GraphError
+
+PAD = "aten.constant_pad_nd.default"
+
+
+@pytest.mark.parametrize("case", PAD_CASES, ids=str)
+def test_reference(case: LiveCase) -> None:
+    check_reference(case)
+
+
+def test_every_op_of_the_family_has_cases() -> None:
+    assert family_ops("pad") == {case.op for case in PAD_CASES}
+
+
+@pytest.mark.parametrize(
+    ("shape", "pad", "dtype", "unit"),
+    [
+        ((3, 8), [4, 4], "float32", "vec4<u32>"),
+        ((3, 8), [1, 3], "float32", "u32"),
+        ((3, 5, 8), [0, 0, 1, 2], "float32", "vec4<u32>"),  # whole rows
+        ((3, 16), [16, 32], "int8", "vec4<u32>"),
+        ((3, 8), [4, 4], "int8", "u32"),
+    ],
+)
+def test_moves_as_wide_as_borders_allow(
+    shape: tuple[int, ...], pad: list[int], dtype: str, unit: str
+) -> None:
+    dispatch = dispatch_of(LiveCase(PAD, [(random_bits(shape, dtype), pad, 0)], padded))
+    assert dict(dispatch.types) == {"UNIT": unit}
+    assert dict(dispatch.overrides) == {"PARTS": 1}
+
+
+@pytest.mark.parametrize(
+    ("shape", "args", "dtype", "message"),
+    [
+        ((3, 8), ([1], 0), "float32", "no pairs"),
+        ((8,), ([1, 1, 1, 1], 0), "float32", "no pairs for rank 1"),
+        ((3, 8), ([-5, -4], 0), "float32", "cuts more off"),
+        ((3, 8), ([1, 1], 300), "uint8", "300 does not fit into uint8"),
+        ((3, 8), ([1, 1], 1e10), "int32", "does not fit into int32"),
+        ((3, 8), ([1, 1], float("nan")), "int32", "does not fit into int32"),
+    ],
+)
+def test_refuses(shape: tuple[int, ...], args: tuple[Any, ...], dtype: str, message: str) -> None:
+    nothing = np.zeros((3, 10), np.uint8 if dtype == "uint8" else np.uint32)
+    case = LiveCase(PAD, [(random_bits(shape, dtype), *args)], lambda *_: nothing)
+    with pytest.raises(GraphError, match=message):
+        lowered(case)

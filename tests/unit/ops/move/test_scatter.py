@@ -1,0 +1,71 @@
+"""Elements written by indices: references, what is refused, and what is the host's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.cases.live_cases import LiveCase, check_reference, family_ops, lowered
+from support.cases.move.scatter_cases import ADD, PUT, SCATTER_CASES, SRC, VALUE, scattered
+from support.cases.row_cases import normal
+from webpte.errors import ExecutionError, GraphError
+
+
+@pytest.mark.parametrize("case", SCATTER_CASES, ids=str)
+def test_reference(case: LiveCase) -> None:
+    check_reference(case)
+
+
+def test_every_op_of_the_family_has_cases() -> None:
+    assert family_ops("scatter") == {case.op for case in SCATTER_CASES}
+
+
+def test_the_last_of_several_values_stays() -> None:
+    index, source = np.array([1, 0, 1], np.int32), np.array([5, 6, 7], np.float32)
+    args = (np.zeros(3, np.float32), 0, index, source)
+    for op, wanted in ((SRC, [6, 7, 0]), (ADD, [6, 12, 0])):
+        given = LiveCase(
+            op, [args], lambda *_, row=wanted: np.array(row), out="float32", exact=False
+        )
+        check_reference(given)
+
+
+def call(op: str, *args: Any, dims: tuple[int, ...] = (5, 7)) -> LiveCase:
+    return LiveCase(op, [args], lambda *_: np.zeros(dims), out="float32", exact=False)
+
+
+X, AT = normal((5, 7)), np.zeros((5, 7), np.int32)
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        (call(ADD, X, 0, AT[0], X), "do not fit"),
+        (call(ADD, X, 0, AT, X[:2]), "do not fit"),
+        (call(ADD, X[:, :3], 0, AT, X, dims=(5, 3)), "do not fit"),
+        (call(SRC, X, 0, X, X), "indices of type float32"),
+        (call(PUT, X, [AT[0], AT[0], AT[0]], X[0], False), "for rank 2"),
+        (call(PUT, X, [AT[0]], normal((3, 7)), False), "broadcast|values"),
+    ],
+)
+def test_refuses(case: LiveCase, message: str) -> None:
+    with pytest.raises((GraphError, ExecutionError), match=message):
+        lowered(case)
+
+
+@pytest.mark.parametrize("outside", [5, -6])
+def test_an_index_out_of_range_is_an_error(outside: int) -> None:
+    with pytest.raises(ExecutionError, match="out of bounds"):
+        check_reference(call(VALUE, X, 0, np.full((1, 1), outside, np.int32), 1.0))
+
+
+def test_integers_and_large_searches_run_on_the_host() -> None:
+    whole = np.arange(35, dtype=np.int32).reshape(5, 7)
+    numbers = LiveCase(ADD, [(whole, 0, AT, whole * 2)], scattered(ADD), out="int32", exact=False)
+    check_reference(numbers)
+    large, at = np.zeros(70000, np.float32), np.zeros(70000, np.int32)
+    for case in (numbers, call(ADD, large, 0, at, large + 1, dims=(70000,))):
+        planner, _ = lowered(case)
+        assert any(step.host for step in planner.steps)

@@ -1,0 +1,39 @@
+"""Tensors with a part replaced: references, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.cases.live_cases import LiveCase, check_reference, family_ops
+from support.cases.move.slice_scatter_cases import SELECT, SLICE, SLICE_SCATTER_CASES
+from support.graphs.graphs import build_graph, make_planner
+from support.write.pte_writer import GraphWriter
+from webpte.errors import GraphError
+
+
+@pytest.mark.parametrize("case", SLICE_SCATTER_CASES, ids=str)
+def test_reference(case: LiveCase) -> None:
+    check_reference(case)
+
+
+def test_every_op_of_the_family_has_cases() -> None:
+    assert family_ops("slice_scatter") == {case.op for case in SLICE_SCATTER_CASES}
+
+
+@pytest.mark.parametrize(
+    ("op", "source", "numbers", "message"),
+    [
+        (SLICE, (2, 3), (0, 0, 3, 1), "does not fit into"),
+        (SLICE, (2, 3), (0, 0, 2, 0), "step 0"),
+        (SELECT, (3,), (0, 4), "index 4 of a dim of size 4"),
+        (SELECT, (4,), (0, 1), "does not fit into"),
+    ],
+)
+def test_refuses(op: str, source: tuple[int, ...], numbers: tuple[int, ...], message: str) -> None:
+    g = GraphWriter()
+    x, part, out = g.tensor((4, 3)), g.tensor(source), g.tensor((4, 3))
+    g.inputs(x, part)
+    g.outputs(g.op(op, x, part, *map(g.int, numbers), out))
+    planner, _ = make_planner(build_graph(g))
+    with pytest.raises(GraphError, match=message):
+        planner.lower_all()

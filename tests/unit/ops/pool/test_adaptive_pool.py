@@ -1,0 +1,41 @@
+"""Pools to a given size: references, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.cases.live_cases import family_ops
+from support.cases.pool.adaptive_pool_cases import ADAPTIVE_CASES
+from support.cases.row_cases import RowCase
+from support.graphs.graphs import build_graph, make_planner, wait
+from support.write.pte_writer import GraphWriter
+from webpte.errors import GraphError
+
+
+@pytest.mark.parametrize("case", ADAPTIVE_CASES, ids=str)
+def test_reference(case: RowCase) -> None:
+    wait(case.run_reference())
+
+
+def test_every_op_of_the_family_has_cases() -> None:
+    assert family_ops("adaptive_pool") == {case.op for case in ADAPTIVE_CASES}
+
+
+@pytest.mark.parametrize(
+    ("dims", "sizes", "message"),
+    [
+        ((2, 3, 4), [1], "cannot be pooled"),
+        ((3,), [1, 1], "cannot be pooled"),
+        ((2, 3, 4), [1, -1], "cannot be pooled"),
+        ((2, 0, 4), [1, 1], "no elements"),
+    ],
+)
+def test_refuses(dims: tuple[int, ...], sizes: list[int], message: str) -> None:
+    g = GraphWriter()
+    x = g.tensor(dims)
+    g.inputs(x)
+    out = g.tensor((2, 1, 1))
+    g.outputs(g.op("aten._adaptive_avg_pool2d.default", x, g.int_list(sizes), out))
+    planner, _ = make_planner(build_graph(g))
+    with pytest.raises(GraphError, match=message):
+        planner.lower_all()

@@ -1,0 +1,69 @@
+"""Graphs of one op behind a program's logits, as a GPU's delegate runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.graphs.graphs import make_delegate, wait
+from webpte.dtypes import DTYPES
+from webpte.errors import WebpteError
+from webpte.runtime.decode.sampler_graph import HeadKind, argmax_graph, sample_graph
+from webpte.runtime.decode.sampling import Sampling, seed_words
+
+ROWS = np.random.default_rng(0).normal(0, 2, (1, 4, 50)).astype(np.float32)
+
+
+def as_cache(history: Sequence[int] | np.ndarray, room: int) -> np.ndarray:
+    padded = np.zeros(room, np.int32)
+    padded[: len(history)] = history
+    return padded.reshape(HeadKind.history_dims(room))
+
+
+def test_argmax() -> None:
+    async def run() -> Any:
+        delegate, _ = await make_delegate(argmax_graph(DTYPES["float32"], (1, 4, 50)))
+        return await delegate.execute([ROWS])
+
+    (indices,) = wait(run())
+    assert indices.tolist() == ROWS.argmax(axis=-1).tolist()
+
+
+@pytest.mark.parametrize("penalty", [None, 1.5])
+@pytest.mark.parametrize("top_k", [None, 3])
+@pytest.mark.parametrize("top_p", [None, 0.8])
+def test_sample(penalty: float | None, top_k: int | None, top_p: float | None) -> None:
+    """The last of the rows that there are, whatever their number; and as the host chooses."""
+    asked = Sampling(1.2, top_k, top_p, 0.01, penalty)
+    seed, history = seed_words(99), np.arange(12, dtype=np.int32)
+    kind = HeadKind(True, *asked.flags, 13)
+
+    async def run() -> None:
+        graph = sample_graph(DTYPES["float32"], (1, 4, 50), kind)
+        delegate, _ = await make_delegate(graph)
+        for count, position in ((4, 4), (1, 5), (2, 7), (1, 12)):
+            inputs: list[Any] = [ROWS[:, :count], position, asked.settings, seed]
+            if kind.penalized:
+                inputs.append(as_cache(history, 13))
+            (token,) = await delegate.execute(inputs)
+            row = ROWS[0, count - 1]
+            want = asked.choose(row, seed, position, history[:position])
+            assert (token.dtype, token.tolist()) == (np.int32, [[want]])
+
+    wait(run())
+
+
+def test_a_history_that_is_full() -> None:
+    async def run() -> None:
+        kind = HeadKind(True, penalized=True, room=3)
+        graph = sample_graph(DTYPES["float32"], (1, 50), kind)
+        delegate, _ = await make_delegate(graph)
+        settings, seed = Sampling(1.0, repetition_penalty=2.0).settings, seed_words(1)
+        inputs: list[Any] = [ROWS[:, 0], 4, settings, seed, as_cache([], 3)]
+        with pytest.raises(WebpteError, match="a history of 3 tokens: 4 is not in 0 to 3"):
+            await delegate.execute(inputs)
+
+    wait(run())

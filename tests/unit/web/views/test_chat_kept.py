@@ -1,0 +1,158 @@
+"""A conversation outlives its program, a reload, and being deleted."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+import webpte
+from page.app import App
+from support.page.chat_page import (
+    CONFIG,
+    COUNT,
+    TOKENIZER,
+    act,
+    open_chat,
+    said_by_chat,
+    send,
+    shown,
+)
+from support.page.chats import Q4
+from support.page.fake_page import Engine, FakeBrowser, drive, open_file, run
+from webpte.errors import DeviceLostError
+from webpte.llm import Chat
+from webpte.text import load_tokenizer
+
+
+def test_runs_and_answers_share_the_cache() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await send(app, "Hello")
+        await run(app, 0)  # writes where the conversation is
+        session = app._stage.session
+        assert session is not None
+        assert session.shown is not None
+        assert "the chat has used it" in session.shown.lost  # so nobody can say what it should give
+        await send(app, "And then?")
+        said = [text for who, text in shown(browser) if who == "assistant"]
+        assert said == await said_by_chat("Hello", "And then?")
+
+    drive(script)
+
+
+def test_a_conversation_outlives_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opened again, and rebuilt after the device was lost in the middle of an answer."""
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await send(app, "Hello")
+        before = shown(browser)
+        await open_file(app, Q4)
+        assert shown(browser) == before
+        session = app._stage.session
+        assert session is not None
+        lost = DeviceLostError("the browser took the GPU away")
+
+        async def fails(*given: object, **options: object) -> None:
+            raise lost
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(session.program.decoder("forward")), "choose", fails)
+            await send(app, "And then?")
+        assert "Rebuild the program" in browser.html["error"]
+        assert [text for _, text in shown(browser)][2:] == ["And then?"]
+        assert "Answer it" in browser.html["view-chat"]
+        await app.receive({"act": "recover"})
+        await act(app, "again")
+        program = await webpte.load(Q4, device="numpy")
+        chat = Chat(program, await load_tokenizer(TOKENIZER))
+        chat.messages = [{"role": who, "content": text} for who, text in before]
+        said = await chat.send("And then?", COUNT, temperature=0.9, top_p=0.95, seed=7)
+        assert shown(browser)[3:] == [("assistant", said)]
+
+    drive(script, engine=Engine())
+
+
+def test_a_conversation_is_there_after_a_reload() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await act(app, "system", value="Be brief.")
+        await send(app, "Hello!")
+        said = browser.html["view-chat"]
+        stored = {browser.other["remember"]["key"]: browser.other["remember"]["text"]}
+        again = App(browser, webpte)
+        await again.receive({"act": "hello", "remembered": stored})
+        await open_chat(again, TOKENIZER, CONFIG)
+        assert lines_of(browser.html["view-chat"]) == lines_of(said)
+        assert len(lines_of(said)) == 2
+        assert notes_of(browser.html["view-chat"]) == notes_of(said)
+        assert len(notes_of(said)) == 1
+        assert "Be brief." in browser.html["view-chat"]
+        await act(again, "clear")
+        assert browser.other["remember"] == {"key": next(iter(stored)), "text": ""}
+        assert lines_of(browser.html["view-chat"]) == []
+
+    drive(script)
+
+
+@pytest.mark.parametrize("ended", ["stop", "length"])
+def test_only_an_answer_that_was_cut_off_goes_on_after_a_reload(ended: str) -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER)
+        await send(app, "Hello!")
+        remembered = browser.other["remember"]
+        kept = json.loads(remembered["text"])
+        (answer,) = kept["answers"].values()
+        answer["ended"] = ended
+        again = App(browser, webpte)
+        stored = {remembered["key"]: json.dumps(kept)}
+        await again.receive({"act": "hello", "remembered": stored})
+        await open_chat(again, TOKENIZER)
+        assert "Regenerate" in browser.html["view-chat"]
+        assert (">Continue<" in browser.html["view-chat"]) == (ended == "length")
+        if ended == "length":
+            before = shown(browser)
+            await act(again, "more")
+            after = shown(browser)
+            assert after[1][1].startswith(before[1][1])
+            assert len(after[1][1]) > len(before[1][1]) > 0
+
+    drive(script)
+
+
+def notes_of(html: str) -> list[str]:
+    """What is told of each answer."""
+    return re.findall(r'<p class="note">(\d+ tokens .*? seed \d+.*?)</p>', html)
+
+
+def lines_of(html: str) -> list[str]:
+    """What was said, as text."""
+    found = re.findall(r'id="chat-said-\d+"[^>]*>(.*?)</', html)
+    return [re.sub(r"<[^>]*>", "", one) for one in found]
+
+
+def test_a_deleted_conversation_comes_back_and_goes_on() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await send(app, "Hello")
+        first = shown(browser)
+        await act(app, "clear")
+        assert shown(browser) == []
+        await app.receive({"act": "undo"})
+        assert shown(browser) == first
+        await act(app, "clear")
+        await send(app, "Something else")  # takes its place
+        other = shown(browser)
+        await app.receive({"act": "undo"})
+        assert shown(browser) == other
+        await app.receive({"act": "close"})
+        await app.receive({"act": "undo"})
+        assert browser.other["front"] == "chat"
+        assert shown(browser) == other
+        await send(app, "And now?")
+        assert shown(browser)[: len(other)] == other
+        assert len(shown(browser)) == len(other) + 2
+
+    drive(script)

@@ -1,0 +1,282 @@
+"""The chat on the page: real programs on NumPy, driven by what people do."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+import webpte
+from page.app import App
+from page.views import chat as chat_view
+from support.harness.virtual_time import until
+from support.page.chat_page import (
+    CONFIG,
+    COUNT,
+    SETTINGS,
+    TOKENIZER,
+    act,
+    found_tokenizer,
+    open_chat,
+    said_by_chat,
+    send,
+    shown,
+)
+from support.page.chats import Q4
+from support.page.fake_page import FakeBrowser, File, drive, drop, open_sample
+from webpte.text import load_tokenizer
+
+
+def test_an_answer_comes_piece_by_piece_and_is_that_of_a_chat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chat_view, "FRAME_SECONDS", 0)
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await send(app, "Hello <b>!")
+        await send(app, "And then?")
+        first, second = await said_by_chat("Hello <b>!", "And then?")
+        assert shown(browser) == [
+            ("user", "Hello <b>!"),
+            ("assistant", first),
+            ("user", "And then?"),
+            ("assistant", second),
+        ]
+        pieces = [unescape(text) for where, text in browser.appended if where == "chat-said-1"]
+        assert "".join(pieces) == first
+        assert pieces  # how many depends on how fast they come
+        assert browser.other["value"] == {"chat-text": ""}
+        assert f"{COUNT} tokens" in browser.html["view-chat"]
+        assert "more in the cache" in browser.html["chat-figures"]
+        assert "error" not in browser.html or not browser.html["error"]
+
+    drive(script)
+
+
+def test_frames_not_tokens_are_sent() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await send(app, "Hello")
+        ((_, text),) = browser.appended  # at the end, what is left
+        assert [unescape(text)] == await said_by_chat("Hello")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chat_view, "FRAME_SECONDS", 600)
+        drive(script)
+
+
+def test_what_lies_beside_the_program_is_its_tokenizer(tmp_path: Path) -> None:
+    async def kind(app: App, browser: FakeBrowser, program: Path) -> str:
+        await app.receive({"act": "open-url", "fields": {"url": str(program)}})
+        await app.receive({"act": "view", "name": "chat"})
+        await found_tokenizer(app)
+        found = re.search(
+            "Tokenizer: (.*?)</summary>(?:<p[^>]*>(.*?)</p>)?", browser.html["view-chat"]
+        )
+        assert found is not None
+        return f"{found[1]} {found[2]}"
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        one, two, three = (tmp_path / folder / "tiny.pte" for folder in "abc")
+        for program in (one, two, three):
+            program.parent.mkdir()
+            shutil.copy(Q4, program)
+        assert "none: type tokens" in await kind(app, browser, one)
+        shutil.copy(TOKENIZER, two.with_name("tokenizer.json"))
+        assert "it has no chat template" in await kind(app, browser, two)
+        shutil.copy(TOKENIZER, three.with_name("tiny.tokenizer.json"))
+        shutil.copy(CONFIG, three.with_name("tiny.tokenizer_config.json"))
+        three.with_name("tokenizer.json").write_text("{}")  # of another program
+        assert "with a chat template" in await kind(app, browser, three)
+        one.with_name("tokenizer.json").write_text("{}")
+        told = await kind(app, browser, one)
+        assert "none: type tokens" in told
+        assert "beside the program, cannot be used" in told
+
+    drive(script)
+
+
+def test_a_card_names_the_tokenizer_and_questions(tmp_path: Path) -> None:
+    card = {
+        "name": "tiny",
+        "view": "chat",
+        "folder": f"{tmp_path}/",
+        "files": {"program": "p.pte", "tokenizer": "t.json", "tokenizer_config": "c.json"},
+        "questions": ["Is it <you>?", "Why?"],
+    }
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        for source, name in ((Q4, "p.pte"), (TOKENIZER, "t.json"), (CONFIG, "c.json")):
+            shutil.copy(source, tmp_path / name)
+        await app.receive({"act": "hello", "cards": [card]})
+        await app.receive({"act": "card", "name": "tiny"})
+        await found_tokenizer(app)
+        assert "t.json, 512 tokens, with a chat template" in browser.html["view-chat"]
+        proposed = re.findall(r'data-text="(.*?)"', browser.html["view-chat"])
+        assert [unescape(text) for text in proposed] == card["questions"]
+        await act(app, "set", name="max_tokens", value="1")
+        await act(app, "propose", text="Why?")
+        assert [who for who, _ in shown(browser)] == ["user", "assistant"]
+        assert "data-text" not in browser.html["view-chat"]
+
+    drive(script)
+
+
+def test_without_a_tokenizer_tokens_are_typed() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, temperature="0")
+        await send(app, "1, 2 3")
+        await send(app, "4")
+        program = await webpte.load(Q4, device="numpy")
+        generator = webpte.llm.Generator(program)
+        first = [token async for token in generator.generate([1, 2, 3], COUNT)]
+        second = [token async for token in generator.generate([1, 2, 3, *first, 4], COUNT)]
+        said = [text for who, text in shown(browser) if who == "assistant"]
+        assert said == [" ".join(map(str, first)), " ".join(map(str, second))]
+        await send(app, "512")
+        assert "type numbers from 0 to 511" in browser.html["error"]
+        assert len(shown(browser)) == 4
+        # A tokenizer that comes later starts anew.
+        await drop(app, File(TOKENIZER.name, TOKENIZER.read_bytes()))
+        assert shown(browser) == []
+        assert "it has no chat template" in browser.html["view-chat"]
+        await drop(app, File(CONFIG.name, CONFIG.read_bytes()))  # the rest of it
+        assert "with a chat template" in browser.html["view-chat"]
+
+    drive(script)
+
+
+def test_a_text_goes_on_where_there_is_no_template() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, temperature="0")
+        await send(app, "Once upon a time")
+        tokenizer = await load_tokenizer(TOKENIZER.read_bytes())
+        program = await webpte.load(Q4, device="numpy")
+        tokens = tokenizer.encode("Once upon a time")
+        said = [token async for token in webpte.llm.generate(program, tokens, COUNT)]
+        assert shown(browser)[1] == ("assistant", tokenizer.decode(said))
+
+    drive(script)
+
+
+def test_again_more_and_edited() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG, max_tokens="3")
+        await send(app, "Hello")
+        await act(app, "set", name="seed", value="8")
+        await act(app, "more")  # by the chance that it began with
+        (whole,) = await said_by_chat("Hello")
+        assert shown(browser)[1:] == [("assistant", whole)]
+        await act(app, "set", name="max_tokens", value=str(COUNT))
+        await act(app, "again")
+        (other,) = await said_by_chat("Hello", seed=8)
+        assert shown(browser)[1:] == [("assistant", other)]
+        await send(app, "More")
+        await act(app, "edit", line="0")
+        assert "Save and ask" in browser.html["view-chat"]
+        await act(app, "save", line="0", fields={"text": "Bye"})
+        assert shown(browser) == [
+            ("user", "Bye"),
+            ("assistant", (await said_by_chat("Bye", seed=8))[0]),
+        ]
+        await act(app, "system", value="Be brief.")
+        await act(app, "again")
+        (brief,) = await said_by_chat("Bye", seed=8, system="Be brief.")
+        assert shown(browser)[1] == ("assistant", brief)
+        await act(app, "edit", line="1")
+        await act(app, "save", line="1", fields={"text": "So it is"})
+        assert shown(browser)[1] == ("assistant", "So it is")
+        await act(app, "more")
+        assert shown(browser)[1][1].startswith("So it is")
+        assert len(shown(browser)[1][1]) > len("So it is")
+        await act(app, "clear")
+        assert shown(browser) == []
+
+    drive(script)
+
+
+def test_candidates_of_a_token() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await send(app, "Hello")
+        await act(app, "tokens")
+        assert browser.html["view-chat"].count("level-unknown") == COUNT
+        await act(app, "look", line="1", at="3")
+        assert "was not asked for" in browser.html["chat-token"]
+        before = shown(browser)
+        await act(app, "again")
+        assert shown(browser) == before
+        assert "level-unknown" not in browser.html["view-chat"]
+        appended = "".join(text for _, text in browser.appended)
+        assert appended.count("data-at=") == COUNT
+        await act(app, "look", line="1", at="3")
+        card = browser.html["chat-token"]
+        shares = [float(share) for share in re.findall(r"([\d.]+) %", card)]
+        assert len(shares) in (8, 9)
+        assert shares[:8] == sorted(shares[:8], reverse=True)
+        assert card.count("chosen") == 1
+
+    drive(script)
+
+
+def test_settings_that_are_wrong_ask_nothing() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        for name, value, told in (
+            ("top_p", "1.5", "top_p must be"),
+            ("top_k", "0.5", "top k must be a whole number"),
+            ("max_tokens", "", "most tokens must be a whole number"),
+            ("max_tokens", "0", "most tokens must be 1 or more"),
+            ("seed", "-1", "seed must be 0 or more"),
+        ):
+            await act(app, "set", name=name, value=value)
+            assert told in browser.html["chat-problem"]
+            await send(app, "Hello")
+            assert shown(browser) == []
+            await act(app, "set", name=name, value={**SETTINGS}.get(name, ""))
+            assert browser.html["chat-problem"] == ""
+
+    drive(script)
+
+
+@pytest.mark.parametrize("way", ["stop", "close", "open", "send"])
+def test_what_may_come_between(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_view, "FRAME_SECONDS", 0)
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG, max_tokens="24")
+        asking = asyncio.ensure_future(send(app, "Hello"))
+        await until(lambda: bool(browser.appended))
+        assert 'aria-busy="true"' in browser.html["view-chat"]
+        if way == "stop":
+            await act(app, "stop")
+        elif way == "close":
+            await app.receive({"act": "close"})
+        elif way == "open":
+            await open_sample(app)
+        else:
+            await send(app, "Another")
+            assert "Still answering" in browser.text["status"]
+            assert browser.other["value"] == {"chat-text": ""}  # that of the first
+            await act(app, "stop")
+        await asking
+        assert not browser.html.get("error")
+        if way in ("stop", "send"):
+            (_, said) = shown(browser)
+            (whole,) = await said_by_chat("Hello", count=24)
+            assert whole.startswith(said[1])
+            assert said[1] != whole
+            assert "· stopped" in browser.html["view-chat"]
+            await act(app, "set", name="max_tokens", value="2")
+            await act(app, "more")
+            assert whole.startswith(shown(browser)[1][1])
+            assert len(shown(browser)[1][1]) > len(said[1])
+        else:
+            assert "chat" not in [name for name, _ in browser.other["tabs"]]
+
+    drive(script)

@@ -1,0 +1,223 @@
+"""The graph on the page: real programs, and what people do with their boxes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import webpte
+from page.app import App
+from page.graph import outline
+from page.graph.drawn import short
+from page.graph.outline import Box, Call, all_folds
+from page.views.graph import GraphPanel
+from support.page.chats import Q4
+from support.page.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, open_sample, run
+from webpte.gpu.simulated.device import RecordingDevice
+from webpte.report import MethodGraph
+
+
+class Recorded:
+    """The engine, with a device that has kernels wherever the page asks for WebGPU."""
+
+    inspect = staticmethod(webpte.inspect)
+
+    async def load(self, source: Any, **options: Any) -> Any:
+        return await webpte.load(source, **{**options, "device": RecordingDevice()})
+
+
+async def act(app: App, what: str, **more: object) -> None:
+    await app.receive({"act": f"graph:{what}", **more})
+
+
+async def look_at(app: App, path: Path = Q4) -> None:
+    """As a list, which says what is in it; tests of the drawing look at that themselves."""
+    await open_file(app, path)
+    await app.receive({"act": "view", "name": "graph"})
+    await act(app, "drawing", value="list")
+
+
+def calls(browser: FakeBrowser) -> list[int]:
+    return [int(one) for one in re.findall(r'id="graph-call-(\d+)"', browser.html["view-graph"])]
+
+
+def text_of(browser: FakeBrowser) -> str:
+    return unescape(re.sub("<[^>]*>", " ", browser.html["view-graph"]))
+
+
+def no_error(browser: FakeBrowser) -> None:
+    assert not browser.html.get("error")
+
+
+async def graph_of(path: Path, stage: str = "planned", device: Any = "numpy") -> MethodGraph:
+    program = await webpte.load(path, device=device)
+    return program.graph("forward", stage)
+
+
+def nodes_of(boxes: Sequence[Box]) -> list[int]:
+    return [box.node.id for box in boxes if isinstance(box, Call)]
+
+
+def test_every_call_is_in_one_box_whatever_is_open() -> None:
+    graph = asyncio.run(graph_of(Q4))
+    assert graph.layers
+    everything = [node.id for node in graph.nodes]
+    assert nodes_of(outline.outline(graph, all_folds(graph))) == everything
+    folded = outline.outline(graph, ())
+    (fold,) = [box for box in folded if not isinstance(box, Call)]
+    assert sorted([*nodes_of(folded), *(node.id for node in fold.nodes)]) == everything
+    for node in graph.nodes:
+        assert node.id in nodes_of(outline.outline(graph, outline.folds_around(graph, node.id)))
+
+
+def test_names_without_their_name_space() -> None:
+    names = (
+        "aten.add.Tensor",
+        "et_vk.rms_norm.default",
+        "webpte.product_add",
+        "sym_size.int",
+        "add",
+    )
+    assert [*map(short, names)] == ["add.Tensor", "rms_norm", "product_add", "sym_size.int", "add"]
+
+
+def test_folds_open_and_close() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await look_at(app)
+        graph = await graph_of(Q4)
+        (group,) = graph.layers
+        start, stop = group.ranges[1]
+        assert f"layer × {group.count}" in text_of(browser)
+        assert start not in calls(browser)
+        await act(app, "toggle", key="0")
+        await act(app, "toggle", key="0.1")
+        assert set(range(start, stop)) <= set(calls(browser))
+        assert group.ranges[0][0] not in calls(browser)
+        await act(app, "fold")
+        assert start not in calls(browser)
+        await act(app, "unfold")
+        assert calls(browser) == [node.id for node in graph.nodes]
+        no_error(browser)
+
+    drive(script)
+
+
+def test_finding_and_following_an_edge() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await look_at(app)
+        graph = await graph_of(Q4)
+        await act(app, "search", value=" RMS_norm")
+        wanted = [node.id for node in graph.find("rms_norm")]
+        assert calls(browser) == wanted
+        assert f"{len(wanted)} calls of {len(graph.nodes)} found" in text_of(browser)
+        given = graph.nodes[wanted[1]].outputs[0]
+        await act(app, "search", value=given)
+        assert {wanted[1], graph.readers(given)[0].id} <= set(calls(browser))
+        # To where it comes from: the search ends, the layer around it opens.
+        await act(app, "go", node=str(wanted[1]))
+        assert wanted[1] in calls(browser)
+        assert f'id="graph-call-{wanted[1]}"' in browser.html["view-graph"]
+        assert browser.other["script"] == {"graph": {"focus": f"graph-call-{wanted[1]}"}}
+        assert "feeds it" in text_of(browser)
+        assert "uses it" in text_of(browser)
+        await act(app, "search", value="<nothing>")
+        assert calls(browser) == []
+        assert "<nothing>" not in browser.html["view-graph"]
+        no_error(browser)
+
+    drive(script)
+
+
+def test_a_call_on_the_gpu_shows_its_kernels() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await look_at(app)
+        graph = await graph_of(Q4, device=RecordingDevice())
+        node = graph.find("gated_product")[0]
+        await act(app, "go", node=str(node.id))
+        shown, kernel = text_of(browser), node.kernels[0]
+        assert f"grid {' × '.join(map(str, kernel.grid))}" in shown
+        assert "fn main" not in shown
+        await act(app, "wgsl", kernel="0")
+        assert kernel.wgsl.strip() in unescape(browser.html["view-graph"])
+        assert kernel.params
+        for name in (*kernel.params, *(argument.name for argument in node.arguments)):
+            assert f'<th scope="row">{name}</th>' in browser.html["view-graph"]
+        assert 'class="graph-dot graph-gpu"' in browser.html["view-graph"]
+        await act(app, "colour", value="dtype")
+        assert "graph-dot graph-tint-0" in browser.html["view-graph"]
+        await act(app, "stage", value="file")
+        assert "in a delegate" not in shown
+        await act(app, "colour", value="where")
+        assert "in a delegate" in text_of(browser)
+        no_error(browser)
+
+    drive(script, GPU, Recorded())
+
+
+def test_a_histogram_comes_on_demand() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await look_at(app, SAMPLES / "digits.pte")
+        panel = app._views.panel("graph")
+        assert isinstance(panel, GraphPanel)
+        graph = await graph_of(SAMPLES / "digits.pte")
+        value = graph.constants[0]
+        assert value.constant is not None
+        await act(app, "go", node=str(graph.readers(value.key)[0].id))
+        assert "<rect" not in browser.html["view-graph"]
+        await act(app, "count", key=value.key)
+        assert "Counting" in text_of(browser)
+        await asyncio.wait(set(panel._tasks))
+        histogram = await value.constant.histogram()
+        assert browser.html["view-graph"].count("<rect") == len(histogram.counts)
+        assert f"mean {histogram.mean:.5g}" in text_of(browser)
+        no_error(browser)
+
+    drive(script)
+
+
+def test_live_shapes_follow_runs_and_another_program_starts_anew() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await look_at(app)
+        await act(app, "go", node="1")
+        session = app._stage.session
+        assert session is not None
+        await app.receive({"act": "dim", "input": "0", "dim": "1", "value": "5"})
+        await run(app, 0)
+        live = session.program.graph().nodes[1].outputs[0]
+        shape = session.program.graph().values[live].shape
+        assert shape != session.program.graph().values[live].largest
+        assert " × ".join(map(str, shape)) in text_of(browser)
+        await act(app, "search", value="linear")
+        await open_sample(app, "digits.pte")
+        await app.receive({"act": "view", "name": "graph"})  # still as a list
+        assert len(calls(browser)) == 8
+        assert "feeds it" not in text_of(browser)
+        no_error(browser)
+
+    drive(script, GPU, Recorded())
+
+
+def test_long_columns_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("page.graph.outline.SHOWN", 20)
+    monkeypatch.setattr("page.graph.boxes.SHOWN", 20)
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await look_at(app)
+        await act(app, "unfold")
+        assert len(calls(browser)) < 20  # with the boxes of the folds
+        assert "Outputs" not in text_of(browser)
+        last = len((await graph_of(Q4)).nodes) - 1
+        await act(app, "go", node=str(last))
+        assert last in calls(browser)
+        assert "Outputs" in text_of(browser)
+        await act(app, "turn", first="0")
+        assert calls(browser)[0] == 0
+        no_error(browser)
+
+    drive(script)
