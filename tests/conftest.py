@@ -9,7 +9,7 @@ import pytest
 
 from support.harness import extent
 from support.harness.parts import Part, TellFailures, TellTimes, files_of
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 # What somebody has measured on this machine must not decide which kernels are tested.
 os.environ["WEBPTE_TUNING"] = ""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from webpte_export.errors import ExportError
-from webpte_export.mends import without_broken_torchvision
+from webpte_export.exporter_patches import without_broken_torchvision
 from webpte_export.report import Report
 
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from webpte_export.check_export import judge, place
 from webpte_export.errors import ExportError
-from webpte_export.judge import judge, place
-from webpte_export.mends import fewer_collections, mend_exporter
+from webpte_export.exporter_patches import fewer_collections, mend_exporter
 from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Call, Tolerance, write_suite

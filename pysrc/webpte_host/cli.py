@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from webpte_host.errors import HostError
+from webpte_host.base.errors import HostError
 
 _USAGE = """\
 usage: python3 serve.py [--port PORT] [--folder DIR]    serve the page (sets up what it needs first)
@@ -52,35 +52,35 @@ def _command(arguments: list[str]) -> Callable[[list[str]], int]:
     """Imports are in here so that serving does not wait for what only the tests need."""
     name = arguments[0] if arguments else ""
     if name == "test":
-        from webpte_host.checks import main as run_checks
+        from webpte_host.commands.test_command import main as run_checks
 
         return run_checks
     if name == "verify":
-        from webpte_host.verify import main as run_verify
+        from webpte_host.commands.verify import main as run_verify
 
         return run_verify
     if name == "export":
-        from webpte_host.export import main as run_export
+        from webpte_host.commands.export import main as run_export
 
         return run_export
     if name == "bench":
-        from webpte_host.bench import main as run_bench
+        from webpte_host.commands.bench import main as run_bench
 
         return run_bench
     if name == "models":
-        from webpte_host.models import main as run_models
+        from webpte_host.models.command import main as run_models
 
         return run_models
     if name == "pictures":
-        from webpte_host.pictures import main as take_pictures
+        from webpte_host.site.pictures import main as take_pictures
 
         return take_pictures
     if name == "build":
-        from webpte_host.build import main as run_build
+        from webpte_host.site.command import main as run_build
 
         return run_build
     if name == "docs":
-        from webpte_host.reference import main as write_docs
+        from webpte_host.site.reference import main as write_docs
 
         return write_docs
     if name == "setup":
@@ -91,7 +91,7 @@ def _command(arguments: list[str]) -> Callable[[list[str]], int]:
 
 
 def _setup(arguments: list[str]) -> int:
-    from webpte_host.runtime import ensure_runtime
+    from webpte_host.setup.runtime import ensure_runtime
 
     argparse.ArgumentParser(prog="serve.py setup", description=_setup.__doc__).parse_args(arguments)
     print(f"The browser runtime is in {ensure_runtime()}")
@@ -99,10 +99,10 @@ def _setup(arguments: list[str]) -> int:
 
 
 def _serve(arguments: list[str]) -> int:
-    from webpte_host.content import Mount
-    from webpte_host.models_store import ModelStore
-    from webpte_host.runtime import ensure_runtime
-    from webpte_host.server import Site
+    from webpte_host.models.store import ModelStore
+    from webpte_host.serving.routing import Mount
+    from webpte_host.serving.server import Site
+    from webpte_host.setup.runtime import ensure_runtime
 
     parser = argparse.ArgumentParser(prog="serve.py", usage=_USAGE.removeprefix("usage: "))
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")

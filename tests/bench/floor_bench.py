@@ -14,8 +14,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from webpte_host.browser import open_browser
-from webpte_host.server import Site
+from webpte_host.harness.browser import open_browser
+from webpte_host.serving.server import Site
 
 _WORKER = """
 const gpu = async () => {

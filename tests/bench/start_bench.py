@@ -19,9 +19,9 @@ from statistics import median
 
 from playwright.sync_api import BrowserContext, BrowserType, sync_playwright
 
-from webpte_host import chromium
-from webpte_host.runtime import ensure_runtime
-from webpte_host.server import Site
+from webpte_host.serving.server import Site
+from webpte_host.setup import chromium
+from webpte_host.setup.runtime import ensure_runtime
 
 VISITS = 3
 SETTLE_SECONDS = 12  # after "ready": compiled modules and machine code are kept in the background

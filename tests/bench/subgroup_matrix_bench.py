@@ -19,9 +19,9 @@ from typing import Any
 from support.cases.gemm.linear_q4_cases import Q4GSW
 from support.harness import limits
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.browser import Harness, open_browser
-from webpte_host.chromium import ADAPTERS
-from webpte_host.server import Site
+from webpte_host.harness.browser import Harness, open_browser
+from webpte_host.serving.server import Site
+from webpte_host.setup.chromium import ADAPTERS
 
 GROUP = 32
 SHAPES = ((2048, 2048), (8192, 2048), (2048, 8192), (512, 2048))  # columns, k

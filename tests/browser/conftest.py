@@ -18,12 +18,12 @@ from playwright.sync_api import Browser, BrowserContext, BrowserType, Page, expe
 from support.harness import limits
 from support.harness.parts import CRASH_SECTION
 from support.page.page import python
-from webpte_host import chromium
-from webpte_host.browser import Harness, SharedHarness, open_browser
-from webpte_host.content import Mount
-from webpte_host.runtime import ensure_runtime
-from webpte_host.server import Site
-from webpte_host.vitals import BrowserProcesses
+from webpte_host.harness.browser import Harness, SharedHarness, open_browser
+from webpte_host.harness.watchdog import BrowserProcesses
+from webpte_host.serving.routing import Mount
+from webpte_host.serving.server import Site
+from webpte_host.setup import chromium
+from webpte_host.setup.runtime import ensure_runtime
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,7 +10,7 @@ import pytest
 import webpte
 from support.devices.native import need_native
 from webpte.llm import Generator, OneOf
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 FOLDER = ROOT / "tests" / "data" / "llm"
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]

@@ -12,8 +12,8 @@ from support.graphs.graphs import wait
 from webpte import shared_device
 from webpte.dev import kernel_bench
 from webpte.dev.kernel_bench import Effort, Limits
-from webpte_host import bench
-from webpte_host.errors import HostError
+from webpte_host.base.errors import HostError
+from webpte_host.commands import bench
 
 KERNELS = [
     {"op": "aten.mm.default", "args": [{"tensor": [3, 8]}, {"tensor": [8, 5], "constant": True}]},

@@ -21,7 +21,7 @@ from support.devices.plain_matrices import plain_matrices, with_matrices
 from webpte.gpu.native.device import NativeDevice
 from webpte.ops.gemm import gemm_small, subgroup_matrix
 from webpte.ops.gemm.subgroup_matrix import MATRIX_TILINGS
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 Array = np.ndarray
 

@@ -15,8 +15,8 @@ from support.cases.cases import Array
 from support.cases.tables import Row, one_row_per_op, rounded_to_half
 from support.devices.native import need_native
 from support.write import pack_suite
-from webpte_host.layout import ROOT
-from webpte_host.verify import case_id, run_here
+from webpte_host.base.layout import ROOT
+from webpte_host.commands.verify import case_id, run_here
 
 SUITES = sorted((ROOT / "tests" / "suites").glob("*.zip"))
 CASES = [(path, entry) for path in SUITES for entry in pack_suite.read_entries(path)]

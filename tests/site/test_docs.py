@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from webpte_host.browser import open_browser
-from webpte_host.content import Mount
-from webpte_host.progress import Display
-from webpte_host.reference import write_docs
-from webpte_host.reference_pages import DOCS, MODULES, address
-from webpte_host.server import Site
+from webpte_host.base.progress import Display
+from webpte_host.harness.browser import open_browser
+from webpte_host.serving.routing import Mount
+from webpte_host.serving.server import Site
+from webpte_host.site.reference import write_docs
+from webpte_host.site.reference_pages import DOCS, MODULES, address
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ import pytest
 
 from support.harness import limits
 from support.write.wheel import build_wheel
-from webpte_host import chromium
-from webpte_host.layout import ROOT, STATE, WEB
-from webpte_host.process import npm_command, run_tool
-from webpte_host.runtime import ensure_runtime
+from webpte_host.base.layout import ROOT, STATE, WEB
+from webpte_host.base.process import npm_command, run_tool
+from webpte_host.setup import chromium
+from webpte_host.setup.runtime import ensure_runtime
 
 WEBGPU = "webgpu@0.6.2"
 EXAMPLE = ROOT / "docs" / "examples" / "node" / "digits.mjs"

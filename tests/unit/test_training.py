@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import webpte
-from page.teaching.drawings import centred, varied
+from page.views.teach.drawings import centred, varied
 from support.page.fake_page import SAMPLES
 from support.page.teaching import PYTORCH_LOSSES, SHAPES, batch, examples, first_weights
 from webpte.errors import InputError

@@ -12,24 +12,24 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from page.browser import Browser, Message
-from page.file_desk import FileDesk
-from page.gallery_desk import FILE, GalleryDesk
-from page.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
-from page.input_desk import InputDesk
-from page.library.desk import LibraryDesk
-from page.library.last import LastSession
-from page.open_desk import OpenDesk
-from page.output_desk import OutputDesk
-from page.palette import Command
-from page.palette_desk import PaletteDesk
-from page.placing import is_input_file
-from page.remembered import Memory
-from page.run_desk import RunDesk
-from page.session import Session
-from page.stage import Change, Stage
-from page.view import Panel, View
-from page.view_desk import ViewDesk
+from page.controllers.file_controller import FileDesk
+from page.controllers.gallery_controller import FILE, GalleryDesk
+from page.controllers.input_controller import InputDesk
+from page.controllers.library_controller import LibraryDesk
+from page.controllers.open_controller import OpenDesk
+from page.controllers.output_controller import OutputDesk
+from page.controllers.palette_controller import PaletteDesk
+from page.controllers.run_controller import RunDesk
+from page.controllers.view_controller import ViewDesk
+from page.inputs.match_inputs import is_input_file
+from page.parts.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
+from page.persistence.last_program import LastSession
+from page.persistence.settings import Memory
+from page.session.palette import Command
+from page.session.session import Session
+from page.session.state import Change, Stage
 from page.views import Found, find_views
+from page.views.view import Panel, View
 from webpte import DeviceInfo
 
 _ADAPTER_SECONDS = 15

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from page.cards import Card
+from page.cards.cards import Card
 from page.npy import Array
 from webpte import DeviceInfo
 from webpte.library import Entry, LibraryFile, Usage

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from page.units import shape_text
+from page.html.units import shape_text
 from webpte import arrays
 from webpte.errors import InputError
 

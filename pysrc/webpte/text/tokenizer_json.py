@@ -23,7 +23,7 @@ from webpte.text.template import ChatTemplate
 from webpte.text.token_bytes import json_pieces
 from webpte.text.tokenizer import Tokenizer, clean
 
-# As webpte_host/runtime_lock.json pins it.
+# As webpte_host/setup/runtime_lock.json pins it.
 JAVASCRIPT = JavaScriptModule(
     "../tokenizers/tokenizers.min.cjs",
     "https://cdn.jsdelivr.net/npm/@huggingface/tokenizers@0.2.0/dist/tokenizers.min.cjs",

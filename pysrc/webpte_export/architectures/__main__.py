@@ -18,7 +18,7 @@ from webpte_export.architectures.rows import Architecture
 from webpte_export.architectures.table import render
 from webpte_export.errors import ExportError
 from webpte_export.exporter import export
-from webpte_export.mends import mend_exporter
+from webpte_export.exporter_patches import mend_exporter
 
 
 def main(arguments: list[str]) -> int:

@@ -50,7 +50,7 @@ def export_part(
     from webpte_export.conformance.checkout import use_checkout
     from webpte_export.conformance.parts import import_torchvision
     from webpte_export.conformance.runner import Folder, export_cases
-    from webpte_export.mends import fewer_collections, mend_exporter
+    from webpte_export.exporter_patches import fewer_collections, mend_exporter
 
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)

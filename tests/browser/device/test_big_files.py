@@ -10,9 +10,9 @@ from playwright.sync_api import Browser
 
 from support.page.page import python
 from support.write.pte_writer import GraphWriter, Node, Scalar, write_pte
-from webpte_host.browser import Harness
-from webpte_host.content import Mount
-from webpte_host.server import Site
+from webpte_host.harness.browser import Harness
+from webpte_host.serving.routing import Mount
+from webpte_host.serving.server import Site
 
 WIDTH = 1 << 12  # bytes of a row
 HEAP = 32 << 20  # what Python may need more of: less than one chunk of the file

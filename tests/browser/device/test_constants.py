@@ -8,7 +8,7 @@ import pytest
 from support.page.page import decode, encode, encode_bytes
 from support.page.page_programs import ADD, W, add_weights, run
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 
 @pytest.mark.usefixtures("flat_counts")

@@ -9,7 +9,7 @@ from support.devices.recorded import narrowed_graph
 from support.page.page import python
 from support.page.page_programs import ADD, W, add_weights, run
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 # What is refused
 

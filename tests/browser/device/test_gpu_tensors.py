@@ -11,7 +11,7 @@ from support.devices.recorded import add_graph
 from support.graphs.graphs import chain
 from support.page.page import encode_bytes, python
 from support.write.pte_writer import MethodWriter, write_pte
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 COUNTS = """
 import asyncio, gc

@@ -7,7 +7,7 @@ from typing import Any
 from support.graphs.graphs import chain
 from support.page.page import encode_bytes, python
 from support.write.pte_writer import write_pte
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 
 def run(harness: Harness, code: str, size: int) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 
 from support.graphs.graphs import remembering
 from support.page.page import encode_bytes, python
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 
 def test_a_lost_program_recovers(harness: Harness) -> None:

@@ -13,8 +13,8 @@ from playwright.sync_api import Browser
 
 from support.harness import limits
 from webpte.gpu.convert import converted
-from webpte_host import chromium
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
+from webpte_host.setup import chromium
 
 Described = tuple[int, int, str | None]  # offset, size, conversion
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.page.conformance_page import run_check
 from support.page.page import HarnessSource, python
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 CHROMIUM = {"looksEvery": 2.5, "looksOn": ["scope", "submit"], "submitCost": 1.5}
 FIREFOX = {"looksEvery": 100, "looksOn": ["submit"]}

@@ -11,7 +11,7 @@ from support.cases.attention.attention_cases import CACHED, PLAIN, SWEEP, CacheC
 from support.cases.gpu_kernels import GPU, cases_for, for_browser
 from support.page.page import Outcome, Run, decode, encode, encode_bytes, python, run_all
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.browser import Harness, SharedHarness
+from webpte_host.harness.browser import Harness, SharedHarness
 
 Case = CacheCase | PlainCase
 

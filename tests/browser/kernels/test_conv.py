@@ -12,7 +12,7 @@ from support.cases.gpu_kernels import both_kernels, cases_for, for_browser
 from support.cases.pool.pool_cases import POOL_CASES, average, digits, with_indices
 from support.cases.row_cases import COMPARE, as_json, normal
 from support.harness import limits
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 TABLES = {
     "conv": for_browser(CONV_CASES),

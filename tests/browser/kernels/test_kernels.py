@@ -15,7 +15,7 @@ from support.cases.move.view_cases import VIEW_CASES, view
 from support.harness.reading import run_apart as finish
 from support.page.page import HarnessSource, Outcome, Run, encode_bytes, python, run_all
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 CASES = [*for_browser([*UNARY_CASES, *FUNCTION_CASES, *BINARY_CASES]), *VIEW_CASES]
 VIEW_OPS = {case.op for case in VIEW_CASES}

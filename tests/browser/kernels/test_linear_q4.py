@@ -18,7 +18,7 @@ from support.cases.quant.choose_qparams_cases import CHOOSE_CASES, affine, per_t
 from support.cases.row_cases import normal
 from support.page.gemm_page import differences
 from webpte.ops.gemm.gemm import TILINGS
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 TABLES = {"linear_q4": for_browser(LINEAR_Q4_CASES), "choose_qparams": for_browser(CHOOSE_CASES)}
 

@@ -8,7 +8,7 @@ from support.cases.gemm.matmul_cases import MATMUL_CASES, addmm, bmm, gradient, 
 from support.cases.gpu_kernels import GPU, both_kernels, cases_for, for_browser
 from support.page.gemm_page import differences
 from webpte.ops.gemm.gemm import TILINGS
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 
 @both_kernels

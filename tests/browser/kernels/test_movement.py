@@ -23,7 +23,7 @@ from support.cases.quant.embedding_quantized_cases import EMBEDDING_CASES
 from support.harness import limits
 from support.page.page import encode_bytes, python
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 PREPARE = """
 import base64

@@ -24,7 +24,7 @@ from support.cases.quant.quantize_cases import (
     zeros,
 )
 from support.page.live_page import check_kernels
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 TABLES = {
     "quantize": for_browser(QUANTIZE_CASES),

@@ -34,7 +34,7 @@ from support.cases.training.training_cases import (
 )
 from support.graphs.fine_tuning import PYTORCH_LOSSES, FineTuning
 from support.harness import limits
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 # Compiling takes the time here, and these two differ in one formula from sum and amax.
 REDUCE = [

@@ -18,7 +18,7 @@ from support.cases.gpu_kernels import for_browser
 from support.harness.reading import run_apart as finish
 from support.page.page import Outcome, Run, encode_bytes, python, run_all
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.browser import Harness, SharedHarness
+from webpte_host.harness.browser import Harness, SharedHarness
 
 CASES: list[RopeCase | ComplexCase] = [*for_browser(ROPE), *for_browser(INTERLEAVED)]
 

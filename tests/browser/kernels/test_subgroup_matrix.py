@@ -10,7 +10,7 @@ from support.cases.gemm import linear_q4_cases, matmul_cases
 from support.cases.row_cases import as_json
 from support.harness import limits
 from webpte.ops.gemm.subgroup_matrix import MATRIX_TILINGS
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 CASES = [*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES]
 

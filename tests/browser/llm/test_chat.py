@@ -12,7 +12,7 @@ import pytest
 from support.harness import limits
 from support.page.chats import open_chat
 from support.page.page import python
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 # The same code there and here; `chat` is given.
 SCRIPT = """

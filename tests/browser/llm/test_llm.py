@@ -9,7 +9,7 @@ import pytest
 
 from support.harness import limits
 from support.page.page import python
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 CODE = """
 import js

@@ -12,8 +12,8 @@ from support.harness.texts import FOLDER, KINDS, TEXTS
 from support.page.page import python
 from webpte.text import Tokenizer, load_tokenizer
 from webpte.text.tokenizer_json import JAVASCRIPT
-from webpte_host.browser import Harness
-from webpte_host.server import Site
+from webpte_host.harness.browser import Harness
+from webpte_host.serving.server import Site
 
 # What is compared, in both places: tokens, texts, and pieces of text as they come.
 FACTS = """

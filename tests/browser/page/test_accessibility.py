@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, FloatRect, Locator, Page, Route, Viewpo
 
 from support.harness import limits
 from support.page.page_visit import WATCH_LONG_TASKS, leave, status, wait_until_ready
-from webpte_host.browser import PageLog
-from webpte_host.server import Site
+from webpte_host.harness.browser import PageLog
+from webpte_host.serving.server import Site
 
 WIDE = ViewportSize(width=1280, height=900)
 NARROW = ViewportSize(width=390, height=844)
@@ -274,7 +274,7 @@ def test_the_palette_tells_where_one_is(page: Page) -> None:
 
 def test_what_the_palette_finds(page: Page) -> None:
     rows = ["Run on NumPy (CPU)", "Go to Run", "Run", "Go to Graph", "Check against NumPy"]
-    find = """async ([query, rows]) => (await import("/palette.js"))
+    find = """async ([query, rows]) => (await import("/scripts/palette.js"))
         .search(query, rows.map((title) => ({ title }))).map(({ command }) => command.title)"""
 
     def found(query: str) -> Any:

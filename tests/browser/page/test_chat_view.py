@@ -12,7 +12,7 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from support.page.chats import open_chat
 from support.page.page_visit import status, visit
-from webpte_host.server import Site
+from webpte_host.serving.server import Site
 
 CHANCE = {"temperature": 0.9, "top_p": 0.95, "seed": 5}
 QUESTION = "Hello\nthere"

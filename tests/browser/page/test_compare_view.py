@@ -19,7 +19,7 @@ from support.page.page_visit import (
     status,
     visit,
 )
-from webpte_host.server import Site
+from webpte_host.serving.server import Site
 
 
 @pytest.fixture

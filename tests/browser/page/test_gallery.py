@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from page.pictures import png_rgb
+from page.outputs.pictures import png_rgb
 from support.harness import limits
 from support.page.page_visit import START_MS, downloaded, drop, leave, payload, run, status, visit
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.server import Site
+from webpte_host.serving.server import Site
 
 
 @pytest.fixture(scope="module")

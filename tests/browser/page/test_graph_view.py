@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from support.harness import limits
 from support.page.page_visit import WATCH_LONG_TASKS, status, visit
-from webpte_host.server import Site
+from webpte_host.serving.server import Site
 
 NARROWEST = 360  # pixels, of a phone
 LONGEST_TASK_MS = limits.LONG_TASK_MS
@@ -36,7 +36,8 @@ def bare(browser: Browser, site: Site) -> Iterator[Page]:
     page.add_init_script(WATCH_LONG_TASKS)
     address = f"{site.url}bare.html"
     sheets = "".join(
-        f"<link rel=stylesheet href='{name}'>" for name in ("style.css", "page/views/graph.css")
+        f"<link rel=stylesheet href='{name}'>"
+        for name in ("style/style.css", "page/views/graph/graph.css")
     )
     body = f"<!doctype html>{sheets}<div id=panel class=graph></div>"
     page.route(address, lambda route: route.fulfill(body=body, content_type="text/html"))
@@ -60,7 +61,7 @@ def show_drawing(page: Page, boxes: list[Any], edges: list[Any]) -> None:
     }
     page.evaluate(
         """async (data) => {
-            const { show } = await import("./page/views/graph.js");
+            const { show } = await import("./page/views/graph/graph.js");
             const panel = document.getElementById("panel");
             const tools = ["fit", "save"].map((one) => `<button data-draw=${one}>${one}</button>`);
             panel.innerHTML = `${tools.join("")}<div id=graph-drawing></div><p id=graph-keys></p>`;
@@ -180,7 +181,7 @@ def test_many_boxes_in_sight_come_in_pieces(bare: Page) -> None:
 
 def test_others_have_their_turns_while_pieces_are_made(bare: Page) -> None:
     turns = bare.evaluate("""async () => {
-        const { collect } = await import("./page/graph/slices.js");
+        const { collect } = await import("./page/views/graph/slices.js");
         let [turns, done] = [0, false];
         const { port1, port2 } = new MessageChannel();
         port1.onmessage = () => { turns += 1; if (!done) port2.postMessage(null); };
@@ -206,7 +207,7 @@ def test_what_is_drawn_can_be_moved_while_another_drawing_is_laid_out(bare: Page
     bare.locator(".graph-sight").focus()
     bare.evaluate(
         """async (boxes) => {
-            const { show } = await import("./page/views/graph.js");
+            const { show } = await import("./page/views/graph/graph.js");
             const mark = { chosen: 1, found: [], searching: false, reveal: false };
             const drawing = JSON.stringify({ boxes, edges: [[0, 1]], groups: [] });
             const paint = JSON.stringify([["graph-host", ""], ["graph-host", ""]]);

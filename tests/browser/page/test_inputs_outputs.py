@@ -22,9 +22,9 @@ from support.page.page_visit import (
     wait_until_ready,
 )
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host import chromium
-from webpte_host.browser import PageLog
-from webpte_host.server import Site
+from webpte_host.harness.browser import PageLog
+from webpte_host.serving.server import Site
+from webpte_host.setup import chromium
 
 RATE = 16_000
 

@@ -20,8 +20,8 @@ from support.page.page_visit import (
     visit,
     wait_until_ready,
 )
-from webpte_host.browser import Harness
-from webpte_host.server import Site
+from webpte_host.harness.browser import Harness
+from webpte_host.serving.server import Site
 
 SAMPLE, WEIGHTS = "samples/sigmoid.pte", "samples/digits.pte"
 # What the page's Python fetches goes through here: `seen` has [status, range, tag given].

@@ -13,9 +13,9 @@ from playwright.sync_api import Page, expect
 from support.harness import limits
 from support.write.pte_writer import GraphWriter, write_pte
 from support.write.wheel import build_wheel
-from webpte_host.browser import Harness, PageLog
-from webpte_host.content import Mount
-from webpte_host.server import Site
+from webpte_host.harness.browser import Harness, PageLog
+from webpte_host.serving.routing import Mount
+from webpte_host.serving.server import Site
 
 WEIGHTS = np.array([[0.5, -1, 2], [3, 0, -2]], np.float32)
 X = np.array([1, 2, -3], np.float32)

@@ -29,8 +29,8 @@ from support.page.page_visit import (
     visit,
     wait_until_ready,
 )
-from webpte_host import chromium
-from webpte_host.server import Site
+from webpte_host.serving.server import Site
+from webpte_host.setup import chromium
 
 LONG_TASK_MS = limits.LONG_TASK_MS
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from support.page.page_visit import leave, open_sample, run, status, visit
-from webpte_host.server import Site
+from webpte_host.serving.server import Site
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def patched(page: Page, before: str, act: str, after: str, look: str) -> Any:
     """`act` in the page between two markups of the section `s`; what `look` finds then."""
     return page.evaluate(
         """async ([before, act, after, look]) => {
-            const { patch } = await import("/patch.js");
+            const { patch } = await import("/scripts/patch.js");
             const s = document.getElementById("s");
             s.replaceChildren();
             patch(s, before);

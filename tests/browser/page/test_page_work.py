@@ -27,7 +27,7 @@ from support.page.page_visit import (
     visit,
 )
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.server import Site
+from webpte_host.serving.server import Site
 
 SIGMOID = (SAMPLES / "sigmoid.pte").read_bytes()
 EARLIER, RUN = re.compile("Earlier results"), re.compile("^Run")

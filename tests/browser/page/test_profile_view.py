@@ -10,8 +10,8 @@ from typing import Any
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from support.page.page_visit import status, visit
-from webpte_host import pictures
-from webpte_host.server import Site
+from webpte_host.serving.server import Site
+from webpte_host.site import pictures
 
 
 def saved(page: Page, panel: Locator, button: str) -> Any:

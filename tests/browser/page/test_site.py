@@ -13,10 +13,10 @@ from playwright.sync_api import Page, expect
 from support.harness import limits
 from support.page import page_visit
 from support.page.static_site import StaticHost, static_host
-from webpte_host import build_site
-from webpte_host.browser import PageLog
-from webpte_host.build import build
-from webpte_host.layout import WEB
+from webpte_host.base.layout import WEB
+from webpte_host.harness.browser import PageLog
+from webpte_host.site import build_site
+from webpte_host.site.command import build
 
 FOLDER = "some where/below"  # a blank in it, which addresses write as %20
 

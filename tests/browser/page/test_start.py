@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from support.harness import limits
 from support.page.page_visit import leave, status, wait_until_ready
-from webpte_host import chromium
-from webpte_host.browser import PageLog
-from webpte_host.server import Handler, Site
+from webpte_host.harness.browser import PageLog
+from webpte_host.serving.server import Handler, Site
+from webpte_host.setup import chromium
 
 
 class Asked:

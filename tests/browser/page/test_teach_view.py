@@ -11,7 +11,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from support.harness import limits
 from support.page.page_visit import START_MS, status, visit
 from support.page.teaching import SHAPES, SIDE, placed
-from webpte_host.server import Site
+from webpte_host.serving.server import Site
 
 LEARNED_MS = 60_000
 

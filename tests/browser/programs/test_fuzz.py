@@ -12,8 +12,8 @@ from playwright.sync_api import Browser
 from support.graphs.fuzz import FILES, WRITTEN, changed_bytes, changed_tree
 from support.harness import extent
 from support.page.page import python
-from webpte_host.browser import Harness
-from webpte_host.server import Site
+from webpte_host.harness.browser import Harness
+from webpte_host.serving.server import Site
 
 OF_TREES, OF_BYTES = extent.count(20, 60), extent.count(12, 40)  # changes of each program
 PER_CALL = 50

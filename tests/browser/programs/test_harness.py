@@ -20,8 +20,9 @@ from playwright.sync_api import Route
 from support.devices.recorded import ADD, RELU
 from support.harness import limits
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host import chromium, verify
-from webpte_host.browser import Harness, PageLostError, PagePythonError
+from webpte_host.commands import verify
+from webpte_host.harness.browser import Harness, PageLostError, PagePythonError
+from webpte_host.setup import chromium
 
 
 def test_adapter_exists(harness: Harness) -> None:
@@ -241,9 +242,9 @@ sys.exit(verify.main(sys.argv[1:]))
 # The same, because what does not answer is killed with all other pages of the process.
 _STUCK = """
 import os, signal
-from webpte_host.browser import Harness, PageLostError, open_browser
-from webpte_host.server import Site
-from webpte_host.vitals import BrowserProcesses
+from webpte_host.harness.browser import Harness, PageLostError, open_browser
+from webpte_host.serving.server import Site
+from webpte_host.harness.watchdog import BrowserProcesses
 
 with Site() as site, open_browser() as browser:
     harness = Harness.open(browser, site, stuck_seconds=5)

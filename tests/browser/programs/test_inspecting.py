@@ -11,7 +11,7 @@ from support.graphs.stitching import counting, cumprod, method, unary
 from support.harness.inspecting import APART
 from support.page.page import encode_bytes, python
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 SIGMOID = "aten.sigmoid.default"
 

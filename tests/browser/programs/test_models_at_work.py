@@ -9,7 +9,7 @@ import pytest
 import tokenizers
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from page.pictures import png_rgb
+from page.outputs.pictures import png_rgb
 from support.harness.texts import WORDS, tokenizer_path
 from support.page.gallery_models import (
     CELL,
@@ -24,8 +24,8 @@ from support.page.gallery_models import (
     line_reader,
 )
 from support.page.page_visit import payload, status, visit
-from webpte_host.content import Mount
-from webpte_host.server import Site
+from webpte_host.serving.routing import Mount
+from webpte_host.serving.server import Site
 
 QUERY = "a cat sleeps"
 LINES = ("cats sleep", "the shop is open", "a dog and a cat", "wolves", "it rains on a cat", "no")

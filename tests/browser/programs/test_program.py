@@ -12,7 +12,7 @@ from support.harness.samples import convolution, numbers
 from support.page.page import decode, encode, encode_bytes, python
 from support.page.page_programs import W, add_weights, run
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 # Prepack
 
@@ -244,7 +244,7 @@ def test_the_device_says_what_it_is(harness: Harness) -> None:
 
 @pytest.mark.usefixtures("flat_counts")
 def test_methods_share_weights_and_state(harness: Harness) -> None:
-    """tests/data/state/mixed.pte; see tests/unit/runtime/load/test_state.py for what it computes."""
+    """tests/unit/runtime/load/test_state.py says what state/mixed.pte computes."""
     code = """
     import js
     url = str(js.location.origin) + "/data/state/mixed.pte"

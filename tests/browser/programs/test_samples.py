@@ -10,8 +10,8 @@ import pytest
 
 from support.harness import limits
 from support.page.page import decode, encode, python
-from webpte_host.browser import Harness
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
+from webpte_host.harness.browser import Harness
 from webpte_samples.results import unpack
 
 RESULTS = ROOT / "tests" / "data" / "samples"

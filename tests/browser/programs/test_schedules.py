@@ -14,8 +14,8 @@ from playwright.sync_api import Browser
 
 from support.harness import extent, limits
 from support.page.page import python
-from webpte_host.browser import Harness, SharedHarness
-from webpte_host.server import Site
+from webpte_host.harness.browser import Harness, SharedHarness
+from webpte_host.serving.server import Site
 
 COUNT, PER_CALL = extent.count(60, 200), 20
 MODULES = (

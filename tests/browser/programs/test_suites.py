@@ -16,8 +16,8 @@ import pytest
 from support.devices.native import why_not
 from support.harness import extent
 from support.write import pack_suite
-from webpte_host.layout import ROOT
-from webpte_host.verify import case_id
+from webpte_host.base.layout import ROOT
+from webpte_host.commands.verify import case_id
 
 SUITES = sorted((ROOT / "tests" / "suites").glob("*.zip"))
 WHOLE = "models"

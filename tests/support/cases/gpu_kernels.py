@@ -20,7 +20,7 @@ from support.harness import extent, limits
 from webpte.gpu.device import PipelineSpec
 from webpte.ops.core.row_reduction import THREADS, Layout
 from webpte.plan.shaders import ShaderLibrary
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 T = TypeVar("T")
 

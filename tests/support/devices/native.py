@@ -15,7 +15,7 @@ from webpte.errors import NoWebGPUError
 from webpte.gpu.native.dawn import load_dawn
 from webpte.gpu.native.device import NativeDevice
 from webpte.gpu.native.plan import make_buffer
-from webpte_host import vulkan
+from webpte_host.setup import vulkan
 
 
 @cache

@@ -32,7 +32,7 @@ from webpte.ops.core.target import Target
 from webpte.ops.gemm.subgroup_matrix import SHARED_BYTES
 from webpte.plan.shaders import ShaderLibrary
 from webpte.rewrite.fusion import fuse
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 SOFTWARE = Target(software=True)
 MATRICES = Target(shared_bytes=SHARED_BYTES, matrices=True)

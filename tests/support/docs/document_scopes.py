@@ -17,7 +17,7 @@ from support.write.make_tokenizers import SPECIAL
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.gpu.simulated.device import RecordingDevice
 from webpte.ops.elementwise.unary import Unary
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 SAMPLES = ROOT / "web/samples"
 DIGITS, PHOTO = SAMPLES / "digits.pte", SAMPLES / "photo.pte"

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from webpte_host import checks, cli
-from webpte_host.layout import PYSRC, ROOT
+from webpte_host import cli
+from webpte_host.base.layout import PYSRC, ROOT
+from webpte_host.commands import test_command
 
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S
@@ -130,7 +131,7 @@ def check_serve(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Arguments after `serve.py` go to the command's own parser, and no further."""
     if words[:1] == ["test"]:
         options = {word for word in words[1:] if word.startswith("--")}
-        assert options <= set(re.findall(r"--[\w-]+", checks._USAGE)), words
+        assert options <= set(re.findall(r"--[\w-]+", test_command._USAGE)), words
         return
     parse = argparse.ArgumentParser.parse_args
 

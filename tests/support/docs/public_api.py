@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 FILE = ROOT / "docs" / "public_api.txt"
 MODULES = (

@@ -26,7 +26,7 @@ from webpte.ops.core.records import Dispatch, Scratch
 from webpte.rewrite.dataflow import Dataflow
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.shapes import numel
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 PICKING = frozenset({"embedding_quantized", "indexing", "strided"})
 SUITE, SAMPLES = ROOT / "tests" / "suites" / "models.zip", ROOT / "web" / "samples"

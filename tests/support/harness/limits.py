@@ -9,7 +9,8 @@ from __future__ import annotations
 
 SLOWDOWN = 100
 
-# A call of Python in the harness page: seconds without any sign of life, see webpte_host.vitals.
+# A call of Python in the harness page: seconds without any sign of life, see
+# webpte_host.harness.watchdog.
 CALL_SECONDS = 15 * SLOWDOWN
 # A page starts its interpreter and loads its packages.
 START_MS = 15 * SLOWDOWN * 1000

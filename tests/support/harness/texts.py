@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 FOLDER = ROOT / "tests/data/text"
 

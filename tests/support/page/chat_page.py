@@ -10,7 +10,7 @@ from typing import Any
 
 import webpte
 from page.app import App
-from page.views import chat as chat_view
+from page.views.chat import panel as chat_view
 from support.harness.texts import BYTES, tokenizer_path
 from support.page.chats import Q4
 from support.page.fake_page import FakeBrowser, File, drop

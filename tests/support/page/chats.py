@@ -10,7 +10,7 @@ from support.harness.texts import BYTES, tokenizer_path
 from webpte.gpu.device import Device
 from webpte.llm import Chat, Reply
 from webpte.text import Tokenizer, load_tokenizer
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 Q4 = ROOT / "tests/data/llm/llama_tiny_q4.pte"
 BEGIN, END, SYSTEM, USER, ASSISTANT = range(506, 511)  # of make_tokenizers.py

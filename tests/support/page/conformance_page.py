@@ -6,7 +6,7 @@ from pathlib import Path
 
 import support
 from support.page.page import python
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 FILES = ("device_fixture", "device_conformance")
 

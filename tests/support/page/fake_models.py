@@ -26,13 +26,13 @@ import pytest
 import webpte_export
 from support.harness.samples import add_graph
 from support.write.pte_writer import write_pte
-from webpte_host.errors import HostError
-from webpte_host.layout import ROOT
-from webpte_host.models import Models
-from webpte_host.models_cache import StageCache
-from webpte_host.models_stages import Stages
-from webpte_host.models_store import ModelStore
-from webpte_host.progress import Display
+from webpte_host.base.errors import HostError
+from webpte_host.base.layout import ROOT
+from webpte_host.base.progress import Display
+from webpte_host.models.cache import StageCache
+from webpte_host.models.command import Models
+from webpte_host.models.stages import Stages
+from webpte_host.models.store import ModelStore
 from webpte_models import Network, Recipe, Value, Wheel
 
 NAME = "adder"
@@ -167,7 +167,7 @@ class FakeKitchen:
         return [sys.executable, str(path)]
 
     def run_tool(self, command: Sequence[str], what: str, *, cwd: Path, **_: Any) -> None:
-        """In place of `webpte_host.process.run_tool`, for the scripts above."""
+        """In place of `webpte_host.base.process.run_tool`, for the scripts above."""
         if command[: len(self.pip)] == self.pip:
             self._count("pip")
             shutil.copy(self.registry / WHEEL, cwd)

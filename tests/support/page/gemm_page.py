@@ -7,7 +7,7 @@ from typing import Any
 
 from support.cases.row_cases import COMPARE, RowCase, as_json
 from support.harness import limits
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 _FORCED = f"""
 from webpte.ops.core import records

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from support.cases.live_cases import LiveCase
 from support.harness import limits
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 # Strict: what no kernel takes would run on the host, and be compared with itself.
 _COMPARE = """

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 

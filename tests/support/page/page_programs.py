@@ -9,7 +9,7 @@ import numpy as np
 
 from support.page.page import encode_bytes, python
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.browser import Harness
+from webpte_host.harness.browser import Harness
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 W = np.array([1.5, -2, 3.25], np.float32)

@@ -13,8 +13,8 @@ import numpy as np
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from support.harness import limits
-from webpte_host.browser import PageLog
-from webpte_host.server import Site
+from webpte_host.harness.browser import PageLog
+from webpte_host.serving.server import Site
 
 SAMPLES = Path(__file__).resolve().parents[3] / "web" / "samples"
 SHAPE = (37, 41)  # of everything in the samples

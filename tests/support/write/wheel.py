@@ -11,8 +11,8 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from webpte_host.build_package import build_wheel, copy_sources
-from webpte_host.process import pip_command
+from webpte_host.base.process import pip_command
+from webpte_host.site.build_package import build_wheel, copy_sources
 
 __all__ = ["CleanEnvironment", "build_sdist", "build_wheel", "wheel_of_sdist"]
 

@@ -14,8 +14,8 @@ from webpte.dev.kernel_bench import Effort, KernelCall, Limits
 from webpte.errors import DeviceError, GraphError, UnsupportedOpError, WebpteError
 from webpte.gpu.simulated.device import RecordingDevice
 from webpte.ops.core.target import Target
-from webpte_host import bench, kernel_table
-from webpte_host.errors import HostError
+from webpte_host.base.errors import HostError
+from webpte_host.commands import bench, kernel_table
 
 # Three runs, each behind a few others, however slow the machine is.
 QUICK = Effort(warm_ms=0, runs=3, most_ms=math.inf, busy_ms=0.005)

@@ -12,8 +12,8 @@ import pytest
 from support.cases.tables import import_table, table_files
 from support.write import pack_suite
 from webpte.ops import registered_names
-from webpte_host.layout import ROOT
-from webpte_host.verify import case_id, run_here
+from webpte_host.base.layout import ROOT
+from webpte_host.commands.verify import case_id, run_here
 
 SUITES = sorted((ROOT / "tests" / "suites").glob("*.zip"))
 CASES = [(path, entry) for path in SUITES for entry in pack_suite.read_entries(path)]

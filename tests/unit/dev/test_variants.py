@@ -20,7 +20,8 @@ from webpte import DeviceInfo, Options
 from webpte.dev.variants import AS_CHOSEN, NAMES, Ways, paths_of, unknown_names
 from webpte.dev.variants import Path as Way
 from webpte.gpu.simulated.device import RecordingDevice
-from webpte_host import bench, environment, verify
+from webpte_host.commands import bench, verify
+from webpte_host.setup import environment
 
 FULL = replace(with_matrices(DeviceInfo("webgpu")), prefers_matrices=False)
 FULL = replace(FULL, choices=(("a question", "a label"),))

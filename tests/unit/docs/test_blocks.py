@@ -34,7 +34,7 @@ from support.graphs.graphs import wait
 from webpte.dev import kernel_bench
 from webpte.llm import Generator
 from webpte.training import Learner
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 MOST_TOKENS = 5
 MOST_STEPS = 3

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.docs.documents import Block, blocks_of
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 DOCUMENT = ROOT / "docs/extending.md"
 COPIED = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.docs.documents import documents, prose
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 WIDEST = 140
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from support.docs.documents import check_serve
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 TEXT = (ROOT / ".github" / "workflows" / "pages.yml").read_text(encoding="utf-8")
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from webpte_host.layout import PYSRC
-from webpte_host.verify import run_here
+from webpte_host.base.layout import PYSRC
+from webpte_host.commands.verify import run_here
 
 pytest.importorskip("torch")
 pytest.importorskip("executorch.exir")

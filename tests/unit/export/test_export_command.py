@@ -13,8 +13,8 @@ from webpte_export import ExportError, export
 from webpte_export.__main__ import as_arguments, call, main
 from webpte_export.exporter import _write_whole
 from webpte_host import cli
-from webpte_host import export as command
-from webpte_host.errors import HostError
+from webpte_host.base.errors import HostError
+from webpte_host.commands import export as command
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from webpte_host import export_environment, pinned_venv
-from webpte_host.errors import HostError
-from webpte_host.progress import Display
+from webpte_host.base import pinned_venv
+from webpte_host.base.errors import HostError
+from webpte_host.base.progress import Display
+from webpte_host.setup import export_environment
 
 
 class FakePip:

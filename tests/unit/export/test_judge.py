@@ -7,7 +7,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from webpte_export.judge import judge
+from webpte_export.check_export import judge
 
 
 def first_case(root: Path, folder: Path) -> dict[str, object]:

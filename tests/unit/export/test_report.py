@@ -12,10 +12,10 @@ import pytest
 
 from support.harness.samples import add_graph, numbers
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
-from webpte_export.judge import judge, place
+from webpte_export.check_export import judge, place
 from webpte_export.report import HostOp, Report
 from webpte_export.suite_writer import Call, Tolerance, write_suite
-from webpte_host.verify import check_entries, read_manifest
+from webpte_host.commands.verify import check_entries, read_manifest
 
 
 def adding_suite(folder: Path, *, wrong: float = 0.0) -> tuple[Path, dict[str, Any]]:

@@ -12,8 +12,8 @@ from support.graphs.graphs import wait
 from support.write import pack_suite
 from webpte.dev.suite import run_entry
 from webpte.gpu.simulated.device import RecordingDevice
-from webpte_host.layout import ROOT
-from webpte_host.verify import case_id
+from webpte_host.base.layout import ROOT
+from webpte_host.commands.verify import case_id
 
 SUITES = sorted((ROOT / "tests" / "suites").glob("*.zip"))
 ENTRIES = [(path, entry) for path in SUITES for entry in pack_suite.read_entries(path)]

@@ -39,7 +39,7 @@ from webpte.gpu.native.device import NativeDevice
 from webpte.gpu.pipelines import completed
 from webpte.runtime.base.devices import _SharedDevices
 from webpte.source import ByteSource, BytesSource, FileSource, Region
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 SUM = X + np.arange(3, dtype=np.float32)  # what add_graph gives for it

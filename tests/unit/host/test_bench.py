@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from webpte.gpu.device import DeviceInfo
-from webpte_host import bench
+from webpte_host.commands import bench
 
 
 def figures(info: DeviceInfo) -> dict[str, Any]:

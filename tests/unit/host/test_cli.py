@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from support.harness import limits
-from webpte_host import chromium, cli, runtime
-from webpte_host.errors import HostError
-from webpte_host.server import Site
+from webpte_host import cli
+from webpte_host.base.errors import HostError
+from webpte_host.serving.server import Site
+from webpte_host.setup import chromium, runtime
 
 
 def serve(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from support.harness import limits
 from support.harness.parts import Part, files_of
-from webpte_host.layout import PYSRC, ROOT
+from webpte_host.base.layout import PYSRC, ROOT
 
 TESTS = [*"aaaaaaa", *"bbbb", *"ccc", *"dd", "e", "f"]
 
@@ -51,7 +51,7 @@ def test_a_failure_is_told_before_the_run_ends(tmp_path: Path) -> None:
 # In the background of a shell Ctrl-C is ignored, and so it would be by those started there.
 PARENT = """
 import signal, sys
-from webpte_host.checks import _run
+from webpte_host.commands.test_command import _run
 signal.signal(signal.SIGINT, signal.default_int_handler)
 _run([sys.executable, "-c", sys.argv[1]])
 """

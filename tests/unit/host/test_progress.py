@@ -7,8 +7,8 @@ import re
 import pytest
 
 from support.harness.streams import Log, Terminal
-from webpte_host import progress
-from webpte_host.progress import Display
+from webpte_host.base import progress
+from webpte_host.base.progress import Display
 
 
 def without_seconds(stream: Log) -> str:

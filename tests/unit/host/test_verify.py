@@ -13,10 +13,11 @@ import pytest
 from support.harness import limits
 from support.harness.streams import Log, Terminal
 from support.write import pack_suite
-from webpte_host import environment, verify
-from webpte_host import report as report_module
-from webpte_host.errors import HostError
-from webpte_host.report import Report, describe
+from webpte_host.base.errors import HostError
+from webpte_host.commands import verify
+from webpte_host.harness import report as report_module
+from webpte_host.harness.report import Report, describe
+from webpte_host.setup import environment
 
 
 def entry(op: str, case: str, pte: str | None = None) -> dict[str, Any]:

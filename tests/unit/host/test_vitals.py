@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.harness import limits
-from webpte_host.vitals import BrowserProcesses, Patience, alarm
+from webpte_host.harness.watchdog import BrowserProcesses, Patience, alarm
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 

@@ -15,10 +15,12 @@ import pytest
 
 from support.harness import limits
 from support.page.fake_models import NAME, FakeKitchen, fake_recipes, wheel_bytes
-from webpte_host import export_environment, models_stages, models_store, sources
-from webpte_host.errors import HostError
-from webpte_host.layout import PYSRC
-from webpte_host.models_stages import export_key, summary
+from webpte_host.base.errors import HostError
+from webpte_host.base.layout import PYSRC
+from webpte_host.models import stages as models_stages
+from webpte_host.models import store as models_store
+from webpte_host.models.stages import export_key, summary
+from webpte_host.setup import export_environment, sources
 from webpte_models import all_recipes
 
 

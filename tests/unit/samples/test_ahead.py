@@ -9,7 +9,7 @@ import asyncio
 
 import webpte
 from webpte.gpu.simulated.device import RecordingDevice
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 
 def test_stories_are_told_several_steps_at_once() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import webpte
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 from webpte_samples.results import unpack
 
 SAMPLES = ROOT / "web" / "samples"

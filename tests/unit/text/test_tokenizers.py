@@ -35,7 +35,7 @@ from webpte.errors import (
 )
 from webpte.text import LLAMA3_SPECIAL, Tokenizer, check_fits, load_tokenizer
 from webpte.text.tokenizer_json import JAVASCRIPT
-from webpte_host import runtime
+from webpte_host.setup import runtime
 
 TIKTOKEN = FOLDER / BYTES / "tokenizer.model"
 SPECIAL = ["<|begin|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|pad|>"]

@@ -13,16 +13,16 @@ import pytest
 
 import webpte
 from page.app import App
-from page.cards import BOXES, CardError, read_card
-from page.inputs import TensorInput
-from page.looks.boxes import FORMS
+from page.cards.cards import BOXES, CardError, read_card
+from page.inputs.inputs import TensorInput
 from page.npy import write_npy
+from page.outputs.renderers.boxes import FORMS
 from support.harness import extent
 from support.harness.bounded import bounded_work
 from support.harness.mutants import Random, damaged_json, outcomes
 from support.page.fake_page import ROOT, FakeBrowser, drive, open_sample, run
 from webpte.json_reader import parse_json
-from webpte_host.gallery import gallery
+from webpte_host.serving.gallery import gallery
 from webpte_models import all_recipes
 
 WEB = ROOT / "web"

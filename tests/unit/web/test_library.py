@@ -12,12 +12,12 @@ import pytest
 
 import webpte
 from page.app import App
-from page.inputs import TensorInput
-from page.library.keeping import forsaken
-from page.library.markup import age_text
-from page.library.small_files import restore_file, written_file
+from page.inputs.inputs import TensorInput
+from page.inputs.photos import Form
 from page.npy import read_npy, write_npy
-from page.photos import Form
+from page.parts.library_view import age_text
+from page.persistence.keeping import forsaken
+from page.persistence.small_files import restore_file, written_file
 from support.page.fake_page import (
     SAMPLES,
     STATE,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from page.markup import Html, h, render
+from page.html.markup import Html, h, render
 
 
 def test_text_is_escaped_everywhere() -> None:

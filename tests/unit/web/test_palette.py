@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from page.app import App
-from page.palette import Command
-from page.view import PROGRAM, RUN, Panel, View
+from page.session.palette import Command
+from page.views.view import PROGRAM, RUN, Panel, View
 from support.page.fake_page import (
     GPU,
     STATE,

@@ -8,24 +8,21 @@ import re
 import zipfile
 from pathlib import Path
 
-from webpte_host.bundle import page_bundle
-from webpte_host.page_config import page_config
+from webpte_host.base.bundle import page_bundle
+from webpte_host.serving.page_config import page_config
 
 WEB = Path(__file__).resolve().parents[3] / "web"
 INDEX = (WEB / "index.html").read_text(encoding="utf-8")
 MODULES = sorted((WEB / "page").rglob("*.py"))
 PAGE = "".join(path.read_text(encoding="utf-8") for path in MODULES)
 SHEETS = re.findall(r'rel="stylesheet" href="\./([^"]+)"', INDEX)
-SCRIPTS = (
-    *("address.js", "boot.js", "camera.js", "device.js", "events.js", "gallery.js", "pad.js"),
-    *("palette.js", "patch.js", "point.js", "sound.js", "tabs.js"),
-)
+SCRIPTS = [f"scripts/{path.name}" for path in sorted((WEB / "scripts").glob("*.js"))]
 
 
 def test_every_page_module_is_in_the_archive() -> None:
     assert json.loads(page_config())["files"]["./page.zip"] == "./*"
     with zipfile.ZipFile(io.BytesIO(page_bundle(WEB).archive().data)) as archive:
-        assert "page/views/run.py" in archive.namelist()
+        assert "page/views/run/panel.py" in archive.namelist()
         assert {(WEB / name) for name in archive.namelist()} == set(MODULES)
 
 
@@ -54,7 +51,8 @@ def test_what_moves_for_as_long_as_something_takes_takes_little_itself() -> None
 
 def test_nothing_comes_from_elsewhere() -> None:
     assert b"http" not in page_config()
-    assert "style.css" in SHEETS
+    assert SCRIPTS
+    assert "style/style.css" in SHEETS
     for name in ("index.html", "icon.svg", *SHEETS, *SCRIPTS):
         text = (WEB / name).read_text(encoding="utf-8")
         text = text.replace("http://www.w3.org/2000/svg", "").replace("https://…/model.pte", "")
@@ -97,7 +95,7 @@ def test_no_module_does_everything() -> None:
 
 def test_acts_of_the_markup_have_handlers() -> None:
     sources = INDEX + "".join(
-        path.read_text(encoding="utf-8") for path in (WEB / "page").glob("*_view.py")
+        path.read_text(encoding="utf-8") for path in (WEB / "page" / "parts").glob("*_view.py")
     )
     acts = set(re.findall(r'data[-_]act(?:=|": )"([a-z-]+)"', sources))
     acts |= set(re.findall(r'data_drop="([a-z-]+)"', sources)) | {"hello"}
@@ -108,7 +106,7 @@ def test_acts_of_the_markup_have_handlers() -> None:
 
 def test_acts_of_views_have_handlers() -> None:
     found = 0
-    for path in (WEB / "page" / "views").glob("*.py"):
+    for path in (WEB / "page" / "views").glob("*/panel.py"):
         text = path.read_text(encoding="utf-8")
         for act in re.findall(r'self\.act\("([a-z-]+)"', text):
             found += 1

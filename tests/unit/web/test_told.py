@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from page.compare import compare
-from page.file_view import unloaded_view
-from page.input_view import ask_view
-from page.output_view import (
-    age_view,
-    comparison_view,
-    stats_strip,
-    unknown_state_view,
-)
-from page.status_view import error_view, opening_card, progress_view, way_out
+from page.outputs.compare import compare
+from page.parts.file_view import unloaded_view
+from page.parts.input_view import ask_view
+from page.parts.output_view import age_view, comparison_view, stats_strip, unknown_state_view
+from page.parts.status_view import error_view, opening_card, progress_view, way_out
 from support.page.markup import NASTY, check, method
 from webpte import Stats
 from webpte.errors import (

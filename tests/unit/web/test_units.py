@@ -4,7 +4,15 @@ import math
 
 import pytest
 
-from page.units import bytes_text, count_text, ms_text, number_text, plural, shape_text, us_text
+from page.html.units import (
+    bytes_text,
+    count_text,
+    ms_text,
+    number_text,
+    plural,
+    shape_text,
+    us_text,
+)
 
 
 @pytest.mark.parametrize(

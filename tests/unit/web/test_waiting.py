@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from page.app import App
-from page.waiting import waiting_view
+from page.controllers.waiting import waiting_view
 from support.page.fake_page import (
     GPU,
     STATE,

@@ -1,4 +1,4 @@
-"""The views of the page, one module each. A module that is put here is found; there is no list."""
+"""The views of the page, a folder each. A folder that is put here is found; there is no list."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
 
-from page.view import View
+from page.views.view import View
 
 
 @dataclass
@@ -18,9 +18,11 @@ class Found:
 
 
 def find_views() -> Found:
-    """The `VIEW` of every module here. One that cannot be had is nobody else's trouble."""
+    """Find the `VIEW` of every `panel` module; one that fails does not hide the others."""
     found = Found()
     for module in iter_modules(__path__):
+        if not module.ispkg:
+            continue
         try:
             found.views.append(_view_of(module.name))
         except Exception as error:
@@ -29,15 +31,15 @@ def find_views() -> Found:
     for view, following in zip(found.views, found.views[1:], strict=False):
         if view.order == following.order:
             found.problems[following.name] = ValueError(
-                f"order={view.order} is that of {view.name}.py already: no two views may have the "
+                f"order={view.order} is that of {view.name}/ already: no two views may have the "
                 "same, so give it another one"
             )
     return found
 
 
 def _view_of(name: str) -> View:
-    module = import_module(f"{__name__}.{name}")
+    module = import_module(f"{__name__}.{name}.panel")
     view = getattr(module, "VIEW", None)
     if not isinstance(view, View) or view.name != name:
-        raise TypeError(f"VIEW of {name}.py must be a View named {name!r}")
+        raise TypeError(f"VIEW of {name}/panel.py must be a View named {name!r}")
     return view

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from time import time
 from typing import Any
 
-import js
 from pyodide.ffi import JsException, create_proxy
 
+import js
 from webpte.errors import SourceError
 from webpte.gpu.browser.cache_records import Record, read_record, read_records
 from webpte.gpu.browser.files import JsFile, file_name, open_url

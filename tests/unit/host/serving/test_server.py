@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from support.harness import limits
-from webpte_host.bundle import package_bundle
-from webpte_host.content import Mount
-from webpte_host.errors import HostError
-from webpte_host.runtime import runtime_version
-from webpte_host.server import Site
+from webpte_host.base.bundle import package_bundle
+from webpte_host.base.errors import HostError
+from webpte_host.serving.routing import Mount
+from webpte_host.serving.server import Site
+from webpte_host.setup.runtime import runtime_version
 
 Reply = tuple[int, dict[str, str], bytes]
 

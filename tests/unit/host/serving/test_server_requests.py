@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from support.harness import extent, limits
-from webpte_host import server
-from webpte_host.content import Hosts, Mount, byte_range
-from webpte_host.server import Site
+from webpte_host.serving import server
+from webpte_host.serving.routing import Hosts, Mount, byte_range
+from webpte_host.serving.server import Site
 
 BODY = b"private"
 REQUESTS = extent.count(400, 4000)

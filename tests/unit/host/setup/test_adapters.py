@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from webpte_host import checks, chromium, environment
-from webpte_host.errors import HostError
-from webpte_host.hardware import check_hardware
-from webpte_host.layout import ROOT
+from webpte_host.base.errors import HostError
+from webpte_host.base.layout import ROOT
+from webpte_host.commands import test_command
+from webpte_host.harness.hardware import check_hardware
+from webpte_host.setup import chromium, environment
 
 NVIDIA = {"vendor": "nvidia", "architecture": "hopper", "description": "NVIDIA H200"}
 SWIFTSHADER = {"vendor": "google", "architecture": "swiftshader", "description": ""}
@@ -46,16 +47,16 @@ class Sections:
             return title != failing
 
         monkeypatch.setenv(chromium.ADAPTER_VARIABLE, "")  # so that it is put back
-        monkeypatch.setattr(checks, "_run_section", run)
+        monkeypatch.setattr(test_command, "_run_section", run)
         monkeypatch.setattr(environment, "ensure", lambda **_: Path("python"))
 
 
 @pytest.mark.parametrize("given", [["--adapter", "hardware"], ["--adapter=hardware"]])
 def test_browser_tests_run_on_the_gpu(given: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     sections = Sections(monkeypatch)
-    assert checks.main([*given, "tests/browser/kernels/test_conv.py", "-x"]) == 0
+    assert test_command.main([*given, "tests/browser/kernels/test_conv.py", "-x"]) == 0
     assert sections.ran == [
-        ("adapter", ["webpte_host.hardware"], "hardware"),
+        ("adapter", ["webpte_host.harness.hardware"], "hardware"),
         ("browser tests", ["pytest", "tests/browser/kernels/test_conv.py", "-x"], "hardware"),
     ]
     assert chromium.chosen_adapter() == "hardware"
@@ -64,14 +65,16 @@ def test_browser_tests_run_on_the_gpu(given: list[str], monkeypatch: pytest.Monk
 
 def test_all_browser_tests_unless_some_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     sections = Sections(monkeypatch)
-    assert checks.main(["--adapter", "swiftshader"]) == 0
+    assert test_command.main(["--adapter", "swiftshader"]) == 0
     ((title, command, adapter),) = sections.ran  # there is no GPU to look for
     assert (title, command[-1], adapter) == ("browser tests", "tests/browser", "swiftshader")
 
 
 def test_options_alone_are_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     sections = Sections(monkeypatch)
-    assert checks.main(["--adapter", "swiftshader", "--part", "1/3", "--junitxml=out.xml"]) == 0
+    assert (
+        test_command.main(["--adapter", "swiftshader", "--part", "1/3", "--junitxml=out.xml"]) == 0
+    )
     ((_, command, _),) = sections.ran
     assert command[-4:] == ["--part", "1/3", "--junitxml=out.xml", "tests/browser"]
 
@@ -102,7 +105,7 @@ def test_nothing_runs_without_the_gpu(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sections = Sections(monkeypatch, failing="adapter")
-    assert checks.main(["--adapter", "hardware"]) == 1
+    assert test_command.main(["--adapter", "hardware"]) == 1
     assert [title for title, *_ in sections.ran] == ["adapter"]
     assert capsys.readouterr().out.endswith("FAILED: adapter\n")
 
@@ -110,4 +113,4 @@ def test_nothing_runs_without_the_gpu(
 @pytest.mark.parametrize("given", [["--adapter"], ["--adapter", "abacus"], ["--adapter=abacus"]])
 def test_adapters_that_are_not_there(given: list[str]) -> None:
     with pytest.raises(HostError, match="there are swiftshader and hardware"):
-        checks.main(given)
+        test_command.main(given)

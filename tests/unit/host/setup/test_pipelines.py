@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from webpte_host import bench, pipelines
-from webpte_host.errors import HostError
+from webpte_host.base.errors import HostError
+from webpte_host.commands import bench, pipelines
 
 ROWS = [
     {"label": "conv_simple", "code": "a\nb\n", "bindings": ["read"], "overrides": [["TAPS", 3]]}

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from webpte_host import process, runtime, sources
-from webpte_host.errors import HostError
-from webpte_host.progress import Display
+from webpte_host.base import process
+from webpte_host.base.errors import HostError
+from webpte_host.base.progress import Display
+from webpte_host.setup import runtime, sources
 
 Files = dict[str, bytes]
 

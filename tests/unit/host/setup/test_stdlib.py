@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from webpte_host import stdlib
-from webpte_host.progress import Display
+from webpte_host.base.progress import Display
+from webpte_host.setup import stdlib
 
 
 @pytest.fixture

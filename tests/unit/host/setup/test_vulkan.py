@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from webpte_host import apt, vulkan
-from webpte_host.progress import Display
+from webpte_host.base.progress import Display
+from webpte_host.setup import apt, vulkan
 
 
 @pytest.fixture

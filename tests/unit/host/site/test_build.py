@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from webpte_host import build_site
-from webpte_host.content import COMMON_HEADERS
-from webpte_host.errors import HostError
-from webpte_host.models_store import ModelStore
+from webpte_host.base.errors import HostError
+from webpte_host.models.store import ModelStore
+from webpte_host.serving.routing import COMMON_HEADERS
+from webpte_host.site import build_site
 
 # An address in quotes that starts at the host's root, or names a host. Those of modules that are
 # fetched only where the site itself has none, and of XML's names, are no addresses of the site.

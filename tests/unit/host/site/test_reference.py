@@ -9,7 +9,7 @@ import pytest
 
 import webpte
 from webpte_host.cli import main
-from webpte_host.reference_pages import DOCS, MODULES, address, anchor_of, sections
+from webpte_host.site.reference_pages import DOCS, MODULES, address, anchor_of, sections
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import zlib
 
 import numpy as np
 
-from webpte_host.small_png import COLOURS, Pixels, encode, quantize
+from webpte_host.site.small_png import COLOURS, Pixels, encode, quantize
 
 RNG = np.random.default_rng(5)
 

@@ -16,7 +16,7 @@ import pytest
 import webpte
 from support.write.pte_writer import GraphWriter, write_pte
 from support.write.wheel import CleanEnvironment, build_sdist, build_wheel, wheel_of_sdist
-from webpte_host.bundle import package_bundle
+from webpte_host.base.bundle import package_bundle
 
 NAME = f"webpte-{webpte.__version__}"
 

@@ -21,7 +21,7 @@ from webpte.ops.core.target import Target
 from webpte.rewrite.fusion import fuse
 from webpte.rewrite.passes import merge_duplicate_calls
 from webpte.runtime.load.fold_graph import fold_constants
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 ATTENTION, ENDING = "webpte.softmax_attention", "webpte.product_ending"
 JOINED, SUM = "webpte.joined_products", "webpte.product_add"

@@ -15,7 +15,7 @@ from support.write import pack_suite
 from webpte.gpu.simulated.device import RecordingDevice
 from webpte.ops.core.target import Target
 from webpte.rewrite.fusion import fuse
-from webpte_host.layout import ROOT
+from webpte_host.base.layout import ROOT
 
 
 async def decode(program: bytes, fuse: bool) -> tuple[int, int]:

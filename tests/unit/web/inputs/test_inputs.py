@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from page.fills import fill_array, fills_for
-from page.inputs import ScalarInput, TensorInput, inputs_of
+from page.cards.fills import fill_array, fills_for
+from page.inputs.inputs import ScalarInput, TensorInput, inputs_of
 from page.npy import NpyError, write_npy
 from webpte import ScalarInfo, TensorInfo
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from page.app import App
-from page.cards import CardValue, read_card
-from page.input_view import input_preview
-from page.inputs import TensorInput, inputs_of
+from page.cards.cards import CardValue, read_card
+from page.inputs.inputs import TensorInput, inputs_of
+from page.inputs.photos import Form, Settings, form_of, prepare, resized, settings_of
+from page.inputs.typed import TypedError, parse_values
 from page.npy import NpyError, write_npy
-from page.photos import Form, Settings, form_of, prepare, resized, settings_of
-from page.pictures import seen
-from page.scores import rank
-from page.typed import TypedError, parse_values
+from page.outputs.pictures import seen
+from page.outputs.scores import rank
+from page.parts.input_view import input_preview
 from support.page.fake_page import FakeBrowser, File, drive, drop, open_sample
 from webpte import TensorInfo
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from page.compare import compare
+from page.outputs.compare import compare
 
 
 def test_agrees_within_the_tolerance() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from page.pictures import MAX_SIDE, picture, png_indexed, png_rgb
+from page.outputs.pictures import MAX_SIDE, picture, png_indexed, png_rgb
 from support.write.pngs import read_png
 
 

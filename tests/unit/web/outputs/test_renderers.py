@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from page.app import App
-from page.cards import CardValue, read_card
-from page.curves import envelope, lines_chart
-from page.looks.base import Choice, Output, Sight
-from page.looks.boxes import boxes_of
-from page.looks.choose import LOOKS, chosen_look, looks_for
-from page.looks.mask import classes_of, colour_of, overlaid, planes_over
+from page.cards.cards import CardValue, read_card
 from page.npy import read_npz
-from page.output_view import look_view
+from page.outputs.curves import envelope, lines_chart
+from page.outputs.renderers.base import Choice, Output, Sight
+from page.outputs.renderers.boxes import boxes_of
+from page.outputs.renderers.choose import LOOKS, chosen_look, looks_for
+from page.outputs.renderers.mask import classes_of, colour_of, overlaid, planes_over
+from page.parts.output_view import look_view
 from support.page.fake_page import FakeBrowser, drive, open_sample, run
 from support.write.pngs import read_png
 

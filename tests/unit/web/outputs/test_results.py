@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import webpte
-from page import history
 from page.app import App
 from page.npy import read_npy, write_npy
+from page.session import history
 from support.page.fake_page import (
     GPU,
     SAMPLES,

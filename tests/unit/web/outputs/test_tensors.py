@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from page.tensors import first_values, grid, histogram, largest, summarise, values_text
+from page.outputs.tensors import first_values, grid, histogram, largest, summarise, values_text
 
 
 def test_summary() -> None:

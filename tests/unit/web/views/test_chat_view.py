@@ -12,7 +12,7 @@ import pytest
 
 import webpte
 from page.app import App
-from page.views import chat as chat_view
+from page.views.chat import panel as chat_view
 from support.harness.virtual_time import until
 from support.page.chat_page import (
     CONFIG,

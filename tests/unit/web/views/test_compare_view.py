@@ -13,10 +13,10 @@ import pytest
 
 import webpte
 from page.app import App
-from page.comparing.calls import PAGE
-from page.comparing.diff_map import plane_of, pooled
-from page.comparing.expected import assign
 from page.npy import NpyError, write_npy
+from page.views.compare.calls import PAGE
+from page.views.compare.diff_map import plane_of, pooled
+from page.views.compare.expected import assign
 from support.graphs.graphs import chain
 from support.harness.inspecting import APART, broken
 from support.page.fake_page import GPU, FakeBrowser, File, drive, drop, open_sample, run

@@ -11,7 +11,7 @@ import numpy as np
 
 from page.app import App
 from page.npy import write_npy
-from page.pictures import seen
+from page.outputs.pictures import seen
 from support.page.fake_page import FakeBrowser, File, drive
 from support.write.pte_writer import GraphWriter, write_pte
 

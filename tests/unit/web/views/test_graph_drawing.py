@@ -13,9 +13,9 @@ import numpy as np
 
 import webpte
 from page.app import App
-from page.graph.drawn import drawing_of
-from page.graph.outline import all_folds, outline
-from page.graph.tints import HEATS, Times
+from page.views.graph.drawn import drawing_of
+from page.views.graph.outline import all_folds, outline
+from page.views.graph.tints import HEATS, Times
 from support.page.chats import Q4
 from support.page.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, run
 from webpte.gpu.simulated.device import RecordingDevice

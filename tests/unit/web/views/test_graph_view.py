@@ -13,10 +13,10 @@ import pytest
 
 import webpte
 from page.app import App
-from page.graph import outline
-from page.graph.drawn import short
-from page.graph.outline import Box, Call, all_folds
-from page.views.graph import GraphPanel
+from page.views.graph import outline
+from page.views.graph.drawn import short
+from page.views.graph.outline import Box, Call, all_folds
+from page.views.graph.panel import GraphPanel
 from support.page.chats import Q4
 from support.page.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, open_sample, run
 from webpte.gpu.simulated.device import RecordingDevice
@@ -204,8 +204,8 @@ def test_live_shapes_follow_runs_and_another_program_starts_anew() -> None:
 
 
 def test_long_columns_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("page.graph.outline.SHOWN", 20)
-    monkeypatch.setattr("page.graph.boxes.SHOWN", 20)
+    monkeypatch.setattr("page.views.graph.outline.SHOWN", 20)
+    monkeypatch.setattr("page.views.graph.boxes.SHOWN", 20)
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app)

@@ -14,11 +14,11 @@ import pytest
 
 import webpte
 from page.app import App
-from page.inputs import TensorInput
-from page.profile.chart import Bar, thinned
-from page.profile.shorter import TOKENS
-from page.profile.timeline import amount_text, rows_view
-from page.units import us_text
+from page.html.units import us_text
+from page.inputs.inputs import TensorInput
+from page.views.profile.chart import Bar, thinned
+from page.views.profile.shorter import TOKENS
+from page.views.profile.timeline import amount_text, rows_view
 from support.page.fake_page import GPU, ROOT, FakeBrowser, drive, open_file, open_sample, run
 from webpte.gpu.simulated.device import RecordingDevice
 from webpte.report import Rates, TimedStep, Trace, Work
@@ -123,7 +123,7 @@ def test_a_software_adapter_traces_fewer_tokens_unless_they_are_set(
     async def none(*_: Any) -> Any:  # what this device can do at best says nothing, and takes long
         raise webpte.errors.DeviceError("no rates")
 
-    monkeypatch.setattr("page.views.profile.rates_of", none)
+    monkeypatch.setattr("page.views.profile.panel.rates_of", none)
     engine = Recording("timestamp-query", kind="webgpu", software=software)
 
     async def script(app: App, browser: FakeBrowser) -> None:
@@ -182,7 +182,7 @@ def test_two_runs_are_held_side_by_side_and_against_the_adapter(
         measured.append(device)
         return Rates(gigabytes_per_second=100.0, gigaflops=50.0)
 
-    monkeypatch.setattr("page.views.profile.rates_of", rates)
+    monkeypatch.setattr("page.views.profile.panel.rates_of", rates)
     engine = Recording("timestamp-query", kind="webgpu")
 
     async def script(app: App, browser: FakeBrowser) -> None:

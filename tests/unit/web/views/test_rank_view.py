@@ -12,7 +12,7 @@ import pytest
 
 import webpte
 from page.app import App
-from page.chat.codec import IdTokenizer, id_codec
+from page.persistence.codec import IdTokenizer, id_codec
 from support.harness.virtual_time import run_virtually
 from support.page.fake_page import SAMPLES, FakeBrowser, File, drive, open_sample
 from support.write.pte_writer import GraphWriter, write_pte
@@ -95,7 +95,7 @@ def test_lines_are_ranked_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     async def beside(source: Any, browser: Any) -> Any:
         return await id_codec(WORDS)
 
-    monkeypatch.setattr("page.views.rank.find_codec", beside)
+    monkeypatch.setattr("page.views.rank.panel.find_codec", beside)
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "open-file", "files": [File("words.pte", encoder_pte())]})

@@ -15,9 +15,9 @@ import webpte
 from page.app import App
 from page.browser import Message
 from page.npy import write_npy
-from page.stage import Change, Stage
-from page.view import LANGUAGE_MODEL, PROGRAM, RUN, TIMESTAMPS, Panel, View
+from page.session.state import Change, Stage
 from page.views import find_views
+from page.views.view import LANGUAGE_MODEL, PROGRAM, RUN, TIMESTAMPS, Panel, View
 from support.harness.virtual_time import run_virtually
 from support.page.fake_page import GPU, ROOT, Engine, FakeBrowser, File, open_file, open_sample, run
 
@@ -61,7 +61,7 @@ def tabs(browser: FakeBrowser) -> list[str]:
     return [name for name, _ in browser.other["tabs"]]
 
 
-MODULE = "from page.view import Panel, View\nVIEW = View({!r}, 'New', {}, Panel)\n"
+MODULE = "from page.views.view import Panel, View\nVIEW = View({!r}, 'New', {}, Panel)\n"
 
 
 @pytest.fixture

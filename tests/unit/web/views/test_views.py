@@ -3,16 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from page.file_view import Placed, constant_text, file_card, short_op
-from page.gpu_view import adapter_banner, no_gpu_banner
-from page.input_view import inputs_card
-from page.inputs import Input, ScalarInput, TensorInput
-from page.kernel_view import KernelTime, kernel_times, kernels_view
-from page.looks.base import Choice, Output, Sight
-from page.output_view import (
-    outputs_card,
-)
-from page.run_view import Timing, further_work, run_card, timing_strip
+from page.inputs.inputs import Input, ScalarInput, TensorInput
+from page.outputs.renderers.base import Choice, Output, Sight
+from page.parts.file_view import Placed, constant_text, file_card, short_op
+from page.parts.gpu_view import adapter_banner, no_gpu_banner
+from page.parts.input_view import inputs_card
+from page.parts.kernel_view import KernelTime, kernel_times, kernels_view
+from page.parts.output_view import outputs_card
+from page.parts.run_view import Timing, further_work, run_card, timing_strip
 from support.page.markup import NASTY, Checker, check, method
 from webpte import ConstantInfo, DeviceInfo, MethodInfo, ScalarInfo, TensorInfo
 from webpte.report import TimedStep

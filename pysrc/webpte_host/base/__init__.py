@@ -1,0 +1,1 @@
+"""Parts that all commands share: errors, the layout of a checkout, processes, progress."""

@@ -1,0 +1,1 @@
+"""The commands `test`, `verify`, `bench` and `export`."""

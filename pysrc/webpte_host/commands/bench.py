@@ -1,0 +1,231 @@
+"""`serve.py bench`: times programs, in a headless browser or natively: where does the time go?"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from webpte_host.base.errors import HostError
+from webpte_host.commands import kernel_table, pipelines, variant_table
+from webpte_host.serving.routing import Mount
+from webpte_host.setup import chromium, environment
+
+_CODE = """
+import webpte
+from webpte.dev import bench
+from webpte.gpu.webgpu.device import WebGPUDevice
+from webpte.dev.variants import options_of
+
+device = await WebGPUDevice.create(waiting) if waiting else "webgpu"
+options = await options_of(way, "webgpu") if way else webpte.Options()
+async with await webpte.load(url, device=device, options=options) as program:
+    return await bench.figures_of(program, method, runs, prefill, decode)
+"""
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="serve.py bench", description=__doc__)
+    parser.add_argument(
+        "program", type=Path, nargs="?", help="a .pte file; with --pipelines also a suite"
+    )
+    parser.add_argument("--method", default="forward", help="(%(default)s)")
+    parser.add_argument("--runs", type=int, default=20, help="timed runs (%(default)s)")
+    parser.add_argument(
+        "--prefill", default="", help="a language model: prompt lengths, such as 128,512"
+    )
+    parser.add_argument("--decode", type=int, default=32, help="tokens to decode (%(default)s)")
+    parser.add_argument(
+        "--adapter",
+        choices=chromium.ADAPTERS,
+        default="hardware",
+        help="swiftshader is a CPU in disguise and says nothing about speed (%(default)s)",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("webgpu", "native"),
+        help="native: on this machine's GPU, without a browser (webgpu; with --kernels native)",
+    )
+    parser.add_argument(
+        "--software", action="store_true", help="native on a CPU in disguise, if there is no GPU"
+    )
+    parser.add_argument(
+        "--waiting",
+        choices=("plain", "scope", "submit"),
+        help="how the browser waits for results (the way that is measured to be the best)",
+    )
+    parser.add_argument(
+        "--options",
+        type=_way,
+        metavar="WAY",
+        help="the program on another way than chosen, by a name of `verify --options`: matrices",
+    )
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    parser.add_argument(
+        "--kernels",
+        type=Path,
+        nargs="?",
+        const=kernel_table.BUILT_IN,
+        metavar="LIST.json",
+        help="instead of a program: time the kernels of a list, or of one that comes with webpte",
+    )
+    parser.add_argument(
+        "--filter", help="only kernels of the list, or cases of the suite, that match: 'conv*'"
+    )
+    compiling = parser.add_argument_group("compile times")
+    compiling.add_argument(
+        "--pipelines",
+        action="store_true",
+        help="time how long each kernel takes to compile, instead of running the program; the "
+        "file of --json then has the kernels' WGSL, bindings and overrides, too",
+    )
+    compiling.add_argument(
+        "--target",
+        choices=pipelines.TARGETS,
+        default="adapter",
+        help="which kernels: those chosen for this adapter, for a software one, for a GPU",
+    )
+    options = parser.parse_args(arguments)
+    _check(parser, options)
+    options.device = options.device or ("native" if options.kernels else "webgpu")
+    if not environment.inside():
+        with_browser = options.device == "webgpu" or options.pipelines
+        return environment.rerun_inside(["bench", *arguments], with_browser=with_browser)
+    if options.kernels:
+        return _time_kernels(options)
+    if options.pipelines:
+        return _compile(options)
+    figures = _run(options) if options.device == "webgpu" else _run_native(options)
+    _show(figures)
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0
+
+
+def _way(text: str) -> str:
+    (name, *others) = variant_table.names_of(text)
+    if others or name == "all":
+        raise argparse.ArgumentTypeError("one way at a time; a+b for both at once")
+    return name
+
+
+def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Something to time, and one thing only."""
+    program = options.program
+    if options.waiting and (options.kernels or options.pipelines or options.device == "native"):
+        parser.error("--waiting is for programs that run in a browser")
+    if options.options and (options.kernels or options.pipelines):
+        parser.error("--options is for programs that run")
+    if options.kernels:
+        if program or options.pipelines:
+            parser.error("--kernels takes no program and no --pipelines")
+        if options.device == "webgpu":
+            parser.error("--kernels runs natively: a browser takes constants from files alone")
+        if not options.kernels.is_file():
+            raise HostError(f"{options.kernels} is not a file.")
+    elif program is None:
+        parser.error("a program is needed, or --kernels")
+    elif not program.is_file() and not (options.pipelines and program.is_dir()):
+        raise HostError(f"{program} is not a file.")
+
+
+def _time_kernels(options: argparse.Namespace) -> int:
+    figures = kernel_table.run(
+        options.kernels, options.filter, lambda info: _refuse_cpu(info, options)
+    )
+    kernel_table.show(figures)
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0
+
+
+def _compile(options: argparse.Namespace) -> int:
+    figures = pipelines.run(options)
+    pipelines.show(figures)
+    if options.json:
+        pipelines.write(options.json, figures)
+    return 0
+
+
+def _wanted(options: argparse.Namespace) -> dict[str, Any]:
+    """What `bench.figures_of` is asked."""
+    prefill = [int(length) for length in options.prefill.split(",") if length]
+    return {"method": options.method, "runs": options.runs, "prefill": prefill}
+
+
+def _refuse_cpu(info: Any, options: argparse.Namespace) -> None:
+    if info.software and not options.software:
+        raise HostError(
+            f"{info.description} is a CPU: its figures say nothing about a GPU.\n"
+            "Install the driver of this machine's GPU, or say --software to time it anyway."
+        )
+
+
+def _run_native(options: argparse.Namespace) -> dict[str, Any]:
+    import webpte
+    from webpte.dev import bench
+    from webpte.dev.variants import options_of
+
+    async def run() -> dict[str, Any]:
+        _refuse_cpu((await webpte.shared_device("native")).info, options)
+        way = options.options
+        ways = await options_of(way, "native") if way else webpte.Options()
+        async with await webpte.load(options.program, device="native", options=ways) as program:
+            wanted = _wanted(options)
+            return await bench.figures_of(program, **wanted, decode_steps=options.decode)
+
+    try:
+        return asyncio.run(run())
+    except webpte.WebpteError as error:
+        raise HostError(str(error)) from error
+
+
+def _run(options: argparse.Namespace) -> dict[str, Any]:
+    from webpte_host.harness.browser import Harness, open_browser
+    from webpte_host.serving.server import Site
+
+    folder = options.program.resolve().parent
+    with Site(mounts=[Mount("/model/", folder)]) as site, open_browser(options.adapter) as browser:
+        harness = Harness.open(browser, site)
+        result: dict[str, Any] = harness.python(
+            _CODE,
+            timeout=1200,
+            url=f"/model/{options.program.name}",
+            **_wanted(options),
+            decode=options.decode,
+            waiting=options.waiting,
+            way=options.options,
+        )
+        return result
+
+
+def _show(figures: dict[str, Any]) -> None:
+    adapter = figures["adapter"]
+    print(f"adapter: {adapter['vendor']} {adapter['architecture']} {adapter['description']}")
+    if adapter["software"]:
+        print("This adapter is a CPU: its figures say nothing about a GPU.", file=sys.stderr)
+    if adapter["kind"] == "webgpu":
+        print(_waiting(adapter))
+    print("load:", ", ".join(f"{k} {v:.0f} ms" for k, v in figures["load_ms"].items()))
+    for name, row in figures.items():
+        if name in ("adapter", "load_ms"):
+            continue
+        speed = f", {row['tokens_per_second']:.0f} tokens/s" if "tokens_per_second" in row else ""
+        parts = ", ".join(f"{part} {ms:.2f}" for part, ms in row["parts"].items())
+        gpu = "" if row["gpu_ms"] is None else f", kernels {row['gpu_ms']:.2f}"
+        if row.get("step_by_step"):
+            parts = f"step by step: {row['step_by_step']}"
+        elif "steps_per_submission" in row:
+            parts = f"{row['steps_per_submission']:.1f} steps in a submission"
+        print(f"{name}: {row['ms']:.2f} ms{speed} (first {row['first_ms']:.0f}; {parts}{gpu})")
+        for kernel in row["kernels"][:12]:
+            print(f"  {kernel['us']:10.1f} us  {kernel['count']:4d} x  {kernel['kernel']}")
+
+
+def _waiting(adapter: dict[str, Any]) -> str:
+    """How results were waited for, and what each way took when that was decided."""
+    measured = ", ".join(f"{way} {ms:.2f} ms" for way, ms in adapter["waiting_ms"].items())
+    return f"waiting: {adapter['waiting']} ({measured or 'not measured'})"

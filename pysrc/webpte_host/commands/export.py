@@ -1,0 +1,116 @@
+"""`serve.py export`: runs an export in its environment and shows the report.
+
+The export itself (`python -m webpte_export`) is another process with another Python: what it prints
+on the way, and PyTorch's libraries print much, is shown only if it fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from webpte_host.base.errors import HostError
+from webpte_host.base.process import run_logged
+from webpte_host.base.progress import Display
+from webpte_host.setup.export_environment import export_python, export_variables
+
+QUANTIZATIONS = ("none", "4w", "8w", "8da4w")
+_TAIL_LINES = 15
+_USAGE = """\
+python3 serve.py export MODULE:FUNCTION OUT [options]
+       python3 serve.py export MODEL.gguf|FOLDER OUT [options]"""
+_DESCRIPTION = """\
+Exports a PyTorch model for webpte and checks the result against PyTorch. FUNCTION of MODULE (found
+from the current folder on) returns (model, inputs), (model, inputs, dynamic_shapes), or a dict of
+webpte_export.export's arguments. A GGUF file, or a folder with config.json and *.safetensors, is a
+language model. Writes OUT.pte, OUT.suite (for verify) and OUT.report.json."""
+
+
+def main(arguments: list[str]) -> int:
+    request = parse(arguments)
+    display = Display()
+    python = export_python(display)
+    with display.stage(f"Exporting {request['source']}"):
+        result = run_export(python, request)
+    print(result["text"])
+    print(f"To run it on WebGPU: python3 serve.py verify {result['suite']}", flush=True)
+    return 0 if result["passed"] else 1
+
+
+def parse(arguments: list[str]) -> dict[str, Any]:
+    """What to export, for the other process. Standard library only, and before any set-up."""
+    parser = argparse.ArgumentParser(prog="serve.py export", usage=_USAGE, description=_DESCRIPTION)
+    parser.add_argument("source", help="module:function, a .gguf file, or a folder")
+    parser.add_argument("out", type=Path, help="path of the program, with or without .pte")
+    parser.add_argument(
+        "--quantize",
+        choices=QUANTIZATIONS,
+        help="weights of linear layers; none is the default, 8w for language models",
+    )
+    parser.add_argument("--half", action="store_true", help="half floats on the GPU")
+    parser.add_argument(
+        "--max-context", type=_count, metavar="N", help="tokens in a language model's cache (2048)"
+    )
+    options = parser.parse_args(arguments)
+    kind = _kind(options.source)
+    if kind == "function" and options.max_context is not None:
+        raise HostError("--max-context is for language models (a .gguf file or a folder).")
+    source = options.source if kind == "function" else str(Path(options.source).resolve())
+    return {
+        "kind": kind,
+        "source": source,
+        "out": str(options.out.resolve()),
+        "quantize": options.quantize,
+        "half": options.half,
+        "max_context": options.max_context,
+    }
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 2:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of tokens above 1")
+    return count
+
+
+def _kind(source: str) -> str:
+    """Either "function" or "llm"; a path wins where both could be meant."""
+    path = Path(source)
+    if path.exists():
+        if path.is_dir() or path.suffix == ".gguf":
+            return "llm"
+        raise HostError(
+            f"{source} is neither a .gguf file nor a folder with config.json and *.safetensors.\n"
+            f"A function of a Python file is named like {path.stem}:make_model."
+        )
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", source):
+        return "function"
+    if source.endswith(".gguf") or "/" in source:
+        raise HostError(f"{source}: there is no such file or folder.")
+    raise HostError(
+        f"{source!r} does not name a model. Give module:function, such as my_model:make, "
+        "a .gguf file, or a folder with config.json and *.safetensors."
+    )
+
+
+def run_export(python: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """In the export environment, from the current folder. Raises HostError."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer, log = Path(folder, "answer.json"), Path(folder, "log")
+        with log.open("w+", encoding="utf-8", errors="replace") as output:
+            command = [str(python), "-W", "ignore", "-m", "webpte_export"]
+            command += [json.dumps(request), str(answer)]
+            here = Path.cwd()
+            code = run_logged(command, output, cwd=here, env=export_variables(here))
+        if not answer.exists():
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+            said = "\n".join(f"    {line}" for line in lines[-_TAIL_LINES:]) or "    (no output)"
+            raise HostError(f"the export ended with code {code} and no result:\n{said}")
+        result: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if "error" in result:
+        raise HostError(result["error"])
+    return result

@@ -1,0 +1,133 @@
+"""`serve.py bench --pipelines`: how long a browser takes to compile each kernel of programs.
+
+Which kernels those are is found here, on a device that writes down what it is asked for; the
+browser compiles the distinct ones, one after the other. Users wait while a software adapter
+compiles, so this shows which kernels are too large for one (see `webpte.ops.core.target`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from webpte_host.base.errors import HostError
+from webpte_host.commands.verify import check_entries, read_manifest, select
+
+if TYPE_CHECKING:
+    from webpte.dev.suite import Entry
+    from webpte.gpu.device import PipelineSpec
+
+TARGETS = ("adapter", "software", "gpu")
+_SHOWN = 40
+_PER_CALL = 20  # pipelines; a call has a time limit
+
+_FACTS = """
+import webpte
+
+info = (await webpte.shared_device()).info
+names = f"{info.vendor} {info.architecture} {info.description}"
+return {"adapter": names, "software": info.software, "features": list(info.features)}
+"""
+
+_COMPILE = """
+from time import perf_counter
+import webpte
+from webpte.gpu.device import PipelineSpec
+
+device, times = await webpte.shared_device(), []
+for spec in specs:
+    bindings, overrides = tuple(spec["bindings"]), tuple(map(tuple, spec["overrides"]))
+    started = perf_counter()
+    await device.create_pipelines([PipelineSpec(spec["label"], spec["code"], bindings, overrides)])
+    times.append((perf_counter() - started) * 1000)
+return times
+"""
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """The figures: one row per pipeline, slowest first."""
+    from webpte_host.harness.browser import Harness, open_browser
+    from webpte_host.serving.server import Site
+
+    with Site() as site, open_browser(options.adapter) as browser:
+        harness = Harness.open(browser, site)
+        facts: dict[str, Any] = harness.python(_FACTS)
+        software = facts["software"] if options.target == "adapter" else options.target != "gpu"
+        specs = collect(options.program, software, tuple(facts["features"]), options.filter)
+        times: list[float] = []
+        for at in range(0, len(specs), _PER_CALL):
+            part = [asdict(spec) for spec in specs[at : at + _PER_CALL]]
+            times += harness.python(_COMPILE, timeout=3600, specs=part)
+    rows = [
+        asdict(spec) | {"ms": ms, "lines": spec.code.count("\n")}
+        for spec, ms in zip(specs, times, strict=True)
+    ]
+    rows.sort(key=lambda row: -float(row["ms"]))
+    return {"adapter": facts["adapter"], "software_kernels": software, "pipelines": rows}
+
+
+def show(figures: dict[str, Any]) -> None:
+    rows = figures["pipelines"]
+    kind = "a software adapter" if figures["software_kernels"] else "a GPU"
+    print(f"adapter: {figures['adapter']}; kernels for {kind}")
+    print(f"{'ms':>9}  {'lines':>5}  kernel")
+    for row in rows[:_SHOWN]:
+        overrides = " ".join(f"{name}={value:g}" for name, value in row["overrides"])
+        print(f"{row['ms']:9.1f}  {row['lines']:5d}  {row['label']}  {overrides}")
+    if len(rows) > _SHOWN:
+        print(f"{'':9}  {'':5}  ... and {len(rows) - _SHOWN} more")
+    print(f"{len(rows)} pipelines, {sum(row['ms'] for row in rows):.0f} ms in all")
+
+
+def collect(
+    path: Path, software: bool, features: tuple[str, ...] = (), pattern: str | None = None
+) -> list[PipelineSpec]:
+    """The distinct pipelines of a program, or of a suite's programs at the shapes of its steps."""
+    with ThreadPoolExecutor(1) as thread:  # this one may have Playwright's event loop
+        found = thread.submit(lambda: asyncio.run(_collect(path, software, features, pattern)))
+        return found.result()
+
+
+async def _collect(
+    path: Path, software: bool, features: tuple[str, ...], pattern: str | None
+) -> list[PipelineSpec]:
+    import webpte
+    from webpte.gpu.simulated.device import RecordingDevice
+
+    device = RecordingDevice(features=features)
+    device.info = replace(device.info, software=software)
+    if path.is_file():
+        async with await webpte.load(path, device=device):
+            return sorted_specs(device.pipelines)
+    for entry in _entries(path, pattern):
+        async with await webpte.load(path / entry.pte, device=device) as program:
+            for step in entry.steps:
+                inputs = [file.decode((path / file.path).read_bytes()) for file in step.inputs]
+                await program.run(entry.method, *inputs)
+        device.log.clear()
+    return sorted_specs(device.pipelines)
+
+
+def _entries(suite: Path, pattern: str | None) -> Iterator[Entry]:
+    from webpte.dev.suite import parse_entry
+
+    for entry in select(check_entries(read_manifest(suite), suite), pattern):
+        yield parse_entry(entry)
+
+
+def sorted_specs(specs: Iterable[PipelineSpec]) -> list[PipelineSpec]:
+    return sorted(specs, key=lambda spec: (spec.label, spec.code, spec.overrides))
+
+
+def write(path: Path, figures: dict[str, Any]) -> None:
+    """Everything, with each pipeline's WGSL, bindings and overrides: enough to compile it again."""
+    try:
+        path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise HostError(f"the figures cannot be written to {path}: {error.strerror}.") from error

@@ -1,0 +1,88 @@
+"""The names that `--options` takes, and the table at its end: what each of the ways changes.
+
+Errors are shares of a case's tolerance, by the worst element: 100 % is the most that passes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from webpte_host.setup import environment
+
+Row = dict[str, Any]  # a result of a case on a way
+HEADINGS = ("way", "passed", "failed", "largest error", "from chosen", "other kernels in")
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """An argument with names between commas. They are looked up inside of the environment, where
+    the command runs again: what started it may have no NumPy."""
+    names = tuple(text.split(","))
+    if environment.inside():
+        from webpte.dev.variants import NAMES, unknown_names
+
+        if unknown := unknown_names(names):
+            known = ", ".join((*NAMES, "all"))
+            raise argparse.ArgumentTypeError(f"no way is called {unknown[0]!r}; there are {known}")
+    return names
+
+
+def show(ways: Sequence[dict[str, Any]], results: Sequence[Row]) -> None:
+    """One line per way; then the cases that pass on one way and fail on another."""
+    chosen = ways[0]["label"]
+    lines = [HEADINGS, *(_cells(way, results, chosen) for way in ways)]
+    whole = [line for line in lines if len(line) == len(HEADINGS)]
+    widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
+    first = max(len(line[0]) for line in lines)
+    for label, *rest in lines:
+        if len(rest) == 1:
+            print(f"{label.ljust(first)}  {rest[0]}")
+        else:
+            cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+            print("  ".join([label.ljust(first), *cells]).rstrip())
+    for line in _disagreements(results):
+        print(line, flush=True)
+
+
+def _cells(way: dict[str, Any], results: Sequence[Row], chosen: str) -> tuple[str, ...]:
+    if way["missing"]:
+        return way["label"], way["missing"]
+    rows = [row for row in results if row["path"] == way["label"]]
+    failed = sum(row["verdict"] != "passed" for row in rows)
+    others = sum(bool(row["other_kernels"]) for row in rows)
+    compared = way["label"] != chosen
+    return (
+        way["label"],
+        str(len(rows) - failed),
+        str(failed),
+        _largest(rows, _used),
+        _largest(rows, lambda row: row["difference"]) if compared else "",
+        f"{others} of {len(rows)} cases" if compared else "",
+    )
+
+
+def _used(row: Row) -> float | None:
+    return max((output["used"] for output in row["outputs"] if output["used"]), default=0.0)
+
+
+def _largest(rows: Sequence[Row], measure: Callable[[Row], float | None]) -> str:
+    """The largest that is known, with its case."""
+    measured = [(share, row) for row in rows if (share := measure(row)) is not None]
+    if not measured:
+        return "-"
+    share, row = max(measured, key=lambda pair: pair[0])
+    return f"{share:.2%} {row['op']}__{row['case']}" if share else "0"
+
+
+def _disagreements(results: Sequence[Row]) -> list[str]:
+    """Verdicts that depend on the way."""
+    by_case: dict[str, dict[str, list[str]]] = {}
+    for row in results:
+        verdicts = by_case.setdefault(f"{row['op']}__{row['case']}", {})
+        verdicts.setdefault(row["verdict"], []).append(row["path"])
+    return [
+        f"DIFFERS {case}: " + "; ".join(f"{verdict} {', '.join(p)}" for verdict, p in found.items())
+        for case, found in by_case.items()
+        if len(found) > 1
+    ]

@@ -1,0 +1,389 @@
+"""`serve.py verify`: runs every program of a suite and compares its outputs.
+
+On device `webgpu` the programs run in headless Chromium, in one page for all of them. A case may
+take as long as it takes: a page is given up only if it crashed or shows no sign of life. That costs
+one case, and the page is replaced. On the devices `native` (the GPU, without a browser) and `numpy`
+the programs run right here. With `--options` every case runs once per optional way, too, and what
+each of them changes is in a table at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import fnmatch
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from webpte_host.base.errors import HostError
+from webpte_host.base.json_files import read_json
+from webpte_host.commands import variant_table
+from webpte_host.harness.hardware import check_hardware
+from webpte_host.harness.report import Report, describe
+from webpte_host.harness.watchdog import BUSY_FACTOR
+from webpte_host.serving.routing import Mount
+from webpte_host.setup import chromium, environment
+
+if TYPE_CHECKING:
+    from webpte.dev.variants import Ways
+    from webpte_host.harness.browser import Harness
+
+Show = Callable[[str], None]  # is told what a case does
+Way = dict[str, Any]  # a `webpte.dev.variants.Path`, as JSON has it
+
+_PREFIX = "/suite/"
+NO_COMPARISON = {"difference": None, "other_kernels": None}  # of a case whose page was lost
+
+_NO_ADAPTER = """this Chromium offers no WebGPU adapter.
+It must be a full Chromium or Chrome (not a headless shell) of version 113 or newer. Set
+WEBPTE_CHROMIUM to the path of one, or verify without a browser: --device numpy"""
+
+# Runs in the page. Paths are quoted because a suite's file names are the suite's business.
+_IN_PAGE = """
+from urllib.parse import quote
+import js
+from pyodide.http import pyfetch
+from webpte import Options
+from webpte.dev.variants import Ways
+from webpte.dev.suite import run_entry
+
+def locate(path):
+    return str(js.location.origin) + prefix + quote(path)
+
+async def fetch_bytes(path):
+    reply = await pyfetch(locate(path))
+    if not reply.ok:
+        raise FileNotFoundError(f"{path} is not in the suite")
+    return await reply.bytes()
+
+how = {"locate": locate, "progress": report_progress}
+if way is None:
+    return await run_entry(entry, fetch_bytes, "webgpu", options=Options(fuse=fuse), **how)
+global ways
+# What it gives as chosen is kept for the other ways, which come next, maybe in a page that is new.
+if way["label"] == "as chosen" or "ways" not in globals():
+    ways = Ways(fetch_bytes, "webgpu", **how)
+return await ways.run(entry, way)
+"""
+
+_FIND_WAYS = """
+from webpte.dev.variants import described_paths
+
+return await described_paths(asked, "webgpu")
+"""
+
+
+def main(arguments: list[str]) -> int:
+    options = _parse(arguments)
+    manifest = read_manifest(options.suite)
+    if not environment.inside():
+        with_browser = options.device == "webgpu"
+        return environment.rerun_inside(["verify", *arguments], with_browser=with_browser)
+    entries = select(check_entries(manifest, options.suite), options.filter)
+    with _runner(options) as runner:
+        ways = runner.ways(options.options) if options.options else []
+        there: list[Way | None] = [way for way in ways if not way["missing"]] or [None]
+        with Report(len(entries) * len(there)) as report:
+            for entry in entries:
+                for way in there:
+                    report.begin(case_id(entry))
+                    report.add(runner.run(entry, report.show, way))
+    if options.json is not None:
+        _write_json(options.json, report.results)
+    if ways:
+        variant_table.show(ways, report.results)
+    print(f"{report.passed} passed, {report.failed} failed", flush=True)
+    return 1 if report.failed else 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="serve.py verify", description=(__doc__ or "").split(": ", 1)[1]
+    )
+    parser.add_argument("suite", type=Path, help="folder with a manifest.json")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
+    parser.add_argument("--filter", help="only cases that match, such as 'add*' or 'llama*'")
+    parser.add_argument("--device", choices=("webgpu", "native", "numpy"), default="webgpu")
+    parser.add_argument(
+        "--adapter",
+        choices=chromium.ADAPTERS,
+        help="swiftshader: WebGPU on the CPU, the default; hardware: on this machine's GPU",
+    )
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument(
+        "--no-fuse", action="store_true", help="every operator by itself, for comparison"
+    )
+    ways.add_argument(
+        "--options",
+        type=variant_table.names_of,
+        nargs="?",
+        const=("all",),
+        default=(),
+        metavar="WAYS",
+        help="run every case as chosen and once per way: fuse,f16,subgroups,matrices,plain,tuning "
+        "(each the other way; a+b for both at once) or all, the default; a table compares them",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=120.0,
+        metavar="SECONDS",
+        help="on webgpu, give a case up after so long without any sign of life, which is a stage "
+        f"or step that it reaches, or a browser that computes; after {BUSY_FACTOR} times as long "
+        "if the browser computes but reaches nothing (%(default)g)",
+    )
+    options = parser.parse_args(arguments)
+    if options.options and options.device == "numpy":
+        parser.error("--options is for GPUs: NumPy has no other way to go")
+    return options
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return seconds
+
+
+def read_manifest(suite: Path) -> list[object]:
+    """Standard library only: a wrong path must not first install an environment."""
+    path = suite / "manifest.json"
+    if not path.is_file():
+        raise HostError(
+            f"{path} cannot be read: No such file.\nA suite is a folder with a manifest.json."
+        )
+    entries = read_json(path, HostError)
+    if not isinstance(entries, list):
+        raise HostError(f"{path} must be a list of entries, not {type(entries).__name__}.")
+    if not entries:
+        raise HostError(f"{path} has no entries: there is nothing to verify.")
+    return entries
+
+
+def check_entries(entries: list[Any], suite: Path) -> list[dict[str, Any]]:
+    from webpte.dev.suite import SuiteError, parse_entry
+
+    for number, entry in enumerate(entries):
+        try:
+            parse_entry(entry)
+        except SuiteError as error:
+            where = f"{suite / 'manifest.json'}, entry {number} (counting from 0)"
+            raise HostError(f"{where}: {error}") from error
+    return entries
+
+
+def case_id(entry: dict[str, Any]) -> str:
+    return f"{entry['op']}__{entry['case']}"
+
+
+def select(entries: list[dict[str, Any]], pattern: str | None) -> list[dict[str, Any]]:
+    if pattern is None:
+        return entries
+    chosen = [
+        entry
+        for entry in entries
+        if fnmatch.fnmatchcase(case_id(entry), pattern)
+        or fnmatch.fnmatchcase(Path(entry["pte"]).stem, pattern)
+    ]
+    if not chosen:
+        raise HostError(
+            f"no case matches --filter {pattern!r}. There are {len(entries)}, "
+            f"such as {case_id(entries[0])}; * stands for any text."
+        )
+    return chosen
+
+
+class Runner(Protocol):
+    """Runs cases; `way` is one of `ways`, as chosen first, or None."""
+
+    def ways(self, asked: Sequence[str]) -> list[Way]: ...
+
+    def run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]: ...
+
+
+@contextmanager
+def _runner(options: argparse.Namespace) -> Iterator[Runner]:
+    if options.device != "webgpu":
+        if options.device == "native":
+            print(f"adapter: {native_adapter()}", flush=True)
+        yield HereRunner(options.suite, options.device, not options.no_fuse)
+        return
+    given = (options.suite, options.timeout, options.adapter, not options.no_fuse)
+    with PageRunner(*given) as runner:
+        yield runner
+
+
+def native_adapter() -> str:
+    """What device='native' runs on; an error says what it needs."""
+    import webpte
+
+    try:
+        info = asyncio.run(webpte.shared_device("native")).info
+    except webpte.WebpteError as error:
+        raise HostError(str(error)) from error
+    halves = "with" if info.has_halves else "without"
+    return f"{info.vendor} {info.architecture} {info.description}, {halves} half floats"
+
+
+def run_here(
+    suite: Path,
+    entry: dict[str, Any],
+    show: Show = lambda _doing: None,
+    device: str = "numpy",
+    fuse: bool = True,
+) -> dict[str, Any]:
+    """In this process."""
+    from webpte import Options
+    from webpte.dev.suite import run_entry
+
+    return asyncio.run(
+        run_entry(
+            entry,
+            _reader(suite),
+            device,
+            locate=lambda path: suite / path,
+            progress=lambda *state: show(describe(*state)),
+            options=Options(fuse=fuse),
+        )
+    )
+
+
+def _reader(suite: Path) -> Callable[[str], Awaitable[bytes]]:
+    async def fetch_bytes(path: str) -> bytes:
+        return (suite / path).read_bytes()
+
+    return fetch_bytes
+
+
+class HereRunner:
+    """In this process."""
+
+    def __init__(self, suite: Path, device: str, fuse: bool) -> None:
+        self._suite = suite
+        self._device = device
+        self._fuse = fuse
+        self._ways: Ways | None = None
+        self._show: Show = lambda _doing: None
+
+    def ways(self, asked: Sequence[str]) -> list[Way]:
+        from webpte.dev.variants import Ways, described_paths
+
+        self._ways = Ways(
+            _reader(self._suite),
+            self._device,
+            locate=lambda path: self._suite / path,
+            progress=lambda *state: self._show(describe(*state)),
+        )
+        return asyncio.run(described_paths(asked, self._device))
+
+    def run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]:
+        if way is None:
+            return run_here(self._suite, entry, show, self._device, self._fuse)
+        assert self._ways is not None
+        self._show = show
+        return asyncio.run(self._ways.run(entry, way))
+
+
+class PageRunner:
+    """One harness page for all cases, replaced when it is lost."""
+
+    def __init__(self, suite: Path, timeout: float, adapter: str | None, fuse: bool = True) -> None:
+        self._suite = suite
+        self._fuse = fuse
+        self._timeout = timeout
+        self._adapter = adapter
+        self._site_stack = ExitStack()
+        self._browser_stack = ExitStack()
+        self._harness: Harness | None = None
+
+    def __enter__(self) -> PageRunner:
+        from webpte_host.harness.browser import PageLostError
+        from webpte_host.serving.server import Site
+
+        self._site = self._site_stack.enter_context(Site(mounts=[Mount(_PREFIX, self._suite)]))
+        try:
+            adapter = self._open().adapter()
+        except PageLostError as error:
+            self.__exit__()
+            raise HostError(f"the browser cannot be used: {error}") from error
+        try:
+            self._check(adapter)
+        except HostError:
+            self.__exit__()
+            raise
+        return self
+
+    def _check(self, adapter: dict[str, str] | None) -> None:
+        if chromium.chosen_adapter(self._adapter) == "hardware":
+            print(f"adapter: {check_hardware(adapter)}", flush=True)
+        elif adapter is None:
+            raise HostError(_NO_ADAPTER)
+
+    def __exit__(self, *_: object) -> None:
+        self._browser_stack.close()
+        self._site_stack.close()
+
+    def _open(self) -> Harness:
+        from webpte_host.harness.browser import Harness, open_browser
+
+        if self._harness is None:
+            browser = self._browser_stack.enter_context(open_browser(self._adapter))
+            self._harness = Harness.open(browser, self._site)
+        return self._harness
+
+    def _drop(self) -> None:
+        """Lost pages are rare: a whole new browser is slow, but surely whole."""
+        self._harness = None
+        with contextlib.suppress(Exception):
+            self._browser_stack.close()
+
+    def ways(self, asked: Sequence[str]) -> list[Way]:
+        found: list[Way] = self._open().python(_FIND_WAYS, timeout=self._timeout, asked=list(asked))
+        return found
+
+    def run(self, entry: dict[str, Any], show: Show, way: Way | None = None) -> dict[str, Any]:
+        result = self._run(entry, show, way)
+        return result if way is None else {**NO_COMPARISON, "path": way["label"], **result}
+
+    def _run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]:
+        from webpte_host.harness.browser import PageLostError, PagePythonError
+
+        started = time.monotonic()
+        if self._harness is None:
+            show("start of a page")
+        try:
+            result: dict[str, Any] = self._open().python(
+                _IN_PAGE,
+                timeout=self._timeout,
+                watcher=show,
+                entry=entry,
+                prefix=_PREFIX,
+                fuse=self._fuse,
+                way=way,
+            )
+        except PagePythonError as error:
+            return _lost(entry, error.summary, started)
+        except PageLostError as error:
+            self._drop()
+            return _lost(entry, str(error), started)
+        if str(result["error"]).startswith("DeviceLostError"):
+            self._drop()
+        return result
+
+
+def _lost(entry: dict[str, Any], error: str, started: float) -> dict[str, Any]:
+    row = {"op": entry["op"], "case": entry["case"], "verdict": "failed", "error": error}
+    ms = round((time.monotonic() - started) * 1000, 3)
+    return {**row, "outputs": [], "ops": [], "ms": ms}
+
+
+def _write_json(path: Path, results: list[dict[str, Any]]) -> None:
+    try:
+        path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise HostError(f"the results cannot be written to {path}: {error.strerror}.") from error

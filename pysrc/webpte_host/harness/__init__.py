@@ -1,0 +1,1 @@
+"""The headless browser that runs programs: its page, its watchdog, its reports."""

@@ -1,0 +1,274 @@
+"""Headless Chromium through Playwright, and the harness page in it."""
+
+from __future__ import annotations
+
+import contextlib
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Error as PlaywrightError
+
+from webpte_host.base.errors import HostError
+from webpte_host.harness.report import describe
+from webpte_host.harness.watchdog import BrowserProcesses, Patience, alarm
+from webpte_host.serving.server import Site
+from webpte_host.setup import chromium
+
+# A call of Python may go on for this long without any sign of life.
+CALL_SECONDS = 300.0
+_START_MS = 600_000
+_LOOK_MS = 1_000
+_ADAPTER_MS = 60_000
+_EARLY_MS = 10_000  # an answer that there is none may be too early for so long
+_START_CALL = 0  # as harness.js counts
+# For a page that hangs to say what it waits for, and for the GPU to make another device.
+_ANSWER_MS = 10_000
+_GPU_ANSWER_MS = 60_000
+# The page's main thread only passes messages on, so one that is silent for this long is stuck,
+# however busy the machine is.
+STUCK_SECONDS = 120.0
+
+# Told once a second what a call does, in words.
+Watcher = Callable[[str], None]
+
+
+# Which coroutines wait, and for which: from the outermost to the innermost of each task.
+_WAITING = """
+import asyncio
+
+def frames(coroutine):
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
+        if frame is not None:
+            code = frame.f_code
+            yield f"{code.co_name} ({code.co_filename.rpartition('/')[2]}:{frame.f_lineno})"
+        inner = getattr(coroutine, "cr_await", None)
+        coroutine = inner or getattr(coroutine, "gi_yieldfrom", None)
+
+tasks = asyncio.all_tasks() - {asyncio.current_task()}
+return [" > ".join(frames(task.get_coro())) for task in tasks]
+"""
+
+
+class PagePythonError(Exception):
+    """Python in the page raised; the message is its traceback, `summary` the last line."""
+
+    def __init__(self, traceback: str, summary: str) -> None:
+        super().__init__(traceback)
+        self.summary = summary
+
+
+class PageLostError(Exception):
+    """The page crashed or shows no sign of life. It cannot be used any more."""
+
+
+@contextmanager
+def open_browser(adapter: str | None = None) -> Iterator[Browser]:
+    """Full Chromium, headless, with WebGPU on the CPU unless WEBPTE_ADAPTER says `hardware`."""
+    options = chromium.launch_options(adapter)
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(**options, timeout=_START_MS)
+        except PlaywrightError as error:
+            reason = "\n".join(error.message.splitlines()[:12])
+            started = options["executable_path"] or "Chromium"
+            raise HostError(f"{started} did not start:\n{reason}") from error
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class PageLog:
+    """What went wrong in a page: uncaught errors, and what was written as console error."""
+
+    def __init__(self, page: Page) -> None:
+        self.errors: list[str] = []
+        self.console_errors: list[str] = []
+        self.console: list[str] = []
+        self.crashed = False
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", self._add)
+        page.on("crash", lambda _page: self._mark_crashed())
+
+    def _add(self, message: ConsoleMessage) -> None:
+        self.console.append(f"{message.type}: {message.text}")
+        if message.type == "error":
+            self.console_errors.append(message.text)
+
+    def _mark_crashed(self) -> None:
+        self.crashed = True
+
+
+class Harness:
+    """The loaded harness page: plain Pyodide with NumPy and webpte."""
+
+    def __init__(self, page: Page, stuck_seconds: float = STUCK_SECONDS) -> None:
+        """`stuck_seconds`: how long the page may leave a question unanswered."""
+        self.page = page
+        self.log = PageLog(page)
+        self._stuck_seconds = stuck_seconds
+        self._given_up = False
+        self._processes = BrowserProcesses()
+
+    @property
+    def lost(self) -> bool:
+        return self._given_up or self.log.crashed
+
+    @classmethod
+    def open(cls, browser: Browser, site: Site, stuck_seconds: float = STUCK_SECONDS) -> Harness:
+        """Raises PageLostError if the page does not come up, with the reason."""
+        try:
+            harness = cls(browser.new_page(), stuck_seconds)
+            harness.page.goto(f"{site.url}harness.html", timeout=_START_MS)
+            harness._wait_for(_START_CALL, CALL_SECONDS, None)
+        except PlaywrightError as error:
+            raise PageLostError(f"the harness page did not load: {error.message}") from error
+        return harness
+
+    def adapter(self) -> dict[str, str] | None:
+        """What WebGPU runs on here; None if there is no adapter."""
+        # The first requests can be answered too early, before the GPU process is up, which takes
+        # seconds on a busy machine. One for a GPU that is not there is never answered, while that
+        # process is started again and again.
+        found: dict[str, str] | None = self._evaluate(
+            """async ([ms, earlyMs]) => {
+            if (!navigator.gpu) return null;
+            const begun = performance.now();
+            const late = new Promise((resolve) => setTimeout(resolve, ms, "late"));
+            while (true) {
+                const adapter = await Promise.race([navigator.gpu.requestAdapter(), late]);
+                if (adapter === "late") return null;
+                if (adapter) {
+                    const {vendor, architecture, description, device = ""} = adapter.info;
+                    return {vendor, architecture, description: description || device};
+                }
+                if (performance.now() - begun > earlyMs) return null;
+                await new Promise((resolve) => setTimeout(resolve, 300));
+            }
+        }""",
+            [_ADAPTER_MS, _EARLY_MS],
+            may_take_ms=_ADAPTER_MS,
+        )
+        return found
+
+    def python(
+        self,
+        code: str,
+        *,
+        timeout: float = CALL_SECONDS,
+        watcher: Watcher | None = None,
+        **arguments: Any,
+    ) -> Any:
+        """Run the body of an async Python function whose parameters are `arguments`.
+
+        The code may be indented as a whole. Arguments and return value travel as JSON (NumPy
+        arrays are returned as lists). What later calls shall see is declared `global`. What the
+        code tells `report_progress(stage, done, total)`, the `watcher` is told about once a second.
+
+        The page is given up after `timeout` seconds without any sign of life, and after ten times
+        as long if the browser computes all the while but the code reports no progress.
+        """
+        if self.lost:
+            raise PageLostError("the page was lost before this call")
+        call = self._start(textwrap.dedent(code), arguments)
+        reply = self._wait_for(call, timeout, watcher)
+        if "error" in reply:
+            raise PagePythonError(reply["error"], reply["summary"])
+        return reply["value"]
+
+    def _start(self, code: str, arguments: dict[str, Any]) -> int:
+        start = "([code, args]) => globalThis.startPython(code, args)"
+        call: int = self._evaluate(start, [code, arguments])
+        return call
+
+    def _look(self, call: int, ms: int) -> dict[str, Any]:
+        look = "([call, ms]) => globalThis.watchPython(call, ms)"
+        seen: dict[str, Any] = self._evaluate(look, [call, ms], may_take_ms=ms)
+        return seen
+
+    def _wait_for(self, call: int, timeout: float, watcher: Watcher | None) -> dict[str, Any]:
+        """The page never blocks, and so never for longer than a look takes: Python is elsewhere."""
+        patience, doing = Patience(timeout), "no stage reported"
+        while True:
+            seen = self._look(call, _LOOK_MS)
+            if "reply" in seen:
+                reply: dict[str, Any] = seen["reply"]
+                return reply
+            if "failed" in seen:
+                self._given_up = True
+                raise PageLostError(seen["failed"])
+            if seen["progress"] is not None:
+                doing = describe(**seen["progress"])
+            if watcher is not None:
+                watcher(doing)
+            if reason := patience.see(seen["moves"], self._processes.busy_seconds()):
+                last_words = self._last_words()
+                self._give_up()
+                raise PageLostError(f"{reason} ({doing}); {last_words}")
+
+    def _last_words(self) -> str:
+        """What a page that hangs waits for, and whether the browser's GPU still answers others."""
+        try:
+            call = self._start(_WAITING, {})
+            ask = "(ms) => globalThis.gpuAnswers(ms)"
+            gpu = self._evaluate(ask, _GPU_ANSWER_MS, may_take_ms=_GPU_ANSWER_MS)
+            seen = self._look(call, _ANSWER_MS)
+        except (PageLostError, PlaywrightError) as error:
+            return f"the page does not answer: {error}"
+        waiting = seen.get("reply", {}).get("value")
+        python = f"Python waits in {waiting}" if waiting is not None else "Python does not answer"
+        return f"{python}; another device of its GPU {gpu}"
+
+    def _give_up(self) -> None:
+        """What goes on in the page ends: it would be in the way of other pages."""
+        self._given_up = True
+        with contextlib.suppress(PageLostError, PlaywrightError):
+            self._evaluate("() => globalThis.stopPython()")
+
+    def close(self) -> None:
+        self.page.close()
+
+    def _evaluate(self, function: str, argument: Any = None, *, may_take_ms: int = 0) -> Any:
+        """Call a function of the page, which takes up to `may_take_ms` by design.
+
+        Playwright cannot interrupt an evaluation: a page that is stuck is killed instead.
+        """
+        seconds = self._stuck_seconds + may_take_ms / 1000
+        with alarm(seconds, self._processes.kill_pages) as rang:
+            try:
+                return self.page.evaluate(function, argument)
+            except PlaywrightError as error:
+                if rang.is_set():
+                    self._given_up = True
+                    raise PageLostError(f"the page did not answer for {seconds:g} s") from error
+                if self.log.crashed or self.page.is_closed() or "crashed" in str(error):
+                    self._given_up = True
+                    facts = self._processes.memory_text()
+                    raise PageLostError(f"the page crashed; {facts}") from error
+                raise
+
+
+class SharedHarness:
+    """One page for many tests; one that loses it does not take the others with it."""
+
+    def __init__(self, browser: Browser, site: Site) -> None:
+        self._browser = browser
+        self._site = site
+        self._harness: Harness | None = None
+
+    def get(self) -> Harness:
+        if self._harness is None or self._harness.lost:
+            self._harness = Harness.open(self._browser, self._site)
+            # Never a skip: without an adapter nothing would be tested.
+            assert self._harness.adapter() is not None, "this Chromium has no WebGPU adapter"
+            assert self._harness.log.errors == []
+            assert self._harness.log.console_errors == []
+        return self._harness
+
+    def close(self) -> None:
+        if self._harness is not None:
+            self._harness.close()

@@ -1,0 +1,1 @@
+"""`serve.py models`: real models, fetched, exported, checked and installed."""

@@ -1,0 +1,173 @@
+"""The stages of a model on its way to the store: wheels, export, verdicts. Each is kept.
+
+What a stage is made from is its key. Wheels are known by their pinned hash; an export by its
+wheels, its recipe and the code that exports; a verdict by the export, the device and the runtime.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from webpte_host.base.errors import HostError
+from webpte_host.base.layout import MODEL_CACHE, PYSRC, ROOT, WGSL
+from webpte_host.base.process import run_tool
+from webpte_host.base.progress import Display, megabytes
+from webpte_host.models.cache import StageCache, content_key
+from webpte_host.setup import export_environment, sources
+from webpte_models import Recipe, Wheel
+
+Verdict = dict[str, Any]
+
+_VERDICT = "verdict.json"
+# What the result of an export depends on, besides its recipe's own module.
+_EXPORT_CODE = (
+    "webpte_models/make.py",
+    "webpte_models/p*.py",  # photographs and their format
+    "webpte_models/sounds.py",
+    "webpte_models/networks/*.py",
+    "webpte_export/*.py",
+    "webpte_export/llm/*.py",
+)
+_EXPORT_HINT = "Nothing was installed. What was fetched is kept, so the next try starts from there."
+
+
+class Stages:
+    def __init__(self, display: Display, cache: StageCache | None = None) -> None:
+        self.display = display
+        self.cache = cache or StageCache(MODEL_CACHE)
+        self._made: dict[str, Path] = {}  # by a recipe's name: in one command, code does not change
+
+    def clear(self) -> None:
+        self.cache.clear()
+        self._made.clear()
+
+    def wheel(self, wheel: Wheel) -> Path:
+        """The file, with the pinned hash."""
+        title = f"{wheel.name} {wheel.version} from the package registry, {megabytes(wheel.bytes)}"
+        found = self.cache.find("wheel", wheel.sha256)
+        if found is None:
+            found = self.cache.make(
+                "wheel", wheel.sha256, lambda folder: self._fetch(wheel, folder, title)
+            )
+        else:
+            self.display.line(f"  {title}: kept from before")
+        (path,) = found.glob("*.whl")
+        return path
+
+    def _fetch(self, wheel: Wheel, folder: Path, title: str) -> None:
+        work = folder / "work"
+        with self.display.stage(
+            title, total=wheel.bytes, measure=lambda: sources.folder_bytes(work)
+        ):
+            path = sources.pip_download(
+                wheel.name, wheel.version, work, wheel.python_version, wheel.platform
+            )
+            what = f"{path.name} from the package registry"
+            sources.check_hash(path.read_bytes(), wheel.sha256, what)
+            path.rename(folder / path.name)
+        shutil.rmtree(work)
+
+    def made(self, recipe: Recipe) -> Path:
+        """A folder as `webpte_models.make` leaves it."""
+        if recipe.name not in self._made:
+            self._made[recipe.name] = self._make(recipe) / "made"
+        return self._made[recipe.name]
+
+    def _make(self, recipe: Recipe) -> Path:
+        title = "Export with PyTorch and ExecuTorch"
+        key = export_key(recipe)
+        found = self.cache.find("export", key)
+        if found is not None:
+            self.display.line(f"  {title}: kept from before")
+            return found
+        wheels = [self.wheel(wheel) for wheel in recipe.wheels]
+        python = self._python
+
+        def export(folder: Path) -> None:
+            command = [str(python), "-m", "webpte_models.make", recipe.name, str(folder / "made")]
+            with self.display.stage(title):
+                _run([*command, *map(str, wheels)], f"the export of {recipe.name}", folder)
+
+        return self.cache.make("export", key, export)
+
+    def verdict(self, recipe: Recipe, device: str) -> Verdict:
+        """Of `serve.py verify` on the device; raises HostError if the model does not pass."""
+        made = self.made(recipe)
+        key = verdict_key(recipe, device)
+        found = self.cache.find("verdict", key)
+        if found is None:
+            found = self.cache.make(
+                "verdict", key, lambda folder: self._judge(recipe, made, device, folder)
+            )
+        verdict: Verdict = json.loads((found / _VERDICT).read_text(encoding="utf-8"))
+        return verdict
+
+    def _judge(self, recipe: Recipe, made: Path, device: str, folder: Path) -> None:
+        out = folder / _VERDICT
+        with self.display.stage(f"Against PyTorch's results, on {device}") as stage:
+            if device == "numpy":
+                command = [
+                    str(self._python),
+                    "-m",
+                    "webpte_models.check_export",
+                    recipe.name,
+                    str(made),
+                ]
+                _run([*command, str(out)], f"the check of {recipe.name}", folder)
+                verdict = json.loads(out.read_text(encoding="utf-8"))
+            else:
+                command = [sys.executable, str(ROOT / "serve.py"), "verify", str(made / "suite")]
+                command += ["--device", device, "--json", str(out)]
+                _run(command, f"serve.py verify of {recipe.name}", folder)
+                verdict = summary(json.loads(out.read_text(encoding="utf-8")))
+                out.write_text(json.dumps(verdict), encoding="utf-8")
+            if verdict["error"]:
+                raise HostError(
+                    f"{recipe.name} does not equal PyTorch on {device}: {verdict['error']}\n"
+                    f"{_EXPORT_HINT}"
+                )
+            stage.outcome = f"largest error {verdict['max_abs']:.1e}"
+
+    @cached_property
+    def _python(self) -> Path:
+        return export_environment.export_python(self.display)
+
+
+def summary(results: list[dict[str, Any]]) -> Verdict:
+    """Of what `verify` writes for its cases: the largest error, and the first failure if any."""
+    failed = [result for result in results if result["verdict"] != "passed"]
+    errors = [output["max_abs"] for result in results for output in result["outputs"]]
+    return {
+        "cases": len(results),
+        "error": str(failed[0]["error"]) if failed else "",
+        "max_abs": max((error for error in errors if error is not None), default=0.0),
+    }
+
+
+def export_key(recipe: Recipe) -> str:
+    module = recipe.build.__module__
+    own = PYSRC.joinpath(*module.split(".")).with_suffix(".py")
+    parts: list[str | Path] = [wheel.sha256 for wheel in recipe.wheels]
+    parts += [own] if own.is_file() else [module]
+    for pattern in _EXPORT_CODE:
+        parts += sorted(PYSRC.glob(pattern))
+    return content_key([*parts, *export_environment.PINNED])
+
+
+def verdict_key(recipe: Recipe, device: str) -> str:
+    runtime = hashlib.sha256()
+    for folder, pattern in ((PYSRC / "webpte", "*.py"), (PYSRC / "webpte", "*.js"), (WGSL, "*")):
+        for path in sorted(path for path in folder.rglob(pattern) if path.is_file()):
+            runtime.update(path.read_bytes())
+    return content_key([export_key(recipe), device, runtime.digest()])
+
+
+def _run(command: list[str], what: str, folder: Path) -> None:
+    variables = export_environment.export_variables()
+    run_tool(command, what, cwd=folder, env=variables, hint=_EXPORT_HINT)

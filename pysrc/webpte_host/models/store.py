@@ -1,0 +1,105 @@
+"""What is installed: a folder per model under `.webpte/models`, which the server shows at /models/.
+
+    NAME/card.json   what the model is, takes and gives, and which files it has; written last
+    NAME/...         model.pte, labels, a tokenizer, an example, the licence
+    index.json       the list of all cards, for the page
+
+A model is installed and removed by renaming its folder: it is there as a whole, or not at all.
+Names that start with a dot are work in progress, and the server shows none of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from webpte_host.base.json_files import read_table
+from webpte_host.base.layout import MODELS
+from webpte_host.models.cache import temporary_folder
+
+CARD = "card.json"
+INDEX = "index.json"
+
+Card = dict[str, Any]
+
+
+class ModelStore:
+    def __init__(self, folder: Path = MODELS) -> None:
+        self.folder = folder
+
+    def cards(self) -> list[Card]:
+        """Of all models that are whole, by name."""
+        if not self.folder.is_dir():
+            return []
+        found = (self.card(path.name) for path in sorted(self.folder.iterdir()))
+        return [card for card in found if card is not None]
+
+    def card(self, name: str) -> Card | None:
+        """None if there is no such model, or if files of it are missing or of another size."""
+        folder = self.folder / name
+        if name.startswith("."):
+            return None
+        try:
+            card = read_table(folder / CARD, ValueError)
+            whole = card.text("name") == name and all(
+                (folder / file.text("name")).stat().st_size == file.integer("bytes")
+                for file in card.tables("files")
+            )
+            return dict(card.content) if whole and "files" in card else None
+        except (OSError, ValueError):
+            return None
+
+    def install(self, source: Path, card: Card) -> Card:
+        """Puts the files of `source` in place, with the card, to which their list is added."""
+        with temporary_folder(self.folder, "new") as temporary:
+            ready = temporary / "ready"
+            ready.mkdir()
+            for path in sorted(source.iterdir()):
+                _link(path, ready / path.name)
+            card = {**card, "files": [_described(path) for path in sorted(ready.iterdir())]}
+            (ready / CARD).write_text(_json(card), encoding="utf-8")
+            place = self.folder / card["name"]
+            if place.exists():
+                os.rename(place, temporary / "outdated")
+            os.rename(ready, place)
+        self.write_index()
+        return card
+
+    def remove(self, name: str) -> bool:
+        """Whether there was one."""
+        place = self.folder / name
+        if name.startswith(".") or not place.is_dir():
+            return False
+        with temporary_folder(self.folder, "old") as temporary:
+            os.rename(place, temporary / name)
+        self.write_index()
+        return True
+
+    def write_index(self) -> None:
+        """Anew from the cards: an index that an interrupted command left behind is mended here."""
+        with temporary_folder(self.folder, "index") as temporary:
+            made = temporary / INDEX
+            made.write_text(_json(self.cards()), encoding="utf-8")
+            os.replace(made, self.folder / INDEX)
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def _described(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256}
+
+
+def _link(source: Path, target: Path) -> None:
+    """A second name for the same file where the disk can do that: weights are large."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,0 +1,1 @@
+"""The local web server: archives, routes, cards, addresses that never change."""

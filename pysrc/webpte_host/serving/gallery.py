@@ -1,0 +1,91 @@
+"""`gallery.json`: the cards of the samples and of the installed models, for the page's gallery.
+
+A card is a small JSON file: `web/samples/NAME.json`, or `card.json` of an installed model. One that
+is put there is in the gallery: there is no list to keep by hand. `web/page/cards/cards.py` reads
+them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from webpte_host.base.json_files import Table, read_json, read_table
+
+SAMPLES = "samples"
+MODELS = "models"
+_ORDER = 50  # of cards that say nothing: programs of one operator come after them
+
+
+class _CardError(Exception):
+    """A card that the page could not draw."""
+
+
+def gallery(web: Path, installed: Path | None) -> bytes:
+    """`installed` is the list of the models' cards, where there is one.
+
+    Each card gets its `folder`, relative to the page. Of one that cannot be read, or that the page
+    could not draw, its name and a `problem` are left.
+    """
+    cards = [card for path in sorted((web / SAMPLES).glob("*.json")) for card in _sample(path)]
+    cards += _installed(installed) if installed is not None else []
+    cards.sort(key=_place)
+    return json.dumps(cards).encode()
+
+
+def _place(card: dict[str, Any]) -> tuple[float, str]:
+    order = card.get("order")
+    return (_ORDER if order is None else order), card["name"]
+
+
+def _sample(path: Path) -> list[dict[str, Any]]:
+    """Beside cards there are other files, such as tokenizers: their names have a dot more."""
+    if "." in path.stem:
+        return []
+    place = {"name": path.stem, "folder": f"{SAMPLES}/"}
+    try:
+        card = read_table(path, _CardError).content
+        _check(card, path.name)
+    except _CardError as error:
+        return [{**place, "problem": str(error).replace(str(path), path.name)}]
+    return [{**card, **place}]
+
+
+def _installed(index: Path) -> list[dict[str, Any]]:
+    """What `serve.py models` wrote; while it writes, there may be none."""
+    try:
+        found = read_json(index, _CardError)
+    except _CardError:
+        return []
+    return [_model(card, at) for at, card in enumerate(found if isinstance(found, list) else [])]
+
+
+def _model(content: object, at: int) -> dict[str, Any]:
+    named = content.get("name") if isinstance(content, dict) else None
+    name = named if isinstance(named, str) and named else f"model {at} of the list"
+    place = {"name": name, "folder": f"{MODELS}/{name}/"}
+    try:
+        if not isinstance(content, dict) or name != named:
+            raise _CardError("its card is no table with a name")
+        _check(content, f"the card of {name}")
+    except _CardError as error:
+        return {**place, "problem": f"{error}. Install it anew: serve.py models add"}
+    return {**content, **place}
+
+
+def _check(content: Mapping[str, Any], name: str) -> None:
+    """The kinds of what is sorted by and drawn before Python is up; the page checks the rest."""
+    there = {key: value for key, value in content.items() if value is not None}
+    card = Table(there, name, _CardError)
+    card.number("order", _ORDER)
+    card.number("size", 0)
+    for key in ("title", "task", "licence", "about", "notes", "icon", "view"):
+        card.text(key, "")
+    for key in ("inputs", "outputs"):
+        list(card.tables(key))
+    if isinstance(there.get("files"), list):  # of a model, for checking
+        list(card.tables("files"))
+    else:
+        card.table("files", None)

@@ -1,0 +1,368 @@
+"""The local web server: mounts, two archives and the page's configuration, read only.
+
+    /               web/
+    /runtime/       the browser runtime (see runtime.py)
+    /webpte.zip     the Python package with its shaders (see bundle.py)
+    /page.zip       the page's modules
+    /pyscript.json  what PyScript fetches for the page (see page_config.py)
+    /models/        what `serve.py models` installed (see models_store.py)
+    /gallery.json   the cards of samples and installed models (see gallery.py)
+    /folder/        what `serve.py --folder` names
+    /v-VERSION/     all of this again, by addresses that last (see lasting.py)
+    /runtime/v-VERSION/     so does the runtime by these, whatever changes in the page
+
+Everything is revalidated by ETag: on loopback a 304 costs less than a stale file. Not so by an
+address with a version, where nothing ever changes: the browser need not ask for it, and is free to
+use what it has compiled of it.
+
+Only requests to its own names are answered (see `Hosts`): a page of another site can let its own
+name lead to this machine, and would be taken for the same origin.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import socket
+import threading
+from collections.abc import Sequence
+from email.utils import formatdate, parsedate_to_datetime
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from webpte_host.base.bundle import Bundle, package_bundle, page_bundle
+from webpte_host.base.errors import HostError
+from webpte_host.base.layout import RUNTIME, WEB
+from webpte_host.serving.gallery import gallery
+from webpte_host.serving.immutable_urls import Lasting
+from webpte_host.serving.page_config import page_config
+from webpte_host.serving.routing import (
+    COMMON_HEADERS,
+    Hosts,
+    Mount,
+    byte_range,
+    find_file,
+    media_type,
+    url_path,
+)
+from webpte_host.setup.runtime import runtime_version
+
+_PAGE_PATH = "/index.html"
+_CONFIG_PATH = "/pyscript.json"
+_GALLERY_PATH = "/gallery.json"
+_INSTALLED_PATH = "/models/index.json"
+_IDLE_SECONDS = 60
+# A connection that is closed with something unread takes the answer with it.
+_UNREAD_SECONDS, _UNREAD_BYTES = 2, 1 << 20
+_CHUNK = 1 << 18
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "webpte"
+    sys_version = ""
+    timeout = _IDLE_SECONDS
+    # Head and body are two writes; without this the second can wait 40 ms for an ACK.
+    disable_nagle_algorithm = True
+    # A line without a version gets a status, too.
+    default_request_version = "HTTP/1.0"
+    command = ""
+    server: _Server
+    _began = False  # whether the head of the present answer is sent
+
+    def parse_request(self) -> bool:
+        if self.raw_requestline.strip():
+            return super().parse_request()
+        self.requestline, self.request_version = "", self.default_request_version
+        self.close_connection = True
+        self.send_error(HTTPStatus.BAD_REQUEST)
+        return False
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def __getattr__(self, name: str) -> Any:
+        # The base class looks for a do_METHOD, and says 501 where there is none.
+        if name.startswith("do_"):
+            return self._refuse
+        raise AttributeError(name)
+
+    def _refuse(self) -> None:
+        # A body may follow that nobody reads: the connection cannot be used again.
+        self.close_connection = True
+        self.send_error(HTTPStatus.METHOD_NOT_ALLOWED)
+
+    def _answer(self) -> None:
+        self._began = False
+        try:
+            self._reply()
+        except OSError:  # of the connection; those of files are dealt with where they are read
+            raise
+        except Exception:
+            if self._began:
+                raise
+            self.close_connection = True
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    def _reply(self) -> None:
+        names = self.headers.get_all("Host", [])
+        if len(names) != 1:
+            self.send_error(
+                HTTPStatus.BAD_REQUEST, explain="A request names its host once, in `Host`."
+            )
+            return
+        if not self.server.hosts.has(names[0], self.connection.getsockname()[0]):
+            self.send_error(HTTPStatus.MISDIRECTED_REQUEST, explain=self.server.hosts.refusal)
+            return
+        asked = url_path(self.path)
+        if asked is None:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        path, lasts = self.server.lasting.resolve(_PAGE_PATH if asked == "/" else asked)
+        if path in self.server.bundles:
+            archive = self.server.bundles[path].archive()
+            body = BytesIO(archive.data)
+            etag = f'"{archive.etag}"'
+            self._send(body, len(archive.data), etag, None, media_type(path), lasts)
+            return
+        made = self._made(path)
+        if made is not None:
+            etag = f'"{hashlib.sha256(made).hexdigest()[:32]}"'
+            self._send(BytesIO(made), len(made), etag, None, media_type(path), lasts)
+            return
+        self._answer_file(path, lasts or path.startswith(self.server.runtime_path))
+
+    def _answer_file(self, path: str, lasts: bool) -> None:
+        file = find_file(self.server.mounts, path)
+        if file is None:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        try:
+            opened = file.open("rb")
+        except OSError:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        with opened:
+            status = file.stat()
+            etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
+            kind = media_type(file.name)
+            self._send(opened, status.st_size, etag, status.st_mtime, kind, lasts)
+
+    def _made(self, path: str) -> bytes | None:
+        """What is no file, or no file as it is."""
+        if path == _CONFIG_PATH:
+            # Relative to where it is asked for, which may be a folder further down.
+            up = "." if url_path(self.path) == path else ".."
+            return page_config(f"{up}{self.server.runtime_path}")
+        if path == _GALLERY_PATH:
+            return gallery(self.server.web, find_file(self.server.mounts, _INSTALLED_PATH))
+        if path == _PAGE_PATH and (file := find_file(self.server.mounts, path)) is not None:
+            return self.server.lasting.page(file.read_text(encoding="utf-8")).encode()
+        return None
+
+    def _send(
+        self,
+        body: BinaryIO,
+        size: int,
+        etag: str,
+        modified: float | None,
+        kind: str,
+        lasts: bool = False,
+    ) -> None:
+        if self._is_cached(etag, modified):
+            self._head(HTTPStatus.NOT_MODIFIED, {"ETag": etag})
+            return
+        headers = {"Content-Type": kind, "Accept-Ranges": "bytes", "ETag": etag}
+        if lasts:
+            headers["Cache-Control"] = "max-age=31536000, immutable"
+        if modified is not None:
+            headers["Last-Modified"] = formatdate(modified, usegmt=True)
+        wanted = None
+        if self.headers.get("If-Range", etag) == etag:
+            wanted = byte_range(self.headers.get("Range"), size)
+        if isinstance(wanted, str):
+            self.send_error(
+                HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+                headers={"Content-Range": f"bytes */{size}"},
+            )
+            return
+        first, last = wanted or (0, size - 1)
+        if wanted is not None:
+            headers["Content-Range"] = f"bytes {first}-{last}/{size}"
+        length = last - first + 1
+        headers["Content-Length"] = str(length)
+        self._head(HTTPStatus.OK if wanted is None else HTTPStatus.PARTIAL_CONTENT, headers)
+        if self.command != "HEAD":
+            self._copy(body, first, length)
+
+    def _is_cached(self, etag: str, modified: float | None) -> bool:
+        tags = self.headers.get("If-None-Match")
+        if tags is not None:
+            known = [tag.strip().removeprefix("W/") for tag in tags.split(",")]
+            return etag in known or "*" in known
+        since = self.headers.get("If-Modified-Since")
+        if since is None or modified is None:
+            return False
+        try:
+            return int(modified) <= parsedate_to_datetime(since).timestamp()
+        except (ValueError, OverflowError, TypeError):
+            return False
+
+    def _head(self, status: HTTPStatus, headers: dict[str, str]) -> None:
+        self._began = True
+        if self.request_version == "HTTP/0.9":  # which has neither a status nor headers
+            self.request_version = self.default_request_version
+        self.send_response(status)
+        for name, value in {**COMMON_HEADERS, "Cache-Control": "no-cache", **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _copy(self, body: BinaryIO, first: int, length: int) -> None:
+        body.seek(first)
+        while length > 0:
+            chunk = body.read(min(_CHUNK, length))
+            if not chunk:
+                # The file became shorter; only a broken connection tells the browser so now.
+                self.close_connection = True
+                return
+            self.wfile.write(chunk)
+            length -= len(chunk)
+
+    def send_error(
+        self,
+        code: int,
+        message: str | None = None,
+        explain: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        """Short and plain, with the same security headers as everything else."""
+        status = HTTPStatus(code)
+        lines = [f"{status.value} {status.phrase}", *([explain] if explain else [])]
+        body = "".join(f"{line}\n" for line in lines).encode()
+        more = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))}
+        if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            more["Allow"] = "GET, HEAD"
+        if self.close_connection:
+            more["Connection"] = "close"
+        self._head(status, {**more, **(headers or {})})
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def finish(self) -> None:
+        """Read what nobody asked for, so that the last answer arrives."""
+        super().finish()
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(_UNREAD_SECONDS)
+            left = _UNREAD_BYTES
+            while left > 0 and (unread := self.connection.recv(_CHUNK)):
+                left -= len(unread)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Silent: the terminal shows what the user has to know, and nothing else."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # A second server on the same port must fail, not steal every other connection.
+    allow_reuse_port = False
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        mounts: list[Mount],
+        web: Path,
+        bundles: dict[str, Bundle],
+        runtime: str,
+        hosts: Hosts,
+    ) -> None:
+        """`bundles` by their paths; `runtime` is the version of what is below /runtime/."""
+        self.hosts = hosts
+        self.runtime_path = f"/runtime/v-{runtime}/"  # never changes
+        self.mounts = mounts
+        self.lasting = Lasting(web, list(bundles.values()), runtime)
+        self.web = web
+        self.bundles = bundles
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that closes a connection early is no error of ours."""
+
+
+class Site:
+    """A running server. Stops at the end of the `with` block."""
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        mounts: Sequence[Mount] = (),
+        web: Path = WEB,
+        runtime: Path = RUNTIME,
+        bundle: Bundle | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        """`names` are those of this machine by which it may be asked, besides localhost."""
+        version = runtime_version(runtime)
+        runtimes = [Mount(path, runtime) for path in ("/runtime/", f"/runtime/v-{version}/")]
+        bundles = {"/webpte.zip": bundle or package_bundle(), "/page.zip": page_bundle(web)}
+        every = [Mount("/", web), *runtimes, *mounts]
+        try:
+            self._server = _Server((host, port), every, web, bundles, version, Hosts(names))
+        except (OSError, OverflowError) as error:
+            raise HostError(_listen_message(host, port, error)) from error
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        # The name, not the number: browsers count both as secure, but people type this one.
+        return f"http://localhost:{self.port}/"
+
+    def wait(self) -> None:
+        """Until Ctrl-C, which is raised here."""
+        while self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def __enter__(self) -> Site:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _listen_message(host: str, port: int, error: OSError | OverflowError) -> str:
+    if isinstance(error, OverflowError):
+        return f"{port} is not a port: take one from 1 to 65535, or 0 for any free one."
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} is taken by another program (or another serve.py).\n"
+            "Stop that one, or choose another port: python3 serve.py --port 0 takes any free one."
+        )
+    if error.errno == errno.EACCES:
+        return f"port {port} may not be used by this user: choose one from 1024 on (--port 8000)."
+    return f"cannot listen on {host}, port {port}: {error.strerror or error}."

@@ -1,0 +1,1 @@
+"""Setting up: packages, Chromium, a Vulkan driver, virtual environments, the browser runtime."""

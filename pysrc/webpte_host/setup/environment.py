@@ -1,0 +1,93 @@
+"""The virtual environment for tests and verify, in `.webpte/venv`.
+
+It is made once, with the packages that pyproject.toml pins for it: see pinned_venv.py.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from webpte_host.base.layout import PYSRC, ROOT, VENV
+from webpte_host.base.pinned_venv import PinnedVenv
+from webpte_host.base.progress import Display
+from webpte_host.setup import chromium, vulkan
+from webpte_host.setup.runtime import ensure_runtime
+
+_PLAYWRIGHT_PATH = (
+    "from playwright.sync_api import sync_playwright\n"
+    "with sync_playwright() as playwright: print(playwright.chromium.executable_path)"
+)
+
+
+def requirements() -> list[str]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    pinned: list[str] = project["optional-dependencies"]["test"]
+    return pinned
+
+
+def _venv() -> PinnedVenv:
+    return PinnedVenv(VENV, "The test environment", tuple(requirements()), 600_000_000)
+
+
+def venv_python() -> Path:
+    return _venv().python
+
+
+def inside() -> bool:
+    """Whether this process already runs in the environment."""
+    return Path(sys.prefix).resolve() == VENV.resolve()
+
+
+def ensure(*, with_browser: bool = True, with_driver: bool = False) -> Path:
+    """Packages, a driver, Chromium and the browser runtime; returns the environment's Python."""
+    display = Display()
+    _ensure_venv(display)
+    if with_driver:
+        vulkan.ensure(display)
+    if with_browser:
+        if chromium.find() is None:
+            chromium.ensure(display, venv_python(), _playwright_chromium())
+        ensure_runtime(display)
+    return venv_python()
+
+
+def _ensure_venv(display: Display) -> None:
+    made = _venv()
+    if inside() or made.is_ready():
+        return
+
+    def install() -> None:
+        with display.stage(f"{len(made.packages)} test packages from PyPI"):
+            hint = "Check the network connection and pip's settings, then run this again."
+            made.pip_install(made.packages, "--only-binary=:all:", "the test packages", hint)
+
+    display.line("Setting up the test environment (once)")
+    made.make(display, install)
+
+
+def _playwright_chromium() -> Path | None:
+    """Where Playwright would have its own Chromium."""
+    result = subprocess.run(
+        [venv_python(), "-c", _PLAYWRIGHT_PATH], capture_output=True, text=True, check=False
+    )
+    return Path(result.stdout.strip()) if result.returncode == 0 else None
+
+
+def rerun_inside(arguments: list[str], *, with_browser: bool) -> int:
+    """Run `serve.py` with these arguments in the environment; replaces this process if it can."""
+    python = str(ensure(with_browser=with_browser))
+    command = [python, str(ROOT / "serve.py"), *arguments]
+    if os.name == "posix":
+        sys.stdout.flush()
+        os.execv(python, command)
+    return subprocess.call(command)
+
+
+def tool_environment() -> dict[str, str]:
+    """For child processes in the environment: they import from the source tree."""
+    return {**os.environ, "PYTHONPATH": str(PYSRC)}

@@ -1,0 +1,37 @@
+"""A Vulkan driver for `device="native"` in tests: the GPU's own, or Mesa's lavapipe on the CPU."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+
+from webpte_host.base.progress import Display
+from webpte_host.setup import apt
+
+# Where drivers say that they are there. The variables name one by hand.
+_FOLDERS = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
+_VARIABLES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
+
+_PACKAGE = "mesa-vulkan-drivers"
+_WITHOUT = """\
+  No Vulkan driver is installed, and none could be: the kernels of GPUs are tested in the browser
+  alone, and half floats nowhere. Debian's package is called mesa-vulkan-drivers."""
+
+
+def has_driver() -> bool:
+    named = any(name in os.environ for name in _VARIABLES)
+    return named or any(any(Path(folder).glob("*.json")) for folder in _FOLDERS)
+
+
+def ensure(display: Display) -> None:
+    """Installs lavapipe where there is no driver and it may; says so where it may not."""
+    if sys.platform != "linux" or has_driver():
+        return
+    # On ARM64 lavapipe has half floats from Mesa 23 on, which older releases of Debian lack.
+    installers = [apt.install_backport] if platform.machine() in ("aarch64", "arm64") else []
+    for install in [*installers, apt.install]:
+        if install(display, _PACKAGE, "A Vulkan driver (lavapipe)"):
+            return
+    display.line(_WITHOUT)

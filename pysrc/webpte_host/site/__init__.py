@@ -1,0 +1,1 @@
+"""`serve.py build` and `serve.py docs`: static sites."""

@@ -1,0 +1,136 @@
+"""The files of the static site: what `serve.py` serves, as a folder for any host and sub-path.
+
+    index.html ...          the page (web/), which also registers the service worker
+    pyscript.json, gallery.json, webpte.zip, page.zip, runtime/, models/    as server.py has them
+    webpte-VERSION-py3-none-any.whl     for micropip
+    service-worker.js       isolation headers, a cache by content, offline
+    site-files.js           what it knows of the files: generated here
+    NAME.gz                 beside what gets smaller, for hosts that send such files
+
+No address in it is absolute, so it does not matter where it lies.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from webpte_host.base.bundle import package_bundle, page_bundle
+from webpte_host.base.errors import HostError
+from webpte_host.base.layout import WEB
+from webpte_host.models.store import INDEX, ModelStore
+from webpte_host.serving.gallery import gallery
+from webpte_host.serving.page_config import page_config
+from webpte_host.serving.routing import COMMON_HEADERS
+from webpte_host.site.build_package import build_wheel
+
+NOTEBOOKS = "notebooks"
+SITE_FILES = "site-files.js"  # also the mark of a folder that may be replaced
+WORKER = "service-worker.js"
+_REGISTER = "service-worker-register.js"
+_NOT_KEPT = (WORKER, SITE_FILES)  # the browser fetches these two past the worker
+_ONLY_TESTS = ("harness.html", "harness.js")
+
+_HEAD = "<head>"
+_COMPRESSED = frozenset(
+    {".cjs", ".css", ".html", ".ipynb", ".js", ".json", ".mjs", ".pte", ".py", ".svg", ".wasm"}
+)
+_WORTH_BYTES = 1024
+_WORTH_SHARE = 0.9
+
+
+def check_target(out: Path) -> None:
+    """Only what `build` made before is replaced."""
+    if not out.exists() or (out / SITE_FILES).is_file():
+        return
+    if not out.is_dir():
+        raise HostError(f"{out} is a file: name a folder for the site.")
+    if any(out.iterdir()):
+        raise HostError(
+            f"{out} has files that are not of a site: name a folder that is new or empty, or that "
+            "serve.py build made before."
+        )
+
+
+def write_page(site: Path, runtime: Path, web: Path = WEB) -> None:
+    """The page with the browser runtime and the package."""
+    ignored = shutil.ignore_patterns(".*", "__pycache__", *_ONLY_TESTS)
+    shutil.copytree(web, site, ignore=ignored)
+    shutil.copytree(runtime, site / "runtime")
+    (site / "runtime" / "stamp.json").unlink(missing_ok=True)
+    (site / "pyscript.json").write_bytes(page_config())
+    (site / "webpte.zip").write_bytes(package_bundle().archive().data)
+    (site / "page.zip").write_bytes(page_bundle(web).archive().data)
+    for module in (site / "page").rglob("*.py"):  # in the archive
+        module.unlink()
+    for page in (site / "index.html", *sorted((site / "examples").glob("*.html"))):
+        register_worker(page, site)
+
+
+def write_models(site: Path, models: ModelStore | None, web: Path = WEB) -> int:
+    """The installed models, if they are wanted, and the gallery; returns how many there are."""
+    cards = []
+    if models is not None:
+        cards = models.cards()
+        for card in cards:
+            shutil.copytree(models.folder / card["name"], site / "models" / card["name"])
+    index = site / "models" / INDEX
+    if cards:
+        index.write_text(json.dumps(cards, ensure_ascii=False), encoding="utf-8")
+    (site / "gallery.json").write_bytes(gallery(web, index if cards else None))
+    return len(cards)
+
+
+def write_wheel(site: Path) -> Path:
+    return build_wheel(site)
+
+
+def register_worker(page: Path, site: Path) -> None:
+    """First in the page: the sooner it is known that it must be loaded again, the better."""
+    up = "../" * (len(page.relative_to(site).parts) - 1) or "./"
+    text = page.read_text(encoding="utf-8")
+    if _HEAD not in text:
+        raise HostError(f"{page.name} has no {_HEAD}: the service worker cannot be registered.")
+    tag = f'{_HEAD}\n  <script src="{up}{_REGISTER}"></script>'
+    page.write_text(text.replace(_HEAD, tag, 1), encoding="utf-8")
+
+
+def write_worker(site: Path, later: Sequence[str] = ()) -> None:
+    """Last of all: what the worker knows of the files. A new version of any makes a new worker.
+
+    later  what begins so is kept when it is used, and not before
+    """
+    files = {
+        path.relative_to(site).as_posix(): [_sha256(path), path.stat().st_size]
+        for path in sorted(site.rglob("*"))
+        if path.is_file() and path.name not in _NOT_KEPT
+    }
+    headers = dict(COMMON_HEADERS)
+    policy = headers.pop("Content-Security-Policy")
+    # JupyterLite has scripts in its pages, which the page's policy forbids.
+    known = {"files": files, "headers": headers, "policy": policy, "withoutPolicy": f"{NOTEBOOKS}/"}
+    # What is kept has these with it: others make it another thing.
+    known["headersHash"] = hashlib.sha256(json.dumps(COMMON_HEADERS).encode()).hexdigest()[:8]
+    known["later"] = ["models/", *later]  # they can be large
+    text = f"self.SITE = {json.dumps(known, ensure_ascii=False, separators=(',', ':'))};\n"
+    (site / SITE_FILES).write_text(text, encoding="utf-8")
+
+
+def compress(site: Path) -> None:
+    """Files beside the plain ones. The same input gives the same bytes."""
+    for path in sorted(site.rglob("*")):
+        if path.suffix not in _COMPRESSED or path.stat().st_size < _WORTH_BYTES:
+            continue
+        plain = path.read_bytes()
+        packed = gzip.compress(plain, 9, mtime=0)
+        if len(packed) < _WORTH_SHARE * len(plain):
+            path.with_name(path.name + ".gz").write_bytes(packed)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

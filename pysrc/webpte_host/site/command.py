@@ -1,0 +1,93 @@
+"""`serve.py build`: the page as a static site, for any host and sub-path."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from webpte_host.base.errors import HostError
+from webpte_host.base.progress import Display, megabytes
+from webpte_host.models.store import ModelStore
+from webpte_host.setup.runtime import ensure_runtime
+from webpte_host.site import build_notebooks, build_site
+from webpte_host.site.reference import write_docs
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="serve.py build",
+        description="Writes the page, the browser runtime, the wheel and the installed models as a "
+        "static site. Its addresses are relative: it works on any host, in any folder of it. A "
+        "service worker adds the headers that PyScript needs, and keeps the site for when there is "
+        "no network.",
+    )
+    parser.add_argument(
+        "out", type=Path, metavar="OUT", help="a folder; one made before is replaced"
+    )
+    parser.add_argument(
+        "--without-models", action="store_true", help="leave out what `serve.py models` installed"
+    )
+    parser.add_argument(
+        "--notebooks", action="store_true", help="with JupyterLite and the notebooks of docs/"
+    )
+    parser.add_argument(
+        "--docs", action="store_true", help="with the documentation and the API reference"
+    )
+    options = parser.parse_args(arguments)
+    models = None if options.without_models else ModelStore()
+    build(options.out, models, notebooks=options.notebooks, docs=options.docs)
+    return 0
+
+
+def build(
+    out: Path,
+    models: ModelStore | None,
+    *,
+    notebooks: bool = False,
+    docs: bool = False,
+    display: Display | None = None,
+) -> None:
+    """Made under another name and renamed when it is whole. Raises HostError."""
+    out = out.resolve()
+    build_site.check_target(out)
+    display = display or Display()
+    runtime = ensure_runtime(display)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        # Beside it, on the same disk, where renaming is all that is left to do.
+        with tempfile.TemporaryDirectory(prefix=".webpte-site-", dir=out.parent) as temporary:
+            site = Path(temporary) / "site"
+            wheel = _write(site, runtime, models, display)
+            later = build_notebooks.write_notebooks(site, wheel, display) if notebooks else []
+            if docs:
+                write_docs(site / "docs", display)
+                later = [*later, "docs/"]
+            _finish(site, later, display)
+            if out.exists():
+                os.rename(out, Path(temporary) / "outdated")
+            os.rename(site, out)
+    except (OSError, shutil.Error) as error:
+        raise HostError(f"the site could not be written to {out}: {error}.") from error
+    display.line(f"The site is in {out}. To look at it: python3 -m http.server -d {out}")
+
+
+def _write(site: Path, runtime: Path, models: ModelStore | None, display: Display) -> Path:
+    """All that every site has; returns the wheel in it."""
+    with display.stage("The page and the browser runtime"):
+        build_site.write_page(site, runtime)
+    with display.stage("Models and gallery") as stage:
+        count = build_site.write_models(site, models)
+        stage.outcome = f"{count} installed"
+    with display.stage("The wheel"):
+        return build_site.write_wheel(site)
+
+
+def _finish(site: Path, later: list[str], display: Display) -> None:
+    with display.stage("Service worker and compressed files") as stage:
+        build_site.write_worker(site, later)
+        build_site.compress(site)
+        files = [path.stat().st_size for path in site.rglob("*") if path.is_file()]
+        stage.outcome = f"{len(files)} files, {megabytes(sum(files))}"

@@ -1,0 +1,67 @@
+"""Judges what was made: `python -m webpte_models.check_export NAME MADE OUT.json`, where NumPy is.
+
+By the same code as `serve.py verify --device numpy`. OUT.json then says what it found, and what the
+program makes of the example.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import webpte
+from webpte_host.commands.verify import check_entries, read_manifest, run_here
+from webpte_host.models.stages import summary
+from webpte_models.make import PROGRAM
+from webpte_models.recipe import Recipe, all_recipes
+
+_ANSWER_TOKENS = 16  # NumPy takes a second for each
+
+
+def judge(recipe: Recipe, made: Path) -> dict[str, Any]:
+    """The verdict's `error` is empty if every case passed."""
+    suite = made / "suite"
+    entries = check_entries(read_manifest(suite), suite)
+    results = [run_here(suite, entry) for entry in entries]
+    verdict = summary(results)
+    if not verdict["error"]:
+        verdict["seen"] = asyncio.run(_seen(recipe, made / "model"))
+    return verdict
+
+
+async def _seen(recipe: Recipe, folder: Path) -> str:
+    if recipe.question:
+        answer = await _answer(folder, recipe.question)
+        return f'asked "{recipe.question}", it says "{answer}"'
+    if recipe.tell is None:
+        return ""
+    return recipe.tell(await _run_example(folder), folder)
+
+
+async def _run_example(folder: Path) -> tuple[Any, ...]:
+    paths = sorted(folder.glob("example*.npy"))
+    async with await webpte.load(folder / PROGRAM, device="numpy") as program:
+        return await program.forward(*(np.load(path) for path in paths))
+
+
+async def _answer(folder: Path, question: str) -> str:
+    tokenizer = await webpte.text.load_tokenizer(folder / "tokenizer.json")
+    async with await webpte.load(folder / PROGRAM, device="numpy") as program:
+        answer = await webpte.llm.Chat(program, tokenizer).send(question, _ANSWER_TOKENS)
+        return str(answer).strip()
+
+
+def main(arguments: list[str]) -> int:
+    name, made, out = arguments
+    verdict = judge(all_recipes()[name], Path(made))
+    Path(out).write_text(json.dumps(verdict, indent=1), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Cards: small files that say how a program is shown, and what fills its inputs."""

@@ -1,0 +1,222 @@
+"""Cards of the gallery: what a model is, which files belong to it, what its values mean.
+
+Two kinds of files are read, those of the samples that ship and those of models that `serve.py
+models` installed. They differ in where files are named: a sample has them by what they are for,
+
+    "files": {"program": "digits.pte", "example": "digits.npy", "tokenizer": "..."}
+
+a model beside everything else (`"program": "model.pte"`), where `files` is the list for checking.
+`docs/page.md` has the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from page.cards.fills import CHOSEN, FILLS
+
+LAYOUTS = ("NCHW", "NHWC", "CHW", "HWC", "HW")
+CHANNELS = ("RGB", "BGR")
+BOXES = ("xyxy", "xywh", "cxcywh", "yxyx")  # outputs/renderers/boxes.py says what each is
+STARTS = tuple(name for name in FILLS if name not in CHOSEN)  # of inputs; others need a file
+
+# The fields of a card; any other is a slip, and would be passed over without a word.
+_FILES = ("program", "example", "picture", "tokenizer", "tokenizer_config")
+_FIELDS = (
+    *("name", "title", "task", "licence", "size", "about", "order", "icon"),
+    *("files", "questions", "view", "inputs", "outputs"),
+)
+_INSTALLED = (*_FILES, "notes", "source", "seen", "report", "verified", "key")
+_PLACED = ("folder", "problem")  # by the server
+_PICTURE = ("layout", "channels", "mean", "std", "range")
+_INPUT = ("name", "meaning", *_PICTURE, "rate", "fill")
+_OUTPUT = ("name", "meaning", *_PICTURE, "labels", "boxes", "mask", "threshold")
+
+
+class CardError(ValueError):
+    """A card that cannot be used, or names files that cannot."""
+
+
+class NoCardError(CardError):
+    """A model that was asked for is not in the gallery."""
+
+
+@dataclass(frozen=True)
+class CardValue:
+    """What one input or output means.
+
+    layout   of pictures, such as NCHW
+    order    of their channels: RGB or BGR
+    mean     is subtracted from pixels of 0 to 1, per channel,
+    std      and the rest divided by this; both are empty where pixels go in as they are
+    rate     of sound, samples in a second
+    labels   the address of the file with a name per line, for the last dim
+    names    or the names themselves
+    fill     what an input starts with, such as "draw", where there is no example
+    boxes    an output has boxes, whose four numbers are "xyxy", "xywh", "cxcywh" or "yxyx"
+    mask     an output marks pixels of the picture that went in
+    threshold  from which a box or a pixel counts; 0: the usual one
+    """
+
+    name: str = ""
+    meaning: str = ""
+    layout: str = ""
+    order: str = "RGB"
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+    rate: int = 0
+    labels: str = ""
+    names: tuple[str, ...] = ()
+    fill: str = ""
+    boxes: str = ""
+    mask: bool = False
+    threshold: float = 0.0
+
+    @property
+    def told(self) -> str:
+        """Name and meaning, as far as there are any."""
+        return ": ".join(part for part in (self.name, self.meaning) if part)
+
+
+@dataclass(frozen=True)
+class Card:
+    """All addresses are relative to the page."""
+
+    name: str
+    title: str
+    program: str
+    view: str = "run"
+    task: str = ""
+    licence: str = ""
+    about: str = ""
+    examples: tuple[str, ...] = ()
+    tokenizer: str = ""
+    tokenizer_config: str = ""
+    questions: tuple[str, ...] = ()  # that a chat may begin with
+    inputs: tuple[CardValue, ...] = ()
+    outputs: tuple[CardValue, ...] = field(default_factory=tuple)
+
+
+def read_card(raw: Mapping[str, Any]) -> Card:
+    """A card as `gallery.json` has it, with its `folder`. Raises CardError."""
+    name = str(raw.get("name") or "a card without a name")
+    if "problem" in raw:
+        raise CardError(f"{name}: {raw['problem']}")
+    files = raw.get("files")
+    named: Mapping[str, Any] = {**raw, **files} if isinstance(files, Mapping) else raw
+    folder = str(raw.get("folder", ""))
+    try:
+        _check_fields(raw)
+    except ValueError as error:
+        raise CardError(f"the card of {name} cannot be used: {error}") from error
+    program = named.get("program")
+    if not program:
+        raise CardError(f"the card of {name} names no program: add files.program, its .pte")
+    example = named.get("example") or ()
+    try:
+        return Card(
+            name=name,
+            title=str(raw.get("title") or name),
+            program=folder + str(program),
+            view=str(raw.get("view") or "run"),
+            task=str(raw.get("task") or ""),
+            licence=str(raw.get("licence") or ""),
+            about=str(raw.get("about") or raw.get("notes") or ""),
+            examples=tuple(folder + str(one) for one in _listed(example)),
+            tokenizer=_address(folder, named.get("tokenizer")),
+            tokenizer_config=_address(folder, named.get("tokenizer_config")),
+            questions=tuple(map(str, raw.get("questions") or ())),
+            inputs=tuple(_values(raw, "inputs", _INPUT, folder)),
+            outputs=tuple(_values(raw, "outputs", _OUTPUT, folder)),
+        )
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CardError(f"the card of {name} cannot be used: {error}") from error
+
+
+def _check_fields(raw: Mapping[str, Any]) -> None:
+    if isinstance(raw.get("files"), Mapping):  # of a sample
+        _only(_FIELDS, raw, "", hidden=_PLACED)
+        _only(_FILES, raw["files"], "files.")
+    else:
+        _only((*_FIELDS, *_INSTALLED), raw, "", hidden=_PLACED)
+
+
+def _only(
+    known: Sequence[str], raw: Mapping[str, Any], where: str, hidden: Sequence[str] = ()
+) -> None:
+    for field_name in raw:
+        if field_name not in known and field_name not in hidden:
+            near = get_close_matches(field_name, known, 1)
+            meant = f" Did you mean {where}{near[0]}?" if near else ""
+            raise ValueError(
+                f"{where}{field_name} is no field of it.{meant} There are {', '.join(known)}"
+            )
+
+
+def _values(
+    raw: Mapping[str, Any], key: str, known: Sequence[str], folder: str
+) -> Iterator[CardValue]:
+    for index, one in enumerate(raw.get(key) or ()):
+        _only(known, one, f"{key}[{index}].")
+        yield _value(one, folder)
+
+
+def _value(raw: Mapping[str, Any], folder: str) -> CardValue:
+    labels = raw.get("labels")
+    mean, std = _floats(raw.get("mean")), _floats(raw.get("std"))
+    if 0 in std:
+        raise ValueError(f"std has a 0, and pixels are divided by it: {list(std)}")
+    if raw.get("range") and not mean and not std:
+        mean, std = _mean_and_std(_floats(raw["range"]))
+    inline = isinstance(labels, Sequence) and not isinstance(labels, str)
+    return CardValue(
+        name=str(raw.get("name") or ""),
+        meaning=str(raw.get("meaning") or ""),
+        layout=_one_of(LAYOUTS, raw, "layout", str.upper),
+        order=_one_of(CHANNELS, raw, "channels", str.upper) or "RGB",
+        mean=mean,
+        std=std,
+        rate=int(raw.get("rate") or 0),
+        labels="" if inline or not labels else folder + str(labels),
+        names=tuple(map(str, labels)) if inline and labels else (),
+        fill=_one_of(STARTS, raw, "fill"),
+        boxes=_one_of(BOXES, raw, "boxes"),
+        mask=bool(raw.get("mask")),
+        threshold=float(raw.get("threshold") or 0),
+    )
+
+
+def _one_of(
+    known: Sequence[str],
+    raw: Mapping[str, Any],
+    key: str,
+    spelled: Callable[[str], str] = lambda text: text,
+) -> str:
+    """What a field says, or "": a word that nobody knows would be passed over without a word."""
+    value = spelled(str(raw.get(key) or ""))
+    if value and value not in known:
+        raise ValueError(f"{key} {value!r} is none of {', '.join(known)}")
+    return value
+
+
+def _mean_and_std(bounds: Sequence[float]) -> tuple[tuple[float], tuple[float]]:
+    """Of a `range`: pixels of 0 to 1 that are to be low to high are a matter of these, too."""
+    if len(bounds) != 2 or bounds[0] == bounds[1]:
+        raise ValueError(f"range must be two numbers that differ, not {list(bounds)}")
+    low, high = bounds
+    return (-low / (high - low),), (1 / (high - low),)
+
+
+def _floats(raw: object) -> tuple[float, ...]:
+    return tuple(float(one) for one in _listed(raw)) if raw is not None else ()
+
+
+def _listed(raw: Any) -> Sequence[Any]:
+    return raw if isinstance(raw, list | tuple) else (raw,)
+
+
+def _address(folder: str, name: object) -> str:
+    return folder + str(name) if name else ""

@@ -1,0 +1,1 @@
+"""Controllers: each handles the messages of one part of the page."""

@@ -1,0 +1,211 @@
+"""The gallery: a card opens its program with all that belongs to it, and the address follows.
+
+`gallery.js` draws the cards, for they are there before Python is. What is open can be shared as a
+link: `?model=NAME&view=VIEW` for a card, `?url=ADDRESS&view=VIEW` for any other program. Each
+program that is opened or closed is an entry of the browser's history, from the moment in which its
+opening begins; `address.js` adds the views.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from page.browser import Message, Source
+from page.cards.cards import Card, CardError, NoCardError, read_card
+from page.controllers.input_controller import InputDesk
+from page.controllers.open_controller import OpenDesk
+from page.controllers.output_controller import OutputDesk
+from page.controllers.view_controller import HOME, ViewDesk
+from page.inputs.match_inputs import is_array_file, is_picture_file
+from page.session.session import Session
+from page.session.state import Change, Stage
+
+FILE = "file"
+
+
+class GalleryDesk:
+    def __init__(
+        self,
+        stage: Stage,
+        opening: OpenDesk,
+        views: ViewDesk,
+        inputs: InputDesk,
+        outputs: OutputDesk,
+    ) -> None:
+        self._stage = stage
+        self._opening = opening
+        self._views = views
+        self._inputs = inputs
+        self._outputs = outputs
+        self._cards: dict[str, Mapping[str, Any]] = {}
+        self._linked: dict[str, str] = {}  # by the page's address, until something is open
+        self._entry: tuple[str, str] | None = None  # the program of the history's current entry
+        self._going = -1  # the newest opening for which the history has an entry already
+        stage.listeners.append(self._follow)
+
+    def take(self, cards: Sequence[Mapping[str, Any]]) -> None:
+        """The cards as the server sent them; those that cannot be used say why in their place."""
+        self._cards = {str(card.get("name")): card for card in cards}
+        problems = {name: why for name in self._cards if (why := self._problem(name))}
+        if problems:
+            self._stage.browser.show(unusable=problems)
+
+    def _problem(self, name: str) -> str:
+        try:
+            read_card(self._cards[name])
+        except CardError as error:
+            return str(error)
+        return ""
+
+    async def open_address(self, address: str) -> None:
+        """What the library has; with all that its card has for it, if there is one."""
+        for name, card in self._cards.items():
+            with contextlib.suppress(CardError):
+                if self._stage.browser.absolute(read_card(card).program) == address:
+                    await self._open_card(name)
+                    return
+        await self._opening.open(address)
+
+    async def on_card(self, message: Message) -> None:
+        await self._open_card(str(message["name"]))
+
+    async def on_link(self, message: Message) -> None:
+        """The address that the page was opened with."""
+        view = str(message.get("view") or "")
+        named = {name: str(message.get(name) or "") for name in ("model", "url", "view")}
+        self._linked = {name: value for name, value in named.items() if value}
+        with self.going():
+            if message.get("model"):
+                await self._open_card(str(message["model"]), view)
+            elif message.get("url") and await self._opening.open(str(message["url"])):
+                self._views.bring_to_front(view or HOME)
+
+    async def go(self, message: Message) -> None:
+        """Back or forward, to a program with an address: what is open already only turns."""
+        wanted = next((kind, str(message[kind])) for kind in ("model", "url") if message.get(kind))
+        if wanted == self.entry:
+            self._opening.cancel()  # of something else
+            self._views.bring_to_front(str(message.get("view") or HOME))
+        else:
+            await self.on_link(message)
+
+    @contextlib.contextmanager
+    def going(self) -> Iterator[None]:
+        """The browser has the entry: the address is told when all is as it should be.
+
+        Or when something else is opened meanwhile, which nobody went to.
+        """
+        mine = self._going = self._opening.turn + 1
+        try:
+            yield
+        finally:
+            if self._going == mine:
+                self._going = -1
+            self._follow(Change.ADDRESS)
+
+    async def _open_card(self, name: str, view: str = "") -> None:
+        try:
+            card = self._card(name)
+        except CardError as error:
+            self._follow(Change.OPENING)  # the page took it for opened already
+            self._stage.show_error(error, f"opening {name}")
+            missing = isinstance(error, NoCardError)
+            self._stage.tell(
+                f"There is no model “{name}” in this gallery"
+                if missing
+                else f"The card of “{name}” cannot be used",
+                "bad",
+            )
+            return
+        if not await self._opening.open(card.program, card=card):
+            return
+        session = self._stage.session
+        assert session is not None  # it was opened just now
+        self._views.bring_to_front(view or card.view)
+        await self._bring_labels(session, card)
+        await self._bring_examples(session, card)
+
+    def _card(self, name: str) -> Card:
+        if name not in self._cards:
+            known = ", ".join(self._cards) or "none"
+            raise NoCardError(
+                f"there is no model {name!r} in this gallery. There are: {known}. Others are "
+                "installed with python3 serve.py models add NAME."
+            )
+        return read_card(self._cards[name])
+
+    async def _bring_labels(self, session: Session, card: Card) -> None:
+        for index, value in enumerate(card.outputs):
+            names: Sequence[str] = value.names
+            if value.labels:
+                data = await self._stage.browser.fetch_bytes(value.labels)
+                names = data.decode("utf-8").removesuffix("\n").split("\n")
+            if names:
+                session.labels[index] = tuple(names)
+        if session is self._stage.session and session.shown is not None:
+            self._outputs.draw()
+
+    async def _bring_examples(self, session: Session, card: Card) -> None:
+        """One per input, in order. What someone has set before stays as it is."""
+        for index, address in enumerate(card.examples):
+            if not is_array_file(address) and not is_picture_file(address):
+                continue  # such as a text, which is for a view of its own
+            data = await self._stage.browser.fetch_bytes(address)
+            if session is not self._stage.session:
+                return
+            name = address.rpartition("/")[2]
+            await self._inputs.take_example(data, name, index)
+
+    # ---- the address
+
+    @property
+    def entry(self) -> tuple[str, str] | None:
+        """What the history has for the program that is open."""
+        session = self._stage.session
+        return _entry_of(session.source if session is not None else None)
+
+    def _follow(self, change: Change) -> None:
+        if change not in (Change.SESSION, Change.ADDRESS, Change.VIEW, Change.OPENING):
+            return
+        session = self._stage.session
+        card = session.source.card if session is not None else None
+        if change is Change.SESSION:
+            self._linked = {}
+        if self._opening.turn > self._going:
+            self._show_address(change)
+        self._stage.browser.show(
+            # One line of cards as soon as one is opened: what is below moves once, and at once.
+            opened={
+                "any": session is not None or bool(self._stage.opening),
+                "card": card.name if card is not None else "",
+                "opening": bool(self._stage.opening),
+            },
+        )
+
+    def _show_address(self, change: Change) -> None:
+        entry, coming = self.entry, _entry_of(self._opening.coming)
+        if change is Change.OPENING and coming not in (None, entry):
+            self._stage.browser.show(entry={"opening": True})
+        # The same program may have an address only now.
+        if entry != self._entry and change is not Change.ADDRESS:
+            file = entry[1] if entry is not None and entry[0] == FILE else ""
+            self._stage.browser.show(entry={"file": file})
+        self._entry = entry
+        query: dict[str, str] = {}
+        if entry is not None and entry[0] != FILE:
+            query = {entry[0]: entry[1], "view": self._stage.front}
+        elif entry is None:
+            query = self._linked  # what could not be opened, so that a reload tries it again
+        self._stage.browser.show(address="?" + urlencode(query, safe="/:") if query else "")
+
+
+def _entry_of(source: Source | None) -> tuple[str, str] | None:
+    """How the address names a program, or that it is a file which has none."""
+    if source is None:
+        return None
+    if source.card is not None:
+        return "model", source.card.name
+    return ("url", source.address) if source.address else (FILE, source.name)

@@ -1,0 +1,206 @@
+"""The inputs section: what each input holds, what its controls do, and what is dropped for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from page.browser import Message
+from page.controllers.input_controls import InputControls
+from page.controllers.input_undo import offer_reset, paint_pads
+from page.inputs.inputs import TensorInput
+from page.inputs.match_inputs import (
+    PICTURE,
+    SOUND,
+    Arrival,
+    give,
+    is_picture_file,
+    is_sound_file,
+    misfit_text,
+    place,
+    read_arrivals,
+)
+from page.inputs.photos import LARGEST
+from page.inputs.sounds import LONGEST_SECONDS
+from page.npy import NpyError
+from page.parts.input_view import ask_view, inputs_card
+from page.session.palette import Command
+from page.session.pin_dims import exported_with, find_culprit, is_about_sizes, suspects
+from page.session.session import Session
+from page.session.state import Stage
+
+
+class InputDesk(InputControls):
+    def __init__(self, stage: Stage, changed: Callable[[], None]) -> None:
+        super().__init__(stage, changed)
+        self._asked: dict[int, tuple[Arrival, list[TensorInput]]] = {}
+        self._next_question = 0
+        self._drawn = ""  # the program whose inputs were drawn last
+        stage.commands.append(self._commands)
+
+    def _commands(self) -> Iterator[Command]:
+        if self._states:
+            yield Command("Reset the inputs", "reset-inputs", view="run", late=True)
+
+    def draw(self) -> None:
+        """All of it, for the session and its method. Questions about other inputs are over."""
+        self._asked.clear()
+        session = self._stage.session
+        name = session.source.name if session is not None else ""
+        anew = name != self._drawn
+        if anew:  # what is on a pad was for another program
+            self._stage.show(inputs="")
+            self._wording = None
+        self._drawn = name
+        card = (
+            inputs_card(session.inputs, self._tokenizer_name)
+            if session is not None and session.method
+            else ""
+        )
+        self._stage.show(ask="", inputs=card)
+        if anew:
+            paint_pads(self._stage.browser, self._states)
+
+    def on_reset_inputs(self, message: Message) -> None:
+        if self._stage.session is not None:
+            offer_reset(self._stage, self._stage.session, self._draw_anew)
+
+    def _draw_anew(self) -> None:
+        self._drawn = ""
+        self.draw()
+        self._changed()
+
+    async def on_npy(self, message: Message) -> None:
+        """A file for one input; an archive says itself which array is for which."""
+        state = self._tensor(message)
+        file = message["files"][0]
+        name = self._stage.browser.source(file).name
+        if name.lower().endswith(".npz"):
+            await self.take_files([file])
+            return
+        problem = ""
+        try:
+            (arrival,) = await self._arrivals(file, state.sound_settings.rate)
+            if state in self._states:
+                give(arrival, state)
+        except ValueError as error:  # NpyError is one
+            problem = str(error)
+        if state not in self._states:
+            self._tell_too_late(name)
+        elif problem:
+            state.error = problem
+            self._show_preview(state)
+        else:
+            self._show(state)
+
+    async def _arrivals(self, file: Any, rate: int) -> list[Arrival]:
+        """What is in a file; of a sound, with so many samples in a second. Raises ValueError."""
+        browser = self._stage.browser
+        name = browser.source(file).name
+        if is_sound_file(name):
+            samples = await browser.hear(file, rate, LONGEST_SECONDS)
+            return [Arrival(name, name.rpartition(".")[0], samples, SOUND, file)]
+        return await self._read(await browser.read(file), name)
+
+    async def _read(self, data: bytes, name: str) -> list[Arrival]:
+        if is_picture_file(name):
+            pixels = await self._stage.browser.decode(data, LARGEST)
+            return [Arrival(name, name.rpartition(".")[0], pixels, PICTURE)]
+        return read_arrivals(data, name)
+
+    async def take_example(self, data: bytes, name: str, index: int) -> None:
+        """What a card has for an input that nobody has touched. Raises ValueError."""
+        states = self._states
+        if name.lower().endswith(".npz"):
+            for arrival, state in place(read_arrivals(data, name), states).placed:
+                if not state.touched:
+                    state.take_array(arrival.array, arrival.name)
+        else:
+            (arrival,) = await self._read(data, name)
+            state_ = states[index] if index < len(states) else None
+            if states is not self._states or not isinstance(state_, TensorInput) or state_.touched:
+                return
+            give(arrival, state_)
+        self.draw()
+        self._changed()
+
+    # ---- sizes that cannot change after all
+
+    async def explain_failure(
+        self, session: Session, method: str, arrays: Sequence[Any], error: Exception
+    ) -> None:
+        """A run failed. If that is for a size that the file offers in vain, it is pinned."""
+        if not is_about_sizes(error):
+            return
+        states = session.inputs_of(method)
+        found = await find_culprit(session, method, states, arrays)
+        if found is not None:
+            found.state.pin(found.dim, found.told)
+            told = [found.state]
+        else:
+            told = list({one.state.index: one.state for one in suspects(states)}.values())
+            for state in told:
+                state.note = exported_with(state)
+        if session is self._stage.session and session.method == method:
+            for state in told:
+                self._show(state)
+
+    # ---- files dropped anywhere
+
+    async def take_files(self, files: Sequence[Any]) -> None:
+        """Each array goes to the input that it fits; where there are several, the page asks."""
+        session = self._stage.session
+        names = ", ".join(self._stage.browser.source(file).name for file in files)
+        if session is None:
+            raise NpyError(
+                f"{names} holds values for the inputs of a program: open a program first"
+            )
+        method = session.method
+        arrivals: list[Arrival] = []
+        for file in files:
+            arrivals += await self._arrivals(file, self._rate)
+        if self._stage.session is not session or session.method != method:
+            self._tell_too_late(names)
+            return
+        found = place(arrivals, session.inputs)
+        for arrival, state in found.placed:
+            self._give(arrival, state)
+            self._stage.browser.show(reveal=f"input-{state.index}")
+        for question in found.unsure:
+            self._asked[self._next_question] = question
+            self._next_question += 1
+        self._show_questions()
+        if found.misfits:
+            told = [misfit_text(method, arrival, why) for arrival, why in found.misfits]
+            raise NpyError("\n\n".join(told))
+
+    def on_place(self, message: Message) -> None:
+        """The answer to a question. A second click finds it answered."""
+        arrival, fits = self._asked.pop(int(message["file"]), (None, []))
+        for state in fits:
+            if arrival is not None and state.index == int(message["input"]):
+                self._give(arrival, state)
+        self._show_questions()
+
+    def on_leave(self, message: Message) -> None:
+        self._asked.pop(int(message["file"]), None)
+        self._show_questions()
+
+    def _give(self, arrival: Arrival, state: TensorInput) -> None:
+        give(arrival, state)
+        self._show(state)
+        self._stage.tell(f"{state.name} is {arrival.name} now")
+
+    def _tell_too_late(self, name: str) -> None:
+        self._stage.tell(f"{name} was for inputs that are not here any more: drop it again", "bad")
+
+    # ---- drawing
+
+    def _show_questions(self) -> None:
+        asked = {
+            number: (arrival.name, {state.index: state.name for state in fits})
+            for number, (arrival, fits) in self._asked.items()
+        }
+        self._stage.browser.show(
+            html={"ask": ask_view(asked)}, **({"reveal": "ask"} if asked else {})
+        )

@@ -1,0 +1,285 @@
+"""The controls of one input: what they set, and how that is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from page.browser import Message
+from page.cards.fills import CHOSEN
+from page.controllers.input_undo import offer_drawing
+from page.inputs.inputs import Input, ScalarInput, TensorInput
+from page.inputs.photos import FITS, ORDERS, SCALES
+from page.inputs.sounds import (
+    DEFAULT_RATE,
+    HIGHEST_RATE,
+    LEVELS,
+    LONGEST_SECONDS,
+    LOWEST_RATE,
+    PARTS,
+)
+from page.npy import write_npy
+from page.parts.input_view import dim_id, input_body, input_preview
+from page.persistence.codec import Codec, find_codec, kind_of_file, load_codec
+from page.session.state import Stage
+from webpte.errors import WebpteError
+
+_HOW_TO_TAKE = {
+    "file": "Choose a .npy, .npz or .bin file with “Load”, or drop one onto this input.",
+    "picture": "Choose a picture with “Load”, take one with “Camera”, or drop one onto this input.",
+    "sound": "Choose a sound with “Load”, “Record” one, or drop one onto this input.",
+}
+
+
+class InputControls:
+    def __init__(self, stage: Stage, changed: Callable[[], None]) -> None:
+        """`changed` is called whenever an input holds something else."""
+        self._stage = stage
+        self._changed = changed
+        self._wording: Codec | None = None  # makes tokens of texts, for the program that is open
+
+    @property
+    def problem(self) -> Input | None:
+        """The first input that cannot be used as it is."""
+        return next((state for state in self._states if state.error), None)
+
+    @property
+    def _states(self) -> list[Input]:
+        session = self._stage.session
+        return session.inputs if session is not None else []
+
+    # ---- controls of one input
+
+    def on_save_input(self, message: Message) -> None:
+        state = self._tensor(message)
+        url = self._stage.browser.download_url(write_npy(state.array()))
+        self._stage.browser.show(download={"url": url, "name": f"input{state.index}.npy"})
+
+    async def on_fill(self, message: Message) -> None:
+        state = self._tensor(message)
+        wanted = str(message["value"])
+        if wanted in CHOSEN and wanted != state.fill:
+            state.error = _HOW_TO_TAKE[wanted]
+            self._show_preview(state)
+            return
+        if wanted == "text" and self._wording is None:
+            await self._find_tokenizer()
+            if state not in self._states:
+                return
+        if wanted != state.fill:
+            state.set_fill(wanted)
+        state.error = state.error if wanted == "typed" else ""
+        self._show(state)
+
+    def on_dim(self, message: Message) -> None:
+        state = self._tensor(message)
+        before, dim = state.fill, int(message["dim"])
+        state.set_dim(dim, str(message["value"]))
+        # The slider and the number field beside it show the same.
+        twin = dim_id(state, dim, slider=not message.get("slider"))
+        self._stage.browser.show(value={twin: str(state.dims[dim])})
+        # The whole card only if the fill changed: it would move the cursor in the field.
+        if state.fill != before:
+            self._show(state)
+        else:
+            self._show_preview(state)
+
+    def on_below(self, message: Message) -> None:
+        state = self._tensor(message)
+        state.set_below(str(message["value"]))
+        self._show_preview(state)
+
+    def on_seed(self, message: Message) -> None:
+        state = self._tensor(message)
+        state.set_seed(str(message["value"]))
+        self._show_preview(state)
+
+    def on_typed(self, message: Message) -> None:
+        state = self._tensor(message)
+        before = list(state.dims)
+        state.set_text(str(message["value"]))
+        if state.dims != before:  # which the fields for the sizes show
+            self._show(state)
+        else:
+            self._show_preview(state)
+
+    def on_draw(self, message: Message) -> None:
+        """A drawing: bytes of the pad, from black to white, in as many rows as it was told."""
+        state = self._tensor(message)
+        if state.fill != "draw":
+            return  # another fill was chosen while it was on its way
+        grey = np.frombuffer(bytes(message["pixels"]), np.uint8)
+        state.take_drawing(grey.reshape(int(message["rows"]), int(message["columns"])))
+        self._show_preview(state)
+
+    def on_clear_drawing(self, message: Message) -> None:
+        state = self._tensor(message)
+        offer_drawing(self._stage, state, self._show_preview)
+        state.take_drawing(None)
+        self._show_preview(state)
+
+    def on_picture_setting(self, message: Message) -> None:
+        state = self._tensor(message)
+        name, value = str(message["name"]), str(message["value"])
+        choices = {"fit": FITS, "order": ORDERS, "scale": SCALES}
+        if name in choices:
+            if value in choices[name]:
+                state.set_settings(replace(state.settings, **{name: value}))  # type: ignore[arg-type]
+            self._show(state)
+            return
+        try:
+            numbers = tuple(float(word) for word in value.replace(",", " ").split())
+            channels = state.form.channels if state.form is not None else 1
+            if len(numbers) not in (1, channels) or (name == "std" and 0 in numbers):
+                raise ValueError
+        except ValueError:
+            state.error = f"{name} is one number, or one for each channel, such as 0.5 0.5 0.5" + (
+                ", and none is 0." if name == "std" else "."
+            )
+        else:
+            state.error = ""
+            settings = state.settings
+            state.set_settings(
+                replace(settings, mean=numbers)
+                if name == "mean"
+                else replace(settings, std=numbers)
+            )
+        self._show_preview(state)
+
+    async def on_sound_setting(self, message: Message) -> None:
+        state = self._tensor(message)
+        name, value = str(message["name"]), str(message["value"])
+        settings, choices = state.sound_settings, {"part": PARTS, "level": LEVELS}
+        if name in choices:
+            if value in choices[name]:
+                state.set_sound(replace(settings, **{name: value}))  # type: ignore[arg-type]
+            self._show(state)
+            return
+        low, high = (LOWEST_RATE, HIGHEST_RATE) if name == "rate" else (1, 2**31 - 1)
+        if not value.isdecimal() or not low <= int(value) <= high:
+            state.error = f"This takes a whole number from {low} to {high}."
+            self._show_preview(state)
+            return
+        number = int(value)
+        state.set_sound(replace(settings, hop=number) if name == "hop" else settings)
+        if name == "rate" and number != settings.rate:
+            await self._hear_again(state, number)
+        self._show_preview(state)
+
+    async def _hear_again(self, state: TensorInput, rate: int) -> None:
+        """The same sound at another rate, of which the browser makes other samples."""
+        recording = state.recording
+        state.set_sound(replace(state.sound_settings, rate=rate))
+        if recording is None:
+            return
+        try:
+            samples = await self._stage.browser.hear(recording, rate, LONGEST_SECONDS)
+        except ValueError as error:
+            state.error = str(error)
+            return
+        # Another rate may have been typed meanwhile, or another file taken.
+        if state.recording is recording and state.sound_settings.rate == rate:
+            state.take_sound(samples, state.file_name, recording)
+
+    @property
+    def _rate(self) -> int:
+        """Of the first input that takes a sound."""
+        rates = [
+            state.sound_settings.rate
+            for state in self._states
+            if isinstance(state, TensorInput) and state.sound is not None
+        ]
+        return rates[0] if rates else DEFAULT_RATE
+
+    def on_reroll(self, message: Message) -> None:
+        state = self._tensor(message)
+        state.reroll()
+        self._show_preview(state)
+
+    def on_scalar(self, message: Message) -> None:
+        state = self._state(message)
+        if isinstance(state, ScalarInput):
+            state.set_value(str(message["value"]))
+            self._show_preview(state)
+
+    # ---- texts
+
+    async def on_prompt(self, message: Message) -> None:
+        state = self._tensor(message)
+        state.prompt = str(message["value"])
+        if self._wording is None:  # it was remembered, and nobody has asked for a tokenizer yet
+            await self._find_tokenizer()
+        if state not in self._states or state.fill != "text":
+            return
+        before = list(state.dims)
+        if self._wording is None:
+            state.error = "Choose the model's tokenizer.json first, which makes tokens of a text."
+        else:
+            try:
+                state.set_prompt(state.prompt, self._wording.tokenizer.encode(state.prompt))
+            except WebpteError as error:
+                state.error = str(error)
+        if state.dims != before:
+            self._show(state)
+        else:
+            self._show_preview(state)
+
+    async def on_input_tokenizer(self, message: Message) -> None:
+        """A tokenizer.json, perhaps with its config, for inputs that take a text."""
+        state, session = self._tensor(message), self._stage.session
+        sources = [self._stage.browser.source(file) for file in message["files"]]
+        files = {kind: source for source in sources if (kind := kind_of_file(source.name))}
+        try:
+            wording = await load_codec(files, self._stage.browser)
+        except WebpteError as error:
+            state.error = str(error)
+            self._show_preview(state)
+            return
+        if session is self._stage.session and state in self._states:
+            self._wording = wording
+            state.set_prompt(state.prompt, wording.tokenizer.encode(state.prompt))
+            self._show(state)
+
+    @property
+    def _tokenizer_name(self) -> str:
+        return self._wording.name if self._wording is not None else ""
+
+    async def _find_tokenizer(self) -> None:
+        """The one of the program's card, or that lies beside the program."""
+        session = self._stage.session
+        assert session is not None
+        wording = None
+        try:
+            wording = await find_codec(session.source, self._stage.browser)
+        except WebpteError as error:
+            self._stage.tell(str(error), "bad")
+        if session is self._stage.session and self._wording is None:
+            self._wording = wording
+
+    def _state(self, message: Message) -> Input:
+        index = int(message["input"])
+        if index >= len(self._states):
+            raise ValueError("this input is not on the page any more")
+        return self._states[index]
+
+    def _tensor(self, message: Message) -> TensorInput:
+        state = self._state(message)
+        if not isinstance(state, TensorInput):
+            raise TypeError(f"input {state.index} is not a tensor")
+        return state
+
+    # ---- drawing
+
+    def _show(self, state: Input) -> None:
+        state.touched = True
+        self._stage.browser.show(
+            html={f"input-{state.index}": input_body(state, self._tokenizer_name)}
+        )
+        self._changed()
+
+    def _show_preview(self, state: Input) -> None:
+        state.touched = True
+        self._stage.browser.show(html={f"input-{state.index}-preview": input_preview(state)})
+        self._changed()

@@ -1,0 +1,197 @@
+"""The library: what was opened from an address is kept, listed, opened again and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from secrets import token_hex
+from time import perf_counter, time
+
+from page.browser import Message, Source
+from page.html.markup import render
+from page.html.units import bytes_text
+from page.parts.library_view import Row, is_program, keep_note, library_view, summary_text
+from page.persistence.keeping import delete_all, forsaken, part_name, parts_of
+from page.session.session import Session
+from page.session.state import Change, Stage
+from webpte.errors import SourceError
+from webpte.library import LOCAL, Entry, Usage
+
+_REDRAW_SECONDS = 0.2
+_NOTHING = Usage(0, 0, False)
+
+
+class LibraryDesk:
+    def __init__(self, stage: Stage, open_address: Callable[[str], Awaitable[None]]) -> None:
+        """`open_address` opens a program by the address that it has in the library."""
+        self._stage = stage
+        self._open = open_address
+        self._entries: list[Entry] = []
+        self._usage = _NOTHING
+        self._asked = ""  # the address of a file that is to go, if people are sure
+        self._copied: Session | None = None  # of what a copy is being written
+        self._tasks: set[asyncio.Future[None]] = set()
+        stage.listeners.append(self._follow)
+
+    # ---- the session
+
+    def _follow(self, change: Change) -> None:
+        if change is Change.SESSION:
+            self._draw_note()
+            session = self._stage.session
+            if session is not None:
+                going = asyncio.ensure_future(self._keep(session.source))
+                self._tasks.add(going)
+                going.add_done_callback(self._tasks.discard)
+        if change in (Change.SESSION, Change.ADDRESS):
+            self._draw()
+
+    async def _keep(self, source: Source) -> None:
+        """What the load has left out is fetched now; nobody waits for it."""
+        file = source.file
+        if file is not None and not file.kept:
+            try:
+                await file.keep()
+            except SourceError as error:
+                self._stage.tell(str(error), "bad")
+        await self.refresh()
+
+    def _draw_note(self, done: int | None = None, total: int = 0) -> None:
+        """Below the file, if it is one that a reload would lose."""
+        session = self._stage.session
+        lost = session is not None and not session.source.address and self._usage.quota > 0
+        note = keep_note(session.source.name, done, total) if session is not None and lost else ""
+        self._stage.show(keep=note)
+
+    # ---- acts
+
+    async def refresh(self) -> None:
+        """What there is may have changed in another tab."""
+        library = self._stage.browser.library
+        try:
+            self._entries, self._usage = await library.entries(), await library.usage()
+        except SourceError:
+            self._entries, self._usage = [], _NOTHING  # as where there is none
+        self._draw()
+
+    async def on_library_refresh(self, message: Message) -> None:
+        self._asked = ""
+        await self.refresh()
+
+    async def on_library_open(self, message: Message) -> None:
+        await self._open(str(message["address"]))
+
+    async def on_library_delete(self, message: Message) -> None:
+        address = str(message["address"])
+        if self._is_open(address):
+            self._stage.tell("It is open: close it first", "bad")
+            return
+        if address.startswith(LOCAL) and not message.get("sure"):
+            self._asked = address
+            self._draw()
+            return
+        self._asked = ""
+        freed = 0
+        try:
+            for program in self._named(address):  # first, so that it is never there without parts
+                for entry in [program, *parts_of(self._entries, program)]:
+                    await self._stage.browser.library.delete(entry.address)
+                    freed += entry.size
+        finally:
+            await self.refresh()
+        self._stage.tell(f"Deleted: {bytes_text(freed)} are free again")
+
+    async def on_library_tidy(self, message: Message) -> None:
+        """All files but programs: they are fetched again when they are needed."""
+        try:
+            for entry in self._others():
+                await self._stage.browser.library.delete(entry.address)
+        finally:
+            await self.refresh()
+        self._stage.tell("Deleted: they are fetched again when they are needed")
+
+    async def on_library_persist(self, message: Message) -> None:
+        agreed = await self._stage.browser.library.persist()
+        await self.refresh()
+        told = (
+            "The browser deletes nothing of the library by itself now"
+            if agreed
+            else "The browser does not promise that (yet): it does for pages that are used often"
+        )
+        self._stage.tell(told, "good" if agreed else "bad")
+
+    async def on_library_keep(self, message: Message) -> None:
+        """A copy of the program that was dropped, with its `.ptd` files."""
+        session = self._stage.session
+        if session is None or session.source.address or session is self._copied:
+            return
+        self._copied = session
+        try:
+            address = await self._copy(session)
+        finally:
+            self._copied = None
+            self._draw_note()
+        if session is self._stage.session:
+            session.source = replace(session.source, address=address)
+            self._draw_note()
+            self._stage.announce(Change.ADDRESS)
+            self._stage.tell(f"A copy of {session.source.name} is kept: a reload opens it again")
+        await self.refresh()
+
+    async def _copy(self, session: Session) -> str:
+        source, library, drawn = session.source, self._stage.browser.library, 0.0
+
+        def progress(stage: str, done: int, total: int) -> None:
+            nonlocal drawn
+            if session is self._stage.session and perf_counter() - drawn > _REDRAW_SECONDS:
+                drawn = perf_counter()
+                self._draw_note(done, total)
+
+        copy, parts = token_hex(4), list[str]()
+        same = f"{LOCAL}{source.name}"
+        replaced = [entry for entry in await library.entries() if entry.address == same]
+        try:
+            for index, part in enumerate(source.extra):
+                name = part_name(source.name, copy, index)
+                parts.append(await library.add(part, name, progress=progress))
+            address = await library.add(source.data, source.name, parts=parts, progress=progress)
+        except BaseException:
+            await delete_all(library, parts)  # nobody would see them without their program
+            raise
+        await delete_all(library, [part for program in replaced for part in program.parts])
+        return address
+
+    # ---- the list
+
+    def _named(self, address: str) -> list[Entry]:
+        return [entry for entry in self._entries if entry.address == address]
+
+    def _is_open(self, address: str) -> bool:
+        session = self._stage.session
+        if session is None:
+            return False
+        file, own = session.source.file, session.source.address
+        read = file is not None and file.kept and file.address == address
+        return read or (bool(own) and self._stage.browser.absolute(own) == address)
+
+    def _others(self) -> list[Entry]:
+        fetched = [
+            e for e in self._entries if not is_program(e) and not e.address.startswith(LOCAL)
+        ]
+        return fetched + forsaken(self._entries, time())
+
+    def _draw(self) -> None:
+        rows = [
+            Row(
+                entry,
+                entry.size + sum(part.size for part in parts_of(self._entries, entry)),
+                self._is_open(entry.address),
+                entry.address == self._asked,
+            )
+            for entry in self._entries
+            if is_program(entry)
+        ]
+        others = self._others()
+        self._stage.show(library=render(library_view(rows, others, self._usage, time())))
+        self._stage.browser.show(text={"library-total": summary_text(rows, others)})

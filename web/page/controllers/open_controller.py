@@ -1,0 +1,318 @@
+"""Opening: a new session is made beside the one on the page, and replaces it once it is complete.
+
+Until then the old one works as ever, and if anything goes wrong it simply stays. Of several
+openings the newest wins; what an older one still brings is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from page.browser import Message, Progress, Source
+from page.cards.cards import Card
+from page.html.units import ms_text, number_text, shape_text
+from page.outputs.renderers.base import Output
+from page.parts.file_view import contents_view, unloaded_view
+from page.parts.run_view import Timing
+from page.parts.status_view import causes, opening_card, progress_view, unfetched_text
+from page.session.palette import Command
+from page.session.session import Session
+from page.session.state import Change, Stage
+from webpte import MethodInfo, Program, TensorInfo
+from webpte.errors import DeviceLostError, OutOfMemoryError, SourceError, WebpteError
+from webpte.library import LOCAL
+
+REDRAW_SECONDS = 0.08  # how often a running figure is drawn again
+
+
+class _SupersededError(Exception):
+    """Something newer was opened, or this was cancelled: nobody waits for it any more."""
+
+
+class OpenDesk:
+    def __init__(
+        self, stage: Stage, draw: Callable[[], None], recall: Callable[[Session], None]
+    ) -> None:
+        """`draw` draws everything that belongs to a session; `recall` sets inputs as they were."""
+        self._recall = recall
+        self._stage = stage
+        self._draw = draw
+        self._turn = 0  # of the newest opening
+        self._coming: Source | None = None  # as far as it is known before it is fetched
+        # What could not be opened, with its .ptd files and its card.
+        self._failed: tuple[Source | str, tuple[Any, ...], Card | None] | None = None
+        self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
+        stage.commands.append(self._commands)
+
+    @property
+    def turn(self) -> int:
+        """Of the newest opening: another one when something else was opened, or it was cancelled"""
+        return self._turn
+
+    @property
+    def coming(self) -> Source | None:
+        """What is being opened: its address, its card and its name."""
+        return self._coming if self._stage.opening else None
+
+    def _commands(self) -> Iterator[Command]:
+        if self._stage.opening:
+            yield Command("Cancel opening", "cancel-opening")
+        yield Command("Choose files …", press="[data-act=open-file]")
+        yield Command("Open an address …", press="[data-act=open-url] [name=url]")
+
+    async def on_open_url(self, message: Message) -> None:
+        await self.open(str(message["fields"]["url"]).strip())
+
+    async def on_retry(self, message: Message) -> None:
+        if self._failed is not None:
+            wanted, extra, card = self._failed
+            await self.open(wanted, extra, card=card)
+
+    def on_cancel_opening(self, message: Message) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Whatever is being opened; nothing, if nothing is."""
+        if not self._stage.opening:
+            return
+        self._turn += 1
+        self._stage.show(progress="")
+        self._stage.tell("Opening was cancelled")
+        self._announce("")
+
+    def _announce(self, opening: str) -> None:
+        self._stage.opening = opening
+        self._stage.announce(Change.OPENING)
+
+    async def open_constants(self, extra: tuple[Any, ...]) -> bool:
+        """`.ptd` files alone: for the program that could not be opened just now, or the open one"""
+        session = self._stage.session
+        if self._failed is not None:
+            return await self.open(self._failed[0], extra)
+        if session is not None:
+            source = session.source
+            if source.address.startswith(LOCAL):  # there it has other constants
+                source = replace(source, address="")
+            return await self.open(source, extra)
+        raise ValueError(
+            "a .ptd file holds only the constants of a program: choose its .pte with it"
+        )
+
+    def forget_failure(self) -> bool:
+        """Its message was dismissed; whether there was one."""
+        failed, self._failed = self._failed, None
+        return failed is not None
+
+    async def open(
+        self,
+        wanted: Source | str,
+        extra: tuple[Any, ...] | None = None,
+        device: str | None = None,
+        card: Card | None = None,
+        before: Session | None = None,
+    ) -> bool:
+        """Whether it is on the page now. What goes wrong is told here.
+
+        `before` is what was done with it, unless that is on the page now.
+        """
+        self._turn += 1
+        turn, stage = self._turn, self._stage
+        name = _name_of(wanted, card)
+        if extra is None:
+            extra = wanted.extra if isinstance(wanted, Source) else ()
+        self._inspected = None
+        self._coming = (
+            wanted
+            if isinstance(wanted, Source)
+            else Source(name, 0, None, address=wanted, card=card)
+        )
+        stage.show(progress=opening_card(name))
+        stage.tell(f"Opening {name}", "busy")
+        self._announce(name)
+        try:
+            session = await self._load(wanted, extra, device, card, turn)
+            await self._replace(session, turn, before)
+        except _SupersededError:
+            return False
+        except Exception as error:
+            if turn == self._turn:
+                self._failed = wanted, extra, card
+                self._tell_failure(error, name)
+                self._announce("")
+            return False
+        return True
+
+    async def _load(
+        self,
+        wanted: Source | str,
+        extra: tuple[Any, ...],
+        device: str | None,
+        card: Card | None,
+        turn: int,
+    ) -> Session:
+        progress = self._progress(turn)
+        if isinstance(wanted, str):
+            progress("fetch", 0, 0)
+            fetched = await self._stage.browser.fetch(wanted, progress)
+            name = _name_of(fetched, card)
+            extra = extra or await self._parts_of(fetched)
+            wanted = replace(fetched, name=name, address=wanted, card=card)
+        source = replace(wanted, extra=extra)
+        try:
+            self._check(turn)  # fetching may take long
+            return await self._load_source(source, device, turn, progress)
+        except BaseException:
+            if source.file is not None:
+                source.file.leave()
+            raise
+
+    async def _parts_of(self, program: Source) -> tuple[Any, ...]:
+        """The `.ptd` files that the library has with a program of this machine."""
+        parts = program.file.parts if program.file is not None else ()
+        return tuple([(await self._stage.browser.fetch(part, _untold)).data for part in parts])
+
+    async def _load_source(
+        self, source: Source, device: str | None, turn: int, progress: Progress
+    ) -> Session:
+        stage, extra = self._stage, source.extra
+        progress("read", 0, 0)
+        methods = await stage.engine.inspect(source.data, data=extra)
+        self._check(turn)
+        self._inspected = methods
+        stage.show(arriving=contents_view(methods, self._limits))
+        if device is None:
+            await stage.adapter_known.wait()  # what is clicked at once is faster than the browser
+            device = stage.device
+        started = perf_counter()
+        program = await stage.engine.load(
+            source.data, data=extra, device=device, progress=progress, name=source.name
+        )
+        spent = 1000 * (perf_counter() - started)
+        try:
+            self._check(turn)
+            values = await _read_constant_methods(methods, program)
+            stateful = any(info.keeps_state for info in methods.values())
+            session = Session(source, methods, program, device, stateful, values)
+            session.runner.timing = Timing(load=spent, stages=program.stats.load_ms)
+        except BaseException:
+            program.close()
+            raise
+        return session
+
+    async def _replace(self, session: Session, turn: int, before: Session | None) -> None:
+        """From here on nothing can fail: the old session ends, the new one is the page's."""
+        stage, ended = self._stage, _run_that_ends(self._stage.session)
+        await stage.stop_runs()
+        if turn != self._turn:
+            session.program.close()
+            raise _SupersededError
+        old = stage.session
+        self._recall(session)
+        before = old or before
+        if before is not None:
+            session.continue_from(before)
+        if old is not None:
+            old.program.close()
+        stage.session, stage.device, stage.opening = session, session.device, ""
+        self._failed = None
+        stage.undo.forget()
+        with stage.browser.together():
+            stage.show(progress="", error="")
+            self._draw()
+            stage.tell(_loaded_text(session) + ended)
+
+    def _check(self, turn: int) -> None:
+        if turn != self._turn:
+            raise _SupersededError
+
+    @property
+    def _limits(self) -> Mapping[str, int]:
+        return self._stage.adapter.limits if self._stage.adapter is not None else {}
+
+    def _tell_failure(self, error: Exception, name: str) -> None:
+        stage, kinds = self._stage, list(causes(error))
+        again = any(isinstance(cause, DeviceLostError | SourceError) for cause in kinds)
+        note = ""
+        if not isinstance(error, WebpteError | MemoryError):
+            note = "This looks like a fault of webpte: the details below say where. "
+        if stage.session is not None:
+            note += f"{stage.session.source.name} is still loaded, with its inputs and results."
+            if any(isinstance(cause, OutOfMemoryError | MemoryError) for cause in kinds):
+                note += " Close it first: that frees its memory."
+        stage.show(progress="")
+        stage.show_error(
+            error,
+            f"opening {name}",
+            {"retry": "Try again"} if again else None,
+            note,
+            unloaded_view(name, self._inspected, self._limits) if self._inspected else None,
+        )
+        unfetched = unfetched_text(error, name)
+        if unfetched:
+            stage.tell(unfetched, "bad")
+
+    def _progress(self, turn: int) -> Progress:
+        """Draws the stages, but not more often than anybody can see."""
+        amounts: dict[str, tuple[int, int]] = {}
+        drawn = 0.0
+
+        def progress(stage: str, done: int, total: int) -> None:
+            nonlocal drawn
+            new = stage not in amounts
+            amounts[stage] = (int(done), int(total))
+            now = perf_counter()
+            if turn == self._turn and (new or now - drawn > REDRAW_SECONDS):
+                drawn = now
+                self._stage.show(stages=progress_view(amounts))
+
+        return progress
+
+
+def _untold(stage: str, done: int, total: int) -> None:
+    """Progress that nobody is told of."""
+
+
+def _loaded_text(session: Session) -> str:
+    file = session.source.file
+    came = f", {file.came}" if file is not None and file.came else ""
+    return f"{session.source.name} is loaded, {ms_text(session.runner.timing.load or 0)}{came}"
+
+
+def _run_that_ends(session: Session | None) -> str:
+    """For whoever has pressed Run and sees another program."""
+    if session is None or not session.runner.busy:
+        return ""
+    return f"; that ended {session.runner.doing} of {session.source.name}"
+
+
+def _name_of(wanted: Source | str, card: Card | None) -> str:
+    if card is not None:
+        return f"{card.name}.pte"  # the file of an installed model is called model.pte
+    return wanted.name if isinstance(wanted, Source) else wanted.rsplit("/", 1)[-1] or wanted
+
+
+async def _read_constant_methods(
+    methods: Mapping[str, MethodInfo], program: Program
+) -> dict[str, str]:
+    """Constants that are tensors: unlike plain values, the description does not hold them."""
+    found = {}
+    for info in methods.values():
+        if info.is_constant and any(isinstance(out, TensorInfo) for out in info.outputs):
+            try:
+                values = await program.run(info.name)
+            except Exception as error:
+                found[info.name] = f"could not be read: {error}"
+            else:
+                found[info.name] = ", ".join(map(_value_text, values))
+    return found
+
+
+def _value_text(value: Any) -> str:
+    """The value of a constant method, short."""
+    array = Output(0, "", value).array
+    if array.size == 1:
+        return number_text(array.reshape(-1)[0].item())
+    return f"{array.dtype.name} · {shape_text(array.shape)}"

@@ -1,0 +1,220 @@
+"""The outputs section: the last results, whether they are of what is set now, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from page.browser import Message
+from page.html.markup import Html, h
+from page.inputs.inputs import Input, TensorInput
+from page.npy import NpyError, read_npy, write_npy, write_npz
+from page.outputs.compare import Comparison, compare
+from page.outputs.pictures import png_rgb
+from page.outputs.renderers import picture
+from page.outputs.renderers.base import Output, Sight
+from page.outputs.renderers.choose import chosen_look
+from page.outputs.scores import answer_text, rank
+from page.outputs.tensors import values_text
+from page.parts.output_view import (
+    age_view,
+    comparison_view,
+    look_view,
+    outputs_card,
+    unknown_state_view,
+)
+from page.session.output_contexts import sights_of
+from page.session.state import Stage
+from webpte import TensorInfo
+
+
+class OutputDesk:
+    def __init__(self, stage: Stage, chosen: Callable[[], None] = lambda: None) -> None:
+        """`chosen` is called whenever someone chose another look."""
+        self._stage = stage
+        self._chosen = chosen
+
+    @property
+    def _outputs(self) -> list[Output]:
+        session = self._stage.session
+        return session.shown.outputs if session is not None and session.shown is not None else []
+
+    def draw(self) -> None:
+        session = self._stage.session
+        if session is None or session.shown is None:
+            self._stage.show(outputs="")
+            return
+        sights = sights_of(session)
+        choices = [session.choice(sight.output.index) for sight in sights]
+        self._stage.show(outputs=outputs_card(sights, choices))
+        for index, verdict in session.shown.verdicts.items():
+            self._show_verdict(index, verdict)
+        self.draw_age()
+
+    def draw_age(self) -> None:
+        """Only the line that says what the results are of: the pictures take long to draw."""
+        session = self._stage.session
+        if session is not None and session.shown is not None:
+            self._stage.show(outputs_age=age_view(session.age()))
+
+    def answer(self) -> str:
+        """What the first output with named scores says, in a few words; "" if there is none."""
+        session = self._stage.session
+        if session is None or any(map(_is_blank, session.inputs)):
+            return ""
+        sights = sights_of(session)
+        answers = (answer_text(rank(one.array, one.labels)) for one in sights if one.labels)
+        return next(filter(None, answers), "")
+
+    def bring_into_sight(self) -> None:
+        """For someone who waits for them, and has not gone on with other inputs meanwhile."""
+        session = self._stage.session
+        if session is not None and session.shown is not None and not session.age():
+            self._stage.browser.show(sight="outputs")
+
+    async def take_labels(self, file: Any) -> None:
+        """A text file with a name per line, for the outputs whose last dim has as many."""
+        session, browser = self._stage.session, self._stage.browser
+        name = browser.source(file).name
+        if session is None or not session.method:
+            raise ValueError(f"{name} may have labels for outputs: open a program first")
+        data = await browser.read(file)
+        try:
+            lines = data.decode("utf-8").removesuffix("\n").splitlines()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{name} is no text in UTF-8: {error}") from error
+        outputs = session.methods[session.method].outputs
+        last = [
+            one.shape[-1] if isinstance(one, TensorInfo) and one.shape else 0 for one in outputs
+        ]
+        fits = [index for index, size in enumerate(last) if size == len(lines)]
+        if not fits:
+            sizes = ", ".join(map(str, last))
+            raise ValueError(
+                f"{name} has {len(lines)} lines, but labels are one per line for the last dim of "
+                f"an output ({sizes})"
+            )
+        session.labels |= dict.fromkeys(fits, tuple(lines))
+        self.draw()
+        self._stage.tell(f"{name} has the labels of {', '.join(outputs[i].name for i in fits)}")
+
+    def compare_all(self, expected: Sequence[Any], against: str) -> list[Comparison]:
+        compared = [
+            compare(output.array, Output(0, "", value).array, against)
+            for output, value in zip(self._outputs, expected, strict=True)
+        ]
+        for output, result in zip(self._outputs, compared, strict=True):
+            self._keep_verdict(output, comparison_view(result))
+        return compared
+
+    def tell_unknown_state(self, reason: str) -> None:
+        """Instead of a comparison that would be with another state."""
+        for output in self._outputs:
+            self._show_verdict(output.index, unknown_state_view(reason))
+
+    def on_copy(self, message: Message) -> None:
+        output = self._output(message)
+        self._stage.browser.show(
+            copy={"text": values_text(output.array), "done": f"{output.name} is copied"}
+        )
+
+    def on_download(self, message: Message) -> None:
+        output = self._output(message)
+        self._download(write_npy(output.array), f"{_file_name(output)}.npy")
+
+    def on_download_all(self, message: Message) -> None:
+        named: dict[str, Any] = {}
+        for output in self._outputs:
+            name = _file_name(output)
+            named[f"{name}_{output.index}" if name in named else name] = output.array
+        if named:
+            self._download(write_npz(named), "outputs.npz")
+
+    def on_download_picture(self, message: Message) -> None:
+        sight = self._sight(message)
+        assert self._stage.session is not None
+        settings = self._stage.session.choice(sight.output.index).settings
+        pixels = picture.pixels_of(sight, settings)
+        self._download(png_rgb(pixels), f"{_file_name(sight.output)}.png")
+
+    def _download(self, data: bytes, name: str) -> None:
+        url = self._stage.browser.download_url(data)
+        self._stage.browser.show(download={"url": url, "name": name})
+
+    # ---- looks
+
+    def on_look(self, message: Message) -> None:
+        sight = self._sight(message)
+        assert self._stage.session is not None
+        self._stage.session.choice(sight.output.index).look = str(message["look"])
+        self._show_look(sight)
+
+    def on_look_setting(self, message: Message) -> None:
+        sight = self._sight(message)
+        assert self._stage.session is not None
+        choice = self._stage.session.choice(sight.output.index)
+        choice.settings[str(message["name"])] = str(message["value"])
+        self._show_look(sight)
+
+    def on_look_at(self, message: Message) -> None:
+        """Someone points at a place of a look, from 0 to 1 across and down."""
+        sight = self._sight(message)
+        assert self._stage.session is not None
+        choice = self._stage.session.choice(sight.output.index)
+        look = chosen_look(sight, choice)
+        if look.point is not None:
+            x, y = (min(max(float(message[name]), 0.0), 1.0) for name in ("x", "y"))
+            told = look.point(sight, choice.settings, x, y)
+            self._stage.browser.show(text={f"output-{sight.output.index}-point": told})
+
+    def _show_look(self, sight: Sight) -> None:
+        session = self._stage.session
+        assert session is not None
+        index = sight.output.index
+        shown = look_view(sight, session.choice(index))
+        self._stage.browser.show(html={f"output-{index}-look": shown})
+        self._chosen()
+
+    def _sight(self, message: Message) -> Sight:
+        self._output(message)
+        session = self._stage.session
+        assert session is not None
+        return sights_of(session)[int(message["output"])]
+
+    async def on_compare(self, message: Message) -> None:
+        output = self._output(message)
+        file = message["files"][0]
+        name = self._stage.browser.source(file).name
+        try:
+            expected = read_npy(await self._stage.browser.read(file), name)
+        except NpyError as error:
+            shown = h("p", str(error), class_="notice notice-bad")
+        else:
+            shown = comparison_view(compare(output.array, expected, name))
+        if output in self._outputs:  # which other results may have replaced meanwhile
+            self._keep_verdict(output, shown)
+
+    def _output(self, message: Message) -> Output:
+        index = int(message["output"])
+        if index >= len(self._outputs):
+            raise ValueError("these results are not on the page any more: run the program again")
+        return self._outputs[index]
+
+    def _keep_verdict(self, output: Output, verdict: Html) -> None:
+        """It goes with the results, wherever they are shown again."""
+        session = self._stage.session
+        if session is not None and session.shown is not None:
+            session.shown.verdicts[output.index] = verdict
+        self._show_verdict(output.index, verdict)
+
+    def _show_verdict(self, index: int, verdict: Html) -> None:
+        self._stage.browser.show(html={f"output-{index}-compare": verdict})
+
+
+def _is_blank(state: Input) -> bool:
+    return isinstance(state, TensorInput) and state.is_blank
+
+
+def _file_name(output: Output) -> str:
+    return re.sub(r"[^\w.-]+", "_", output.name).strip("._") or f"output{output.index}"

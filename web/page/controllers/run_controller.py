@@ -1,0 +1,291 @@
+"""The run section: what uses the program, one thing at a time, and the figures that come of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+from typing import Any
+
+from page.browser import Message
+from page.controllers.file_controller import FileDesk
+from page.controllers.input_controller import InputDesk
+from page.controllers.open_controller import REDRAW_SECONDS
+from page.controllers.output_controller import OutputDesk
+from page.controllers.waiting import Waiting, software_advice
+from page.html.markup import h
+from page.html.units import count_text
+from page.parts.kernel_view import kernel_times, kernels_view
+from page.parts.output_view import stats_strip
+from page.parts.run_view import further_work, run_card, timing_strip
+from page.parts.status_view import STAGES
+from page.session.history import count_calls, follow
+from page.session.palette import Command
+from page.session.session import DEVICE_NAMES, Held, Results, Session
+from page.session.state import Change, Stage
+from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError
+
+_MOST_REPEATS = 10_000
+
+
+class RunDesk:
+    def __init__(
+        self, stage: Stage, files: FileDesk, inputs: InputDesk, outputs: OutputDesk
+    ) -> None:
+        self._stage = stage
+        self._files = files
+        self._inputs = inputs
+        self._outputs = outputs
+        self._repeats = 20
+        stage.listeners.append(self._follow)
+        stage.commands.append(self._commands)
+
+    def _commands(self) -> Iterator[Command]:
+        session = self._stage.session
+        if session is None or not session.method:
+            return
+        if session.runner.busy:
+            if session.runner.can_stop:
+                yield Command(f"Cancel {session.runner.doing}", "cancel")
+            return
+        yield Command("Run", press="#run-form", keys="Ctrl ⏎")
+        if self._can_check(session):
+            yield Command("Check against NumPy", "check", view="run")
+        if self._can_profile(session):
+            yield Command("Time the kernels", "profile", view="run")
+        for device, name in self._devices.items():
+            if device != session.device:
+                yield Command(f"Run on {name}", "device", {"value": device})
+
+    # ---- acts
+
+    async def on_run(self, message: Message) -> None:
+        if self._stage.session is None:
+            self._tell_nothing_is_open()
+            return
+        session = self._stage.idle_session()
+        if session is None or not session.method:
+            return
+        try:
+            wanted = int(message.get("fields", {}).get("repeats", self._repeats))
+        except ValueError:
+            wanted = self._repeats
+        self._repeats = min(max(wanted, 0), _MOST_REPEATS)
+        problem = self._inputs.problem
+        if problem is not None:
+            self._stage.tell(f"{problem.name} is not ready: {problem.error}", "bad")
+            self._stage.browser.show(reveal=f"input-{problem.index}")
+            return
+        # All of it now: what is set while it runs is for the next run.
+        arrays, held = [state.array() for state in session.inputs], session.held()
+        self._stage.show(error="")
+        self._stage.tell(f"Running{self._while_opening(session)}", "busy")
+        work = self._run(session, session.method, arrays, held)
+        await self._stage.do(session, work, f"running {session.method}", at_once=True)
+
+    def on_cancel(self, message: Message) -> None:
+        session = self._stage.session
+        if session is None or not session.runner.busy or not session.runner.can_stop:
+            return
+        if not session.runner.cancel():
+            self._stage.tell("Stopping after this run", "busy")
+
+    async def on_check(self, message: Message) -> None:
+        session = self._stage.idle_session()
+        if session is None or session.shown is None:
+            return
+        if session.shown.lost:
+            self._outputs.tell_unknown_state(session.shown.lost)
+            self._stage.tell("NumPy cannot follow the state of this program", "bad")
+            return
+        self._stage.tell("Computing on NumPy", "busy")
+        work = self._check(session, session.shown)
+        await self._stage.do(session, work, "checking against NumPy", at_once=True)
+
+    async def on_profile(self, message: Message) -> None:
+        session = self._stage.idle_session()
+        if session is not None and session.runs[session.method]:
+            self._stage.tell("Timing the kernels", "busy")
+            await self._stage.do(session, self._profile(session), "timing the kernels", False)
+
+    async def on_recover(self, message: Message) -> None:
+        session = self._stage.idle_session()
+        if session is not None:
+            self._stage.show(error="")
+            self._stage.tell("Rebuilding the program", "busy")
+            await self._stage.do(session, self._recover(session), "rebuilding the program", False)
+
+    # ---- the work
+
+    async def _run(self, session: Session, method: str, arrays: Sequence[Any], held: Held) -> None:
+        runner, drawn = session.runner, 0.0
+
+        def tick() -> None:
+            nonlocal drawn
+            session.count_run(method, arrays)
+            if perf_counter() - drawn > REDRAW_SECONDS:
+                drawn = perf_counter()
+                self._draw_timing(session)
+
+        runner.reset()
+        try:
+            with Waiting(self._stage) as waiting:
+                values = await runner.first(session.program, method, arrays, waiting.progress)
+            session.finish_run(method, arrays, held, values)
+            self._outputs.draw()
+            self._outputs.bring_into_sight()
+            await runner.repeat(session.program, method, arrays, self._repeats, tick)
+        except asyncio.CancelledError:
+            session.cancel_run(method)
+            if runner.timing.first is None:
+                self._outputs.draw_age()
+                self._stage.tell("Cancelled: the program is as it was, and can be run again")
+                return
+        except Exception as error:
+            session.fail_run(method, error)
+            self._outputs.draw_age()
+            await self._inputs.explain_failure(session, method, arrays, error)
+            raise
+        self._files.draw()
+        self._stage.announce(Change.RESULTS)
+        self._stage.tell(
+            runner.summary(self._outputs.answer()) + self._while_opening(session, still=True)
+        )
+
+    def _tell_nothing_is_open(self) -> None:
+        """Only by keys can one get here: there is no button yet."""
+        name = self._stage.opening
+        if name:
+            self._stage.tell(f"Still opening {name}: run it when it is loaded", "busy")
+        else:
+            self._stage.tell("There is nothing to run: open a program first", "bad")
+
+    def _while_opening(self, session: Session, still: bool = False) -> str:
+        """Which of two programs runs, while one takes the place of the other."""
+        name, coming = session.source.name, self._stage.opening
+        if not coming:
+            return ""
+        if still:
+            return f". Still opening {coming}"
+        return f" {name}, while {'it' if coming == name else coming} is opened"
+
+    async def _check(self, session: Session, results: Results) -> None:
+        """The same calls on the NumPy reference, and every output against its last ones."""
+        source, runner = session.source, session.runner
+        total, drawn = count_calls(results.calls), 0.0
+
+        def tick(done: int) -> None:
+            nonlocal drawn
+            if perf_counter() - drawn > REDRAW_SECONDS and total > 1:
+                drawn = perf_counter()
+                line = f"Computing on NumPy: {count_text(done)} of {count_text(total)} calls"
+                self._stage.tell(line, "busy")
+
+        reference = await self._stage.engine.load(source.data, data=source.extra, device="numpy")
+        try:
+            expected = await follow(reference, results.calls, lambda: runner.stopping, tick)
+        except asyncio.CancelledError:
+            expected = None
+        finally:
+            reference.close()
+        if expected is None:
+            self._stage.tell("Stopped: the outputs are not checked")
+            return
+        against = "NumPy" if total == 1 else f"NumPy after the same {count_text(total)} calls"
+        compared = self._outputs.compare_all(expected, against)
+        wrong = sum(not result.agrees for result in compared)
+        if wrong:
+            self._stage.tell(f"{wrong} of {len(compared)} outputs differ from NumPy", "bad")
+        else:
+            self._stage.tell("Every output agrees with NumPy")
+
+    async def _profile(self, session: Session) -> None:
+        program, method = session.program, session.method
+        try:
+            await program.profile(method)  # once for nothing: the first has one-time costs
+            trace = await program.trace(method)
+        except (DeviceLostError, OutOfMemoryError):
+            raise
+        except DeviceError as error:
+            self._stage.show(kernels=h("p", str(error), class_="notice notice-warn"))
+            self._stage.tell("The kernels of this method cannot be timed", "bad")
+            return
+        self._stage.show(kernels=kernels_view(kernel_times(trace.steps)))
+        self._stage.tell("Every kernel is timed")
+
+    async def _recover(self, session: Session) -> None:
+        def progress(stage: str, done: int, total: int) -> None:
+            line = (
+                f"Rebuilding the program: {STAGES[stage].lower()}, {100 * done // (total or 1)} %"
+            )
+            self._stage.tell(line, "busy")
+
+        await session.program.recover(progress=progress)
+        session.start_over()
+        self._outputs.draw()
+        self._stage.announce(Change.RESULTS)
+        self._stage.tell("The program is rebuilt: run it again")
+
+    # ---- drawing
+
+    def _follow(self, change: Change) -> None:
+        if change is Change.BUSY:
+            self.draw()
+
+    def draw(self) -> None:
+        """Buttons and times; nothing where there is no session."""
+        session = self._stage.session
+        self._stage.browser.show(hidden={"run": session is None, "figures": session is None})
+        if session is None:
+            empty = ("run_controls", "run_advice", "run_more", "timing", "stats", "kernels")
+            self._stage.show(**dict.fromkeys(empty, ""))
+            return
+        controls = run_card(
+            running=session.runner.busy,
+            can_cancel=session.runner.busy and session.runner.can_stop,
+            why_not="" if session.method else "Constant methods only: there is nothing to run.",
+            repeats=self._repeats,
+            devices=self._devices,
+            device=session.device,
+        )
+        more = further_work(
+            running=session.runner.busy,
+            can_check=self._can_check(session) if self._checks(session) else None,
+            can_profile=self._can_profile(session) if self._profiles(session) else None,
+        )
+        adapter = self._stage.adapter
+        slow = adapter is not None and adapter.software and session.device == "webgpu"
+        advice = software_advice() if slow else ""
+        self._stage.show(run_controls=controls, run_advice=advice, run_more=more)
+        self._draw_timing(session)
+
+    @property
+    def _devices(self) -> dict[str, str]:
+        if self._stage.adapter is not None:
+            return DEVICE_NAMES
+        return {"numpy": DEVICE_NAMES["numpy"]}
+
+    def _can_check(self, session: Session) -> bool:
+        return session.shown is not None and session.shown.device != "numpy"
+
+    def _checks(self, session: Session) -> bool:
+        """Whether there is something to check, now or after a run."""
+        return bool(session.method) and (session.device != "numpy" or self._can_check(session))
+
+    def _can_profile(self, session: Session) -> bool:
+        return self._profiles(session) and session.runs[session.method] > 0
+
+    def _profiles(self, session: Session) -> bool:
+        adapter = self._stage.adapter
+        timed = adapter is not None and "timestamp-query" in adapter.features
+        return timed and session.device == "webgpu" and bool(session.method)
+
+    def clear_kernels(self) -> None:
+        """Times of another program or method."""
+        self._stage.show(kernels="")
+
+    def _draw_timing(self, session: Session) -> None:
+        strip = timing_strip(session.runner.timing, session.runner.busy)
+        kind = session.program.device_info.kind
+        stats = stats_strip(session.program.stats, DEVICE_NAMES.get(kind, kind))
+        self._stage.show(timing=strip, stats=stats)

@@ -1,0 +1,176 @@
+"""The tabs: which views there are, which is in front, and when a panel is drawn."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from page.browser import Message
+from page.html.markup import Html, h, render
+from page.session.palette import Command
+from page.session.state import Change, Stage
+from page.views.view import Need, Panel, View
+
+HOME = "run"
+
+
+class ViewDesk:
+    """A panel that is not in front is drawn when it gets there, if what it follows has changed."""
+
+    def __init__(
+        self, stage: Stage, views: Sequence[View], problems: Mapping[str, Exception]
+    ) -> None:
+        """`problems` of views, by module, are told once the page is there."""
+        self._stage = stage
+        self._problems = dict(problems)
+        self._panels: dict[str, Panel] = {}
+        for view in views:
+            try:
+                self._panels[view.name] = view.make(view, stage)
+            except Exception as error:
+                self._problems[view.name] = error
+        if HOME not in self._panels:  # without it there is no page
+            raise self._problems.get(HOME) or ValueError(f"there is no view {HOME!r}")
+        self._stale = set(self._panels)
+        self._told: dict[str, Need | None] = {}  # what each said to be missing, when it was drawn
+        self._tabs: list[str] = []
+        stage.front = HOME
+        stage.listeners.append(self._follow)
+        stage.commands.append(self._commands)
+
+    def start(self) -> None:
+        """The empty panels, once; that of the first view is in the page already."""
+        views = [panel.view for panel in self._panels.values() if panel.view.name != HOME]
+        shells = [
+            h(
+                "div",
+                id=view.panel_id,
+                class_=f"view view-{view.name}",
+                role="tabpanel",
+                aria_labelledby=f"tab-{view.name}",
+                tabindex="0",
+                hidden=True,
+            )
+            for view in views
+        ]
+        styles = [view.name for view in views if view.style]
+        self._stage.browser.show(styles=styles, html={"panels": render(shells)})
+        self._draw_tabs()
+        if self._problems:
+            self._tell_problems()
+
+    def _tell_problems(self) -> None:
+        """In a place of their own, where they stay: whoever mends a view reloads the page."""
+        told = [
+            h(
+                "p",
+                h("strong", f"views/{name}/panel.py"),
+                f" {_last_line(error)}",
+                class_="error-message",
+            )
+            for name, error in self._problems.items()
+        ]
+        traces = ["".join(traceback.format_exception(error)) for error in self._problems.values()]
+        box = h(
+            "div",
+            told,
+            h("p", "All other views work.", class_="error-hint"),
+            h("details", h("summary", "Details"), h("pre", "\n".join(traces), tabindex="0")),
+            class_="error",
+        )
+        self._stage.show(view_problems=box)
+
+    def _commands(self) -> Iterator[Command]:
+        """The tabs, and what views can do whose needs are met."""
+        views = [self._panels[name].view for name in self._tabs]
+        for view in views if len(views) > 1 else ():
+            yield Command(f"Go to {view.title}", press=f"#tab-{view.name}", kind="View")
+        for view in views:
+            for command in view.commands if view.missing(self._stage) is None else ():
+                act = f"{view.name}:{command.act}"
+                yield replace(command, act=act, view=view.name, kind=command.kind or view.title)
+
+    def panel(self, name: str) -> Panel | None:
+        return self._panels.get(name)
+
+    def taker(self, name: str) -> Panel | None:
+        """Of a dropped file."""
+        return next((panel for panel in self._panels.values() if panel.takes(name)), None)
+
+    async def take(self, panel: Panel, files: Sequence[Any]) -> None:
+        """Files for a view, which comes to the front."""
+        missing = panel.view.missing(self._stage)
+        if missing is not None:
+            names = ", ".join(self._stage.browser.source(file).name for file in files)
+            raise ValueError(f"{names} is for the view “{panel.view.title}”. {missing.text}")
+        self.bring_to_front(panel.view.name)
+        await panel.take(files)
+
+    def on_view(self, message: Message) -> None:
+        """A tab was chosen: the page shows its panel already."""
+        self.bring_to_front(str(message["name"]), told=True)
+
+    def bring_to_front(self, name: str, told: bool = False) -> None:
+        """`told`: the page knows. A view that has no tab (any more) is not brought anywhere."""
+        if name not in self._tabs:
+            name, told = HOME, False
+        moved, self._stage.front = name != self._stage.front, name
+        if not told:
+            self._stage.browser.show(front=name)
+        self._draw_front()
+        if moved:
+            self._stage.announce(Change.VIEW)
+
+    def _follow(self, change: Change) -> None:
+        for panel in self._panels.values():
+            if change in panel.view.follows:
+                self._stale.add(panel.view.name)
+            if change is Change.SESSION:
+                panel.end_work()
+                self._safely(panel.forget, panel.view)
+        self._draw_tabs()
+        self._draw_front()
+
+    def _draw_tabs(self) -> None:
+        views = [p.view for p in self._panels.values() if p.view.has_tab(self._stage)]
+        names = [view.name for view in views]
+        if names != self._tabs:
+            self._tabs = names
+            self._stage.browser.show(tabs=[[view.name, view.title] for view in views])
+        if self._stage.front not in names:
+            self.bring_to_front(HOME)
+
+    def _draw_front(self) -> None:
+        name, panel = self._stage.front, self._panels[self._stage.front]
+        missing = panel.view.missing(self._stage)
+        if name not in self._stale and self._told.get(name) is missing:
+            return
+        self._stale.discard(name)
+        self._told[name] = missing
+        if missing is None:
+            self._safely(panel.draw, panel.view)
+        else:
+            panel.show(_missing_view(missing))
+
+    def _safely(self, step: Callable[[], None], view: View) -> None:
+        """A view that fails is told of, and is nobody else's trouble."""
+        try:
+            step()
+        except Exception as error:
+            self._stage.show_error(error, f"drawing the view “{view.title}”")
+
+
+def _missing_view(need: Need) -> Html:
+    told = h("p", need.text, class_="soft")
+    if need.offer is None:
+        return h("div", told, class_="card")
+    act, title = need.offer
+    button = h("button", title, type="button", class_="primary", data_act=act)
+    return h("div", told, button, class_="card missing")
+
+
+def _last_line(error: Exception) -> str:
+    """Of its traceback: the kind of the error and its message."""
+    return traceback.format_exception_only(error)[-1].strip()

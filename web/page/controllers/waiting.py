@@ -1,0 +1,84 @@
+"""What a run is waiting for, and since when: for runs that take so long that one wonders."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from page.html.markup import Html, h
+from page.html.units import count_text, ms_text
+from page.session.state import Stage
+
+_PATIENCE_SECONDS = 0.4  # quicker runs show nothing, and nothing jumps
+_REDRAW_SECONDS = 0.25
+_SECTION = "run_waiting"
+
+
+class Waiting:
+    """While it is entered, the page says for how long, and how many kernels are compiled."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._started = asyncio.get_running_loop().time()  # the clock of the redraws
+        self._compiled: tuple[int, int] | None = None  # of all that are new
+        self._next: asyncio.TimerHandle | None = None
+        self._shown = False
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        self._compiled = (int(done), int(total))
+
+    def __enter__(self) -> Waiting:
+        self._wait(_PATIENCE_SECONDS)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._next is not None:
+            self._next.cancel()
+        if self._shown:
+            self._stage.show(**{_SECTION: ""})
+
+    def _wait(self, seconds: float) -> None:
+        self._next = asyncio.get_running_loop().call_later(seconds, self._draw)
+
+    def _draw(self) -> None:
+        self._shown = True
+        spent = 1000 * (asyncio.get_running_loop().time() - self._started)
+        self._stage.show(**{_SECTION: waiting_view(self._compiled, spent)})
+        self._wait(_REDRAW_SECONDS)
+
+
+def waiting_view(compiled: tuple[int, int] | None, milliseconds: float) -> Html:
+    """`compiled`: kernels that are, of all that the run needs and did not have."""
+    doing, known = "Computing", {}
+    if compiled is not None and compiled[0] < compiled[1]:
+        done, total = compiled
+        doing = f"Compiling kernels for new shapes: {count_text(done)} of {count_text(total)}"
+        known = {"value": done, "max": total}
+    return h(
+        "div",
+        h("progress", aria_label=doing, **known),
+        h("span", doing, " · ", h("span", ms_text(milliseconds), class_="number"), class_="soft"),
+        class_="waiting",
+    )
+
+
+def software_advice() -> Html:
+    """For an adapter that is a CPU in disguise."""
+    return h(
+        "p",
+        "This adapter is software: it computes on the CPU, as NumPy does, and compiles first. ",
+        h(
+            "button",
+            "Use NumPy",
+            type="button",
+            class_="quiet",
+            data_act="device",
+            data_value="numpy",
+        ),
+        class_="note advice",
+    )

@@ -1,0 +1,1 @@
+"""HTML of the page: markup, tables, fields, and the fixed parts."""

@@ -1,0 +1,1 @@
+"""Inputs of a program: from files, drawings, sounds and text to arrays."""

@@ -1,0 +1,152 @@
+"""Which input a dropped array is for: the one that it fits, or the question which of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from page.html.units import shape_text
+from page.inputs.inputs import Input, TensorInput
+from page.npy import Array, NpyError, read_npy, read_npz
+
+ARRAY, PICTURE, SOUND, BYTES = "array", "picture", "sound", "bytes"
+_PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".avif")
+_SOUNDS = (".wav", ".mp3", ".ogg", ".oga", ".opus", ".flac", ".m4a", ".aac", ".weba", ".webm")
+
+
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """An array that was dropped somewhere. `stem` may be the name of the input that it is for."""
+
+    name: str
+    stem: str
+    array: Array
+    kind: str = ARRAY  # of a picture it has the pixels, (height, width, 3), of a sound the samples
+    file: Any = None  # where a sound came from
+
+
+@dataclass
+class Placement:
+    """Where arrays go. `unsure` fit several inputs; `misfits` come with the reason by input."""
+
+    placed: list[tuple[Arrival, TensorInput]] = field(default_factory=list)
+    unsure: list[tuple[Arrival, list[TensorInput]]] = field(default_factory=list)
+    misfits: list[tuple[Arrival, dict[str, str]]] = field(default_factory=list)
+
+
+def is_array_file(name: str) -> bool:
+    return name.lower().endswith((".npy", ".npz")) or is_bytes_file(name)
+
+
+def is_bytes_file(name: str) -> bool:
+    """The plain bytes of an array: the input that it is for says what they are."""
+    return name.lower().endswith(".bin")
+
+
+def is_sound_file(name: str) -> bool:
+    return name.lower().endswith(_SOUNDS)
+
+
+def is_input_file(name: str) -> bool:
+    """Whether a file of this name holds something for an input."""
+    return is_array_file(name) or is_picture_file(name) or is_sound_file(name)
+
+
+def is_picture_file(name: str) -> bool:
+    return name.lower().endswith(_PICTURES)
+
+
+def read_arrivals(data: bytes, name: str) -> list[Arrival]:
+    """Raises NpyError."""
+    if name.lower().endswith(".npz"):
+        return [Arrival(f"{name}: {key}", key, one) for key, one in read_npz(data, name).items()]
+    stem = name.rpartition(".")[0]
+    if is_bytes_file(name):
+        return [Arrival(name, stem, np.frombuffer(data, np.uint8), BYTES)]
+    return [Arrival(name, stem, read_npy(data, name))]
+
+
+def place(arrivals: Sequence[Arrival], inputs: Sequence[Input]) -> Placement:
+    """A name decides first, then what is the only one that fits. Each input takes one array."""
+    result = Placement()
+    tensors = [state for state in inputs if isinstance(state, TensorInput)]
+    taken: dict[int, Arrival] = {}
+    open_: list[tuple[Arrival, list[TensorInput]]] = []
+
+    def settle(arrival: Arrival, state: TensorInput) -> None:
+        taken[state.index] = arrival
+        result.placed.append((arrival, state))
+
+    for arrival in arrivals:
+        reasons = {state.name: _why_not(arrival, state) for state in tensors}
+        fits = [state for state in tensors if not reasons[state.name]]
+        named = [state for state in fits if state.name == arrival.stem]
+        if not fits:
+            result.misfits.append((arrival, reasons))
+        elif named and named[0].index not in taken:
+            settle(arrival, named[0])
+        else:
+            open_.append((arrival, fits))
+    moved = True
+    while moved:  # what one array takes leaves fewer to choose from for the others
+        moved = False
+        for item in list(open_):
+            arrival, fits = item
+            free = [state for state in fits if state.index not in taken]
+            if len(free) <= 1:
+                open_.remove(item)
+                moved = True
+                if free:
+                    settle(arrival, free[0])
+                else:
+                    result.misfits.append((arrival, _all_taken(fits, taken)))
+    result.unsure = [
+        (arrival, [state for state in fits if state.index not in taken]) for arrival, fits in open_
+    ]
+    return result
+
+
+def _why_not(arrival: Arrival, state: TensorInput) -> str:
+    if arrival.kind == PICTURE:
+        return "" if state.form is not None else "it is not of a shape that a picture could have"
+    if arrival.kind == SOUND:
+        return "" if state.sound is not None else "it is not of a shape that a sound could have"
+    try:
+        if arrival.kind == BYTES:
+            state.of_bytes(arrival.array.tobytes(), arrival.name)
+        else:
+            state.fitted(arrival.array, arrival.name)
+    except NpyError as error:
+        return str(error)
+    return ""
+
+
+def _all_taken(fits: Sequence[TensorInput], taken: dict[int, Arrival]) -> dict[str, str]:
+    return {
+        state.name: f"it fits, but {taken[state.index].name} went there. Drop it alone to use it."
+        for state in fits
+    }
+
+
+def misfit_text(method: str, arrival: Arrival, reasons: dict[str, str]) -> str:
+    """What is wrong with an array, for every input."""
+    kind = f"{arrival.array.dtype.name} · {shape_text(arrival.array.shape)}"
+    if not reasons:
+        return f"{arrival.name} ({kind}): {method} takes no tensors"
+    told = "".join(f"\n{name}: {reason}" for name, reason in reasons.items())
+    return f"{arrival.name} fits no input of {method} ({kind}):{told}"
+
+
+def give(arrival: Arrival, state: TensorInput) -> None:
+    """Raises NpyError if it does not fit."""
+    if arrival.kind == PICTURE:
+        state.take_picture(arrival.array, arrival.name)
+    elif arrival.kind == SOUND:
+        state.take_sound(arrival.array, arrival.name, arrival.file)
+    elif arrival.kind == BYTES:
+        state.take_bytes(arrival.array.tobytes(), arrival.name)
+    else:
+        state.take_array(arrival.array, arrival.name)

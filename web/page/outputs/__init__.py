@@ -1,0 +1,1 @@
+"""Outputs of a program: what is drawn of an array."""

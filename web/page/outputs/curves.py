@@ -1,0 +1,85 @@
+"""Lines as SVG: with thousands of points, what is drawn is the lowest and highest of each step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from page.html.markup import Html, h
+from page.html.units import number_text
+from page.npy import Array
+from page.outputs.figures import plot
+
+STEPS = 400  # across the chart: more nobody sees
+_WIDTH, _HEIGHT = 800, 220  # viewBox
+
+
+def envelope(line: Array, steps: int = STEPS) -> tuple[Array, Array]:
+    """The lowest and highest finite value of each step of a line; NaN where there is none."""
+    edges = np.linspace(0, line.size, min(steps, line.size) + 1).astype(np.intp)
+    wide = line.astype(np.float64)
+    finite = np.isfinite(wide)
+    low = np.minimum.reduceat(np.where(finite, wide, np.inf), edges[:-1])
+    high = np.maximum.reduceat(np.where(finite, wide, -np.inf), edges[:-1])
+    empty = low > high
+    return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
+
+
+def lines_chart(lines: Array) -> Html:
+    """(lines, points) on one scale, with its ends."""
+    finite = lines[np.isfinite(lines)] if lines.dtype.kind == "f" else lines.reshape(-1)
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    drawn = [
+        h("path", d=_path(line, low, high), class_=f"line line-{at}")
+        for at, line in enumerate(lines)
+    ]
+    zero = []
+    if low < 0 < high:
+        y = f"{_HEIGHT * high / (high - low):.1f}"
+        zero = [h("line", x1="0", x2=_WIDTH, y1=y, y2=y, class_="zero")]
+    chart = h(
+        "svg",
+        zero,
+        drawn,
+        viewBox=f"0 -3 {_WIDTH} {_HEIGHT + 6}",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+        class_="chart",
+    )
+    ends = h("span", h("span", number_text(high)), h("span", number_text(low)), class_="chart-ends")
+    return h("span", chart, ends, class_="charted")
+
+
+def _path(line: Array, low: float, high: float) -> str:
+    """Each point, or for long lines up and down through the step's lowest and highest value."""
+    span = (high - low) or 1.0
+    if line.size <= STEPS:
+        values = line.astype(np.float64)
+        across = (np.arange(line.size) + 0.5) * (_WIDTH / line.size)
+    else:
+        bottoms, tops = envelope(line)
+        values = np.stack([bottoms, tops], axis=1).reshape(-1)
+        across = np.repeat((np.arange(len(bottoms)) + 0.5) * (_WIDTH / len(bottoms)), 2)
+    parts, begun = [], False
+    for x, value in zip(across.tolist(), values.tolist(), strict=True):
+        if not np.isfinite(value):
+            begun = False  # a gap, where there is nothing to draw
+            continue
+        y = _HEIGHT * (high - value) / span if high > low else _HEIGHT / 2
+        parts.append(f"{'L' if begun else 'M'}{x:.1f} {y:.1f}")
+        begun = True
+    return "".join(parts)
+
+
+def waveform(line: Array, label: str) -> Html:
+    """A sound as a band around silence, on the scale of its loudest."""
+    low, high = envelope(line, 240)
+    reach = max(float(np.nanmax(np.abs([low, high]))) if line.size else 0.0, 1e-9)
+    width, height = len(low), 48
+    bars = []
+    for at, (bottom, top) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+        if bottom != bottom:
+            continue
+        y = height / 2 * (1 - top / reach)
+        tall = max(0.8, height / 2 * (top - bottom) / reach)
+        bars.append(f"M{at + 0.5} {y:.1f}v{tall:.1f}")
+    return plot(h("path", d="".join(bars)), (width, height), label, "waveform")

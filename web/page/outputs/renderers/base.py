@@ -1,0 +1,222 @@
+"""What a look at an output is, and what it can use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from page.cards.cards import CardValue
+from page.html.fields import choice, labelled
+from page.html.markup import Html, h
+from page.html.units import count_text
+from page.npy import Array
+
+Settings = Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """One result: an array, or a plain number."""
+
+    index: int
+    name: str
+    value: Any
+
+    @property
+    def array(self) -> Array:
+        return np.asarray(self.value)
+
+    @property
+    def is_tensor(self) -> bool:
+        return isinstance(self.value, np.ndarray)
+
+
+@dataclass
+class Choice:
+    """The look that someone chose for an output ("": the one that fits best), and its settings."""
+
+    look: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """One output with all that helps to show it.
+
+    labels    of its last dim, or of the classes that it has numbers of
+    told      what the program's card says of it
+    backdrop  (height, width, 3) uint8: the picture that went in, as the model saw it
+    size      (height, width) of the input that the picture went into; the backdrop may be smaller
+    others    the other outputs of the same run
+    """
+
+    output: Output
+    labels: Sequence[str] = ()
+    told: CardValue = field(default_factory=CardValue)
+    backdrop: Array | None = None
+    size: tuple[int, int] = (0, 0)
+    others: Sequence[Output] = ()
+
+    @property
+    def array(self) -> Array:
+        return self.output.array
+
+
+@dataclass(frozen=True)
+class Look:
+    """A way to see an output.
+
+    fits   whether it can be seen so
+    best   whether that is what people want first
+    draw   the markup
+    point  what is at a place of it, from 0 to 1 across and down; None if one cannot point
+    """
+
+    name: str
+    title: str
+    fits: Callable[[Sight], bool]
+    draw: Callable[[Sight, Settings], Html]
+    best: Callable[[Sight], bool] = lambda sight: False
+    point: Callable[[Sight, Settings, float, float], str] | None = None
+
+
+def is_numeric(array: Array) -> bool:
+    return array.dtype.kind in "fiub" and array.size > 0
+
+
+# ---- settings
+
+
+def whole(settings: Settings, name: str, default: int, low: int, high: int) -> int:
+    """A setting as a whole number within bounds."""
+    try:
+        value = int(float(settings.get(name, default)))
+    except (ValueError, OverflowError):
+        value = default
+    return min(max(value, low), max(low, high))
+
+
+def real(settings: Settings, name: str, default: float, low: float, high: float) -> float:
+    try:
+        value = float(settings.get(name, default))
+    except ValueError:
+        value = default
+    return min(max(value, low), high) if value == value else default  # NaN is none
+
+
+def one_of(settings: Settings, name: str, options: Sequence[str], default: str) -> str:
+    value = settings.get(name, default)
+    return value if value in options else default
+
+
+# ---- controls
+
+
+def choice_field(
+    sight: Sight, name: str, label: str, options: Mapping[str, str], chosen: str
+) -> Html:
+    return choice(label, options, chosen, **_acting(sight, name))
+
+
+def slider(
+    sight: Sight,
+    name: str,
+    label: str,
+    value: float,
+    ends: tuple[float, float],
+    step: float = 1,
+) -> Html:
+    low, high = ends
+    field = h("input", type="range", min=f"{low:g}", max=f"{high:g}", step=f"{step:g}",
+              value=f"{value:g}", **_acting(sight, name))  # fmt: skip
+    return labelled(label, field)
+
+
+def step_button(sight: Sight, name: str, text: str, value: int, title: str, usable: bool) -> Html:
+    """A button that sets a number, such as the first row of the next page."""
+    return h(
+        "button",
+        text,
+        type="button",
+        title=title,
+        aria_label=title,
+        disabled=not usable,
+        data_value=value,
+        **_acting(sight, name),
+    )
+
+
+def number_field(sight: Sight, name: str, label: str, value: int, highest: int) -> Html:
+    field = h("input", type="number", min="0", max=highest, step="1", value=value, class_="small",
+              **_acting(sight, name))  # fmt: skip
+    return labelled(label, field)
+
+
+def _acting(sight: Sight, name: str) -> dict[str, object]:
+    return {
+        "data_act": "look-setting",
+        "data_output": sight.output.index,
+        "data_name": name,
+    }
+
+
+def pointed(
+    sight: Sight, inside: object, label: str, cells: tuple[int, int], kind: str = ""
+) -> Html:
+    """Something whose values are told where one points; `point.js` says where that is.
+
+    `cells`: (rows, columns) that the arrow keys step through.
+    """
+    told = f"output-{sight.output.index}-point"
+    return h(
+        "div",
+        h(
+            "div",
+            inside,
+            h("span", class_="mark", hidden=True),
+            class_=f"pointed {kind}".strip(),
+            role="img",
+            aria_label=label,
+            aria_describedby=told,
+            tabindex="0",
+            data_point="look-at",
+            data_output=sight.output.index,
+            data_rows=cells[0],
+            data_columns=cells[1],
+        ),
+        h("p", "Point at it, or use the arrow keys, for values.", id=told, class_="note point-told",
+          aria_live="polite"),
+    )  # fmt: skip
+
+
+# ---- planes
+
+
+def plane_count(array: Array) -> int:
+    return prod(array.shape[:-2]) if array.ndim > 2 else 1
+
+
+def plane_at(array: Array, number: int) -> tuple[Array, tuple[int, ...]]:
+    """(rows, columns) at one of the leading indices, and that index. A vector is one row."""
+    if array.ndim < 2:
+        return array.reshape(1, -1), ()
+    lead = tuple(int(one) for one in np.unravel_index(number, array.shape[:-2] or (1,)))
+    return (array[lead] if array.ndim > 2 else array), (lead if array.ndim > 2 else ())
+
+
+def chosen_plane(sight: Sight, settings: Settings) -> int:
+    return whole(settings, "plane", 0, 0, plane_count(sight.array) - 1)
+
+
+def plane_control(sight: Sight, settings: Settings) -> Html | None:
+    count = plane_count(sight.array)
+    if count < 2:
+        return None
+    number = chosen_plane(sight, settings)
+    lead = plane_at(sight.array, number)[1]
+    label = f"plane {list(lead)}, {count_text(number + 1)} of {count_text(count)}"
+    return slider(sight, "plane", label, number, (0, count - 1))

@@ -1,0 +1,181 @@
+"""What a model marks in a picture: a mask, or the class of every pixel, over what went in."""
+
+from __future__ import annotations
+
+import colorsys
+
+import numpy as np
+
+from page.html.markup import Html, h
+from page.html.units import number_text
+from page.npy import Array
+from page.outputs.pictures import data_url, png_rgb
+from page.outputs.renderers.base import (
+    Look,
+    Settings,
+    Sight,
+    choice_field,
+    is_numeric,
+    one_of,
+    pointed,
+    real,
+    slider,
+)
+from page.outputs.renderers.heat import shape_class
+from page.outputs.renderers.picture import planes_of
+
+_SMALLEST = 4  # rows and columns of a mask
+_SKEW = 0.1  # how much its proportions may differ from the picture's
+_LEGEND = 12  # entries, the largest classes first
+_HIDDEN = {"": "none", "0": "class 0"}
+
+
+def planes_over(sight: Sight) -> Array | None:
+    """(classes, rows, columns) of what may lie over the picture; None if it cannot."""
+    planes = planes_of(sight.array)
+    if planes.ndim == 2:
+        planes = planes[None]
+    if planes.ndim != 3 or sight.backdrop is None:
+        return None
+    height, width = sight.backdrop.shape[:2]
+    for one in (planes, np.moveaxis(planes, -1, 0)):
+        rows, columns = one.shape[1:]
+        alike = abs(rows * width / (columns * height) - 1) <= _SKEW
+        if min(rows, columns) >= _SMALLEST and alike:
+            return one
+    return None
+
+
+def colour_of(number: int) -> tuple[int, int, int]:
+    """Neighbours differ: each is a golden ratio of the colour circle away from the one before."""
+    red, green, blue = colorsys.hsv_to_rgb((0.47 + 0.618034 * number) % 1, 0.85, 0.95)
+    return round(255 * red), round(255 * green), round(255 * blue)
+
+
+def classes_of(planes: Array, threshold: float) -> Array:
+    """(rows, columns) of class numbers; of one plane, 1 where it is over the threshold."""
+    if len(planes) > 1:
+        found: Array = planes.argmax(axis=0)
+        return found
+    if planes.dtype.kind in "iu":
+        return planes[0].astype(np.int64)
+    return (planes[0].astype(np.float64) > threshold).astype(np.int64)
+
+
+def is_threshold(planes: Array) -> bool:
+    return len(planes) == 1 and planes.dtype.kind in "fb"
+
+
+def _range(planes: Array) -> tuple[float, float, float]:
+    """Lowest, highest and usual threshold: 0.5 of what is likely, 0 of logits."""
+    finite = planes[np.isfinite(planes)] if planes.dtype.kind == "f" else planes
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
+    return low, high, 0.5 if low >= 0 and high <= 1 else 0.0
+
+
+def _threshold(sight: Sight, settings: Settings, planes: Array) -> float:
+    low, high, usual = _range(planes)
+    return real(settings, "threshold", sight.told.threshold or usual, min(low, usual), high)
+
+
+def _hidden(sight: Sight, settings: Settings, planes: Array) -> str:
+    """Class 0 is what lies behind everything, unless it has another name."""
+    named = sight.labels[0].lower() if sight.labels else "background"
+    usual = "0" if "background" in named or is_threshold(planes) else ""
+    return one_of(settings, "hidden", list(_HIDDEN), usual)
+
+
+def overlaid(backdrop: Array, classes: Array, opacity: float, hidden: bool) -> Array:
+    """(height, width, 3) uint8: each class in its colour over the picture."""
+    height, width = backdrop.shape[:2]
+    rows = np.arange(height) * classes.shape[0] // height
+    columns = np.arange(width) * classes.shape[1] // width
+    spread = classes[rows][:, columns]
+    numbers, at = np.unique(spread, return_inverse=True)
+    colours = np.array([colour_of(int(number)) for number in numbers], np.float32)
+    weight = np.full(spread.shape, opacity, np.float32)
+    if hidden:
+        weight[spread == 0] = 0
+    painted = colours[at.reshape(spread.shape)]
+    mixed = backdrop * (1 - weight[..., None]) + painted * weight[..., None]
+    return np.rint(mixed).astype(np.uint8)
+
+
+def _draw(sight: Sight, settings: Settings) -> Html:
+    planes = planes_over(sight)
+    assert planes is not None  # as `fits` says
+    assert sight.backdrop is not None
+    threshold = _threshold(sight, settings, planes)
+    opacity = real(settings, "opacity", 60, 0, 100)
+    hidden = _hidden(sight, settings, planes)
+    classes = classes_of(planes, threshold)
+    shown = overlaid(sight.backdrop, classes, opacity / 100, hidden == "0")
+    height, width = shown.shape[:2]
+    controls = [slider(sight, "opacity", f"opacity {opacity:.0f} %", opacity, (0, 100))]
+    if is_threshold(planes):
+        low, high, usual = _range(planes)
+        ends = (min(low, usual), max(high, usual))
+        label = f"over {number_text(threshold)}"
+        controls.append(slider(sight, "threshold", label, threshold, ends, (ends[1] - ends[0]) / 100
+                               or 1))  # fmt: skip
+    else:
+        controls.append(choice_field(sight, "hidden", "see-through", _HIDDEN, hidden))
+    image = h("img", src=data_url(png_rgb(shown)), alt="", width=width, height=height)
+    return h(
+        "figure",
+        h("div", controls, class_="controls"),
+        pointed(
+            sight,
+            image,
+            f"{sight.output.name} over the picture that went in",
+            planes.shape[1:],
+            shape_class(width, height),
+        ),
+        _legend(sight, classes, is_threshold(planes)),
+    )
+
+
+def _legend(sight: Sight, classes: Array, single: bool) -> Html:
+    numbers, counts = np.unique(classes, return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:_LEGEND]
+
+    def entry(number: int, share: float) -> Html:
+        patch = h("rect", width="12", height="12", rx="3", fill="#{:02x}{:02x}{:02x}".format(
+            *colour_of(number)))  # fmt: skip
+        name = ("over it" if number else "not over it") if single else _name(sight, number)
+        return h(
+            "li",
+            h("svg", patch, width="12", height="12", aria_hidden="true"),
+            f"{name}: {100 * share:.1f} %",
+        )
+
+    entries = [entry(int(numbers[at]), counts[at] / classes.size) for at in order]
+    return h("ul", entries, class_="legend")
+
+
+def _name(sight: Sight, number: int) -> str:
+    known = 0 <= number < len(sight.labels)
+    return sight.labels[number] if known else f"class {number}"
+
+
+def _point(sight: Sight, settings: Settings, x: float, y: float) -> str:
+    planes = planes_over(sight)
+    assert planes is not None
+    row = min(int(y * planes.shape[1]), planes.shape[1] - 1)
+    column = min(int(x * planes.shape[2]), planes.shape[2] - 1)
+    where = f"row {row}, column {column}"
+    if len(planes) == 1:
+        value = planes[0, row, column].item()
+        named = "" if is_threshold(planes) else f" ({_name(sight, int(value))})"
+        return f"{where}: {number_text(value)}{named}"
+    number = int(planes[:, row, column].argmax())
+    return f"{where}: {_name(sight, number)}, {number_text(planes[number, row, column].item())}"
+
+
+def _fits(sight: Sight) -> bool:
+    """What a card calls a picture is no mask, unless it says that, too."""
+    may_be = sight.told.mask or "H" not in sight.told.layout
+    return may_be and is_numeric(sight.array) and planes_over(sight) is not None
+
+
+LOOK = Look("mask", "Mask", _fits, _draw, best=lambda sight: sight.told.mask, point=_point)

@@ -1,0 +1,78 @@
+"""A little of everything: the highest scores, a picture or a curve, the spread, first values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from page.html.markup import Html, h
+from page.html.tables import scrolled
+from page.html.units import number_text
+from page.npy import Array
+from page.outputs.curves import lines_chart
+from page.outputs.figures import caption, histogram_figure, picture_figure
+from page.outputs.pictures import picture
+from page.outputs.renderers.base import Look, Settings, Sight
+from page.outputs.renderers.curve import is_line
+from page.outputs.renderers.scores import scores_figure
+from page.outputs.tensors import Grid, grid, histogram
+
+
+def _draw(sight: Sight, settings: Settings) -> Html:
+    array = sight.array
+    shown = [scores_figure(sight), _picture(array), _curve(array), _histogram(array)]
+    return h(
+        "div",
+        h("div", shown, class_="pictures") if any(shown) else None,
+        _values(array),
+        class_="output-body",
+    )
+
+
+def _picture(array: Array) -> Html | None:
+    made = picture(array)
+    if made is None:
+        return None
+    return picture_figure(made, f"the output, {made.width} by {made.height} pixels")
+
+
+def _curve(array: Array) -> Html | None:
+    if not is_line(array):
+        return None
+    chart = h(
+        "div", lines_chart(array.reshape(1, -1)), role="img", aria_label="Curve of the values"
+    )
+    return h("figure", chart, caption("Curve"))
+
+
+def _histogram(array: Array) -> Html | None:
+    spread = histogram(array)
+    if spread is None or array.size < 8:
+        return None
+    low, high = number_text(spread.low), number_text(spread.high)
+    label = f"Histogram from {low} to {high}"
+    return histogram_figure(spread.counts, label, low, "Distribution", high)
+
+
+def _values(array: Array) -> Html | None:
+    table = grid(array)
+    if not table.rows:
+        return h("p", "This output is empty.", class_="soft")
+    return scrolled(
+        "First values",
+        h(
+            "table",
+            [_value_row(line, table) for line in table.rows],
+            h("tr", [h("td", "⋮") for _ in table.rows[0]]) if table.more_rows else None,
+            class_="grid",
+        ),
+        h("p", f"at {table.where} of the leading dimensions", class_="note")
+        if table.where
+        else None,
+    )
+
+
+def _value_row(line: Sequence[str], table: Grid) -> Html:
+    return h("tr", [h("td", text) for text in line], h("td", "…") if table.more_columns else None)
+
+
+LOOK = Look("overview", "Overview", lambda sight: True, _draw)

@@ -1,0 +1,109 @@
+"""An output as the pixels of a picture."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from page.html.markup import Html, h
+from page.npy import Array
+from page.outputs.pictures import data_url, levels, png_rgb, thinned
+from page.outputs.renderers.base import Look, Settings, Sight, choice_field, is_numeric, one_of
+from page.outputs.renderers.heat import shape_class
+
+SIDE = 1024  # pixels of what is shown; larger pictures are thinned out
+_SMALLEST = 8
+_SMALL = 128  # of a picture no larger than this, people want to see the pixels
+_LAYOUTS = {"CHW": "channels first", "HWC": "channels last"}
+_SCALES = {
+    "auto": "as they are",
+    "stretch": "lowest to highest",
+    "unit": "0 to 1",
+    "signed": "-1 to 1",
+    "bytes": "0 to 255",
+}
+_ENDS = {"unit": (0.0, 1.0), "signed": (-1.0, 1.0), "bytes": (0.0, 255.0)}
+_CHANNELS = (1, 3, 4)
+
+
+def planes_of(array: Array) -> Array:
+    """Without the leading dims of size 1, but with two dims left."""
+    while array.ndim > 2 and array.shape[0] == 1:
+        array = array[0]
+    return array
+
+
+def layouts_of(array: Array) -> list[str]:
+    """How it can be a picture: "HW", "CHW", "HWC"."""
+    shape = planes_of(array).shape
+    if len(shape) == 2:
+        return ["HW"] if min(shape) >= _SMALLEST else []
+    if len(shape) != 3:
+        return []
+    found = []
+    if shape[0] in _CHANNELS and min(shape[1:]) >= _SMALLEST:
+        found.append("CHW")
+    if shape[2] in _CHANNELS and min(shape[:2]) >= _SMALLEST:
+        found.append("HWC")
+    return found
+
+
+def _layout(sight: Sight, settings: Settings) -> str:
+    options = layouts_of(sight.array)
+    told = sight.told.layout.replace("N", "")
+    return one_of(settings, "layout", options, told if told in options else options[0])
+
+
+def pixels_of(sight: Sight, settings: Settings) -> Array:
+    """(height, width, 3) uint8"""
+    planes, layout = planes_of(sight.array), _layout(sight, settings)
+    pixels = planes[:, :, None] if layout == "HW" else planes
+    if layout == "CHW":
+        pixels = np.moveaxis(planes, 0, -1)
+    if sight.told.order == "BGR" and pixels.shape[2] == 3:
+        pixels = pixels[:, :, ::-1]
+    ends = _ENDS.get(one_of(settings, "scale", list(_SCALES), "auto"))
+    stretch = settings.get("scale") == "stretch"
+    return levels(thinned(pixels[:, :, :3], SIDE), ends, stretch)
+
+
+def _draw(sight: Sight, settings: Settings) -> Html:
+    layouts = {key: _LAYOUTS[key] for key in layouts_of(sight.array) if key in _LAYOUTS}
+    pixels = pixels_of(sight, settings)
+    height, width = pixels.shape[:2]
+    pixelated = " pixelated" if max(height, width) < _SMALL else ""
+    scale = one_of(settings, "scale", list(_SCALES), "auto")
+    index = sight.output.index
+    return h(
+        "figure",
+        h(
+            "div",
+            choice_field(sight, "layout", "dims", layouts, _layout(sight, settings))
+            if len(layouts) > 1
+            else None,
+            choice_field(sight, "scale", "values", _SCALES, scale),
+            h("button", "Download .png", type="button", data_act="download-picture",
+              data_output=index),
+            class_="controls",
+        ),
+        h(
+            "img",
+            src=data_url(png_rgb(pixels)),
+            width=width,
+            height=height,
+            alt=f"{sight.output.name} as a picture, {width} by {height} pixels",
+            class_=f"look-picture {shape_class(width, height)}{pixelated}",
+        ),
+        h("figcaption", f"Image: {width} by {height} pixels"),
+    )  # fmt: skip
+
+
+def _fits(sight: Sight) -> bool:
+    return is_numeric(sight.array) and bool(layouts_of(sight.array))
+
+
+def _best(sight: Sight) -> bool:
+    """Where a card says that it is one."""
+    return "H" in sight.told.layout and not sight.told.mask
+
+
+LOOK = Look("picture", "Picture", _fits, _draw, best=_best)

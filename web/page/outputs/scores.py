@@ -1,0 +1,111 @@
+"""Outputs that are scores: the highest of them, with their labels and how likely they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from page.npy import Array
+from page.outputs.tensors import largest
+
+SHOWN = 5
+HOWS = {
+    "auto": "likely, where that is known",
+    "softmax": "after softmax",
+    "sigmoid": "after sigmoid",
+    "values": "values as they are",
+}
+SHOWN_ROWS = 12
+_MOST_ROWS = 4096  # more rows than this are no list of answers
+
+
+@dataclass(frozen=True)
+class Score:
+    """`at` is the index in the last dim; `where` names the row, if there are several."""
+
+    at: int
+    label: str
+    value: float
+    share: float | None = None  # of 1: how likely it is
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    scores: tuple[Score, ...]
+    caption: str
+    more: int = 0  # rows that are not shown
+
+
+def answer_text(ranking: Ranking | None) -> str:
+    """The best of one row in a few words, such as "7, 99.2 %"; "" if it has no name or share."""
+    if ranking is None or not ranking.scores:
+        return ""
+    best = ranking.scores[0]
+    if not best.label or best.share is None or best.where:
+        return ""
+    return f"{best.label}, {100 * best.share:.1f} %"
+
+
+def rank(
+    array: Array, labels: Sequence[str] = (), top: int = SHOWN, how: str = "auto"
+) -> Ranking | None:
+    """The `top` highest of one row of scores, or with labels the best of each row; None for others.
+
+    `how`: what makes shares of scores, one of `HOWS`.
+    """
+    named = bool(labels) and array.ndim > 0 and array.shape[-1] == len(labels)
+    if named and array.size > array.shape[-1]:
+        return _best_of_rows(array, labels, max(top, SHOWN_ROWS), how)
+    highest = largest(array, top)
+    if not highest:
+        return None
+    shares, after = _shares(array.reshape(1, -1), named, how)
+    scores = tuple(
+        Score(at, labels[at] if named else "", value, None if shares is None else shares[0, at])
+        for at, value in highest
+    )
+    return Ranking(scores, f"Highest scores{after}" if named or after else "Largest values")
+
+
+def _best_of_rows(array: Array, labels: Sequence[str], shown: int, how: str) -> Ranking | None:
+    rows = array.reshape(-1, array.shape[-1])
+    if array.dtype.kind != "f" or len(rows) > _MOST_ROWS or not np.isfinite(rows).all():
+        return None
+    shares, after = _shares(rows, True, how)
+    scores = []
+    for row, values in enumerate(rows[:shown]):
+        at = int(values.argmax())
+        index = np.unravel_index(row, array.shape[:-1])
+        where = str([int(one) for one in index])
+        share = None if shares is None else float(shares[row, at])
+        scores.append(Score(at, labels[at], float(values[at]), share, where))
+    return Ranking(tuple(scores), f"Best of each row{after}", max(0, len(rows) - shown))
+
+
+def _shares(rows: Array, named: bool, how: str) -> tuple[Array | None, str]:
+    """How likely each is: as the scores say themselves, or by softmax if they are of labels.
+
+    Scores that are neither may be anything, such as a vector that stands for a sentence.
+    """
+    wide = rows.astype(np.float64)
+    if how == "values":
+        return None, ""
+    if how == "sigmoid":
+        return 1 / (1 + np.exp(-wide.clip(-60, 60))), ", after sigmoid"
+    if how == "softmax":
+        return _softmax(wide), ", after softmax"
+    if (wide >= 0).all() and (np.abs(wide.sum(axis=1) - 1) < 1e-3).all():
+        return wide, ""
+    if not named:
+        return None, ""
+    if (wide >= 0).all() and (wide <= 1).all():
+        return wide, ""  # each is likely or not for itself, as after a sigmoid
+    return _softmax(wide), ", after softmax"
+
+
+def _softmax(wide: Array) -> Array:
+    powers: Array = np.exp(wide - wide.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)

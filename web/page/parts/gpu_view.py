@@ -1,0 +1,157 @@
+"""The capability banner: which adapter this is, what it can do, and what to do without one."""
+
+from __future__ import annotations
+
+from page.html.markup import Html, h
+from page.html.units import bytes_text, count_text
+from webpte import DeviceInfo
+
+# What each feature changes for a model, in the words of someone who waits for it.
+FEATURES = {
+    "shader-f16": "half-precision arithmetic in kernels",
+    "timestamp-query": "exact times on the GPU",
+    "subgroups": "faster reductions and matrix products",
+}
+LIMITS = (
+    ("maxBufferSize", "largest buffer"),
+    ("maxStorageBufferBindingSize", "largest tensor"),
+    ("maxComputeInvocationsPerWorkgroup", "threads per workgroup"),
+)
+# Browsers tell these in lower case with dashes; people know them otherwise.
+_SPELLED = {
+    "amd": "AMD",
+    "arm": "Arm",
+    "nvidia": "NVIDIA",
+    "swiftshader": "SwiftShader",
+}
+
+
+def _title(info: DeviceInfo) -> str:
+    return info.description or _parts(info, " ") or "An adapter that does not tell its name"
+
+
+def _subtitle(info: DeviceInfo) -> str:
+    """What the title leaves out."""
+    return _parts(info, " · ") if info.description else ""
+
+
+def _parts(info: DeviceInfo, separator: str) -> str:
+    return separator.join(_spell(part) for part in (info.vendor, info.architecture) if part)
+
+
+def _spell(name: str) -> str:
+    words = name.replace("-", " ").split()
+    return " ".join(_SPELLED.get(word, word[:1].upper() + word[1:]) for word in words)
+
+
+def adapter_banner(info: DeviceInfo) -> Html:
+    if info.software:
+        verdict = (
+            "A software adapter: it computes on the CPU. Everything works, slowly; "
+            "NumPy may be faster."
+        )
+    else:
+        verdict = "Programs run on this GPU."
+    chips = [
+        h(
+            "li",
+            name,
+            class_="chip chip-on" if name in info.features else "chip chip-off",
+            title=f"{use}: {'available' if name in info.features else 'not available'}",
+        )
+        for name, use in FEATURES.items()
+    ]
+    limits = [
+        h("div", h("dt", label), h("dd", _limit_text(name, info.limits[name])))
+        for name, label in LIMITS
+        if name in info.limits
+    ]
+    return h(
+        "div",
+        h(
+            "span",
+            class_=f"lamp {'lamp-warn' if info.software else 'lamp-good'}",
+            aria_hidden="true",
+        ),
+        h(
+            "div",
+            h(
+                "p",
+                h("strong", _title(info)),
+                h("span", _subtitle(info), class_="soft") if _subtitle(info) else None,
+                class_="gpu-name",
+            ),
+            h("p", verdict, class_="gpu-verdict"),
+            class_="gpu-who",
+        ),
+        h("ul", chips, class_="chips", aria_label="Features"),
+        h("dl", limits, class_="limits"),
+        class_="gpu",
+    )
+
+
+def _limit_text(name: str, value: int) -> str:
+    return bytes_text(value) if name.endswith("Size") else count_text(value)
+
+
+def waiting_banner() -> Html:
+    return h(
+        "div",
+        h("span", class_="lamp lamp-warn", aria_hidden="true"),
+        h(
+            "div",
+            h("p", h("strong", "No answer yet"), class_="gpu-name"),
+            h(
+                "p",
+                "The browser still looks for a graphics adapter. Files can be inspected meanwhile; "
+                "if this stays, close other tabs that use the GPU, or start the browser again.",
+                class_="gpu-verdict",
+            ),
+            class_="gpu-who",
+        ),
+        class_="gpu",
+    )
+
+
+def no_gpu_banner(reason: str, *, runs_on_numpy: bool) -> Html:
+    """`reason` is "missing" (no navigator.gpu) or "no adapter" (the browser offers none)."""
+    if reason == "missing":
+        why = "This browser does not offer WebGPU to this page."
+    else:
+        why = "This browser has WebGPU, but it found no graphics adapter to use."
+    return h(
+        "div",
+        h("span", class_="lamp lamp-bad", aria_hidden="true"),
+        h(
+            "div",
+            h("p", h("strong", "No WebGPU"), " ", why, class_="gpu-name"),
+            h(
+                "p",
+                "Files can still be opened and inspected"
+                + (", and programs run on NumPy on the CPU." if runs_on_numpy else "."),
+                class_="gpu-verdict",
+            ),
+            h(
+                "details",
+                h("summary", "How to get WebGPU"),
+                h(
+                    "ul",
+                    h("li", "Chrome or Edge 113 and later have it on Windows, macOS and ChromeOS; "
+                      "Chrome 121 and later on Android 12."),
+                    h("li", "On Linux, start Chrome with ",
+                      h("code", "--enable-unsafe-webgpu --enable-features=Vulkan"),
+                      " or switch on ", h("code", "chrome://flags/#enable-unsafe-webgpu"), "."),
+                    h("li", "Safari 26 and later have it; Firefox 141 and later on Windows, "
+                      "145 and later on Macs with Apple silicon."),
+                    h("li", "The page must come over https:// or from localhost."),
+                    h("li", "If it should work: switch hardware acceleration on in the browser's "
+                      "settings, and look at ", h("code", "chrome://gpu"), "."),
+                    h("li", "Without any GPU, Chrome computes in software with ",
+                      h("code", "--enable-unsafe-webgpu --use-webgpu-adapter=swiftshader"), "."),
+                ),
+                class_="help",
+            ),
+            class_="gpu-who",
+        ),
+        class_="gpu",
+    )  # fmt: skip

@@ -1,0 +1,221 @@
+"""The output cards and the strip of program statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from page.html.markup import Html, h, render
+from page.html.units import bytes_text, count_text, number_text, plural, shape_text
+from page.npy import Array
+from page.outputs.compare import Comparison
+from page.outputs.renderers.base import Choice, Output, Sight
+from page.outputs.renderers.choose import chosen_look, looks_for
+from page.outputs.tensors import COPY_LIMIT, summarise
+from webpte import Stats
+
+
+def outputs_card(sights: Sequence[Sight], choices: Sequence[Choice]) -> Html:
+    """`choices`: how each is seen, in order."""
+    all_of_them = h(
+        "button",
+        "Download all .npz",
+        type="button",
+        data_act="download-all",
+        title="One archive with every output by its name",
+    )
+    return h(
+        "div",
+        h(
+            "div",
+            h("h2", "Outputs", h("span", plural(len(sights), "output"), class_="count")),
+            all_of_them if len(sights) > 1 else None,
+            class_="card-head",
+        ),
+        h("div", id="outputs-age", aria_live="polite"),
+        h(
+            "div",
+            [output_card(one, choice) for one, choice in zip(sights, choices, strict=True)],
+            class_="outputs",
+        ),
+        class_="card",
+    )
+
+
+def age_view(reasons: Sequence[str]) -> Html:
+    """What the results are of, where that is not what is set on the page now."""
+    if not reasons:
+        return Html("")
+    return h(
+        "p",
+        h("strong", "Earlier results: "),
+        "; ".join(reasons),
+        ". Run again for new ones.",
+        class_="notice notice-warn",
+    )
+
+
+def unknown_state_view(reason: str) -> Html:
+    """Why NumPy cannot follow the program, and how it could again."""
+    return h(
+        "div",
+        h(
+            "p",
+            "This cannot be checked: the program keeps state from call to call, and "
+            f"{reason}, so NumPy cannot be brought to the same state. Start its state over, then "
+            "run and check.",
+        ),
+        h("button", "Start over", type="button", data_act="recover"),
+        class_="notice notice-warn",
+    )
+
+
+def output_card(sight: Sight, choice: Choice) -> Html:
+    output, array = sight.output, sight.array
+    kind = f"{array.dtype.name} · {shape_text(array.shape)}" if output.is_tensor else "number"
+    meaning = sight.told.told
+    return h(
+        "section",
+        h(
+            "div",
+            h("h3", h("span", output.name, class_="name"), h("span", kind, class_="type")),
+            _actions(output, array),
+            class_="output-head",
+        ),
+        h("p", meaning, class_="note") if meaning else None,
+        _facts(array) if output.is_tensor else h("p", number_text(output.value), class_="big"),
+        h("div", id=f"output-{output.index}-compare", aria_live="polite"),
+        h("div", look_view(sight, choice), id=f"output-{output.index}-look", class_="look")
+        if output.is_tensor
+        else None,
+        class_="output",
+        data_drop="compare",
+        data_output=output.index,
+    )
+
+
+def look_view(sight: Sight, choice: Choice) -> Html:
+    """The ways to see an output, and the chosen one."""
+    if not sight.array.size:
+        return h("p", "This output is empty.", class_="soft")
+    chosen = chosen_look(sight, choice)
+    buttons = [
+        h(
+            "button",
+            look.title,
+            type="button",
+            aria_pressed="true" if look is chosen else "false",
+            data_act="look",
+            data_output=sight.output.index,
+            data_look=look.name,
+        )
+        for look in looks_for(sight)
+    ]
+    label = f"How to see {sight.output.name}"
+    return render(
+        (
+            h("div", buttons, class_="tabs looks", role="group", aria_label=label),
+            chosen.draw(sight, choice.settings),
+        )
+    )
+
+
+def _actions(output: Output, array: Array) -> Html:
+    index = output.index
+    return h(
+        "div",
+        h(
+            "button",
+            "Copy",
+            type="button",
+            data_act="copy",
+            data_output=index,
+            disabled=array.size > COPY_LIMIT,
+            title="Copy all values as JSON"
+            if array.size <= COPY_LIMIT
+            else f"More than {count_text(COPY_LIMIT)} values: download instead",
+        ),
+        h("button", "Download .npy", type="button", data_act="download", data_output=index),
+        h(
+            "label",
+            "Compare with .npy",
+            h(
+                "input",
+                type="file",
+                accept=".npy",
+                data_act="compare",
+                data_output=index,
+                aria_label=f"A .npy file with the expected values of {output.name}",
+            ),
+            class_="button",
+        ),
+        class_="controls",
+    )
+
+
+def _facts(array: Array) -> Html:
+    summary = summarise(array)
+
+    def fact(label: str, value: object) -> Html:
+        return h("div", h("dt", label), h("dd", "-" if value is None else number_text(value)))
+
+    bad = None
+    if summary.nan or summary.inf:
+        bad = h(
+            "p",
+            f"{count_text(summary.nan)} NaN and {count_text(summary.inf)} infinite of "
+            f"{plural(summary.count, 'value')}; the figures are over the others.",
+            class_="notice notice-warn",
+        )
+    return h(
+        "div",
+        h(
+            "dl",
+            fact("min", summary.low),
+            fact("max", summary.high),
+            fact("mean", summary.mean),
+            fact("std", summary.std),
+            h("div", h("dt", "values"), h("dd", count_text(summary.count))),
+            h("div", h("dt", "size"), h("dd", bytes_text(summary.nbytes))),
+            class_="facts",
+        ),
+        bad,
+    )
+
+
+def comparison_view(result: Comparison) -> Html:
+    if result.problem:
+        return h(
+            "p", f"Not comparable with {result.against}: {result.problem}.",
+            class_="notice notice-bad",
+        )  # fmt: skip
+    gaps = (
+        f"largest difference {number_text(result.max_abs)} absolute, "
+        f"{number_text(result.max_rel)} relative"
+    )
+    if result.agrees:
+        return h("p", f"Agrees with {result.against}: {gaps}.", class_="notice notice-good")
+    return h(
+        "p",
+        f"Differs from {result.against} in {count_text(result.wrong)} of "
+        f"{plural(result.count, 'value')}: {gaps}, worst at {list(result.worst)}.",
+        class_="notice notice-bad",
+    )
+
+
+def stats_strip(stats: Stats, where: str) -> Html:
+    figures = (
+        ("runs on", where),
+        ("GPU buffers", count_text(stats.buffers)),
+        ("GPU memory", bytes_text(stats.buffer_bytes)),
+        ("dispatches", count_text(stats.dispatches)),
+        ("pipelines", count_text(stats.pipelines)),
+        ("prepack transfers", count_text(stats.prepack_transfers)),
+        ("calls into JS", count_text(stats.interop_calls)),
+        ("executions", count_text(stats.executions)),
+    )
+    return h(
+        "dl",
+        [h("div", h("dt", label), h("dd", value)) for label, value in figures],
+        class_="stats",
+        aria_label="Program statistics",
+    )

@@ -1,0 +1,83 @@
+"""Controls for an input that is a picture or a drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from page.html.fields import choice, labelled
+from page.html.markup import Html, h
+from page.html.units import number_text
+from page.inputs.inputs import TensorInput
+from page.inputs.photos import FITS, ORDERS, SCALES
+
+_ORDERS = {order: order for order in ORDERS}
+_PAD_SIDE = 224  # CSS pixels of its longer side
+
+
+def pad(state: TensorInput) -> Html:
+    """Where to draw, with a pen as thick as two pixels of the model's; `pad.js` does the drawing.
+
+    What is on it is the script's, so it is left alone when the card is drawn again.
+    """
+    assert state.form is not None
+    rows, columns = state.dims[state.form.rows], state.dims[state.form.columns]
+    scale = _PAD_SIDE / max(rows, columns)
+    canvas = h(
+        "canvas",
+        width=round(columns * scale),
+        height=round(rows * scale),
+        class_="pad",
+        role="img",
+        aria_label=f"Draw {state.name} here, with a mouse, a pen or a finger",
+        data_act="draw",
+        data_input=state.index,
+        data_rows=rows,
+        data_columns=columns,
+    )
+    clear = h("button", "Clear", type="button", data_act="clear-drawing", data_input=state.index)
+    # Run itself may be a screen further down, and a pad leaves no room for it over the page.
+    go = h("button", "See what comes out", type="submit", form="run-form")
+    hint = h("p", "Draw here, white on black.", class_="note")
+    return h(
+        "div",
+        h("div", canvas, id=f"input-{state.index}-pad", data_keep=""),
+        h("div", hint, clear, go, class_="pad-side"),
+        class_="drawing",
+    )
+
+
+def picture_controls(state: TensorInput) -> Html:
+    """How pixels become numbers."""
+    assert state.form is not None
+    settings = state.settings
+    fields = [_choice(state, "fit", "size", FITS, settings.fit)] if state.fill == "picture" else []
+    if state.form.channels == 3:
+        fields.append(_choice(state, "order", "channels", _ORDERS, settings.order))
+    fields.append(_choice(state, "scale", "pixels become", SCALES, settings.scale))
+    if settings.scale == "own":
+        fields.append(_numbers(state, "mean", settings.mean or (0,)))
+        fields.append(_numbers(state, "std", settings.std or (1,)))
+    return h("div", fields, class_="controls")
+
+
+def _choice(
+    state: TensorInput, name: str, label: str, options: Mapping[str, str], chosen: str
+) -> Html:
+    return choice(label, options, chosen, **_acting(state, name))
+
+
+def _numbers(state: TensorInput, name: str, values: tuple[float, ...]) -> Html:
+    field = h(
+        "input",
+        type="text",
+        inputmode="decimal",
+        autocomplete="off",
+        value=" ".join(number_text(float(value)) for value in values),
+        **_acting(state, name),
+        class_="numbers",
+    )
+    return labelled(name, field)
+
+
+def _acting(state: TensorInput, name: str) -> dict[str, object]:
+    return {"data_act": "picture-setting", "data_input": state.index, "data_name": name}

@@ -1,0 +1,190 @@
+"""The run bar: its buttons, and the times of what it ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from page.html.fields import choice
+from page.html.markup import Html, h
+from page.html.units import count_text, ms_text
+from page.outputs.figures import plot, tile
+
+_SPARK_BARS = 60
+
+
+@dataclass
+class Timing:
+    """The times of one program, in milliseconds."""
+
+    load: float | None = None
+    stages: Mapping[str, float] = field(default_factory=dict)  # of the load
+    first: float | None = None
+    repeats: list[float] = field(default_factory=list)
+    wanted: int = 0
+
+    @property
+    def median(self) -> float | None:
+        return median(self.repeats) if self.repeats else None
+
+
+def run_card(
+    *,
+    running: bool,
+    can_cancel: bool,
+    why_not: str,
+    repeats: int,
+    devices: Mapping[str, str],
+    device: str,
+) -> Html:
+    """The buttons. `why_not` says why there is nothing to run."""
+    return h(
+        "form",
+        h(
+            "div",
+            # It stays where it is while it runs, and takes the focus: what comes in its place
+            # would get the second click of a double click.
+            h(
+                "button",
+                h("span", "Run"),
+                h("kbd", "Ctrl ⏎", aria_hidden="true"),
+                type="submit",
+                class_="primary",
+                disabled=bool(why_not),
+                aria_disabled="true" if running else None,
+                aria_keyshortcuts="Control+Enter",
+            ),
+            h("button", "Cancel", type="button", data_act="cancel") if can_cancel else None,
+            h(
+                "label",
+                h("span", "then repeat", class_="label"),
+                h(
+                    "input",
+                    type="number",
+                    name="repeats",
+                    min="0",
+                    max="10000",
+                    step="1",
+                    value=repeats,
+                    class_="small",
+                ),
+                h("span", "times", class_="label"),
+                class_="inline",
+            ),
+            choice(
+                "on",
+                devices,
+                device,
+                "inline",
+                data_act="device",
+                disabled=running,
+                aria_label="Run on",
+            )
+            if len(devices) > 1
+            else None,
+            class_="controls",
+        ),
+        h("p", why_not, class_="soft") if why_not else None,
+        data_act="run",
+        id="run-form",
+    )
+
+
+def further_work(*, running: bool, can_check: bool | None, can_profile: bool | None) -> Html:
+    """What can be done once it has run; None: not here, whatever is run.
+
+    Beside the bar, which stays in sight and so stays small. It is there before the first run, so
+    that the outputs do not move when the last repeat ends.
+    """
+    if can_check is None and can_profile is None:
+        return Html("")
+    return h(
+        "div",
+        _work(
+            "Check against NumPy",
+            "check",
+            "Make the same calls on the NumPy reference and compare every output",
+            running,
+            can_check,
+        ),
+        _work(
+            "Time the kernels",
+            "profile",
+            "Run once more with a timestamp around every dispatch",
+            running,
+            can_profile,
+        ),
+        class_="controls",
+    )
+
+
+def _work(text: str, act: str, title: str, running: bool, can: bool | None) -> Html | None:
+    if can is None:
+        return None
+    return h(
+        "button",
+        text,
+        type="button",
+        data_act=act,
+        disabled=running or not can,
+        title=title if can else f"{title}: run first",
+    )
+
+
+def timing_strip(timing: Timing, running: bool) -> Html:
+    if timing.load is None and timing.first is None:
+        return Html("")
+    done = len(timing.repeats)
+    steady = timing.median
+    return h(
+        "div",
+        _tile("Load", timing.load, _stages_text(timing.stages)),
+        _tile("First run", timing.first, "one-time work included"),
+        _tile(
+            "Steady state",
+            steady,
+            f"median of {count_text(done)}, best {ms_text(min(timing.repeats))}"
+            if steady is not None
+            else "median of the repeats",
+        ),
+        _spark(timing.repeats),
+        h(
+            "div",
+            h("progress", max=timing.wanted, value=done, aria_label="Repeats"),
+            h("span", f"{count_text(done)} of {count_text(timing.wanted)}", class_="soft"),
+            class_="repeating",
+        )
+        if running and timing.wanted
+        else None,
+        class_="tiles",
+    )
+
+
+def _stages_text(stages: Mapping[str, float]) -> str:
+    told = [f"{stage} {ms_text(spent)}" for stage, spent in stages.items() if spent >= 1]
+    return ", ".join(told) or "read, compile, constants"
+
+
+def _tile(label: str, value: float | None, note: str) -> Html:
+    return tile(label, "-" if value is None else ms_text(value), note, None if value else "soft")
+
+
+def _spark(times: Sequence[float]) -> Html | None:
+    """One bar per repeat: a slow start or a hiccup shows at once. Few bars are as wide as many."""
+    if len(times) < 3:
+        return None
+    shown = times[-_SPARK_BARS:]
+    top = max(shown)
+    bars = [
+        h(
+            "rect",
+            x=f"{index * 4}",
+            y=f"{36 - 36 * value / top:.1f}",
+            width="3",
+            height=f"{36 * value / top:.1f}",
+        )
+        for index, value in enumerate(shown)
+    ]
+    label = f"Times of the last {len(shown)} repeats, up to {ms_text(top)}"
+    return plot(bars, (4 * _SPARK_BARS, 36), label, "spark")

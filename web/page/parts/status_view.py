@@ -1,0 +1,171 @@
+"""Progress while a file opens, and errors with a way out."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator, Mapping
+
+from page.html.markup import Html, h, render
+from page.html.units import bytes_text, count_text
+
+STAGES = {
+    "fetch": "Fetch the file",
+    "read": "Read the program",
+    "compile": "Compile kernels",
+    "constants": "Send constants to the GPU",
+}
+_IN_BYTES = ("fetch", "constants")
+Amounts = Mapping[str, tuple[int, int]]  # stage -> (done, total); a total of 0 is not known yet
+
+# By class name, so that nothing here has to import the engine. The most derived name wins.
+_WAYS_OUT = {
+    "FormatError": "Check that the file is a complete .pte written by ExecuTorch.",
+    "OtherFileError": "",  # its message says what to do with such a file
+    "NoCardError": "Choose one of the gallery, or install it and reload the page.",
+    "CardError": "A card of the gallery is a small JSON file; docs/page.md has its fields.",
+    "UnsupportedOpError": "What the file contains is listed below. Export the model without "
+    "these operators, or add them to webpte.",
+    "ForeignDelegateError": "Export again with VulkanPartitioner (or WebGPUPartitioner).",
+    "NoWebGPUError": "See the note on top of the page for browsers and flags, or run on NumPy.",
+    "DeviceLostError": "The browser took the GPU away: a driver reset, a crash or too much memory. "
+    "Rebuild the program, or open the file again; close other tabs that use the GPU if it happens "
+    "again.",
+    "OutOfMemoryError": "Close other tabs that use the GPU, or export a smaller or quantized "
+    "model.",
+    "ShaderError": "This is a bug in webpte. The details below say which kernel it is.",
+    "InputError": "Set the inputs to the shapes and types of the signature.",
+    "ResizeError": "Set the inputs to sizes within the bounds of the signature.",
+    "SourceError": "Check the address or the file, and that its server lets other pages read it "
+    "(CORS).",
+    "ClosedError": "Open the file again.",
+    "ConstantError": "Drop the .ptd file with the program's constants onto the page, or choose it "
+    "together with the .pte.",
+    "GraphError": "The file contradicts itself. Export the model again.",
+    "NpyError": "Save an array that fits with numpy.save(path, array), and drop it again.",
+    "MemoryError": "This tab has no memory left. Close what is open, or reload the page.",
+}
+
+_ANSWERED = re.compile(r"the server answered (\d{3})")
+_ANSWERS = {
+    "401": "its server wants a password",
+    "403": "its server does not give it out",
+    "404": "there is no such file at its address",
+    "410": "it is no longer at its address",
+    "429": "its server was asked too often; try again later",
+}
+
+
+def unfetched_text(error: BaseException, name: str) -> str:
+    """In plain words, what a server answered instead of a file; "" if that was not the trouble."""
+    answers = (_ANSWERED.search(str(cause)) for cause in causes(error))
+    code = next((found[1] for found in answers if found), "")
+    if not code:
+        return ""
+    other = "its server has a fault" if code.startswith("5") else "its server does not give it out"
+    return f"{name} cannot be opened: {_ANSWERS.get(code, other)} ({code})"
+
+
+def opening_card(name: str) -> Html:
+    """A frame for what changes while a file opens; what it holds, once that is known, is below."""
+    return h(
+        "div",
+        h(
+            "div",
+            h("h2", f"Opening {name}", class_="file-name", title=name),
+            h("button", "Cancel", type="button", class_="quiet", data_act="cancel-opening"),
+            class_="card-head",
+        ),
+        h("div", id="stages", class_="opening"),
+        h("div", id="arriving", class_="file"),
+        class_="card",
+    )
+
+
+def progress_view(amounts: Amounts) -> Html:
+    """Where the loading is. Kernels and constants are under way at the same time."""
+    order = list(STAGES)
+    reached = max((order.index(stage) for stage in amounts), default=0)
+    steps = []
+    busy = None
+    for index, stage in enumerate(order):
+        done, total = amounts.get(stage, (0, 0))
+        if index > reached:
+            state = "next"
+        elif stage not in amounts or 0 < total <= done or (index < reached and not total):
+            state = "done"
+        else:
+            state = "now"
+            busy = stage
+        steps.append(
+            h(
+                "li",
+                h("span", STAGES[stage]),
+                h("span", _amount(stage, done, total), class_="number") if total > 1 else None,
+                class_=f"step step-{state}",
+                aria_current="step" if state == "now" else None,
+            )
+        )
+    done, total = amounts.get(busy or "", (0, 0))
+    known = {"value": done, "max": total} if total else {}
+    return render(
+        (
+            h("progress", aria_label=STAGES[busy] if busy else "Opening", **known),
+            h("ol", steps, class_="steps"),
+        )
+    )
+
+
+def _amount(stage: str, done: int, total: int) -> str:
+    if stage in _IN_BYTES:
+        return f"{bytes_text(done)} of {bytes_text(total)}"
+    return f"{count_text(done)} of {count_text(total)}"
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it was raised for."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
+
+
+def way_out(error: BaseException) -> str:
+    for cause in causes(error):
+        names = [base.__name__ for base in type(cause).__mro__]
+        if "GraphError" in names and cause is not error:
+            continue  # inside of a call: its sizes do not go together, and the file is fine
+        for name in names:
+            if name in _WAYS_OUT:
+                return _WAYS_OUT[name]
+    return ""
+
+
+def error_view(
+    error: BaseException,
+    doing: str,
+    actions: Mapping[str, str] | None = None,
+    note: str = "",
+    more: Html | None = None,
+) -> Html:
+    """`doing` says what was under way, such as "opening model.pte"; actions: act -> button;
+    `note` says what is as it was; `more` comes below.
+    """
+    told = "".join(traceback.format_exception(error))
+    hint = way_out(error)
+    return h(
+        "div",
+        h(
+            "div",
+            h("p", h("strong", type(error).__name__), h("span", doing, class_="soft")),
+            h("button", "Dismiss", type="button", class_="quiet", data_act="dismiss"),
+            class_="card-head",
+        ),
+        h("p", str(error) or "no message", class_="error-message"),
+        h("p", hint, class_="error-hint") if hint else None,
+        h("p", note, class_="error-hint") if note else None,
+        [h("button", label, type="button", data_act=act) for act, label in (actions or {}).items()],
+        more,
+        h("details", h("summary", "Details"), h("pre", told, tabindex="0")),
+        class_="error",
+    )

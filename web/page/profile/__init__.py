@@ -1,3 +1,0 @@
-"""The profile: `chart` draws bars that can be walked along, `timeline` is one run in time with its
-tables, `memory` what the method has on the GPU. `views/profile.py` brings it to the page.
-"""

@@ -1,0 +1,94 @@
+"""The calls that a program has had since its state began, so that another one can follow them.
+
+A program with state (a KV cache, mutable buffers) gives other results for the same inputs from call
+to call. Whoever wants to compare with it must have seen the same calls in the same order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from page.html.units import bytes_text, count_text
+from webpte import Program
+
+MOST_CALLS = 2000  # the reference repeats them all: more than this nobody waits for
+MOST_BYTES = 256 << 20  # of inputs that are kept for that
+
+
+class Call(NamedTuple):
+    """The same call, one or several times in a row. Arrays are never changed once they are made."""
+
+    method: str
+    inputs: Sequence[Any]
+    times: int = 1
+
+
+class History:
+    """Every call since the beginning, or the reason why that is not known any more."""
+
+    def __init__(self) -> None:
+        self.lost = ""
+        self._calls: list[Call] = []
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return tuple(self._calls)
+
+    def add(self, method: str, inputs: Sequence[Any]) -> None:
+        if self.lost:
+            return
+        last = self._calls[-1] if self._calls else None
+        if last is not None and last.method == method and _same(last.inputs, inputs):
+            self._calls[-1] = last._replace(times=last.times + 1)
+        else:
+            self._calls.append(Call(method, tuple(inputs)))
+        if count_calls(self._calls) > MOST_CALLS:
+            self.lose(f"it had more than {count_text(MOST_CALLS)} calls")
+        elif _held_bytes(self._calls) > MOST_BYTES:
+            self.lose(f"its inputs had more than {bytes_text(MOST_BYTES)}")
+
+    def lose(self, reason: str) -> None:
+        """From now on nobody can follow; the arrays are let go."""
+        self.lost = self.lost or reason
+        self._calls = []
+
+
+def count_calls(calls: Sequence[Call]) -> int:
+    return sum(call.times for call in calls)
+
+
+def _same(ones: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(ones) == len(others) and all(
+        one is other if isinstance(one, np.ndarray) else type(one) is type(other) and one == other
+        for one, other in zip(ones, others, strict=True)
+    )
+
+
+def _held_bytes(calls: Sequence[Call]) -> int:
+    """An array that several calls were given counts once."""
+    arrays = {id(one): one for call in calls for one in call.inputs if isinstance(one, np.ndarray)}
+    return sum(array.nbytes for array in arrays.values())
+
+
+async def follow(
+    program: Program,
+    calls: Sequence[Call],
+    stopping: Callable[[], bool],
+    tick: Callable[[int], None],
+) -> tuple[Any, ...] | None:
+    """The outputs of the last call; None if it was stopped. `tick` gets the number of calls done"""
+    values: tuple[Any, ...] = ()
+    done = 0
+    for call in calls:
+        for _ in range(call.times):
+            await asyncio.sleep(0)  # lets messages in: on NumPy a run never waits for anything
+            if stopping():
+                return None
+            values = await program.run(call.method, *call.inputs)
+            done += 1
+            tick(done)
+    return values

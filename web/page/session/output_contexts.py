@@ -1,0 +1,54 @@
+"""The outputs of a session with what helps to show them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from page.cards.cards import CardValue
+from page.inputs.inputs import TensorInput
+from page.npy import Array
+from page.outputs.pictures import seen_pixels
+from page.outputs.renderers.base import Sight
+from page.session.session import Session
+
+BACKDROP = 512  # pixels of its longer side
+
+
+def sights_of(session: Session) -> list[Sight]:
+    """Of the results that are shown, in order."""
+    results = session.shown
+    if results is None:
+        return []
+    card = session.source.card
+    told = card.outputs if card is not None else ()
+    backdrop, size = _backdrop(session)
+    return [
+        Sight(
+            output,
+            session.labels.get(output.index, ()),
+            told[output.index] if output.index < len(told) else CardValue(),
+            backdrop,
+            size,
+            [other for other in results.outputs if other is not output],
+        )
+        for output in results.outputs
+    ]
+
+
+def _backdrop(session: Session) -> tuple[Array | None, tuple[int, int]]:
+    """The picture that went into the run, as the model saw it, and the size that it had there."""
+    results = session.shown
+    if results is None or not results.calls:
+        return None, (0, 0)
+    if results.backdrop is None:
+        results.backdrop = (None, (0, 0))
+        for state, array in zip(session.inputs, results.calls[-1].inputs, strict=True):
+            form = state.form if isinstance(state, TensorInput) else None
+            if form is not None and isinstance(array, np.ndarray) and array.size:
+                pixels = seen_pixels(array, form.layout, BACKDROP)
+                if isinstance(state, TensorInput) and state.settings.order == "BGR":
+                    pixels = pixels[:, :, ::-1]
+                size = (array.shape[form.rows], array.shape[form.columns])
+                results.backdrop = (pixels, size)
+                break
+    return results.backdrop

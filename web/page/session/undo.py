@@ -1,0 +1,83 @@
+"""One step back: what was closed or cleared last can be had again, until something takes its place.
+
+A line at the edge of the page tells of it, with a button. It fades after a while, but the offer
+stands: in the palette, and for Ctrl Z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+
+from page.browser import Browser, Message
+from page.html.markup import Html, h
+from page.session.palette import Command
+
+UNDO_ID = "undo"
+_TOAST = "toast"
+Back = Callable[[], Awaitable[object] | None]
+
+
+@dataclass(frozen=True)
+class _Offer:
+    told: str
+    back: Back
+
+
+class Undo:
+    def __init__(self, browser: Browser, changed: Callable[[], None]) -> None:
+        """`changed` is called whenever there is another offer, or none."""
+        self._browser = browser
+        self._changed = changed
+        self._offer: _Offer | None = None
+        self._number = 0  # a line that follows another is a new one, and fades anew
+
+    def offer(self, told: str, back: Back) -> None:
+        """`told` says what is gone, as a sentence; `back` brings it back."""
+        self._offer = _Offer(told, back)
+        self._number += 1
+        # Whoever pressed a button that is gone with all the rest goes on from here.
+        self._browser.show(html={_TOAST: _toast(told, self._number)}, rescue=UNDO_ID)
+        self._changed()
+
+    def forget(self) -> None:
+        """Something has taken the place of what was gone, or nobody wants it."""
+        if self._offer is not None:
+            self._offer = None
+            self._browser.show(html={_TOAST: ""})
+            self._changed()
+
+    def commands(self) -> Iterator[Command]:
+        if self._offer is not None:
+            yield Command(f"Undo: {self._offer.told}", "undo", keys="Ctrl Z")
+
+    # ---- acts
+
+    async def on_undo(self, message: Message) -> None:
+        offer = self._offer
+        self.forget()
+        if offer is not None:
+            done = offer.back()
+            if done is not None:
+                await done
+
+    def on_forget_undo(self, message: Message) -> None:
+        self.forget()
+
+
+def _toast(told: str, number: int) -> Html:
+    return h(
+        "div",
+        h("p", told),
+        h("button", "Undo", type="button", id=UNDO_ID, data_act="undo"),
+        h(
+            "button",
+            "×",
+            type="button",
+            class_="quiet",
+            data_act="forget-undo",
+            aria_label="Hide this",
+        ),
+        id=f"{_TOAST}-{number}",
+        class_="toast",
+    )

@@ -1,0 +1,146 @@
+"""What can be typed and chosen in the chat, as markup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from page.html.fields import labelled
+from page.html.markup import Html, h
+from page.html.units import plural
+from page.persistence.codec import CHAT, IDS, TEXT, Codec
+from page.views.chat.settings import SETTINGS, Settings
+
+Act = Callable[[str], str]  # the name of a method of the panel -> the act that calls it
+FIELD, PROBLEM = "chat-text", "chat-problem"
+_PLACEHOLDERS = {
+    CHAT: "Ask something",
+    TEXT: "A text to go on with",
+    IDS: "Tokens, such as 1 42 7",
+}
+
+
+def form_view(codec: Codec, act: Act, *, busy: bool, streaming: bool) -> Html:
+    return h(
+        "form",
+        h(
+            "textarea",
+            id=FIELD,
+            name="text",
+            rows=2,
+            placeholder=_PLACEHOLDERS[codec.kind],
+            aria_label="Message",
+            autocomplete="off",
+        ),
+        h(
+            "div",
+            h(
+                "button",
+                "Send ",
+                h("kbd", "Enter"),
+                type="submit",
+                class_="primary",
+                aria_disabled="true" if busy else None,
+            ),
+            h(
+                "button",
+                "Stop",
+                type="button",
+                data_act=act("stop"),
+                aria_disabled=None if streaming else "true",
+            ),
+            h("span", "Shift+Enter: a new line", class_="note chat-keys"),
+            class_="controls",
+        ),
+        data_act=act("send"),
+        class_="chat-form",
+    )
+
+
+def settings_view(settings: Settings, codec: Codec, act: Act) -> Html:
+    numbers = [
+        h(
+            "label",
+            h("span", setting.title, class_="label"),
+            h(
+                "input",
+                type="number",
+                class_="small",
+                value=settings.texts[setting.name],
+                step=setting.step,
+                min=0,
+                data_act=act("set"),
+                data_name=setting.name,
+            ),
+            h("span", setting.help, class_="note"),
+        )
+        for setting in SETTINGS
+    ]
+    prompt = h("textarea", "\n" + settings.system, rows=2, data_act=act("system"))
+    system = labelled("system prompt", prompt, "chat-system")
+    return h(
+        "details",
+        h("summary", "Settings of the next answer"),
+        system if codec.kind == CHAT else None,
+        h("div", numbers, class_="controls chat-settings"),
+        h("div", problem_view(settings), id=PROBLEM, aria_live="polite"),
+        id="chat-settings",
+    )
+
+
+def problem_view(settings: Settings) -> Html | None:
+    problem = settings.problem()
+    return h("p", problem, class_="notice notice-bad") if problem else None
+
+
+def tokenizer_view(codec: Codec, act: Act) -> Html:
+    """What the tokenizer is, and the ways to give another."""
+    size = plural(codec.tokenizer.vocabulary, "token")
+    told = {
+        CHAT: f"{codec.name}, {size}, with a chat template",
+        TEXT: f"{codec.name}, {size}; it has no chat template, so the model goes on with a text",
+        IDS: "none: type tokens as numbers",
+    }
+    choose = h(
+        "label",
+        "Choose files",
+        h(
+            "input",
+            type="file",
+            accept=".json,.model,.jinja",
+            multiple=True,
+            data_act=act("tokenizer"),
+        ),
+        class_="button",
+    )
+    field = h(
+        "input",
+        type="text",
+        name="url",
+        inputmode="url",
+        spellcheck="false",
+        autocomplete="off",
+        placeholder="https://…/tokenizer.json",
+        required=True,
+    )
+    address = h(
+        "form",
+        labelled("or its address", field, "wide"),
+        h("button", "Load", type="submit"),
+        data_act=act("tokenizer-url"),
+        class_="url",
+    )
+    return h(
+        "details",
+        h("summary", f"Tokenizer: {told[codec.kind]}"),
+        h("p", codec.note, class_="notice notice-warn") if codec.note else None,
+        h(
+            "p",
+            "Its tokenizer.json, with its tokenizer_config.json or chat_template.jinja, where the "
+            "chat template is; or a tiktoken file. What lies beside the program is found.",
+            class_="note",
+        ),
+        h("div", choose, address, class_="controls chat-tokenizer"),
+        id="chat-tokenizer",
+        open=codec.kind == IDS,
+        data_drop=act("tokenizer"),
+    )

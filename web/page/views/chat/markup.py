@@ -1,0 +1,303 @@
+"""What the chat looks like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from page.html.markup import Html, h, render
+from page.html.units import count_text, ms_text, plural
+from page.outputs.figures import tile
+from page.persistence.codec import word_after
+from page.views.chat.controls import Act
+from page.views.chat.settings import Settings
+from page.views.chat.talk import Answer, Message, Talk
+from webpte.text import Tokenizer
+
+LOG, FIGURES, TOKEN = "chat-log", "chat-figures", "chat-token"
+# From what probability on a token is of a level: rare ones stand out.
+_LEVELS = (0.05, 0.2, 0.5, 0.9)
+_ENDS = {
+    "broken off": "stopped",
+    "length": "paused after the most tokens",
+    "full": "the context is full",
+    "stop": "",
+}
+_WHO = {"user": "You", "assistant": "Model"}
+
+
+def said_id(line: int) -> str:
+    """Of the element that the text of a line is in."""
+    return f"chat-said-{line}"
+
+
+# ---- the conversation
+
+
+def log_view(
+    talk: Talk,
+    settings: Settings,
+    act: Act,
+    questions: Sequence[str],
+    *,
+    busy: bool,
+    streaming: bool,
+    editing: int | None,
+) -> Html:
+    """`questions` are proposed as long as nothing was asked."""
+    lines = talk.lines
+    if streaming and len(lines) in talk.answers:
+        lines.append({"role": "assistant", "content": ""})
+    shown = [
+        _edited(at, line, act)
+        if at == editing
+        else _line(at, line, talk, settings, act, busy, streaming and at == len(lines) - 1)
+        for at, line in enumerate(lines)
+    ]
+    if lines and not streaming:
+        shown.append(_ways_on(lines[-1]["role"], talk, act, busy))
+    return h(
+        "div",
+        shown or _beginning(questions, act, busy),
+        id=LOG,
+        class_="chat-log",
+        role="log",
+        aria_live="polite",
+        aria_label="Conversation",
+        aria_busy="true" if streaming else "false",
+        tabindex="0",
+    )
+
+
+def _beginning(questions: Sequence[str], act: Act, busy: bool) -> Html:
+    if not questions:
+        return h("p", "Nothing has been said yet.", class_="soft")
+    buttons = [
+        h(
+            "button",
+            question,
+            type="button",
+            data_act=act("propose"),
+            data_text=question,
+            aria_disabled="true" if busy else None,
+        )
+        for question in questions
+    ]
+    return h("div", h("p", "Begin with", class_="soft"), buttons, class_="chat-questions")
+
+
+def _line(
+    at: int,
+    line: Message,
+    talk: Talk,
+    settings: Settings,
+    act: Act,
+    busy: bool,
+    streaming: bool,
+) -> Html:
+    answer = talk.answers.get(at) if line["role"] == "assistant" else None
+    as_tokens = settings.with_tokens and answer is not None and bool(answer.tokens or streaming)
+    said: object = line["content"]
+    if as_tokens and answer is not None:
+        answer.catch_up()
+        said = [answer.follows, *tokens_view(answer, 0)]
+    edit = h(
+        "button",
+        "Edit",
+        type="button",
+        class_="quiet",
+        data_act=act("edit"),
+        data_line=at,
+        aria_disabled="true" if busy else None,
+        aria_label=f"Edit message {at + 1}",
+    )
+    kind = "chat-said chat-tokens" if as_tokens else "chat-said"
+    return h(
+        "article",
+        h("div", h("h3", _WHO.get(line["role"], line["role"])), edit, class_="chat-line-head"),
+        h(
+            "div",
+            said,
+            id=said_id(at),
+            class_=f"{kind} streaming" if streaming else kind,
+            data_line=at,
+            role="group" if as_tokens else None,
+            aria_label="Tokens; arrow keys go from one to the next" if as_tokens else None,
+        ),
+        h("p", answer_text(answer), class_="note") if answer is not None and answer.ended else None,
+        id=f"chat-line-{at}",
+        class_=f"chat-line chat-{line['role']}",
+    )
+
+
+def answer_text(answer: Answer) -> str:
+    """One line about an answer."""
+    told = [plural(len(answer.tokens), "token")]
+    if answer.stats.decode_tokens:
+        told.append(f"{_speed(answer.stats.decode_tokens_per_second)} tokens/s")
+    told.append(f"seed {answer.seed}")
+    if answer.stats.dropped:
+        left_out = plural(answer.stats.dropped, "old message")
+        told.append(f"{left_out} left out, since the context was full")
+    return " · ".join(filter(None, [*told, _ENDS.get(answer.ended, answer.ended)]))
+
+
+def _edited(at: int, line: Message, act: Act) -> Html:
+    saves = "Save and ask" if line["role"] == "user" else "Save"
+    return h(
+        "form",
+        h("label", h("span", "What comes after it goes", class_="label")),
+        # A textarea drops the first line break of its markup.
+        h(
+            "textarea",
+            "\n" + line["content"],
+            name="text",
+            id="chat-edited",
+            rows=3,
+            aria_label=f"Message {at + 1}",
+        ),
+        h(
+            "div",
+            h("button", saves, type="submit", class_="primary"),
+            h("button", "Cancel", type="button", data_act=act("leave")),
+            class_="controls",
+        ),
+        data_act=act("save"),
+        data_line=at,
+        id=f"chat-line-{at}",
+        class_=f"chat-line chat-{line['role']} chat-edit",
+    )
+
+
+def _ways_on(role: str, talk: Talk, act: Act, busy: bool) -> Html:
+    """What can be done with the end of the conversation."""
+    ways = {"again": "Answer it"} if role == "user" else {"again": "Regenerate"}
+    if talk.can_go_on:
+        ways["more"] = "Continue"
+    buttons = [
+        h(
+            "button",
+            title,
+            type="button",
+            data_act=act(name),
+            aria_disabled="true" if busy else None,
+        )
+        for name, title in ways.items()
+    ]
+    return h("div", buttons, class_="controls chat-ways")
+
+
+# ---- tokens
+
+
+def tokens_view(answer: Answer, start: int) -> list[Html]:
+    """The tokens from a number on, each a button that tells more when it has the focus."""
+    return [
+        h(
+            "button",
+            _visible(text, answer.tokens[at]),
+            type="button",
+            class_=f"token level-{_level(answer, at)}",
+            data_at=at,
+            tabindex="-1" if at else "0",  # one stop for the Tab key; arrows go on from there
+            aria_describedby=TOKEN,
+        )
+        for at, text in enumerate(answer.texts[start:], start)
+    ]
+
+
+def _visible(text: str, token: int) -> str:
+    """A part of a character, and what is not written, have their number."""
+    return text.replace("\n", "↵\n").replace("\t", "⇥\t") if text else f"⟨{token}⟩"
+
+
+def _level(answer: Answer, at: int) -> str:
+    told = answer.logprobs[at]
+    if told is None:
+        return "unknown"
+    probability = math.exp(told.logprob)
+    return str(sum(probability >= level for level in _LEVELS))
+
+
+def token_card(answer: Answer, at: int, tokenizer: Tokenizer) -> Html:
+    """A token, and what else might have come in its place."""
+    before = answer.tokens[at - 1] if at else None
+    token = answer.tokens[at]
+
+    def name(one: int) -> Html:
+        return h("code", _quoted(word_after(tokenizer, before, one)), class_="name")
+
+    head = h("p", name(token), h("span", f" token {token}", class_="soft"))
+    told = answer.logprobs[at]
+    if told is None:
+        note = "Its probability was not asked for: regenerate the answer with tokens shown."
+        return render((head, h("p", note, class_="note")))
+    listed = [(one.token, one.logprob) for one in told.top]
+    if all(one != token for one, _ in listed):
+        listed.append((token, told.logprob))
+    rows = [
+        h(
+            "tr",
+            h("td", name(one)),
+            h("td", one, class_="number"),
+            h("td", f"{100 * math.exp(logprob):.1f} %", class_="number"),
+            class_="chosen" if one == token else None,
+        )
+        for one, logprob in listed
+    ]
+    return render((head, h("table", h("tbody", rows))))
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\n", "↵").replace("\t", "⇥").replace(" ", "␣") or "∅"
+
+
+# ---- figures
+
+
+def figures_view(answer: Answer | None, max_context: int | None) -> Html:
+    """Times and speeds of the last answer, and how much of the context is used."""
+    if answer is None:
+        return render(())
+    stats = answer.stats
+    first = "…" if answer.first_ms is None else ms_text(answer.first_ms)
+    read = plural(stats.prefill_tokens, "token")
+    if stats.reused_tokens:
+        read += f", {count_text(stats.reused_tokens)} more in the cache"
+    steps = f"{plural(stats.decode_tokens, 'token')}, {plural(stats.submissions, 'submission')}"
+    tiles = [
+        tile("first token", first, "after sending"),
+        tile("prefill", f"{_speed(stats.prefill_tokens_per_second)}/s", read),
+        tile("decode", f"{_speed(stats.decode_tokens_per_second)}/s", steps),
+    ]
+    used = f"{count_text(answer.context)} tokens"
+    if max_context:
+        used = f"{count_text(answer.context)} of {count_text(max_context)}"
+        meter = h(
+            "meter", min=0, max=max_context, value=answer.context, aria_label="Context in use"
+        )
+        tiles.append(tile("context", used, meter))
+    else:
+        tiles.append(tile("context", used, ""))
+    return h("div", tiles, class_="tiles")
+
+
+def _speed(per_second: float) -> str:
+    if not per_second:
+        return "–"
+    return f"{per_second:.0f}" if per_second >= 100 else f"{per_second:.1f}"
+
+
+def chat_view(
+    head: Sequence[Html], log: Html, form: Html, figures: Html, below: Sequence[Html]
+) -> Html:
+    return h(
+        "section",
+        h("div", h("h2", "Chat"), h("div", head, class_="chat-head"), class_="card-head"),
+        log,
+        form,
+        h("div", figures, id=FIGURES),
+        below,
+        h("div", id=TOKEN, class_="token-card", role="status", data_keep=True, hidden=True),
+        class_="card chat",
+    )

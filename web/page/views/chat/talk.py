@@ -1,0 +1,177 @@
+"""A conversation, and what is known of every answer in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from page.persistence.codec import Codec
+from page.views.chat.settings import Settings
+from webpte import Program
+from webpte.llm import Chat, Generator, Reply, ReplyOptions, ReplyStats, TokenLogprob
+from webpte.text import TextStream, Tokenizer
+
+REST_SECONDS = 1 / 60  # on NumPy nothing waits, so messages have to be let in now and then
+Message = dict[str, str]
+
+
+@dataclass(eq=False)
+class Answer:
+    """What one answer was made of, as far as it was heard; it outlives the program.
+
+    stats     of its last part: it may have been asked to go on
+    follows   the text before its first token, if others than the model wrote that
+    logprobs  of the tokens; None where they were not asked for
+    first_ms  from asking to the first text
+    ended     "": it goes on; "stop", "full" and "length" as a Reply says, or "broken off"
+    """
+
+    stream: TextStream
+    stats: ReplyStats
+    seed: int
+    follows: str = ""
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprob | None] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # of the tokens, as far as they are shown
+    first_ms: float | None = None
+    ended: str = ""
+    context: int = 0  # tokens of the conversation up to its end
+
+    def take(self, reply: Reply, start: int) -> None:
+        """What the reply has that is new; its first token is the one with this number."""
+        new = len(self.tokens) - start
+        logprobs: Sequence[TokenLogprob | None] = reply.logprobs or [None] * len(reply.tokens)
+        self.tokens += reply.tokens[new:]
+        self.logprobs += logprobs[new:]
+        self.stats = reply.stats
+        read = reply.stats.reused_tokens + reply.stats.prefill_tokens
+        self.context = read + len(reply.tokens)
+
+    def catch_up(self) -> None:
+        """Texts for the tokens that have none yet."""
+        self.texts += [self.stream.feed(token) for token in self.tokens[len(self.texts) :]]
+
+
+class Talk:
+    """Lines are the messages but for the system's; an answer is known by the number of its line."""
+
+    def __init__(self, program: Program, codec: Codec, before: Talk | None = None) -> None:
+        """`before` is the same conversation with a program that is gone."""
+        self._chat = Chat(program, codec.tokenizer, template=codec.template, when_full="slide")
+        self._codec = codec
+        self._current: tuple[Reply, Answer] | None = None
+        self.max_context = Generator(program).max_context
+        self.answers: dict[int, Answer] = {}
+        if before is not None:
+            self._chat.messages = before._chat.messages
+            self.answers = before.answers
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self._codec.tokenizer
+
+    @property
+    def tokenizer_name(self) -> str:
+        """That its words are written in."""
+        return self._codec.name or self._codec.kind
+
+    @property
+    def messages(self) -> list[Message]:
+        """All, with the system's."""
+        return list(self._chat.messages)
+
+    @messages.setter
+    def messages(self, messages: list[Message]) -> None:
+        self._chat.messages = messages
+        self.answers = {}
+
+    @property
+    def lines(self) -> list[Message]:
+        return [one for one in self._chat.messages if one["role"] != "system"]
+
+    @property
+    def last(self) -> Answer | None:
+        return self.answers[max(self.answers)] if self.answers else None
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether there may be more of the last answer."""
+        lines = self.lines
+        if not lines or lines[-1]["role"] != "assistant":
+            return False
+        answer = self.answers.get(len(lines) - 1)
+        return answer is None or answer.ended in ("length", "broken off")
+
+    # ---- what can be done
+
+    def ask(self, text: str, settings: Settings) -> None:
+        self._set_system(settings.system)
+        options = settings.options()
+        self._begin(self._chat.send(text, settings.max_tokens, **options), options)
+
+    def ask_again(self, settings: Settings) -> None:
+        """Another answer to the last question."""
+        self._set_system(settings.system)
+        options = settings.options()
+        self._begin(self._chat.regenerate(settings.max_tokens, **options), options)
+
+    def ask_more(self, settings: Settings) -> None:
+        """Of the last answer, with the chance that it began with."""
+        line = len(self.lines) - 1
+        answer, options = self.answers.get(line), settings.options()
+        if answer is not None:
+            options["seed"] = answer.seed
+        reply = self._chat.go_on(settings.max_tokens, **options)
+        if answer is None:
+            self.answers[line] = answer = self._new_answer(reply, options)
+            answer.follows = reply.follows
+        answer.first_ms, answer.ended = None, ""
+        self._current = reply, answer
+
+    def edit(self, line: int, text: str) -> None:
+        """What was said after it goes."""
+        shift = len(self._chat.messages) - len(self.lines)
+        self._chat.edit(line + shift, text)
+        self.answers = {at: answer for at, answer in self.answers.items() if at < line}
+
+    def _begin(self, reply: Reply, options: ReplyOptions) -> None:
+        lines = self.lines
+        said = {at for at, line in enumerate(lines) if line["role"] == "assistant"}
+        self.answers = {at: one for at, one in self.answers.items() if at in said}
+        answer = self.answers[len(lines)] = self._new_answer(reply, options)
+        self._current = reply, answer
+
+    def _new_answer(self, reply: Reply, options: ReplyOptions) -> Answer:
+        return Answer(self.tokenizer.stream(), reply.stats, options["seed"] or 0)
+
+    def _set_system(self, text: str) -> None:
+        messages = self._chat.messages
+        old = messages[0]["content"] if messages and messages[0]["role"] == "system" else ""
+        if text != old:
+            system = [{"role": "system", "content": text}] if text else []
+            self._chat.messages = [*system, *self.lines]
+
+    # ---- the answer, as it comes
+
+    async def listen(self, hear: Callable[[str], None], stopping: Callable[[], bool]) -> None:
+        """Hand out what was asked for, until it is to stop."""
+        assert self._current is not None, "nothing was asked"
+        reply, answer = self._current
+        start, started = len(answer.tokens), perf_counter()
+        rested = started
+        try:
+            async for piece in reply:
+                answer.take(reply, start)
+                if answer.first_ms is None:
+                    answer.first_ms = 1000 * (perf_counter() - started)
+                hear(piece)
+                if perf_counter() - rested > REST_SECONDS:
+                    await asyncio.sleep(0)
+                    rested = perf_counter()
+                if stopping():
+                    break
+        finally:
+            answer.take(reply, start)
+            answer.ended = reply.ended or "broken off"

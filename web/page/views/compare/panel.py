@@ -1,0 +1,223 @@
+"""Which call is wrong: a run against NumPy call by call, and against files of expected outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from page.browser import Message
+from page.controllers.open_controller import REDRAW_SECONDS
+from page.html.markup import render
+from page.parts.status_view import causes
+from page.session.session import DEVICE_NAMES, Held, Session
+from page.session.state import Change, Stage
+from page.views.compare import markup
+from page.views.compare.calls import PAGE, Listing, calls_card
+from page.views.compare.expected import Expected, assign, is_expected_file
+from page.views.compare.settings import Settings
+from page.views.view import METHOD, PROGRAM, Panel, View
+from webpte.report import Comparison
+
+_COMPARING = "comparing"
+
+
+class _StoppedError(Exception):
+    """Raised into a comparison that nobody waits for any more: it has no other way to end."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """`held` is what the inputs held; `files` name the expected outputs, by output."""
+
+    comparison: Comparison
+    held: Held
+    files: dict[str, str]
+
+
+class ComparePanel(Panel):
+    def __init__(self, view: View, stage: Stage) -> None:
+        super().__init__(view, stage)
+        self._settings = Settings()
+        self._listing = Listing()
+        self._file = ""  # the address or name of the program that outputs are expected of
+        self._expected: dict[str, list[Expected]] = {}  # by method, as is what was found
+        self._found: dict[str, _Found] = {}
+        self._progress = (0, 0)
+
+    def forget(self) -> None:
+        """Expected outputs stay if the same file is opened again: on another device, say."""
+        self._found.clear()
+        self._listing = Listing()
+        session = self.stage.session
+        if session is None:
+            return  # it may be opened again
+        file = session.source.address or session.source.name
+        if file != self._file:
+            self._file = file
+            self._expected.clear()
+
+    # ---- the comparison
+
+    async def on_compare(self, message: Message) -> None:
+        session = self.stage.idle_session()
+        if session is None:
+            return
+        self._settings.take(message["fields"])
+        try:
+            tolerances = self._settings.tolerances()
+        except ValueError as error:
+            self.stage.tell(str(error), "bad")
+            return
+        problem = next((state for state in session.inputs if state.error), None)
+        if problem is not None:
+            self.stage.tell(f"{problem.name} is not ready, see Run: {problem.error}", "bad")
+            return
+        self.stage.show(error="")
+        self.stage.tell("Comparing", "busy")
+        self._progress = (0, 0)
+        work = self._compare(session, *tolerances)
+        await self.stage.do(session, work, _COMPARING, can_stop=session.device != "numpy")
+
+    async def _compare(self, session: Session, rtol: float, atol: float) -> None:
+        method, held = session.method, session.held()
+        expected = self._expected.get(method, [])
+        try:
+            found = await session.program.compare(
+                method,
+                *(state.array() for state in session.inputs),
+                rtol=rtol,
+                atol=atol,
+                expected={one.output: one.array for one in expected} if expected else None,
+                drift=self._settings.drift,
+                progress=self._watch(session),
+            )
+        except Exception as error:  # whatever it is by the time it comes out of the run
+            if not any(isinstance(cause, _StoppedError) for cause in causes(error)):
+                raise
+            self.stage.tell("Stopped: nothing is compared")
+            return
+        self._found[method] = _Found(found, held, {one.output: one.file for one in expected})
+        self._listing.rows = PAGE
+        self._tell(found)
+
+    def _watch(self, session: Session) -> Any:
+        drawn = 0.0
+
+        def progress(_stage: str, done: int, total: int) -> None:
+            nonlocal drawn
+            if session.runner.stopping:
+                raise _StoppedError
+            self._progress = (done, total)
+            if perf_counter() - drawn > REDRAW_SECONDS:
+                drawn = perf_counter()
+                bar = markup.progress_view(done, total)
+                self.stage.browser.show(html={markup.PROGRESS: bar})
+
+        return progress
+
+    def _tell(self, found: Comparison) -> None:
+        if found.first is not None:
+            self.stage.tell(f"Compared: {found.first.call.op} is the first call off", "bad")
+        elif not found.agrees:
+            self.stage.tell("Compared: not every output is as expected", "bad")
+        elif found.first_nan is not None or found.first_infinity is not None:
+            self.stage.tell("Compared: there are values that are no finite numbers", "bad")
+        else:
+            self.stage.tell("Compared: all agrees")
+
+    def on_stop(self, message: Message) -> None:
+        session = self.stage.session
+        if session is not None and session.runner.busy and session.runner.doing == _COMPARING:
+            session.runner.cancel()
+            self.stage.tell("Stopping", "busy")
+
+    # ---- expected outputs
+
+    def takes(self, name: str) -> bool:
+        return is_expected_file(name)
+
+    async def take(self, files: Sequence[Any]) -> None:
+        await self.on_expected({"files": files})
+
+    async def on_expected(self, message: Message) -> None:
+        session, browser = self.stage.session, self.stage.browser
+        if session is None or not session.method:
+            return
+        method = session.method
+        files = [(browser.source(file).name, await browser.read(file)) for file in message["files"]]
+        names = [output.name for output in session.methods[method].outputs]
+        expected = assign(files, names)
+        if session is self.stage.session:
+            self._expected[method] = expected
+            self.draw()
+            self.stage.tell(f"{', '.join(one.output for one in expected)} will be held against it")
+
+    def on_unexpect(self, message: Message) -> None:
+        if self.stage.session is not None:
+            self._expected.pop(self.stage.session.method, None)
+            self.draw()
+
+    # ---- what was found
+
+    def on_sort(self, message: Message) -> None:
+        self._listing.worst_first = not self._listing.worst_first
+        self.draw()
+
+    def on_filter(self, message: Message) -> None:
+        self._listing.only_off = not self._listing.only_off
+        self.draw()
+
+    def on_more(self, message: Message) -> None:
+        self._listing.rows += PAGE
+        self.draw()
+
+    def on_save(self, message: Message) -> None:
+        session = self.stage.session
+        known = self._found.get(session.method) if session is not None else None
+        if session is not None and known is not None:
+            url = self.stage.browser.download_url(known.comparison.json().encode())
+            name = f"{session.source.name.removesuffix('.pte')}.{session.method}.compare.json"
+            self.stage.browser.show(download={"url": url, "name": name})
+
+    def draw(self) -> None:
+        session = self.stage.session
+        if session is None:
+            return
+        busy = session.runner.busy
+        comparing = busy and session.runner.doing == _COMPARING
+        form = markup.form_card(
+            self._settings,
+            self._expected.get(session.method, []),
+            self.act,
+            busy=busy,
+            comparing=comparing,
+            on_numpy=session.device == "numpy",
+            progress=markup.progress_view(*self._progress) if comparing else None,
+        )
+        known = self._found.get(session.method)
+        self.show(render((form, self._cards(session, known) if known is not None else None)))
+
+    def _cards(self, session: Session, known: _Found) -> list[str]:
+        found, device = known.comparison, DEVICE_NAMES[session.device]
+        age = "" if known.held == session.held() else "The inputs are others now: compare again."
+        cards = [markup.verdict_card(found, device, age, self.act)]
+        if found.first is not None:
+            cards.append(markup.departure_card(found.first, found.tolerance, device))
+        cards += [
+            markup.output_card(one, known.files[one.name], found.tolerance, device)
+            for one in found.outputs
+        ]
+        return [*cards, calls_card(found, self._listing, self.act)]
+
+
+VIEW = View(
+    "compare",
+    "Compare",
+    order=40,
+    make=ComparePanel,
+    needs=(PROGRAM, METHOD),
+    follows=(Change.SESSION, Change.METHOD, Change.INPUTS, Change.BUSY),
+    style=True,
+)

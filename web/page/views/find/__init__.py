@@ -1,0 +1,1 @@
+"""The view that finds objects in pictures."""

@@ -1,0 +1,131 @@
+"""What stands above the graph: which one, how it is drawn, the search, colours and their legend."""
+
+from __future__ import annotations
+
+from page.html.markup import Html, h
+from page.html.units import count_text
+from page.views.graph.choices import COLOURS, DRAWINGS, STAGES, Act, Choices
+from page.views.graph.tints import Tints
+
+NO_CLOCK = "This adapter has no timestamp queries: how long a kernel takes cannot be known."
+KEYS = (
+    "Arrow keys go along the edges, Enter opens a box, + and - zoom, 0 shows all, Shift and an "
+    "arrow key move the drawing. The wheel zooms once the drawing is clicked."
+)
+
+
+def controls_view(choices: Choices, act: Act, has_folds: bool, found: int) -> Html:
+    """`found` is how many calls the search has found."""
+    return h(
+        "div",
+        _switch("drawing", choices.drawing, DRAWINGS, "Drawn, or as a list", act),
+        _switch("stage", choices.stage, STAGES, "Which graph", act),
+        _search(choices, act, found),
+        h(
+            "div",
+            h("span", "colour by", class_="label"),
+            _switch("colour", choices.colour, COLOURS, "Colour by", act),
+            class_="graph-colour",
+        ),
+        _folds(act)
+        if has_folds and (choices.drawing == "drawn" or not choices.searching)
+        else None,
+        class_="graph-controls",
+    )
+
+
+def _switch(name: str, chosen: str, words: dict[str, str], label: str, act: Act) -> Html:
+    buttons = [
+        h(
+            "button",
+            text,
+            type="button",
+            data_act=act(name),
+            data_value=value,
+            aria_pressed="true" if value == chosen else "false",
+        )
+        for value, text in words.items()
+    ]
+    return h("div", buttons, class_="tabs", role="group", aria_label=label)
+
+
+def _search(choices: Choices, act: Act, found: int) -> Html:
+    """Enter goes to the next of what was found."""
+    field = h(
+        "input",
+        type="text",
+        value=choices.text,
+        data_act=act("search"),
+        placeholder="linear, int8, 0.54 …",
+        autocomplete="off",
+        spellcheck="false",
+    )
+    steps = None
+    if choices.searching:
+        at = "" if choices.match is None or not found else f"{count_text(choices.match + 1)} of "
+        nothing = None if found else "true"
+        steps = h(
+            "span",
+            h("button", "‹", type="button", data_act=act("step"), data_by="-1",
+              aria_label="Previous match", aria_disabled=nothing),
+            h("span", f"{at}{count_text(found)}", class_="count"),
+            h("button", "›", type="button", data_act=act("step"), data_by="1",
+              aria_label="Next match", aria_disabled=nothing),
+            class_="graph-steps",
+        )  # fmt: skip
+    label = h("label", "find an operator, a value or a dtype", field)
+    return h("form", label, steps, class_="graph-search", data_act=act("step"), data_by="1")
+
+
+def _folds(act: Act) -> Html:
+    buttons = [
+        h("button", text, type="button", class_="quiet", data_act=act(name))
+        for name, text in (("unfold", "Open all"), ("fold", "Fold all"))
+    ]
+    return h("div", buttons, class_="graph-folds")
+
+
+def drawing_tools() -> Html:
+    """What the drawing's script does itself, whatever Python is at."""
+    tools = (
+        ("in", "+", "Zoom in"),
+        ("out", "-", "Zoom out"),
+        ("fit", "Fit", "Fit all of it into sight"),
+        ("save", "Save SVG", "Save SVG: the drawing as a file"),
+    )
+    buttons = [
+        h("button", text, type="button", data_draw=name, aria_label=label, title=label)
+        for name, text, label in tools
+    ]
+    return h("div", buttons, class_="graph-tools", role="group", aria_label="Drawing")
+
+
+def legend_view(
+    choices: Choices, tints: Tints, act: Act, *, traced: bool, clock: bool, busy: bool
+) -> Html:
+    """What colours mean; or, for times that nobody has measured, how to get them.
+
+    `traced`: there is a trace, with or without times. `clock`: the device can time kernels.
+    """
+    if choices.colour != "time" or tints.times is not None:
+        again = choices.colour == "time"
+        return h(
+            "div", tints.legend(), _measure(act, "Measure again", busy) if again else None,
+            class_="graph-meaning",
+        )  # fmt: skip
+    if choices.stage != "planned":
+        text = "Times are those of the graph as it runs."
+        button = h("button", "As it runs", type="button", data_act=act("stage"),
+                   data_value="planned")  # fmt: skip
+    elif not clock or traced:
+        text, button = NO_CLOCK if not clock else "Measured for other calls than these.", None
+        button = _measure(act, "Measure again", busy) if clock else None
+    else:
+        text = "Nothing is measured yet: that runs the method once, with the inputs that are set."
+        button = _measure(act, "Measure", busy)
+    return h("div", h("p", text, class_="note"), button, class_="graph-meaning")
+
+
+def _measure(act: Act, text: str, busy: bool) -> Html:
+    away = "true" if busy else None
+    return h("button", text, type="button", data_act=act("measure"), aria_disabled=away)

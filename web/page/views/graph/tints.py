@@ -1,0 +1,136 @@
+"""Colours of calls: by place, by dtype, or by the time that they took; text says the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from page.html.markup import Html, h
+from page.html.units import count_text, us_text
+from page.views.graph.choices import PLACES
+from webpte.report import MethodGraph, Node, Trace
+
+TINTS = 6  # colours of graph.css for dtypes
+HEATS = 6  # and for times: each step is half of the one above it
+UNTIMED = "graph-untimed"
+
+
+@dataclass(frozen=True)
+class Times:
+    """Microseconds of each call, over all of its dispatches."""
+
+    by_node: Mapping[int, float]
+
+    @property
+    def longest(self) -> float:
+        return max(self.by_node.values(), default=0.0)
+
+    @property
+    def total(self) -> float:
+        return sum(self.by_node.values())
+
+    def of(self, nodes: Sequence[Node]) -> float | None:
+        found = [self.by_node[node.id] for node in nodes if node.id in self.by_node]
+        return sum(found) if found else None
+
+    def heat(self, node: int) -> int | None:
+        """0 for the longest ones, down to more than half of them, and so on."""
+        taken = self.by_node.get(node)
+        if taken is None:
+            return None
+        step = 0
+        while step < HEATS - 1 and taken * 2 ** (step + 1) < self.longest:
+            step += 1
+        return step
+
+
+def times_of(graph: MethodGraph, trace: Trace | None) -> Times | None:
+    """None if nothing was timed, or if it was for a plan that had other calls."""
+    if trace is None or trace.method != graph.method or graph.stage != "planned":
+        return None
+    spent: dict[int, float] = {}
+    for step in trace.steps:
+        if step.node >= len(graph.nodes) or graph.nodes[step.node].op != step.op:
+            return None
+        if step.microseconds is not None:
+            spent[step.node] = spent.get(step.node, 0.0) + step.microseconds
+    return Times(spent) if spent else None
+
+
+class Tints:
+    """The colours of one graph."""
+
+    def __init__(self, graph: MethodGraph, colour: str, times: Times | None) -> None:
+        self._graph = graph
+        self._colour = colour
+        self.times = times
+        counts = Counter(self.dtype(node) for node in graph.nodes)
+        self._dtypes = [name for name, _ in counts.most_common()]
+
+    def dtype(self, node: Node) -> str:
+        """Of what a call gives; of what it changes, if it gives nothing."""
+        keys = (*node.outputs, *node.changes)
+        return next((self._graph.values[key].dtype for key in keys), "none")
+
+    def of(self, node: Node) -> str:
+        """The class of graph.css with a call's colour."""
+        if self._colour == "where":
+            return f"graph-{node.where}"
+        if self._colour == "dtype":
+            return self._of_dtype(self.dtype(node))
+        heat = self.times.heat(node.id) if self.times is not None else None
+        return UNTIMED if heat is None else f"graph-heat-{heat}"
+
+    def _of_dtype(self, dtype: str) -> str:
+        return f"graph-tint-{min(self._dtypes.index(dtype), TINTS - 1)}"
+
+    def shares(self, nodes: Sequence[Node]) -> list[tuple[str, float]]:
+        """The colours of several calls, each with its part: of their number, or of their time."""
+        weights: dict[str, float] = {}
+        whole = self.times.of(nodes) if self._colour == "time" and self.times else None
+        for node in nodes:
+            weight = 1.0 if not whole or self.times is None else self.times.by_node.get(node.id, 0)
+            if weight:
+                weights[self.of(node)] = weights.get(self.of(node), 0.0) + weight
+        total = sum(weights.values()) or 1.0
+        return [(tint, weight / total) for tint, weight in weights.items()]
+
+    def note(self, nodes: Sequence[Node]) -> str:
+        """What stands beside a box: how long it took, when that is looked at."""
+        taken = self.times.of(nodes) if self.times and self._colour == "time" else None
+        return "" if taken is None else us_text(taken)
+
+    # ---- what the colours mean
+
+    def legend(self) -> Html:
+        """With how many calls each has."""
+        entries = [
+            h(
+                "li",
+                h("span", class_=f"graph-dot {tint}", aria_hidden="true"),
+                f"{text} ",
+                h("span", count_text(count), class_="count"),
+            )
+            for tint, text, count in self._meanings()
+        ]
+        return h("ul", entries, class_="graph-legend", aria_label="Colours")
+
+    def _meanings(self) -> list[tuple[str, str, int]]:
+        nodes = self._graph.nodes
+        if self._colour == "where":
+            places = Counter(node.where for node in nodes)
+            return [(f"graph-{one}", PLACES.get(one, one), n) for one, n in places.items()]
+        if self._colour == "dtype":
+            dtypes = Counter(map(self.dtype, nodes))
+            return [(self._of_dtype(one), one, dtypes[one]) for one in self._dtypes]
+        counts = Counter(map(self.of, nodes))
+        found = []
+        for step in range(HEATS):
+            if counts[f"graph-heat-{step}"] and self.times is not None:
+                edge = us_text(self.times.longest / 2 ** (step + 1))
+                text = f"over {edge}" if step < HEATS - 1 else "less"
+                found.append((f"graph-heat-{step}", text, counts[f"graph-heat-{step}"]))
+        if counts[UNTIMED]:
+            found.append((UNTIMED, "no time of its own", counts[UNTIMED]))
+        return found

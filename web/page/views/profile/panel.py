@@ -1,0 +1,310 @@
+"""Where a run's time goes and what is in memory: a timeline, tables, bars, and files to keep."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from page.browser import Message
+from page.html.fields import choice
+from page.html.markup import Html, h
+from page.html.units import us_text
+from page.session.palette import Command
+from page.session.session import DEVICE_NAMES, Held, Session
+from page.session.state import Change, Stage
+from page.views.profile.memory import memory_view
+from page.views.profile.pair import Kept, pair_view
+from page.views.profile.shorter import Shorter, traced_inputs
+from page.views.profile.timeline import (
+    BY,
+    ZOOMS,
+    clock_notes,
+    rows_view,
+    stages_table,
+    timeline_view,
+)
+from page.views.view import METHOD, PROGRAM, Panel, View
+from webpte.dev.kernel_bench import rates_of
+from webpte.errors import WebpteError
+from webpte.report import MemoryReport, Rates, Trace
+
+_MEASURED = ("webgpu", "native")  # devices whose limits say something
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Two runs of a method in a row: shapes that were new are not new the second time."""
+
+    held: Held  # by the inputs
+    first: Trace
+    again: Trace | None = None  # None: it was stopped before
+    note: str = ""  # what went in, if not what is set
+
+    @property
+    def runs(self) -> dict[str, Trace]:
+        return {"first": self.first} | ({} if self.again is None else {"again": self.again})
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What was found once, and what it was found for. `problem` says why there is no report."""
+
+    found_for: tuple[object, ...]
+    report: MemoryReport | None
+    ops: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class ProfilePanel(Panel):
+    def __init__(self, view: View, stage: Stage) -> None:
+        super().__init__(view, stage)
+        self._profiles: dict[str, Profile] = {}  # by method
+        self._memory: Memory | None = None
+        self._by = "kernel"
+        self._run = "again"
+        self._zoom = 1
+        self._kept: Kept | None = None  # A, which B is held against; it outlives its program
+        self._best: dict[str, Rates | None] = {}  # by adapter; None: it could not be measured
+
+    def forget(self) -> None:
+        self._profiles.clear()
+        self._memory = None
+        self._zoom = 1
+
+    # ---- acts
+
+    async def on_trace(self, message: Message) -> None:
+        session = self.stage.idle_session()
+        if session is None or not session.method:
+            return
+        problem = next((state for state in session.inputs if state.error), None)
+        if problem is not None:
+            self.stage.tell(f"{problem.name} is not ready: {problem.error}", "bad")
+            return
+        traced, held = traced_inputs(self.stage, session), session.held()
+        self.stage.show(error="")
+        self.stage.tell("Tracing a run", "busy")
+        work = self._trace(session, session.method, traced, held)
+        await self.stage.do(session, work, f"tracing {session.method}")
+
+    async def _trace(self, session: Session, method: str, traced: Shorter, held: Held) -> None:
+        """What the first gave is kept, also if the second is stopped or fails."""
+        arrays = [state.array() for state in traced.inputs]
+        first = await session.program.trace(method, *arrays)
+        self._profiles[method], self._run = Profile(held, first, note=traced.note), "again"
+        session.traces[method] = first
+        await asyncio.sleep(0)  # lets messages in: on NumPy a run never waits for anything
+        if session.runner.stopping:
+            self.stage.tell("Stopped: only the first run is traced")
+            return
+        again = await session.program.trace(method, *arrays)
+        self._profiles[method] = Profile(held, first, again, traced.note)
+        session.traces[method] = again
+        taken = us_text(first.microseconds), us_text(again.microseconds)
+        told = f"Traced: first run {taken[0]}, then {taken[1]}"
+        if again.timed and again.device in _MEASURED:
+            await self._measure(session, told)
+        self.stage.tell(told)
+
+    async def _measure(self, session: Session, told: str) -> None:
+        """What the adapter can do at best, once; the trace is shown meanwhile."""
+        adapter = _adapter(session)
+        if adapter in self._best or session.runner.stopping:
+            return
+        self.stage.tell(f"{told}; measuring what this adapter can do at best", "busy")
+        self.draw()
+        try:
+            self._best[adapter] = await rates_of(session.program.device)
+        except WebpteError:  # memory that is short, say: then there is no such column
+            self._best[adapter] = None
+
+    def on_by(self, message: Message) -> None:
+        if message["value"] in BY:
+            self._by = str(message["value"])
+            self.draw()
+
+    def on_run(self, message: Message) -> None:
+        """Which of the two runs is looked at."""
+        self._run = str(message["value"])
+        self.draw()
+
+    def on_keep(self, message: Message) -> None:
+        """What is looked at becomes A."""
+        trace, shown = self._shown(), self._shown_run()
+        if trace is not None:
+            self._kept = Kept(trace, shown)
+            self.draw()
+            self.stage.tell("Kept as A: trace another run, program or device to compare")
+
+    def on_unkeep(self, message: Message) -> None:
+        self._kept = None
+        self.draw()
+
+    def on_zoom(self, message: Message) -> None:
+        at = ZOOMS.index(self._zoom) + int(message["by"])
+        self._zoom = ZOOMS[min(max(at, 0), len(ZOOMS) - 1)]
+        self.draw()
+
+    def on_perfetto(self, message: Message) -> None:
+        trace = self._shown()
+        if trace is not None:
+            self._download(trace.perfetto(), "perfetto")
+
+    def on_json(self, message: Message) -> None:
+        trace = self._shown()
+        if trace is not None:
+            self._download(trace.json(), "trace")
+
+    def on_memory_json(self, message: Message) -> None:
+        if self._memory is not None and self._memory.report is not None:
+            self._download(self._memory.report.json(), "memory")
+
+    def _download(self, text: str, what: str) -> None:
+        session = self.stage.session
+        assert session is not None  # as PROGRAM says
+        name = f"{PurePath(session.source.name).stem}.{session.method}.{what}.json"
+        url = self.stage.browser.download_url(text.encode())
+        self.stage.browser.show(download={"url": url, "name": name})
+
+    # ---- what is shown
+
+    def _shown(self) -> Trace | None:
+        session = self.stage.session
+        profile = self._profiles.get(session.method) if session is not None else None
+        return None if profile is None else profile.runs.get(self._run, profile.first)
+
+    def _shown_run(self) -> str:
+        session = self.stage.session
+        profile = self._profiles.get(session.method) if session is not None else None
+        return self._run if profile is not None and self._run in profile.runs else "first"
+
+    def draw(self) -> None:
+        session = self.stage.session
+        if session is None:
+            return
+        self.show(
+            h(
+                "div",
+                h("section", self._time(session), class_="card profile-part"),
+                h("section", self._space(session), class_="card profile-part"),
+                class_="profile",
+            )
+        )
+        self.tell_script()
+
+    def _time(self, session: Session) -> list[object]:
+        profile, trace = self._profiles.get(session.method), self._shown()
+        head = h("div", h("h2", "One run in time"), class_="card-head")
+        if profile is None or trace is None:
+            text = (
+                f"Runs {session.method} twice with the inputs that are set, and shows what takes "
+                "how long. Caches and other state stay as they are."
+            )
+            note = traced_inputs(self.stage, session).note
+            told = [h("p", line, class_="note") for line in (text, note) if line]
+            return [head, self._controls(session, None), *told]
+        stale = profile.held != session.held()
+        return [
+            head,
+            self._controls(session, profile),
+            h("p", "Traced for earlier inputs.", class_="notice notice-warn") if stale else None,
+            h("p", profile.note, class_="note") if profile.note else None,
+            clock_notes(trace),
+            timeline_view(trace, self._zoom),
+            stages_table(profile.first, profile.again),
+            h(
+                "p",
+                "“First” and “again” are two runs in a row. What is done once for new shapes is in "
+                "the first, unless a run before has done it.",
+                class_="note",
+            ),
+            rows_view(trace, self._by, self.act, self._best.get(_adapter(session))),
+            self._pair(trace),
+        ]
+
+    def _pair(self, trace: Trace) -> Html | None:
+        if self._kept is None:
+            return None
+        return pair_view(self._kept, Kept(trace, self._shown_run()), self._by)
+
+    def _controls(self, session: Session, profile: Profile | None) -> Html:
+        busy = session.runner.busy
+        stops = busy and session.runner.can_stop
+        return h(
+            "div",
+            h(
+                "button",
+                f"Trace {session.method} on {DEVICE_NAMES.get(session.device, session.device)}",
+                type="button",
+                class_="primary",
+                data_act=self.act("trace"),
+                aria_disabled="true" if busy else None,
+            ),
+            h("button", "Cancel", type="button", data_act="cancel") if stops else None,
+            self._trace_controls(profile) if profile is not None else None,
+            class_="controls",
+        )
+
+    def _trace_controls(self, profile: Profile) -> list[Html]:
+        runs = {name: name for name in profile.runs}
+        return [
+            choice("run", runs, self._shown_run(), "inline", data_act=self.act("run"), name="run"),
+            self._button("Wider", "zoom", data_by="1", disabled=self._zoom == ZOOMS[-1]),
+            self._button("Narrower", "zoom", data_by="-1", disabled=self._zoom == ZOOMS[0]),
+            self._button("Keep as A", "keep", title="To hold other runs against it"),
+            *([self._button("Forget A", "unkeep")] if self._kept is not None else []),
+            self._button("Download for Perfetto", "perfetto", title="Opens in ui.perfetto.dev"),
+            self._button("Download trace as JSON", "json"),
+        ]
+
+    def _button(self, text: str, act: str, disabled: bool = False, **more: object) -> Html:
+        """One that cannot be used now keeps the focus."""
+        away = "true" if disabled else None
+        return h("button", text, type="button", data_act=self.act(act), aria_disabled=away, **more)
+
+    def _space(self, session: Session) -> list[object]:
+        memory = self._found_memory(session)
+        report = memory.report if memory is not None else None
+        save = report is not None and self._button("Download memory as JSON", "memory_json")
+        head = h("div", h("h2", "What is in memory"), save, class_="card-head")
+        if memory is None:
+            text = f"Still {session.runner.doing}: this comes when it has ended."
+            return [head, h("p", text, class_="note")]
+        if report is None:
+            return [head, h("p", memory.problem, class_="notice notice-warn")]
+        return [head, memory_view(report, memory.ops)]
+
+    def _found_memory(self, session: Session) -> Memory | None:
+        """None while something uses the program, and nothing was found for its method before."""
+        program, method = session.program, session.method
+        key = (method, program.generation, program.stats.executions)
+        known = self._memory if self._memory and self._memory.found_for[0] == method else None
+        if session.runner.busy:
+            return known
+        if known is None or known.found_for != key:
+            try:
+                report = program.memory(method)
+                ops = tuple(node.op for node in program.graph(method).nodes)
+                known = Memory(key, report, ops)
+            except WebpteError as error:
+                known = Memory(key, None, problem=str(error))
+            self._memory = known
+        return known
+
+
+def _adapter(session: Session) -> str:
+    info = session.program.device_info
+    return " ".join((info.kind, info.vendor, info.architecture, info.description))
+
+
+VIEW = View(
+    "profile",
+    "Profile",
+    order=30,
+    make=ProfilePanel,
+    needs=(PROGRAM, METHOD),
+    follows=(Change.SESSION, Change.METHOD, Change.INPUTS, Change.RESULTS, Change.BUSY),
+    style=True,
+    commands=(Command("Trace a run", "trace"),),
+)

@@ -1,0 +1,56 @@
+"""Fewer tokens for a trace on a software adapter, where a long text takes half a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from page.inputs.inputs import Input, TensorInput
+from page.session.session import Session
+from page.session.state import Stage
+from page.views.view import LANGUAGE_MODEL
+
+TOKENS = 32  # enough to see which kernels take their time
+
+
+@dataclass(frozen=True)
+class Shorter:
+    """`inputs` for a trace; `note` says what is another than it is set to, if anything is."""
+
+    inputs: tuple[Input, ...]
+    note: str = ""
+
+
+def traced_inputs(stage: Stage, session: Session) -> Shorter:
+    """The inputs that are set, or shorter ones where those would take very long."""
+    slow = session.device == "webgpu" and session.program.device_info.software
+    if slow and LANGUAGE_MODEL.met(stage):
+        return _shorter(session.inputs)
+    return Shorter(tuple(session.inputs))
+
+
+def _shorter(states: Sequence[Input]) -> Shorter:
+    """Of a language model: tokens that nobody has set are as few as its sizes allow, up to 32."""
+    found: list[Input] = []
+    notes: list[str] = []
+    for state in states:
+        low, high = _range(state)
+        count = min(max(low, TOKENS), high)
+        if isinstance(state, TensorInput) and count < high:
+            notes.append(
+                f"This adapter is software, so {count} tokens are traced instead of {high}: set "
+                f"{state.name} in Run for others."
+            )
+            found.append(replace(state, dims=[*state.dims[:-1], count], _array=None))
+        else:
+            found.append(state)
+    return Shorter(tuple(found), " ".join(notes))
+
+
+def _range(state: Input) -> tuple[int, int]:
+    """How many tokens there can be, up to those that are set; (0, 0) for what is to stay."""
+    if not isinstance(state, TensorInput) or not state.takes_text:
+        return 0, 0
+    if state.touched or state.error or (len(state.bounds) - 1) in state.pinned:
+        return 0, 0
+    return state.bounds[-1][0], state.dims[-1]

@@ -1,0 +1,167 @@
+"""One run in time: its bars, the first run beside the next, and rows by what is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from page.html.fields import choice
+from page.html.markup import Html, h
+from page.html.tables import table
+from page.html.units import bytes_text, count_text, plural, us_text
+from page.views.profile.chart import Bar, chart, legend, thinned
+from webpte.report import Rates, Row, Span, Trace
+from webpte.report.timeline import GPU, HOST, WITHOUT_CLOCK
+
+MOST_BARS = 1000  # of a row; a patch of the page must stay quick
+ZOOMS = (1, 2, 4, 8, 16, 32)
+BY = {"kernel": "kernel", "op": "op", "layer": "layer", "where": "place"}
+PLACES = {"gpu": "GPU", "host": "host (Python)"}
+KINDS = {
+    "prepare": "shapes, plan and pipelines",
+    "upload": "inputs put in place",
+    "submit": "commands encoded and handed over",
+    "wait": "until the results are there",
+    "host": "ops in NumPy",
+    "kernel": "on the GPU, while the host waits",
+    "kernels": "all on the GPU together, while the host waits",
+}
+_NO_TIME = "-"
+
+
+# ---- the timeline
+
+
+def timeline_view(trace: Trace, zoom: int) -> Html:
+    ops = {step.node: step.op for step in trace.steps}
+    tracks = [track for track in (HOST, GPU) if any(s.track == track for s in trace.spans)]
+    # A GPU's clock is not that of the host: kernels may end after the run, by a little.
+    total = max([trace.microseconds, *(span.start + span.duration for span in trace.spans)])
+    bars = [
+        Bar(tracks.index(span.track), span.start, span.duration, span.kind, _span_text(span, ops))
+        for span in trace.spans
+    ]
+    kinds = [kind for kind in KINDS if any(span.kind == kind for span in trace.spans)]
+    label = f"Timeline of a run of {us_text(total)}, {plural(len(bars), 'bar')}"
+    names = [{HOST: "Host", GPU: "GPU"}[track] for track in tracks]
+    return h(
+        "div",
+        chart("profile-time", label, names, thinned(bars, total, MOST_BARS), total, zoom),
+        legend([(kind, f"{kind}: {KINDS[kind]}") for kind in kinds]),
+        class_="profile-timeline",
+    )
+
+
+def _span_text(span: Span, ops: dict[int, str]) -> str:
+    name = span.name if span.name == span.kind else f"{span.kind}: {span.name}"
+    told = [name, us_text(span.duration), f"at {us_text(span.start)}"]
+    if span.node is not None:
+        op = ops.get(span.node, "")
+        told.append(f"node {span.node}" + (f", {op}" if op and op != span.name else ""))
+    if span.nbytes:
+        told.append(bytes_text(span.nbytes))
+    return ", ".join(told)
+
+
+def clock_notes(trace: Trace) -> list[Html]:
+    """What these times are not."""
+    if trace.device == "numpy":
+        text = "On NumPy all runs on the host: there are no kernels, and no GPU to time them."
+        return [h("p", text, class_="notice notice-warn")]
+    if not trace.timed:
+        text = f"No GPU clock: {WITHOUT_CLOCK}."
+        return [h("p", text, class_="notice notice-warn")]
+    text = (
+        "Each kernel is timed by the GPU by itself; when it began is not known, so they follow "
+        "each other here. Browsers may round these times to 0.1 ms."
+    )
+    return [h("p", text, class_="note")]
+
+
+# ---- the first run and the next
+
+
+def stages_table(first: Trace, again: Trace | None) -> Html:
+    """What a run that comes again no longer has to do."""
+    runs = [first] if again is None else [first, again]
+    kernels = sum(1 for span in runs[-1].spans if span.kind == "kernel")
+    kinds = [kind for kind in KINDS if any(run.time_of(kind) for run in runs)]
+    rows = [(f"{kind}: {KINDS[kind]}", [run.time_of(kind) for run in runs]) for kind in kinds]
+    rows.append(("the whole run", [run.microseconds for run in runs]))
+    headings = ["first"] if again is None else ["first", "again"]
+    caption = f"Where the time of a run goes, with {plural(kernels, 'kernel')} of the GPU"
+    return table(
+        caption,
+        ["part of the run", *headings],
+        [[name, *(us_text(time) if time else _NO_TIME for time in times)] for name, times in rows],
+    )
+
+
+# ---- rows by kernel, op, layer or place
+
+
+def rows_view(trace: Trace, by: str, act: Callable[[str], str], best: Rates | None = None) -> Html:
+    """`best` is what the adapter was measured to do, if it was."""
+    rows = trace.by(by)
+    limit = ["of limit"] if best is not None else []  # on the left, where it is in sight
+    headings = [BY[by], "count", "time", "share", *limit, "bytes", "GB/s", "FLOPs", "GFLOP/s"]
+    caption = (
+        f"{plural(sum(row.count for row in rows), 'step')} of {trace.method} by {BY[by]}, "
+        f"{'the longest first' if trace.timed else 'without times of kernels'}"
+    )
+    return h(
+        "div",
+        choice("Table by", BY, by, "profile-by", data_act=act("by"), name="by"),
+        table(caption, headings, [_cells(row, by, best) for row in rows]),
+        h(
+            "p",
+            "Bytes are those of each tensor that a call reads or writes, once; of a call with "
+            "several kernels they stand at the longest. FLOPs are counted for products, "
+            "convolutions and attention.",
+            class_="note",
+        ),
+        h("p", best_text(best), class_="note") if best is not None else None,
+        class_="profile-table",
+    )
+
+
+def best_text(best: Rates) -> str:
+    """What the column “of limit” is."""
+    return (
+        f"Measured here: this adapter moves {_rate(best.gigabytes_per_second)} GB/s in a large "
+        f"copy and does {_rate(best.gigaflops)} GFLOP/s in a large product. “Of limit” is how near "
+        "a row comes to one of them, the nearer. Small tensors that stay in caches may exceed it."
+    )
+
+
+def shown_name(name: str, by: str) -> str:
+    unnamed = {"none": "in no layer"} if by == "layer" else PLACES if by == "where" else {}
+    return unnamed.get(name, name)
+
+
+def _cells(row: Row, by: str, best: Rates | None) -> list[str]:
+    part = row.part_of(best) if best is not None else None
+    limit = [] if best is None else [_NO_TIME if part is None else f"{_rate(100 * part)} %"]
+    return [
+        shown_name(row.name, by),
+        count_text(row.count),
+        us_text(row.microseconds),
+        _NO_TIME if row.share is None else f"{100 * row.share:.1f} %",
+        *limit,
+        bytes_text(row.nbytes) if row.nbytes else _NO_TIME,
+        _rate(row.gigabytes_per_second),
+        _NO_TIME if row.flops is None else amount_text(row.flops),
+        _rate(row.gigaflops),
+    ]
+
+
+def _rate(value: float | None) -> str:
+    return _NO_TIME if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+
+def amount_text(count: float) -> str:
+    """1234567 -> "1.23 M"."""
+    for unit in ("", " k", " M", " G"):
+        if count < 1000:
+            return f"{count:.3g}{unit}"
+        count /= 1000
+    return f"{count:,.3g} T"

@@ -1,0 +1,1 @@
+"""The view that shows the Python code of a session."""

@@ -1,0 +1,130 @@
+"""What is on the page as Python: the program, its inputs and the call, to go on with elsewhere."""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+from page.browser import Message
+from page.cards.fills import integer_range, range_period
+from page.html.markup import h
+from page.inputs.inputs import Input, ScalarInput, TensorInput
+from page.inputs.match_inputs import is_bytes_file
+from page.session.palette import Command
+from page.session.session import Session
+from page.session.state import Change
+from page.views.view import METHOD, PROGRAM, Panel, View
+from webpte.library import LOCAL
+
+
+class PythonPanel(Panel):
+    def draw(self) -> None:
+        session = self.stage.session
+        if session is None:
+            return
+        self.show(
+            h(
+                "section",
+                h(
+                    "div",
+                    h("h2", "The same in Python"),
+                    h("button", "Copy", type="button", class_="quiet", data_act=self.act("copy")),
+                    class_="card-head",
+                ),
+                h("pre", h("code", as_python(session)), tabindex="0", class_="listing"),
+                h(
+                    "p",
+                    "For a notebook, PyScript or Pyodide, on WebGPU. In CPython, add ",
+                    h("code", 'device="native"'),
+                    " or ",
+                    h("code", 'device="numpy"'),
+                    ".",
+                    class_="note",
+                ),
+                class_="card",
+            )
+        )
+
+    def on_copy(self, message: Message) -> None:
+        if self.stage.session is not None:
+            text = as_python(self.stage.session)
+            self.stage.browser.show(copy={"text": text, "done": "The code is copied"})
+
+
+def as_python(session: Session) -> str:
+    """Loads the same program, makes the same inputs and the same call."""
+    source = session.source
+    where = source.name
+    if source.file is not None and not source.file.address.startswith(LOCAL):
+        where = source.file.address
+    options = ', data=["…"]' if source.extra else ""
+    options += ', device="numpy"' if session.device == "numpy" else ""
+    names = [f"x{state.index}" for state in session.inputs]
+    results = [f"y{index}" for index in range(len(session.methods[session.method].outputs))]
+    targets = "".join(f"{name}, " for name in results).strip()
+    arguments = ", ".join([repr(session.method), *names])
+    lines = [
+        "import numpy as np",
+        "import webpte",
+        "",
+        f"async with await webpte.load({where!r}{options}) as program:",
+        *(f"    x{s.index} = {_value(s)}  # {_word(s.name)}" for s in session.inputs),
+        f"    {f'({targets}) = ' if results else ''}await program.run({arguments})",
+        *(f"    print({name})" for name in results),
+    ]
+    return "\n".join(lines)
+
+
+def _word(name: str) -> str:
+    """A name out of a file, as a comment: it must not end the line."""
+    return re.sub(r"\s+", " ", name)
+
+
+def _value(state: Input) -> str:
+    if isinstance(state, ScalarInput):
+        finite = not isinstance(state.value, float) or state.value - state.value == 0
+        return repr(state.value) if finite else f"float({str(state.value)!r})"
+    shape, dtype = tuple(state.dims), state.dtype
+    if state.fill in ("picture", "draw", "sound"):
+        return f"np.load('input{state.index}.npy')"  # as “Save .npy” names it
+    if state.fill == "text":
+        return f"np.array({state.array().tolist()!r}, {dtype!r})"
+    if state.fill == "typed":
+        array = state.array()
+        if array.size > 1 and (array == array.reshape(-1)[0]).all():
+            return f"np.full({shape}, {array.reshape(-1)[0].item()!r}, {dtype!r})"
+        values = re.sub(r"\b(nan|inf)\b", r"np.\1", repr(array.tolist()))
+        return f"np.array({values}, {dtype!r})"
+    if state.fill in ("zeros", "ones"):
+        return f"np.{state.fill}({shape}, {dtype!r})"
+    if state.fill == "file":
+        if is_bytes_file(state.file_name):
+            return f"np.fromfile({state.file_name!r}, {dtype!r}).reshape({shape})"
+        archive, found, key = state.file_name.rpartition(".npz: ")
+        return f"np.load({archive + '.npz'!r})[{key!r}]" if found else f"np.load({key!r})"
+    return f"{_made(state, shape)}.astype({dtype!r})"
+
+
+def _made(state: TensorInput, shape: tuple[int, ...]) -> str:
+    count = prod(shape)
+    if state.fill == "normal":
+        return f"np.random.default_rng({state.seed}).standard_normal({shape}, np.float32)"
+    if state.fill == "integers":
+        low, high = integer_range(state.dtype, state.below)
+        return f"np.random.default_rng({state.seed}).integers({low}, {high}, {shape})"
+    if state.fill == "ramp":
+        return f"np.linspace(-1, 1, {count}, dtype=np.float32).reshape({shape})"
+    period = range_period(state.dtype, count)
+    steps = f"np.arange({count})" if period == count else f"(np.arange({count}) % {period})"
+    return f"{steps}.reshape({shape})"
+
+
+VIEW = View(
+    "python",
+    "Python",
+    order=90,
+    make=PythonPanel,
+    needs=(PROGRAM, METHOD),
+    follows=(Change.SESSION, Change.METHOD, Change.INPUTS),
+    commands=(Command("Copy as Python", "copy"),),
+)

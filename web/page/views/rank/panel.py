@@ -1,0 +1,185 @@
+"""Rank sentences: a query, lines of text, and which of them mean what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from page.browser import Message
+from page.html.markup import Html, h, render
+from page.html.units import ms_text, plural
+from page.outputs.figures import bar
+from page.persistence.codec import Codec, find_codec, kind_of_file, load_codec
+from page.session.session import Session
+from page.session.state import Change, Stage
+from page.views.view import Need, Panel, View
+from webpte.errors import SourceError
+from webpte.json_reader import parse_json
+from webpte.text import Ranked, SentenceEncoder, encodes_sentences
+
+_EXAMPLES = "ranking.json"  # beside an installed encoder: queries with their sentences
+_QUERY = "animals that live with people"
+_LINES = (
+    "A cat sleeps on the sofa.",
+    "Our shop is open from nine to five.",
+    "Two dogs are playing in the garden.",
+    "Wolves hunt in packs.",
+)
+
+
+def _encoder(stage: Stage) -> bool:
+    return stage.session is not None and encodes_sentences(stage.session.methods)
+
+
+ENCODER = Need("Open a sentence encoder.", _encoder, hides=True)
+
+
+@dataclass(eq=False)
+class Asked:
+    """What is in the fields, and what came of it. It stays with the file."""
+
+    query: str = _QUERY
+    lines: str = "\n".join(_LINES)
+    found: list[Ranked] = field(default_factory=list)
+    told: str = ""
+    searched: bool = False  # for a tokenizer and examples beside the program
+    codec: Codec | None = None
+    problem: str = ""
+
+
+class RankPanel(Panel):
+    def __init__(self, view: View, stage: Stage) -> None:
+        super().__init__(view, stage)
+        self._asked: dict[str, Asked] = {}  # by file
+
+    @property
+    def _now(self) -> Asked:
+        session = self.stage.session
+        assert session is not None  # as ENCODER says
+        file = session.source.address or session.source.name
+        return self._asked.setdefault(file, Asked())
+
+    async def _search(self, session: Session, asked: Asked) -> None:
+        """The tokenizer of the program, and sentences to begin with."""
+        try:
+            asked.codec = await find_codec(session.source, self.stage.browser)
+        except Exception as error:
+            asked.problem = str(error)
+        folder = session.source.address.rpartition("/")[0]
+        if session.source.card is not None and folder:
+            try:
+                data = await self.stage.browser.fetch_bytes(f"{folder}/{_EXAMPLES}")
+                example = parse_json(data, _EXAMPLES, ValueError)[0]
+                asked.query = str(example["query"])
+                asked.lines = "\n".join(sorted(str(text) for _, text in example["ranked"]))
+            except (SourceError, ValueError, KeyError, TypeError, IndexError):
+                pass  # its own will do
+        if session is self.stage.session:
+            self.draw()
+
+    async def on_tokenizer(self, message: Message) -> None:
+        sources = [self.stage.browser.source(file) for file in message["files"]]
+        files = {kind: source for source in sources if (kind := kind_of_file(source.name))}
+        asked = self._now
+        asked.codec = await load_codec(files, self.stage.browser)
+        asked.problem = ""
+        self.draw()
+
+    async def on_rank(self, message: Message) -> None:
+        session = self.stage.idle_session()
+        if session is None:
+            return
+        asked, fields = self._now, message["fields"]
+        asked.query, asked.lines = str(fields["query"]).strip(), str(fields["lines"])
+        lines = [line.strip() for line in asked.lines.splitlines() if line.strip()]
+        if asked.codec is None or not asked.query or not lines:
+            self.stage.tell("Write a query and some lines to rank", "bad")
+            return
+        encoder = SentenceEncoder(session.program, asked.codec.tokenizer)
+        self.stage.show(error="")
+        self.stage.tell("Ranking", "busy")
+        work = self._rank(encoder, asked, lines)
+        await self.stage.do(session, work, "ranking", can_stop=False)
+        self.draw()
+
+    async def _rank(self, encoder: SentenceEncoder, asked: Asked, lines: list[str]) -> None:
+        started = perf_counter()
+        asked.found = await encoder.rank(asked.query, lines)
+        taken = ms_text(1000 * (perf_counter() - started))
+        asked.told = f"{plural(len(lines), 'line')} ranked in {taken}"
+        self.stage.tell(asked.told)
+
+    # ---- what is shown
+
+    def draw(self) -> None:
+        session = self.stage.session
+        if session is None:
+            return
+        asked = self._now
+        if not asked.searched:
+            asked.searched = True
+            self.start(self._search(session, asked), "looking for the tokenizer")
+        cards = (self._form(asked), _ranking(asked) if asked.found else None)
+        self.show(render(cards))
+
+    def _form(self, asked: Asked) -> Html:
+        query = h("input", type="text", name="query", value=asked.query, autocomplete="off")
+        lines = h("textarea", asked.lines, name="lines", rows="8")
+        ready = asked.codec is not None
+        note = None
+        if not ready:
+            text = asked.problem or "The encoder's tokenizer.json was not found beside it."
+            chosen = h(
+                "label",
+                "Choose tokenizer.json",
+                h("input", type="file", multiple=True, data_act=self.act("tokenizer")),
+                class_="button",
+            )
+            note = h("div", h("p", text, class_="notice notice-warn"), chosen, class_="rank-needs")
+        return h(
+            "section",
+            h("h2", "Rank sentences by meaning"),
+            note,
+            h(
+                "form",
+                h("label", h("span", "query", class_="label"), query),
+                h("label", h("span", "lines to rank", class_="label"), lines),
+                h("button", "Rank", type="submit", class_="primary", disabled=not ready),
+                data_act=self.act("rank"),
+                class_="rank-form",
+            ),
+            class_="card",
+        )
+
+
+def _ranking(asked: Asked) -> Html:
+    """Bars are as long as scores are high; those below 0 mean something else entirely."""
+    rows = [
+        h(
+            "li",
+            h("span", one.text, class_="rank-text"),
+            h("span", f"{one.score:.2f}", class_="share number"),
+            bar(100 * max(one.score, 0), 6),
+        )
+        for one in asked.found
+    ]
+    head = h("div", h("h2", "Nearest first"), h("span", asked.told, class_="note"))
+    note = "1 is the same meaning, 0 is none in common."
+    return h(
+        "section",
+        h("div", head, class_="card-head"),
+        h("ol", rows, class_="bars rank-list"),
+        h("p", note, class_="note"),
+        class_="card",
+    )
+
+
+VIEW = View(
+    "rank",
+    "Rank",
+    order=14,
+    make=RankPanel,
+    needs=(ENCODER,),
+    follows=(Change.SESSION,),
+    style=True,
+)

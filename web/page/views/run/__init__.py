@@ -1,0 +1,1 @@
+"""The view that runs a program."""

@@ -1,0 +1,249 @@
+"""Teach a classifier one's own drawings: it learns in this tab, and says what it thinks."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import PurePath
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from page.browser import Message
+from page.controllers.open_controller import REDRAW_SECONDS
+from page.html.markup import render
+from page.npy import Array
+from page.session.session import Session
+from page.session.state import Change, Stage
+from page.views.teach import markup
+from page.views.teach.drawings import centred, is_empty, varied
+from page.views.teach.lesson import Lesson
+from page.views.view import Need, Panel, View
+from webpte.training import Learner, can_be_taught
+
+_LEARNING, _LOOKING = "learning", "looking at the drawing"
+_MOST_STEPS = 2000
+
+
+def _teachable(stage: Stage) -> bool:
+    return stage.session is not None and can_be_taught(stage.session.methods)
+
+
+TEACHABLE = Need("Open a program with the methods learn and predict.", _teachable, hides=True)
+
+
+class TeachPanel(Panel):
+    def __init__(self, view: View, stage: Stage) -> None:
+        super().__init__(view, stage)
+        self._lessons: dict[str, Lesson] = {}  # by file: it may be opened again, or elsewhere
+        self._learner: Learner | None = None  # of the session that is open
+        self._drawing: Array | None = None  # what is on the pad, if anything
+        self._seen: Array | None = None  # the drawing that `_likely` is of
+        self._likely: list[float] = []
+
+    @property
+    def _lesson(self) -> Lesson:
+        session = self.stage.session
+        assert session is not None  # as TEACHABLE says
+        file = session.source.address or session.source.name
+        return self._lessons.setdefault(file, Lesson())
+
+    def forget(self) -> None:
+        """What is learned stays with the file; what is on the pad was for the session."""
+        self._learner = None
+        if self._drawing is not None:
+            self._clear()
+
+    def _learner_of(self, session: Session) -> Learner:
+        if self._learner is None:
+            self._learner = Learner(session.program)
+            if self._lesson.weights is not None:
+                self._learner.load(self._lesson.weights)
+        return self._learner
+
+    # ---- drawing
+
+    async def on_draw(self, message: Message) -> None:
+        if self.stage.session is None:
+            return
+        was_empty = self._drawing is None
+        grey = np.frombuffer(bytes(message["pixels"]), np.uint8).astype(np.float32) / 255
+        drawing = grey.reshape(int(message["rows"]), int(message["columns"]))
+        self._drawing = None if is_empty(drawing) else drawing
+        if was_empty:
+            self._show_adds()
+        await self._look()
+
+    async def _look(self) -> None:
+        """What it thinks of the drawing, if nothing else is done; who learns looks by itself."""
+        session = self.stage.session
+        if session is None or session.runner.busy or not self._lesson.losses:
+            return
+        await self.stage.do(session, self._look_until_seen(session), _LOOKING)
+
+    async def _look_until_seen(self, session: Session) -> None:
+        """Someone draws on meanwhile."""
+        while self._seen is not self._drawing and not session.runner.stopping:
+            drawing = self._drawing
+            if drawing is not None:
+                logits = await self._learner_of(session).predict(centred(drawing)[None])
+                self._likely = self._lesson.likely(logits)
+            else:
+                self._likely = []
+            self._seen = drawing
+            self._show_thinks()
+
+    def _show_adds(self) -> None:
+        adds = render(markup.adds_view(self._lesson, self._drawing is None, self.act))
+        self.stage.browser.show(html={markup.ADDS: adds})
+
+    def _show_thinks(self) -> None:
+        thinks = markup.thinks_view(self._lesson, self._likely)
+        self.stage.browser.show(html={markup.THINKS: thinks})
+
+    def on_clear(self, message: Message) -> None:
+        self._clear()
+        self.draw()
+
+    def _clear(self) -> None:
+        self._drawing, self._seen, self._likely = None, None, []
+        self.tell_script(clear=True)
+
+    # ---- examples
+
+    def on_add(self, message: Message) -> None:
+        if self._drawing is None:
+            return
+        kind = int(message["kind"])
+        self._lesson.add(kind, self._drawing)
+        self._clear()
+        self.draw()
+        self.stage.tell(f"An example of {self._lesson.kinds[kind].name}")
+
+    def on_remove(self, message: Message) -> None:
+        if self.stage.idle_session() is not None:
+            examples = self._lesson.kinds[int(message["kind"])].examples
+            del examples[int(message["at"]) : int(message["at"]) + 1]
+            self.draw()
+
+    def on_more(self, message: Message) -> None:
+        self._lesson.add_kind()
+        self._seen, self._likely = None, []
+        self.draw()
+
+    def on_less(self, message: Message) -> None:
+        """The classes behind it get other numbers, so what was learned is of no use any more."""
+        if self.stage.idle_session() is not None:
+            del self._lesson.kinds[int(message["kind"])]
+            self._forget_learned()
+
+    def on_name(self, message: Message) -> None:
+        name = str(message["value"]).strip()
+        if name:
+            self._lesson.kinds[int(message["kind"])].name = name
+            self._show_adds()
+            self._show_thinks()
+
+    # ---- learning
+
+    async def on_learn(self, message: Message) -> None:
+        session = self.stage.idle_session()
+        if session is None:
+            return
+        lesson = self._lesson
+        if lesson.ready:
+            self.stage.tell(lesson.ready, "bad")
+            return
+        try:
+            lesson.steps = min(max(int(message["fields"]["steps"]), 1), _MOST_STEPS)
+        except ValueError:
+            self.stage.tell(f"steps: a number from 1 to {_MOST_STEPS}", "bad")
+            return
+        self.stage.show(error="")
+        self.stage.tell("Learning", "busy")
+        await self.stage.do(session, self._learn(session, lesson), _LEARNING)
+        self.draw()
+
+    async def _learn(self, session: Session, lesson: Lesson) -> None:
+        self.draw()
+        learner, drawn = self._learner_of(session), 0.0
+        pictures, labels = lesson.all()
+        learning = learner.learn(pictures, labels, lesson.steps, varied)
+        started, before = perf_counter(), learner.steps
+        try:
+            async for loss in learning:
+                lesson.losses.append(loss)
+                if perf_counter() - drawn > REDRAW_SECONDS:
+                    self.stage.browser.show(html={markup.LEARNS: markup.curve_view(lesson)})
+                    self._seen = None  # it thinks otherwise now
+                    await self._look_until_seen(session)
+                    drawn = perf_counter()
+                await asyncio.sleep(0)  # lets messages in: on NumPy a step waits for nothing
+                if session.runner.stopping:
+                    break
+        finally:
+            await learning.aclose()
+        lesson.weights = await learner.weights()
+        self._seen = None
+        await self._look_until_seen(session)
+        if not np.isfinite(lesson.losses[-1]):
+            self.stage.tell("The loss is no number any more: press Forget and learn again", "bad")
+            return
+        rate = (learner.steps - before) / (perf_counter() - started)
+        told = f"Learned: loss {np.mean(lesson.losses[-5:]):.3f}, {rate:.0f} steps a second"
+        self.stage.tell(told)
+
+    def on_stop(self, message: Message) -> None:
+        session = self.stage.session
+        if session is not None and session.runner.busy and session.runner.doing == _LEARNING:
+            session.runner.cancel()
+
+    def on_reset(self, message: Message) -> None:
+        if self.stage.idle_session() is not None:
+            self._forget_learned()
+            self.stage.tell("It knows nothing any more; the examples are still there")
+
+    def _forget_learned(self) -> None:
+        self._lesson.forget()
+        self._learner, self._seen, self._likely = None, None, []
+        self.draw()
+
+    def on_save(self, message: Message) -> None:
+        session, lesson = self.stage.session, self._lesson
+        if session is None or lesson.weights is None:
+            return
+        stream = io.BytesIO()
+        names = np.array([kind.name for kind in lesson.kinds])
+        arrays: dict[str, Any] = {"names": names, **lesson.weights}
+        np.savez(stream, **arrays)
+        url = self.stage.browser.download_url(stream.getvalue())
+        name = f"{PurePath(session.source.name).stem}.weights.npz"
+        self.stage.browser.show(download={"url": url, "name": name})
+
+    # ---- what is shown
+
+    def draw(self) -> None:
+        session = self.stage.session
+        if session is None:
+            return
+        busy, lesson = session.runner.busy, self._lesson
+        learning = busy and session.runner.doing == _LEARNING
+        side = self._learner_of(session).form.shape[-1]
+        cards = (
+            markup.pad_card(lesson, side, self._drawing is None, self._likely, self.act),
+            markup.learn_card(lesson, learning, busy and learning, self.act),
+            markup.kinds_card(lesson, learning, self.act),
+        )
+        self.show(render(cards))
+
+
+VIEW = View(
+    "teach",
+    "Teach",
+    order=12,
+    make=TeachPanel,
+    needs=(TEACHABLE,),
+    follows=(Change.SESSION,),
+    style=True,
+)

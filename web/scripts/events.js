@@ -1,0 +1,350 @@
+// The main thread's share: it forwards what people do to Python in the worker, and shows what
+// Python sends back. A worker cannot do this itself: dropped files are gone once the event is over,
+// and a default can only be prevented while it lasts. Messages are one-way, so neither side waits.
+
+import { addEntry, addOpening, addView, setAddress, tellOpening, watchHistory } from "./address.js";
+import { countBytes } from "./boot.js";
+import { watchCameras } from "./camera.js";
+import { fetchGallery, galleryCommands, makeLine, markOpened, markUnusable, watchGallery } from "./gallery.js";
+import { paint, watchPads } from "./pad.js";
+import { watchPalette } from "./palette.js";
+import { watchPoints } from "./point.js";
+import { decodeSound, watchRecorders } from "./sound.js";
+import { bringToFront, goTo, setTabs, watchTabs } from "./tabs.js";
+
+const page = document.documentElement;
+const find = (id) => document.getElementById(id);
+let send = (message) => waiting.push(message);
+const waiting = [];
+let commands = []; // of the palette, as Python has told them
+const scripts = {}; // by view, what it was told last
+let patch = null; // there before the first message is
+const gallery = fetchGallery(find("gallery-list"));
+const IN_SIGHT = 400; // pixels of a section that tell what is in it, with the run bar over them
+const GAP = 16; // pixels between two sections
+const measureBar = () => {
+  page.style.setProperty("--bar", `${find("run").offsetHeight}px`);
+  return find("run").offsetHeight;
+};
+new ResizeObserver(measureBar).observe(find("run")); // it sticks, and lies over what is scrolled to that edge
+// Beside the bar, and not below it. Only what has the focus is left where it is in the bar (style.css).
+const scrollIntoSight = (element, how) => {
+  page.toggleAttribute("data-scrolls", true);
+  element?.scrollIntoView(how);
+  page.toggleAttribute("data-scrolls", false);
+};
+const MEMORY = "webpte inputs ";
+const remembered = () => {
+  try {
+    const ours = Object.entries(localStorage).filter(([key]) => key.startsWith(MEMORY));
+    return Object.fromEntries(ours.map(([key, text]) => [key.slice(MEMORY.length), text]));
+  } catch {
+    return {};
+  }
+};
+const VISITED = "webpte visited"; // all that the start fetches was fetched once
+const LAST = "webpte session"; // of this tab, for when it is reloaded
+const lastSession = () => {
+  try {
+    return JSON.parse(sessionStorage.getItem(LAST));
+  } catch {
+    return null;
+  }
+};
+const linked = Object.fromEntries(new URLSearchParams(location.search));
+if (linked.model || linked.url) makeLine();
+const patching = import("./patch.js").then((module) => { patch = module.patch; });
+
+// ---- from Python to the page
+
+const show = {
+  // {id: markup}; Python has escaped everything in it
+  html: (sections) => {
+    for (const [id, markup] of Object.entries(sections)) {
+      const section = find(id);
+      if (section) patch(section, markup);
+    }
+  },
+  // {id: markup} at the end of what is there: for text that comes piece by piece
+  append: (sections) => {
+    for (const [id, markup] of Object.entries(sections)) find(id)?.insertAdjacentHTML("beforeend", markup);
+  },
+  // {id: value} into fields, such as "" after a message is sent
+  value: (fields) => {
+    for (const [id, value] of Object.entries(fields)) if (find(id)) find(id).value = value;
+  },
+  text: (lines) => {
+    for (const [id, line] of Object.entries(lines)) if (find(id)) find(id).textContent = line;
+  },
+  hidden: (sections) => {
+    for (const [id, hidden] of Object.entries(sections)) find(id).hidden = hidden;
+  },
+  state: (state) => {
+    page.dataset.state = state;
+    try {
+      if (state === "ready") localStorage.setItem(VISITED, "yes");
+    } catch { /* not allowed: then every visit is the first */ }
+  },
+  mood: (mood) => { find("status").dataset.mood = mood; },
+  reveal: (id) => {
+    const view = find(id)?.closest(".view[hidden]");
+    if (view) goTo(view.id.replace("view-", ""));
+    scrollIntoSight(find(id), { block: "nearest" });
+  },
+  // what was waited for, unless its beginning is in sight already, or another view in front
+  sight: (id) => {
+    const box = find(id)?.checkVisibility() && find(id).getBoundingClientRect();
+    if (!box || (box.top >= 0 && box.top + Math.min(box.height, IN_SIGHT) <= innerHeight)) return;
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    // With the run bar in its place above it, or else right below the bar: it never covers half of a button.
+    const bar = measureBar();
+    const room = innerHeight - 2 * bar - find("run-more").offsetHeight;
+    const block = box.height + 5 * GAP <= room ? "nearest" : "start";
+    scrollIntoSight(find(id), { block, behavior: calm ? "auto" : "smooth" });
+  },
+  copy: ({ text, done }) => navigator.clipboard.writeText(text).then(
+    () => show.text({ status: done }),
+    () => show.text({ status: "The browser did not allow copying: click into the page first." }),
+  ),
+  // a sound for an input: Python runs in a worker, which cannot decode one
+  hear: ({ number, file, rate, longest }) => decodeSound(file, rate, longest).then(
+    (samples) => send({ act: "heard", number, samples: new Uint8Array(samples.buffer) }),
+    (error) => send({ act: "heard", number, problem: error.message }),
+  ),
+  tabs: setTabs,
+  // what inputs are set to, by program, for the next visit; "" forgets it
+  remember: ({ key, text }) => {
+    try {
+      if (text) localStorage.setItem(MEMORY + key, text);
+      else localStorage.removeItem(MEMORY + key);
+    } catch { /* storage that is full, or not allowed: then nothing is remembered */ }
+  },
+  last: (session) => {
+    try {
+      sessionStorage.setItem(LAST, JSON.stringify(session));
+    } catch { /* not allowed: then a reload starts anew */ }
+  },
+  // {id: pixels} onto the pads in these elements
+  paint: (pads) => {
+    for (const [id, pixels] of Object.entries(pads)) paint(find(id).querySelector("canvas"), pixels);
+  },
+  commands: (list) => { commands = list; },
+  // the focus, if what had it is gone or hidden
+  rescue: (id) => {
+    const focused = document.activeElement;
+    if (focused === document.body || !focused?.checkVisibility()) find(id)?.focus({ preventScroll: true });
+  },
+  opened: (what) => {
+    markOpened(find("gallery-list"), what);
+    tellOpening(what.opening);
+  },
+  unusable: (problems) => markUnusable(find("gallery-list"), problems),
+  entry: addEntry,
+  address: setAddress,
+  front: bringToFront,
+  styles: (views) => {
+    for (const view of views) {
+      document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href: new URL(`../page/views/${view}/${view}.css`, import.meta.url).href }));
+    }
+  },
+  // {view: data} for `show(panel, data, act)` of the view's own script, in the order sent
+  script: (views) => {
+    for (const [view, data] of Object.entries(views)) {
+      const tell = (name, more) => send({ act: `${view}:${name}`, ...more });
+      scripts[view] = Promise.all([import(`../page/views/${view}/${view}.js`), scripts[view]])
+        .then(([script]) => script.show(find(`view-${view}`), data, tell))
+        .catch((error) => {
+          console.error(error);
+          show.text({ status: `The script of this view failed: ${error.message}` });
+          show.mood("bad");
+        });
+    }
+  },
+  download: ({ url, name }) => Object.assign(document.createElement("a"), { href: url, download: name }).click(),
+};
+
+const connect = (_, worker) => {
+  worker.addEventListener("message", async ({ data }) => {
+    await patching; // messages stay in order: those that wait go on in the order in which they came
+    if (!Array.isArray(data)) return; // PyScript's own
+    for (const changes of data) {
+      for (const [kind, value] of Object.entries(changes)) show[kind]?.(value);
+    }
+  });
+  worker.ready.then(
+    // PyScript calls itself ready even if main.py raised.
+    () => { if (page.dataset.state !== "up") failed("Python raised an error, which the browser's console shows."); },
+    (error) => failed(error.message),
+  );
+  gallery.then((cards) => {
+    send = (message) => worker.postMessage(message);
+    const opens = Boolean(linked.model || linked.url);
+    send({
+      act: "hello", base: document.baseURI, narrow: innerWidth < 1000, cards,
+      remembered: remembered(), last: lastSession(), linked: opens,
+    });
+    if (opens) send({ ...linked, act: "link" });
+    waiting.forEach(send);
+  });
+};
+
+// ---- the start, before there is Python to tell of it
+
+const stage = (name) => {
+  const steps = [...document.querySelectorAll("[data-boot]")];
+  const now = steps.findIndex((step) => step.dataset.boot === name);
+  steps.forEach((step, at) => {
+    step.className = `step step-${at < now ? "done" : at === now ? "now" : "next"}`;
+  });
+};
+const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
+const began = performance.now();
+let fetched = "";
+const isFirstVisit = () => {
+  try {
+    return !localStorage.getItem(VISITED);
+  } catch {
+    return true;
+  }
+};
+if (isFirstVisit()) {
+  countBytes((done, total) => {
+    const bar = find("boot-bar");
+    if (!bar) return; // Python was quicker
+    Object.assign(bar, { max: total, value: done });
+    fetched = `${megabytes(done)} of ${megabytes(total)} MB are here.`;
+  }).then(() => find("boot-bar")?.removeAttribute("value"), () => {}); // what comes now has no measure
+} else {
+  find("boot-note").textContent = "It is in the browser's cache from an earlier visit.";
+}
+// Seconds, too, for a start that takes many of them.
+const ticking = setInterval(() => {
+  if (!find("boot-time")) return clearInterval(ticking);
+  find("boot-time").textContent = `${fetched} ${Math.round((performance.now() - began) / 1000)} s`;
+}, 250);
+const failed = (reason) => {
+  clearInterval(ticking);
+  if (["up", "ready"].includes(page.dataset.state)) return;
+  page.dataset.state = "failed";
+  page.toggleAttribute("data-open", false);
+  show.mood("bad");
+  show.text({ status: "Python did not start", "boot-note": `It did not start: ${reason} Reload to try again.` });
+};
+addEventListener("py:progress", ({ detail }) => {
+  if (detail === "Loading Pyodide") stage("python");
+  if (detail === "Loaded interpreter") stage("webpte");
+});
+import("../runtime/pyscript/core.js").then(
+  ({ hooks }) => hooks.main.onWorker.add(connect),
+  () => failed("PyScript is not there; is the runtime set up?"),
+);
+patching.catch(() => failed("Idiomorph is not there; is the runtime set up?"));
+addEventListener("unhandledrejection", ({ reason }) => failed(String(reason?.message ?? reason)));
+
+// ---- from the page to Python
+
+const act = (element, more) => {
+  if (page.dataset.state !== "ready" && find("boot-note")) {
+    show.text({ "boot-note": "Your choice is taken as soon as it is up." });
+  }
+  const message = { ...element.dataset, ...more };
+  addOpening(message);
+  send(message);
+};
+watchPads(act);
+watchGallery(find("gallery-list"));
+watchPoints(act);
+watchCameras(act);
+watchRecorders(act);
+watchTabs((name) => {
+  addView(name);
+  send({ act: "view", name });
+});
+watchHistory((where) => act({ dataset: { ...where, act: "go" } }), () => find("error").childElementCount > 0);
+
+// A control is pressed where it is, so its view comes to the front; a field is there to be typed in.
+const press = (element) => {
+  const view = element.closest(".view[hidden]");
+  if (view) goTo(view.id.replace("view-", ""));
+  if (element.matches("form")) element.requestSubmit();
+  else if (element.matches("textarea, select, input:not([type=file])")) element.focus();
+  else element.click();
+};
+watchPalette(
+  () => [...commands, ...galleryCommands(find("gallery-list"))],
+  (command) => {
+    if (command.view) goTo(command.view);
+    const control = command.press && document.querySelector(command.press);
+    if (control) press(control);
+    else if (command.send) act({ dataset: command.send });
+  },
+);
+const acting = (event) => event.target.closest?.("[data-act]");
+
+addEventListener("click", (event) => {
+  const element = acting(event);
+  if (element?.matches("button[type=button]")) act(element);
+});
+// A slider that is dragged tells where it is some times in a second: what it sets may take long to draw.
+const SLIDE_MS = 90;
+const sliding = new WeakMap();
+const slide = (element) => {
+  const tell = () => {
+    sliding.delete(element);
+    act(element, { value: element.value });
+  };
+  if (!sliding.has(element)) sliding.set(element, setTimeout(tell, SLIDE_MS));
+};
+addEventListener("input", (event) => {
+  const element = acting(event);
+  if (element?.matches("input[type=range]")) slide(element);
+  else if (element?.matches("select, textarea, input:not([type=file])")) act(element, { value: element.value });
+});
+addEventListener("change", (event) => {
+  const element = acting(event);
+  if (!element?.matches("input[type=file]") || !element.files.length) return;
+  act(element, { files: [...element.files] });
+  element.value = ""; // so that the same file can be chosen again
+});
+addEventListener("submit", (event) => {
+  event.preventDefault();
+  act(event.target, { fields: Object.fromEntries(new FormData(event.target)) });
+});
+addEventListener("keydown", (event) => {
+  if (document.querySelector("dialog[open]")) return;
+  if (event.key === "z" && (event.ctrlKey || event.metaKey) && find("undo") && !event.target.matches?.("input, textarea")) {
+    event.preventDefault();
+    find("undo").click();
+  }
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !find("view-run").hidden) {
+    event.preventDefault();
+    const form = find("run-form");
+    if (form) form.requestSubmit(form.querySelector("[type=submit]"));
+    else if (page.dataset.state === "ready") act({ dataset: { act: "run" } }); // Python says why not
+  }
+});
+
+const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
+const target = (event) => event.target.closest?.("[data-drop]");
+const mark = (element) => {
+  document.querySelectorAll(".dropping").forEach((one) => one.classList.remove("dropping"));
+  (element ?? document.body).classList.add("dropping");
+};
+const unmark = () => document.querySelectorAll(".dropping").forEach((one) => one.classList.remove("dropping"));
+addEventListener("dragover", (event) => {
+  if (!carriesFiles(event)) return;
+  event.preventDefault();
+  mark(target(event));
+});
+addEventListener("dragleave", (event) => { if (!event.relatedTarget) unmark(); });
+addEventListener("drop", (event) => {
+  if (!carriesFiles(event)) return;
+  event.preventDefault();
+  unmark();
+  const files = [...event.dataTransfer.files];
+  const at = target(event);
+  // A program dropped onto an input card is still a program, and several files find their own places.
+  const here = at && files.length === 1 && !/\.pt[ed]$/i.test(files[0].name);
+  const wanted = here ? { ...at.dataset, act: at.dataset.drop } : { act: "open-file" };
+  act({ dataset: wanted }, { files });
+});
