@@ -4,7 +4,7 @@
     networks/    the networks in PyTorch, and readers of ONNX, TFLite and ncnn files
     recipe.py    what a recipe says
     make.py      builds and exports one, in the export environment
-    judge.py     runs what was made, against PyTorch's results
+    check_export.py  runs what was made, against PyTorch's results
 
 `python3 serve.py models` is the way in; docs/models.md tells how to add one.
 """

@@ -181,7 +181,7 @@ def test_many_boxes_in_sight_come_in_pieces(bare: Page) -> None:
 
 def test_others_have_their_turns_while_pieces_are_made(bare: Page) -> None:
     turns = bare.evaluate("""async () => {
-        const { collect } = await import("./page/views/graph/slices.js");
+        const { collect } = await import("./page/views/graph/drawing/slices.js");
         let [turns, done] = [0, false];
         const { port1, port2 } = new MessageChannel();
         port1.onmessage = () => { turns += 1; if (!done) port2.postMessage(null); };

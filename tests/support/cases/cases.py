@@ -112,5 +112,5 @@ def ops_of_family(family: str) -> set[str]:
     return {
         name
         for name in registered_names()
-        if (op := lookup(name)) and op.lower.__module__ == f"webpte.ops.{family}"
+        if (op := lookup(name)) and op.lower.__module__.endswith(f".{family}")
     }

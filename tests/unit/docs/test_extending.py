@@ -107,7 +107,10 @@ def test_an_operator(copy: Path) -> None:
 def test_a_rule_of_fusion(copy: Path) -> None:
     for block in recipe("A rule of fusion"):
         follow(block, copy)
-    tests = ["tests/unit/test_masked_softmax.py", "tests/unit/rewrite/fusion/test_fusion.py"]
+    tests = [
+        "tests/unit/rewrite/fusion/test_masked_softmax.py",
+        "tests/unit/rewrite/fusion/test_fusion.py",
+    ]
     wanted = "masked or becomes_one"
     said = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "-k", wanted)
     assert int(re.findall(r"(\d+) passed", said)[0]) >= 4

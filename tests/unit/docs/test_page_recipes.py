@@ -23,7 +23,9 @@ BLOCKS = blocks_of(DOCUMENT)
 def test_the_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page.views, "__path__", [*page.views.__path__, str(tmp_path)])
     (block,) = [block for block in BLOCKS if "VIEW = View" in block.text]
-    (tmp_path / "memory.py").write_text(block.text, encoding="utf-8")
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "__init__.py").touch()
+    (tmp_path / "memory" / "panel.py").write_text(block.text, encoding="utf-8")
     assert not find_views().problems
 
     async def script() -> None:

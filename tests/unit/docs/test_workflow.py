@@ -31,5 +31,5 @@ def test_commands_are_those_of_serve(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_the_cache_holds_decides_its_key() -> None:
     named = re.findall(r"'([^']+)'", re.findall(r"hashFiles\((.+)\)", TEXT)[0])
     assert all(list(ROOT.glob(pattern)) for pattern in named)
-    for name in ("build_notebooks.py", "reference.py"):  # each pins an environment
+    for name in ("site/build_notebooks.py", "site/reference.py"):  # each pins an environment
         assert f"pysrc/webpte_host/{name}" in named

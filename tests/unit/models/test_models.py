@@ -49,7 +49,7 @@ def test_add_remove_and_add_again(slow_kitchen: FakeKitchen) -> None:
     models = kitchen.models()
     assert re.search(r"adder +sums +~3\.0 MB +0BSD +adder 1\.0 +no", models.table())
     models.add([NAME], "numpy")
-    assert kitchen.calls() == ["pip", "make", "judge"]
+    assert kitchen.calls() == ["pip", "make", "check_export"]
     assert re.search(r"adder +sums +0\.0 MB +0BSD +adder 1\.0 +yes$", models.table())
     assert kitchen.visible() == {NAME, "index.json"}
     assert "the second sum is 4.5" in kitchen.shown.getvalue()
@@ -68,7 +68,7 @@ def test_clean_throws_away_what_was_kept(kitchen: FakeKitchen) -> None:
     models = kitchen.models()
     for _ in range(2):
         models.add([NAME], "numpy")
-        assert kitchen.calls() == ["pip", "make", "judge"]
+        assert kitchen.calls() == ["pip", "make", "check_export"]
         models.clean()
         assert kitchen.index() == [NAME]
         models.remove([NAME])
@@ -114,10 +114,10 @@ def test_model_that_differs_from_pytorch_is_not_installed(kitchen: FakeKitchen) 
     with pytest.raises(HostError, match=r"adder does not equal PyTorch on numpy: .*6 of 6"):
         kitchen.models().add([NAME], "numpy")
     assert kitchen.visible() == set()
-    assert kitchen.calls() == ["pip", "make", "judge"]
+    assert kitchen.calls() == ["pip", "make", "check_export"]
     with pytest.raises(HostError, match="does not equal"):
         kitchen.models().add([NAME], "numpy")
-    assert kitchen.calls() == ["judge"]  # the export is kept, the verdict is not
+    assert kitchen.calls() == ["check_export"]  # the export is kept, the verdict is not
 
 
 def test_failed_export_says_why(slow_kitchen: FakeKitchen) -> None:
@@ -135,9 +135,9 @@ def test_failed_export_says_why(slow_kitchen: FakeKitchen) -> None:
 
 # Where it is interrupted, and what the next try has to do again.
 STOPS: list[tuple[Any, str, list[str]]] = [
-    (sources, "check_hash", ["pip", "make", "judge"]),
-    (os, "rename", ["pip", "make", "judge"]),
-    (export_environment, "export_python", ["make", "judge"]),
+    (sources, "check_hash", ["pip", "make", "check_export"]),
+    (os, "rename", ["pip", "make", "check_export"]),
+    (export_environment, "export_python", ["make", "check_export"]),
     (models_store, "_link", []),
     (models_store, "_described", []),
     (os, "replace", []),
@@ -211,7 +211,7 @@ def test_changed_recipe_is_made_anew(kitchen: FakeKitchen) -> None:
     assert "yes, of an older recipe" in models.table()
     kitchen.calls()
     models.add([NAME], "numpy")
-    assert kitchen.calls() == ["pip", "make", "judge"]
+    assert kitchen.calls() == ["pip", "make", "check_export"]
     card = kitchen.store.card(NAME)
     assert card is not None
     assert card["key"] == export_key(fake_recipes(kitchen.registry)[NAME]) != before
@@ -256,8 +256,8 @@ def test_recipes_are_complete() -> None:
 
 
 def test_the_table_needs_neither_numpy_nor_torch() -> None:
-    program = "import sys; sys.modules['numpy'] = None; from webpte_host import models; "
-    program += "sys.exit(models.main([]))"
+    program = "import sys; sys.modules['numpy'] = None; from webpte_host.models import command; "
+    program += "sys.exit(command.main([]))"
     command = [sys.executable, "-c", program]
     variables = {**os.environ, "PYTHONPATH": str(PYSRC)}
     shown = subprocess.run(

@@ -363,19 +363,19 @@ def test_archive_has_package_and_shaders_and_follows_edits(site: Site, tree: Pat
     assert headers["Content-Type"] == "application/zip"
     expected = [
         "__init__.py",
-        "gpu/webgpu/engine.js",
-        "wgsl/lib/index.wgsl",
+        "gpu/engine.js",
         "wgsl/elementwise/unary.wgsl",
+        "wgsl/lib/index.wgsl",
     ]
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         assert archive.namelist() == [f"webpte/{name}" for name in expected]
     assert ask(site, "/webpte.zip")[1]["ETag"] == headers["ETag"]
 
-    (tree / "wgsl" / "unary.wgsl").write_text("fn longer() {}")
+    (tree / "wgsl" / "elementwise" / "unary.wgsl").write_text("fn longer() {}")
     _, after, changed = ask(site, "/webpte.zip", If_None_Match=headers["ETag"])
     assert after["ETag"] != headers["ETag"]
     with zipfile.ZipFile(io.BytesIO(changed)) as archive:
-        assert archive.read("webpte/wgsl/unary.wgsl") == b"fn longer() {}"
+        assert archive.read("webpte/wgsl/elementwise/unary.wgsl") == b"fn longer() {}"
 
 
 def test_taken_port_is_explained(site: Site) -> None:

@@ -211,21 +211,23 @@ def dispatches(case: CacheCase | PlainCase) -> list[str]:
     ("case", "kernels"),
     [
         # Words one by one write to the cache on the way; a small cache is not worth a split.
-        (CacheCase(32, 8, 64, [(1, 5)], positions=64), "split"),
-        (CacheCase(32, 8, 64, [(1, 5)], positions=128), "split merge"),
-        (CacheCase(32, 8, 64, [(1, 2000)], positions=2304), "split merge"),
-        (CacheCase(32, 8, 64, [(512, 0)], positions=2304), "update update tile"),
-        (CacheCase(32, 8, 64, [(128, 0)], positions=2304), "update update tile merge"),
-        (CacheCase(4, 2, 6, [(1, 5)], positions=64), "update update split"),
-        (CacheCase(4, 2, 8, [(1, 5)], positions=64, op="custom_sdpa.default"), "split"),
-        (CacheCase(4, 2, 300, [(1, 5)], positions=64), "update update tile"),
-        (PLAIN[0], "split"),
+        (CacheCase(32, 8, 64, [(1, 5)], positions=64), "flash_split"),
+        (CacheCase(32, 8, 64, [(1, 5)], positions=128), "flash_split flash_reduce"),
+        (CacheCase(32, 8, 64, [(1, 2000)], positions=2304), "flash_split flash_reduce"),
+        (CacheCase(32, 8, 64, [(512, 0)], positions=2304), "cache_update cache_update flash"),
+        (
+            CacheCase(32, 8, 64, [(128, 0)], positions=2304),
+            "cache_update cache_update flash flash_reduce",
+        ),
+        (CacheCase(4, 2, 6, [(1, 5)], positions=64), "cache_update cache_update flash_split"),
+        (CacheCase(4, 2, 8, [(1, 5)], positions=64, op="custom_sdpa.default"), "flash_split"),
+        (CacheCase(4, 2, 300, [(1, 5)], positions=64), "cache_update cache_update flash"),
+        (PLAIN[0], "flash_split"),
     ],
     ids=lambda value: str(value).replace(" ", "+"),
 )
 def test_kernels(case: Case, kernels: str) -> None:
-    names = {"attention_flash": "tile"}
-    found = [names.get(name, name.removeprefix("attention_")) for name in dispatches(case)]
+    found = [name.removeprefix("attention_") for name in dispatches(case)]
     assert " ".join(found) == kernels
 
 

@@ -117,7 +117,11 @@ def test_memory_that_kernels_share() -> None:
     [
         (subgroup_matrix.K_STEP, "lib/gemm/subgroup_matrix_tile.wgsl", r"const K_STEP = (\d+)u;"),
         (subgroup_matrix.K_STEP, "lib/gemm/split_f16.wgsl", r"const K_STEP = (\d+)u;"),
-        (linear_q4_subgroup_matrix.COLUMNS, "linear_q4_split_f16.wgsl", r"const COLUMNS = (\d+)u;"),
+        (
+            linear_q4_subgroup_matrix.COLUMNS,
+            "gemm/linear_q4_split_f16.wgsl",
+            r"const COLUMNS = (\d+)u;",
+        ),
     ],
 )
 def test_numbers_that_stand_in_python_and_in_wgsl_agree(

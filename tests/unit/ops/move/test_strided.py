@@ -153,11 +153,11 @@ def test_symint_sizes_lower_anew() -> None:
 @pytest.mark.parametrize(
     ("value", "file", "pattern"),
     [
-        (move_units.MAX_AXES, "strided.wgsl", r"const MAX_AXES = (\d+)u;"),
-        (move_units.MAX_AXES, "strided_transpose.wgsl", r"const MAX_AXES = (\d+)u;"),
-        (strided.TILE, "strided_transpose.wgsl", r"const TILE = (\d+)u;"),
-        (move_units.MAX_AXES, "pad.wgsl", r"const MAX_AXES = (\d+)u;"),
-        (move_units.MAX_AXES, "indexing.wgsl", r"const MAX_AXES = (\d+)u;"),
+        (move_units.MAX_AXES, "move/strided.wgsl", r"const MAX_AXES = (\d+)u;"),
+        (move_units.MAX_AXES, "move/strided_transpose.wgsl", r"const MAX_AXES = (\d+)u;"),
+        (strided.TILE, "move/strided_transpose.wgsl", r"const TILE = (\d+)u;"),
+        (move_units.MAX_AXES, "move/pad.wgsl", r"const MAX_AXES = (\d+)u;"),
+        (move_units.MAX_AXES, "move/indexing.wgsl", r"const MAX_AXES = (\d+)u;"),
     ],
 )
 def test_numbers_that_stand_in_python_and_in_wgsl_agree(

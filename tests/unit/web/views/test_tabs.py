@@ -64,9 +64,15 @@ def tabs(browser: FakeBrowser) -> list[str]:
 MODULE = "from page.views.view import Panel, View\nVIEW = View({!r}, 'New', {}, Panel)\n"
 
 
+def write_panel(folder: Path, text: str) -> None:
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "panel.py").write_text(text)
+
+
 @pytest.fixture
 def more_views(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A folder whose modules are views as well."""
+    """A folder whose folders are views as well."""
     monkeypatch.setattr(page.views, "__path__", [*page.views.__path__, str(tmp_path)])
     return tmp_path
 
@@ -74,7 +80,7 @@ def more_views(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_a_module_is_found_by_its_place(more_views: Path) -> None:
     names = [view.name for view in find_views().views]
     assert names[0] == "run"
-    (more_views / "brand_new.py").write_text(MODULE.format("brand_new", 1))
+    write_panel(more_views / "brand_new", MODULE.format("brand_new", 1))
     found = find_views()
     assert [view.name for view in found.views] == ["run", "brand_new", *names[1:]]
     assert not found.problems
@@ -82,10 +88,10 @@ def test_a_module_is_found_by_its_place(more_views: Path) -> None:
 
 def test_a_module_that_is_no_view_stops_no_other(more_views: Path) -> None:
     names = [view.name for view in find_views().views]
-    (more_views / "not_there.py").write_text("import no_such_module_anywhere\n")
-    (more_views / "half_written.py").write_text("VIEW = View(\n")
-    (more_views / "misnamed.py").write_text(MODULE.format("other", 1))
-    (more_views / "too_close.py").write_text(MODULE.format("too_close", 90))
+    write_panel(more_views / "not_there", "import no_such_module_anywhere\n")
+    write_panel(more_views / "half_written", "VIEW = View(\n")
+    write_panel(more_views / "misnamed", MODULE.format("other", 1))
+    write_panel(more_views / "too_close", MODULE.format("too_close", 90))
 
     async def script() -> FakeBrowser:
         browser = FakeBrowser()
@@ -99,12 +105,12 @@ def test_a_module_that_is_no_view_stops_no_other(more_views: Path) -> None:
 
     told = run_virtually(script()).html["view-problems"]
     for part in (
-        "views/not_there.py",
+        "views/not_there/panel.py",
         "No module named &#x27;no_such_module_anywhere&#x27;",
-        "views/half_written.py</strong> SyntaxError",
+        "views/half_written/panel.py</strong> SyntaxError",
         "must be a View named &#x27;misnamed&#x27;",
-        "views/too_close.py",
-        "order=90 is that of python.py already",
+        "views/too_close/panel.py",
+        "order=90 is that of python/ already",
     ):
         assert part in told
     assert [view.name for view in find_views().views] == [*names, "too_close"]
@@ -121,7 +127,7 @@ def test_a_panel_that_cannot_be_made_stops_no_other() -> None:
         _, browser = await started(view, other)
         assert tabs(browser) == ["run", "count"]
         told = browser.html["view-problems"]
-        assert "views/unmade.py</strong> RuntimeError: a fault in the making" in told
+        assert "views/unmade/panel.py</strong> RuntimeError: a fault in the making" in told
 
     run_virtually(script())
 

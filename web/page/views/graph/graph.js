@@ -1,7 +1,7 @@
 // What only the main thread can do for the graph: draw it, take the focus to the box that was asked for,
 // and go from box to box of the list with the arrow keys.
 
-import { Drawing } from "./drawing.js";
+import { Drawing } from "./drawing/drawing.js";
 
 const KEYS = { ArrowDown: 1, ArrowUp: -1 };
 const watched = new WeakSet();

@@ -2,7 +2,7 @@
 // {id, x, y, paths, tips, width, height}: the middle of each box, and for each edge its path, or null if it goes
 // too far to be drawn, and where it ends.
 
-import { Graph, layout } from "../../../runtime/dagre/dagre.esm.js";
+import { Graph, layout } from "../../../../runtime/dagre/dagre.esm.js";
 import { piecesOf } from "./ranks.js";
 import { curve } from "./shapes.js";
 
