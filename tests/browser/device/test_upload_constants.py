@@ -85,8 +85,8 @@ TRANSFER = """async ([kind, data, described, sizes]) => {
 
 @pytest.fixture
 def page(harness: Harness, root: Path) -> Harness:
-    folder = root / "pysrc" / "webpte" / "gpu"
-    names = {"transfer": folder / "transfer.js", "files": folder / "files.js"}
+    gpu = root / "pysrc" / "webpte" / "gpu"
+    names = {"transfer": gpu / "webgpu/upload_constants.js", "files": gpu / "browser/files.js"}
     texts = {name: path.read_text(encoding="utf-8") for name, path in names.items()}
     harness.page.evaluate(SETUP, [texts])
     return harness

@@ -21,8 +21,8 @@ PROMPT = {"looksEvery": 0.05}
 def page(harness: Harness, root: Path) -> Harness:
     """Has `waiting` and `simulate`, as their files are."""
     sources = {
-        "waiting": root / "pysrc" / "webpte" / "gpu" / "waiting.js",
-        "simulate": root / "tests" / "support" / "simulated_gpu.js",
+        "waiting": root / "pysrc" / "webpte" / "gpu" / "webgpu" / "waiting.js",
+        "simulate": root / "tests" / "support" / "devices" / "simulated_gpu.js",
     }
     for name, path in sources.items():
         code = "([name, text]) => { globalThis[name] = eval(text); }"
