@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import webpte
 from webpte.dev.suite import parse_entry, run_entry
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.base.open import open_source
 from webpte.runtime.load.program_file import read_contents
 from webpte_export.report import HostOp
@@ -86,7 +86,7 @@ async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:
     method = contents.methods[entry.method]
     submissions, where, problem = None, {}, None
     try:
-        async with await webpte.load(suite / entry.pte, device=RecordingDevice()) as program:
+        async with await webpte.load(suite / entry.pte, device=SimulatedDevice()) as program:
             where = _places(program, entry.method)
             if method.info.constant_bytes <= _MOST_BYTES_TO_COUNT:
                 inputs = [

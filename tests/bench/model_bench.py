@@ -33,7 +33,7 @@ from webpte.ops.conv.conv_geometry import Convolution
 from webpte.ops.conv.conv_tiles import Cut, choose_cut
 from webpte.ops.core.args import Args
 from webpte.ops.gemm import gemm_small
-from webpte.ops.gemm.gemm import Product
+from webpte.ops.gemm.gemm import Gemm
 from webpte.plan.shaders import ShaderLibrary
 from webpte.rewrite import fusion
 from webpte.runtime.execute import delegate
@@ -232,7 +232,7 @@ def k_first(*shapes: tuple[gemm_small.Shape, int]) -> Way:
 
 
 def fewer_products(cut: conv_winograd.Winograd) -> Way:
-    def chosen(args: Args, geometry: Convolution, product: Product) -> Cut:
+    def chosen(args: Args, geometry: Convolution, product: Gemm) -> Cut:
         return cut if conv_winograd.may_pay(geometry) else choose_cut(args, geometry, product)
 
     return ((conv, "choose_cut", chosen),)

@@ -17,7 +17,7 @@ from webpte.dtypes import DTYPES
 from webpte.gpu.native.device import NativeDevice
 from webpte.ops.sampling.sample_numpy import Settings, choose_token
 from webpte.plan.shaders import ShaderLibrary
-from webpte.runtime.decode.sampler_graph import HeadKind, sample_graph
+from webpte.runtime.decode.sampler_graph import SamplerKind, sample_graph
 from webpte.runtime.decode.sampling import Sampling, seed_words
 from webpte.runtime.execute.delegate import GpuDelegate
 
@@ -61,7 +61,7 @@ async def compare(
     device: NativeDevice,
     dtype: str = "float32",
 ) -> None:
-    kind = HeadKind(True, *asked.flags, CONTEXT + 1)
+    kind = SamplerKind(True, *asked.flags, CONTEXT + 1)
     graph = sample_graph(DTYPES[dtype], (1, length), kind)
     delegate = await GpuDelegate.create(graph, device, ShaderLibrary())
     rng = np.random.default_rng(length + draws)
@@ -75,7 +75,7 @@ async def compare(
         history = rng.integers(0, length, CONTEXT + 1).astype(np.int32)
         inputs: list[Any] = [logits, position, asked.settings, seed]
         if kind.penalized:
-            inputs.append(history.reshape(HeadKind.history_dims(history.size)))
+            inputs.append(history.reshape(SamplerKind.history_dims(history.size)))
         (token,) = await delegate.execute(inputs)
         given = (logits, history, position, asked.settings, seed, *asked.flags)
         if int(token[0, 0]) != (want := reference(asked, *given[:3], seed)):

@@ -15,7 +15,7 @@ from page.views.teach.drawings import centred, varied
 from support.page.fake_page import SAMPLES
 from support.page.teaching import PYTORCH_LOSSES, SHAPES, batch, examples, first_weights
 from webpte.errors import InputError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.base.info import ScalarInfo
 from webpte.training import Learner, can_be_taught
 
@@ -44,7 +44,7 @@ def test_ten_steps_are_those_of_pytorch(device: str) -> None:
             found.append(float(loss if isinstance(loss, np.ndarray) else await loss.numpy()))
         return found
 
-    found = taught(steps, RecordingDevice() if device == "recording" else device)
+    found = taught(steps, SimulatedDevice() if device == "recording" else device)
     np.testing.assert_allclose(found, PYTORCH_LOSSES, rtol=2e-4, atol=2e-5)
 
 

@@ -12,23 +12,23 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from page.browser import Browser, Message
-from page.controllers.file_controller import FileDesk
-from page.controllers.gallery_controller import FILE, GalleryDesk
-from page.controllers.input_controller import InputDesk
-from page.controllers.library_controller import LibraryDesk
-from page.controllers.open_controller import OpenDesk
-from page.controllers.output_controller import OutputDesk
-from page.controllers.palette_controller import PaletteDesk
-from page.controllers.run_controller import RunDesk
-from page.controllers.view_controller import ViewDesk
+from page.controllers.file_controller import FileController
+from page.controllers.gallery_controller import FILE, GalleryController
+from page.controllers.input_controller import InputController
+from page.controllers.library_controller import LibraryController
+from page.controllers.open_controller import OpenController
+from page.controllers.output_controller import OutputController
+from page.controllers.palette_controller import PaletteController
+from page.controllers.run_controller import RunController
+from page.controllers.view_controller import ViewController
 from page.inputs.match_inputs import is_input_file
 from page.parts.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
 from page.persistence.last_program import LastSession
-from page.persistence.settings import Memory
+from page.persistence.settings import InputMemory
 from page.session.palette import Command
 from page.session.session import Session
-from page.session.state import Change, Stage
-from page.views import Found, find_views
+from page.session.state import AppState, Change
+from page.views import FoundViews, find_views
 from page.views.view import Panel, View
 from webpte import DeviceInfo
 
@@ -38,24 +38,24 @@ _ADAPTER_SECONDS = 15
 class App:
     def __init__(self, browser: Browser, engine: Any, views: Sequence[View] | None = None) -> None:
         """`views` instead of those that are found."""
-        self._stage = Stage(browser, engine)
-        self._files = FileDesk(self._stage)
-        self._outputs = OutputDesk(self._stage, chosen=self._keep_settings)
-        self._inputs = InputDesk(self._stage, changed=self._inputs_changed)
-        self._running = RunDesk(self._stage, self._files, self._inputs, self._outputs)
-        self._memory = Memory(browser)
+        self._stage = AppState(browser, engine)
+        self._files = FileController(self._stage)
+        self._outputs = OutputController(self._stage, chosen=self._keep_settings)
+        self._inputs = InputController(self._stage, changed=self._inputs_changed)
+        self._running = RunController(self._stage, self._files, self._inputs, self._outputs)
+        self._memory = InputMemory(browser)
         self._last = LastSession(self._stage)
-        self._opening = OpenDesk(self._stage, self._draw_session, self._recall)
-        found = find_views() if views is None else Found(list(views))
-        self._views = ViewDesk(self._stage, found.views, found.problems)
-        self._gallery = GalleryDesk(
+        self._opening = OpenController(self._stage, self._draw_session, self._recall)
+        found = find_views() if views is None else FoundViews(list(views))
+        self._views = ViewController(self._stage, found.views, found.problems)
+        self._gallery = GalleryController(
             self._stage, self._opening, self._views, self._inputs, self._outputs
         )
-        self._library = LibraryDesk(self._stage, self._gallery.open_address)
+        self._library = LibraryController(self._stage, self._gallery.open_address)
         self._closed: Session | None = None  # last, until another one is open
         self._tasks: set[asyncio.Task[None]] = set()
         self._stage.commands.append(self._commands)
-        self._palette = PaletteDesk(self._stage)
+        self._palette = PaletteController(self._stage)
 
     # ---- messages
 

@@ -40,7 +40,7 @@ from webpte.rewrite.passes import store_halves
 from webpte.rewrite.validate import resolve_ops
 from webpte.runtime.base.gpu_tensor import GpuTensor, upload
 from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.io_binding import Fate
+from webpte.runtime.execute.io_binding import OutputPlacement
 from webpte.runtime.execute.timings import Timings
 from webpte.shapes import Dims, numel
 from webpte.source import Region, check_range
@@ -74,7 +74,7 @@ QUICK, FOR_A_GLANCE = Effort(60, 5, 400, 5), Limits(1 << 24, 2048)  # good to a 
 
 
 @dataclass(frozen=True)
-class KernelCall:
+class BenchCall:
     """One call of the list as a graph."""
 
     name: str
@@ -89,7 +89,7 @@ class KernelCall:
 # Reading the list
 
 
-def read_calls(entries: Any, pattern: str | None = None) -> list[KernelCall]:
+def read_calls(entries: Any, pattern: str | None = None) -> list[BenchCall]:
     """The calls of a list whose names match the pattern, if there is one."""
     if not isinstance(entries, list):
         raise GraphError("a list of kernels is a JSON array of objects with an op and its args")
@@ -97,7 +97,7 @@ def read_calls(entries: Any, pattern: str | None = None) -> list[KernelCall]:
     return [call for call in calls if pattern is None or fnmatchcase(call.name, pattern)]
 
 
-def _read_call(index: int, entry: Any) -> KernelCall:
+def _read_call(index: int, entry: Any) -> BenchCall:
     if not isinstance(entry, dict) or not isinstance(entry.get("op"), str):
         raise GraphError(f'kernel {index}: not an object with an "op", but {entry!r}')
     name = str(entry.get("name") or _default_name(entry))
@@ -109,7 +109,7 @@ def _read_call(index: int, entry: Any) -> KernelCall:
     if op is None:
         raise UnsupportedOpError(where, {entry["op"]: 1})
     try:
-        return KernelCall(name, op, _graph(op, entry.get("args", []), entry.get("out")))
+        return BenchCall(name, op, _graph(op, entry.get("args", []), entry.get("out")))
     except WebpteError as error:
         raise GraphError(f"{where}: {error}") from error
 
@@ -214,7 +214,7 @@ class Pattern:
 # What a call does
 
 
-def bytes_of(call: KernelCall, halves: bool = False) -> int:
+def bytes_of(call: BenchCall, halves: bool = False) -> int:
     """Of every tensor that the call reads or writes; `halves`: the GPU stores half floats."""
     graph = store_halves(call.graph) if halves else call.graph
     read = [value_id for parameter, value_id in call.args.given if parameter.kind != "any"]
@@ -222,7 +222,7 @@ def bytes_of(call: KernelCall, halves: bool = False) -> int:
     return sum(tensor.storage_bytes for tensor in graph.tensors() if tensor.id in touched)
 
 
-def flops_of(call: KernelCall) -> int | None:
+def flops_of(call: BenchCall) -> int | None:
     """What a formula counts; elsewhere one for each element that comes out."""
     if call.op.alias_of is not None:
         return None
@@ -235,7 +235,7 @@ def flops_of(call: KernelCall) -> int | None:
 
 async def figures_of(
     device: Device,
-    calls: Sequence[KernelCall],
+    calls: Sequence[BenchCall],
     effort: Effort | None = None,
     limits: Limits | None = None,
 ) -> dict[str, Any]:
@@ -258,7 +258,7 @@ async def rates_of(device: Device, effort: Effort = QUICK, limits: Limits | None
     return Rates(copied["gbps"], multiplied["gflops"])
 
 
-def _limit_calls(limits: Limits) -> list[KernelCall]:
+def _limit_calls(limits: Limits) -> list[BenchCall]:
     square = {"tensor": [limits.side, limits.side]}
     return read_calls(
         [
@@ -268,7 +268,7 @@ def _limit_calls(limits: Limits) -> list[KernelCall]:
     )
 
 
-async def _row(device: Device, call: KernelCall, effort: Effort) -> dict[str, Any]:
+async def _row(device: Device, call: BenchCall, effort: Effort) -> dict[str, Any]:
     """A call that is too large for the device is a row, too."""
     try:
         return await measure(device, call, effort)
@@ -276,7 +276,7 @@ async def _row(device: Device, call: KernelCall, effort: Effort) -> dict[str, An
         return {"name": call.name, "op": call.op.name, "error": str(error)}
 
 
-async def measure(device: Device, call: KernelCall, effort: Effort) -> dict[str, Any]:
+async def measure(device: Device, call: BenchCall, effort: Effort) -> dict[str, Any]:
     """The median time of a call's kernels together, and what that makes of its bytes and FLOPs."""
     delegate = await GpuDelegate.create(call.graph, device, ShaderLibrary())
     inputs: list[GpuTensor] = []
@@ -317,10 +317,10 @@ async def _times(
 
     async def run(behind: int) -> list[tuple[str, float]]:
         timings = Timings()
-        fates = [Fate.LEND] * len(delegate.outputs)
+        fates = [OutputPlacement.LEND] * len(delegate.outputs)
         await asyncio.gather(
             *(delegate.execute_unread(inputs) for _ in range(behind)),
-            delegate.execute_mixed(inputs, fates, timings=timings, rehearsal=True),
+            delegate.execute_mixed(inputs, fates, timings=timings, dry_run=True),
         )
         return [row for row in timings.rows if not row[0].startswith("host: ")]
 

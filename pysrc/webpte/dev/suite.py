@@ -66,18 +66,18 @@ class TensorFile:
 
 
 @dataclass(frozen=True)
-class Step:
+class SuiteStep:
     inputs: tuple[TensorFile, ...]
     goldens: tuple[TensorFile, ...]
 
 
 @dataclass(frozen=True)
-class Entry:
+class SuiteEntry:
     op: str
     case: str
     pte: str
     method: str
-    steps: tuple[Step, ...]
+    steps: tuple[SuiteStep, ...]
     atol: float
     rtol: float
     equal_nan: bool = False
@@ -87,7 +87,7 @@ class Entry:
         return f"{self.op}__{self.case}"
 
 
-def parse_entry(raw: object) -> Entry:
+def parse_entry(raw: object) -> SuiteEntry:
     """A manifest entry, checked. Raises SuiteError that names the entry and the key."""
     if not isinstance(raw, dict):
         raise SuiteError(f"an entry must be an object, not {type(raw).__name__}")
@@ -95,15 +95,15 @@ def parse_entry(raw: object) -> Entry:
     table = Table(raw, f"entry {op}__{case}", SuiteError)
     if "steps" in table:
         steps = tuple(
-            Step(_tensor_files(step, "inputs"), _tensor_files(step, "goldens"))
+            SuiteStep(_tensor_files(step, "inputs"), _tensor_files(step, "goldens"))
             for step in table.tables("steps")
         )
     else:
         golden = (_tensor_file(table.table("golden")),)
-        steps = (Step(_tensor_files(table, "inputs"), golden),)
+        steps = (SuiteStep(_tensor_files(table, "inputs"), golden),)
     if not any(step.goldens for step in steps):
         raise SuiteError(f"{table.name}: no golden output, so there is nothing to check")
-    return Entry(
+    return SuiteEntry(
         op=table.text("op"),
         case=table.text("case"),
         pte=_relative(table, "pte"),
@@ -145,7 +145,7 @@ def _relative(table: Table, key: str) -> str:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class OutputDifference:
     """Largest errors over all elements; None where there is no number (NaN, shapes differ)."""
 
     max_abs: float | None
@@ -156,16 +156,18 @@ class Comparison:
 
 def compare(
     result: object, golden: Array, atol: float, rtol: float, *, equal_nan: bool = False
-) -> Comparison:
+) -> OutputDifference:
     """The pass rule of the suites, for one output."""
     scalar = isinstance(result, bool | int | float)
     got = np.asarray(result, golden.dtype if scalar else None)
     if not _same_dtype(got.dtype, golden.dtype):
-        return Comparison(None, None, f"dtype {got.dtype}, expected {golden.dtype}")
+        return OutputDifference(None, None, f"dtype {got.dtype}, expected {golden.dtype}")
     if got.shape != golden.shape:
-        return Comparison(None, None, f"shape {list(got.shape)}, expected {list(golden.shape)}")
+        return OutputDifference(
+            None, None, f"shape {list(got.shape)}, expected {list(golden.shape)}"
+        )
     if golden.size == 0:
-        return Comparison(0.0, 0.0, None, 0.0)
+        return OutputDifference(0.0, 0.0, None, 0.0)
     exact = golden.dtype.kind != "f"
     wide = np.float64 if not exact else np.int64
     with np.errstate(all="ignore"):
@@ -180,7 +182,7 @@ def compare(
         shares = np.where(exact, np.inf, np.fmin(error / atol, relative / rtol))
         used = np.where(error == 0.0, 0.0, shares).max()
     problem = None if bool(passed.all()) else _describe(got, golden, passed, atol, rtol)
-    return Comparison(_finite(error.max()), _finite(relative.max()), problem, _finite(used))
+    return OutputDifference(_finite(error.max()), _finite(relative.max()), problem, _finite(used))
 
 
 def _same_dtype(got: np.dtype[Any], want: np.dtype[Any]) -> bool:
@@ -289,7 +291,7 @@ def _op_names(methods: Mapping[str, webpte.MethodInfo]) -> list[str]:
 
 async def _run_steps(
     program: webpte.Program,
-    entry: Entry,
+    entry: SuiteEntry,
     fetch_bytes: FetchBytes,
     outputs: list[dict[str, Any]],
     progress: Progress | None,
@@ -326,7 +328,7 @@ async def _run_steps(
     return problems
 
 
-def _problem(file: TensorFile, number: int, steps: int, found: Comparison) -> str:
+def _problem(file: TensorFile, number: int, steps: int, found: OutputDifference) -> str:
     where = f"step {number}, " if steps > 1 else ""
     sizes = ""
     if found.max_abs is not None and found.max_rel is not None:

@@ -29,7 +29,7 @@ JOINED = "+"
 
 
 @dataclass(frozen=True)
-class Path:
+class Variant:
     """A way with its label. `missing` says why it cannot be run, if it cannot."""
 
     label: str
@@ -37,43 +37,43 @@ class Path:
     missing: str = ""
 
 
-def _without_fusion(_info: DeviceInfo, options: Options) -> Path:
-    return Path("without fusion", replace(options, fuse=False))
+def _without_fusion(_info: DeviceInfo, options: Options) -> Variant:
+    return Variant("without fusion", replace(options, fuse=False))
 
 
-def _without_halves(info: DeviceInfo, options: Options) -> Path:
+def _without_halves(info: DeviceInfo, options: Options) -> Variant:
     missing = "" if info.has_halves else "not there: this adapter has no shader-f16"
-    return Path("without f16", replace(options, halves=False), missing)
+    return Variant("without f16", replace(options, halves=False), missing)
 
 
-def _other_subgroups(info: DeviceInfo, options: Options) -> Path:
+def _other_subgroups(info: DeviceInfo, options: Options) -> Variant:
     other = not (info.prefers_subgroups and info.subgroup)
     missing = "" if info.subgroup else "not there: this adapter has no subgroups"
     label = f"{'with' if other else 'without'} subgroups"
-    return Path(label, replace(options, subgroups=other), missing)
+    return Variant(label, replace(options, subgroups=other), missing)
 
 
-def _other_matrices(info: DeviceInfo, options: Options) -> Path:
+def _other_matrices(info: DeviceInfo, options: Options) -> Variant:
     """With half floats switched off there are none."""
     there = options.applied_to(info).has_matrices
     other = not (info.prefers_matrices and there)
     missing = "" if there else "not there: this adapter has no subgroup matrices of half floats"
     label = f"{'with' if other else 'without'} matrices"
-    return Path(label, replace(options, matrices=other), missing)
+    return Variant(label, replace(options, matrices=other), missing)
 
 
-def _other_kernels(info: DeviceInfo, options: Options) -> Path:
+def _other_kernels(info: DeviceInfo, options: Options) -> Variant:
     other = not info.software
     label = "plain kernels" if other else "a GPU's kernels"
-    return Path(label, replace(options, plain=other))
+    return Variant(label, replace(options, plain=other))
 
 
-def _without_tuning(info: DeviceInfo, options: Options) -> Path:
+def _without_tuning(info: DeviceInfo, options: Options) -> Variant:
     missing = "" if info.choices else "not there: nothing was tuned on this adapter"
-    return Path("without tuning", replace(options, tuned=False), missing)
+    return Variant("without tuning", replace(options, tuned=False), missing)
 
 
-_WAYS: dict[str, Callable[[DeviceInfo, Options], Path]] = {
+_WAYS: dict[str, Callable[[DeviceInfo, Options], Variant]] = {
     "fuse": _without_fusion,
     "f16": _without_halves,
     "subgroups": _other_subgroups,
@@ -90,42 +90,42 @@ def unknown_names(asked: Sequence[str]) -> list[str]:
     return [name for name in single if name not in (*NAMES, ALL)]
 
 
-def paths_of(asked: Sequence[str], info: DeviceInfo) -> list[Path]:
+def variants_of(asked: Sequence[str], info: DeviceInfo) -> list[Variant]:
     """As chosen, and every way that was asked for, on a device."""
     named = [name for each in asked for name in (NAMES if each == ALL else (each,))]
     found = [_path(name, info) for name in dict.fromkeys(named)]
     if ALL in asked and info.software and "plain" not in asked:
         slow = "left out: they can take minutes to compile here; ask for it by name: plain"
         found = [replace(p, missing=slow) if p.options.plain is False else p for p in found]
-    return [Path(AS_CHOSEN), *found]
+    return [Variant(AS_CHOSEN), *found]
 
 
-def _path(name: str, info: DeviceInfo) -> Path:
+def _path(name: str, info: DeviceInfo) -> Variant:
     """Several ways at once are missing if one of them is, or is with the others."""
-    names, steps, options = name.split(JOINED), list[Path](), AS_SUITS
+    names, steps, options = name.split(JOINED), list[Variant](), AS_SUITS
     for each in names:
         steps.append(_WAYS[each](info, options))
         options = steps[-1].options
     missing = next(filter(None, (_WAYS[each](info, options).missing for each in names)), "")
-    return Path(", ".join(step.label for step in steps), options, missing)
+    return Variant(", ".join(step.label for step in steps), options, missing)
 
 
-async def described_paths(asked: Sequence[str], device: str) -> list[dict[str, Any]]:
+async def described_variants(asked: Sequence[str], device: str) -> list[dict[str, Any]]:
     """As JSON has them."""
     info = (await webpte.shared_device(device)).info
     tuned = replace(info, choices=await kept_choices(info))
-    return [asdict(path) for path in paths_of(asked, tuned)]
+    return [asdict(path) for path in variants_of(asked, tuned)]
 
 
 async def options_of(way: str, device: str) -> Options:
     """Those of one way, for programs on a device that has it."""
-    _, path = await described_paths([way], device)
+    _, path = await described_variants([way], device)
     if path["missing"]:
         raise DeviceError(f"{path['label']}: {path['missing']}")
     return Options(**path["options"])
 
 
-class Ways:
+class VariantRuns:
     """Runs entries on one way after the other, as chosen first, and compares with that."""
 
     def __init__(self, fetch_bytes: FetchBytes, device: str, **how: Any) -> None:

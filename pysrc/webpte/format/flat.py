@@ -76,13 +76,13 @@ class FlatBuffer:
         self.budget = MAX_OVERLAP * self.size + MIN_BUDGET
         self.visited = 0
 
-    def root(self, name: str) -> Table:
+    def root(self, name: str) -> FlatTable:
         """The root table; `name` is what error messages call it."""
         if self.size < IDENTIFIER_END:
             raise self.error(name, f"{self.size} bytes are too few for a flatbuffer", 0)
         if self.size > MAX_BUFFER:
             raise self.error(name, f"a flatbuffer of {self.size} bytes is over 2 GiB", 0)
-        return Table(self, self.follow(0, name), name)
+        return FlatTable(self, self.follow(0, name), name)
 
     def error(self, where: str, message: str, at: int) -> FormatError:
         """`at` counts from the start of this buffer."""
@@ -107,7 +107,7 @@ class FlatBuffer:
         return target
 
 
-class Table:
+class FlatTable:
     """One table. Fields are read by slot; the field's name is for the error message."""
 
     __slots__ = ("_size", "_vtable", "_vtable_size", "at", "buffer", "where")
@@ -231,14 +231,14 @@ class Table:
         where = f"{self.where}.{name}[{index}]"
         return self.buffer.error(where, message, start + index * codec.size)
 
-    def table(self, slot: int, name: str) -> Table | None:
+    def table(self, slot: int, name: str) -> FlatTable | None:
         at = self._field(slot, 4, name)
         if at == self.at:
             return None
         where = f"{self.where}.{name}"
-        return Table(self.buffer, self.buffer.follow(at, where), where)
+        return FlatTable(self.buffer, self.buffer.follow(at, where), where)
 
-    def required(self, slot: int, name: str) -> Table:
+    def required(self, slot: int, name: str) -> FlatTable:
         table = self.table(slot, name)
         if table is None:
             raise self.error(slot, name, "is missing")
@@ -248,15 +248,15 @@ class Table:
         """How many elements a vector of tables has."""
         return self._vector(slot, 4, name)[1]
 
-    def tables(self, slot: int, name: str) -> Iterator[Table]:
+    def tables(self, slot: int, name: str) -> Iterator[FlatTable]:
         """The elements of a vector of tables, checked one by one as they are asked for."""
         start, count = self._vector(slot, 4, name)
         self.buffer.charge(4 * count, self.where, start)
         for index in range(count):
             where = f"{self.where}.{name}[{index}]"
-            yield Table(self.buffer, self.buffer.follow(start + 4 * index, where), where)
+            yield FlatTable(self.buffer, self.buffer.follow(start + 4 * index, where), where)
 
-    def union(self, slot: int, name: str) -> tuple[int, Table]:
+    def union(self, slot: int, name: str) -> tuple[int, FlatTable]:
         """The tag and the table of a union, which takes `slot` and the slot after it.
 
         The table keeps this table's name in messages: it has no name of its own in the file.
@@ -265,7 +265,7 @@ class Table:
         at = self._field(slot + 1, 4, name)
         if at == self.at:
             raise self.error(slot + 1, name, "is missing")
-        return tag, Table(self.buffer, self.buffer.follow(at, self.where), self.where)
+        return tag, FlatTable(self.buffer, self.buffer.follow(at, self.where), self.where)
 
     def _field(self, slot: int, width: int, name: str) -> int:
         """Where the field is, or the table's own position if the field is absent."""

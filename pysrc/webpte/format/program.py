@@ -195,7 +195,7 @@ class CompileSpec:
 
 @dataclass(frozen=True, slots=True)
 class BackendDelegate:
-    """A part of a method compiled for the backend `id`; see `Program.delegate_span`."""
+    """A part of a method compiled for the backend `id`; see `ProgramFile.delegate_span`."""
 
     id: str
     location: DelegateLocation
@@ -234,7 +234,7 @@ class Subsegments:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramFile:
     """A `.pte` file. All spans are absolute in the file."""
 
     version: int

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 from webpte.errors import FormatError
-from webpte.format.flat import IDENTIFIER_AT, FlatBuffer, Span, Table
+from webpte.format.flat import IDENTIFIER_AT, FlatBuffer, FlatTable, Span
 from webpte.format.shared import (
     ScalarType,
     byte_size,
@@ -100,7 +100,7 @@ def parse_ptd(contents: bytes, file_size: int) -> dict[str, TensorData]:
     return found
 
 
-def _layout(table: Table, span: Span) -> TensorLayout:
+def _layout(table: FlatTable, span: Span) -> TensorLayout:
     scalar_type = table.enum(0, "scalar_type", ScalarType)
     sizes, dim_order = read_shape(table, 1, 2, scalar_type)
     needed = byte_size(sizes, scalar_type.itemsize)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from struct import Struct
 
 from webpte.errors import FormatError, OtherFileError
-from webpte.format.flat import I32, I64, IDENTIFIER_AT, U32, U64, FlatBuffer, Span, Table
+from webpte.format.flat import I32, I64, IDENTIFIER_AT, U32, U64, FlatBuffer, FlatTable, Span
 from webpte.format.kinds import kind_of
 from webpte.format.program import (
     Allocation,
@@ -38,7 +38,7 @@ from webpte.format.program import (
     MoveCall,
     Operator,
     OptionalTensorList,
-    Program,
+    ProgramFile,
     Subsegments,
     TensorList,
     TensorMeta,
@@ -74,7 +74,7 @@ __all__ = [
     "MoveCall",
     "Operator",
     "OptionalTensorList",
-    "Program",
+    "ProgramFile",
     "ScalarType",
     "Span",
     "Subsegments",
@@ -101,7 +101,7 @@ class ExtendedHeader:
     segment_data_size: int
 
 
-async def read_program(source: ByteSource) -> Program:
+async def read_program(source: ByteSource) -> ProgramFile:
     """Read the flatbuffer of a `.pte`, and nothing else of it."""
     head = await source.read(0, min(HEAD_SIZE, source.size))
     size = parse_header(head, source.size).program_size
@@ -149,7 +149,7 @@ def _beyond(what: str, needed: int, file_size: int, at: int) -> FormatError:
     )
 
 
-def parse_program(flatbuffer: bytes, file_size: int) -> Program:
+def parse_program(flatbuffer: bytes, file_size: int) -> ProgramFile:
     """Parse the first `program_size` bytes of a `.pte` (more do no harm)."""
     header = parse_header(flatbuffer, file_size)
     root = FlatBuffer(flatbuffer[: header.program_size]).root("Program")
@@ -159,7 +159,7 @@ def parse_program(flatbuffer: bytes, file_size: int) -> Program:
     for item in root.tables(7, "named_data"):
         key, span = read_named_data(item, segments, named_data)
         named_data[key] = span
-    program = Program(
+    program = ProgramFile(
         version=root.u32(0, "version"),
         methods=(),
         segments=segments,
@@ -176,7 +176,7 @@ def parse_program(flatbuffer: bytes, file_size: int) -> Program:
     return replace(program, methods=tuple(_methods(root, program)))
 
 
-def _subsegments(table: Table, segments: tuple[Span, ...]) -> Subsegments:
+def _subsegments(table: FlatTable, segments: tuple[Span, ...]) -> Subsegments:
     offsets = table.integers(1, "offsets", U64)
     # Without offsets the index is a default that refers to nothing.
     if not offsets:
@@ -193,7 +193,7 @@ def _subsegments(table: Table, segments: tuple[Span, ...]) -> Subsegments:
     return Subsegments(index, offsets, spans)
 
 
-def _methods(root: Table, program: Program) -> Iterator[ExecutionPlan]:
+def _methods(root: FlatTable, program: ProgramFile) -> Iterator[ExecutionPlan]:
     names: set[str] = set()
     for table in root.tables(1, "execution_plan"):
         plan = _plan(table, program)
@@ -203,7 +203,7 @@ def _methods(root: Table, program: Program) -> Iterator[ExecutionPlan]:
         yield plan
 
 
-def _plan(table: Table, program: Program) -> ExecutionPlan:
+def _plan(table: FlatTable, program: ProgramFile) -> ExecutionPlan:
     count = table.count(2, "values")
     container = table.table(1, "container_meta_type")
     operators = tuple(
@@ -233,7 +233,7 @@ def _plan(table: Table, program: Program) -> ExecutionPlan:
     )
 
 
-def _delegate(table: Table, program: Program) -> BackendDelegate:
+def _delegate(table: FlatTable, program: ProgramFile) -> BackendDelegate:
     reference = table.required(1, "processed")
     location = reference.enum(0, "location", DelegateLocation)
     if location is DelegateLocation.INLINE:
@@ -251,10 +251,12 @@ def _delegate(table: Table, program: Program) -> BackendDelegate:
     )
 
 
-def _chain(table: Table, values: int, operators: int, delegates: int) -> tuple[Instruction, ...]:
+def _chain(
+    table: FlatTable, values: int, operators: int, delegates: int
+) -> tuple[Instruction, ...]:
     length = table.count(2, "instructions")
 
-    def instruction(item: Table) -> Instruction:
+    def instruction(item: FlatTable) -> Instruction:
         tag, args = item.union(0, "instr_args")
         match tag:
             case 1:
@@ -284,9 +286,9 @@ def _chain(table: Table, values: int, operators: int, delegates: int) -> tuple[I
     return tuple(instruction(item) for item in table.tables(2, "instructions"))
 
 
-def _values(plan: Table, count: int, program: Program) -> tuple[EValue, ...]:
+def _values(plan: FlatTable, count: int, program: ProgramFile) -> tuple[EValue, ...]:
     values: list[EValue] = []
-    lists: list[tuple[Table, IntListRef | TensorList | OptionalTensorList]] = []
+    lists: list[tuple[FlatTable, IntListRef | TensorList | OptionalTensorList]] = []
     for item in plan.tables(2, "values"):
         tag, table = item.union(0, "val")
         value = _value(item, tag, table, count, program)
@@ -312,7 +314,7 @@ def _may_contain(container: IntListRef | TensorList | OptionalTensorList, member
     return member is None or isinstance(member, TensorMeta)
 
 
-def _value(item: Table, tag: int, table: Table, count: int, program: Program) -> EValue:
+def _value(item: FlatTable, tag: int, table: FlatTable, count: int, program: ProgramFile) -> EValue:
     match tag:
         case 1:
             return None
@@ -339,7 +341,7 @@ def _value(item: Table, tag: int, table: Table, count: int, program: Program) ->
     raise item.error(0, "val_type", f"unknown kind of value {tag}")
 
 
-def _tensor(table: Table, program: Program) -> TensorMeta:
+def _tensor(table: FlatTable, program: ProgramFile) -> TensorMeta:
     scalar_type = table.enum(0, "scalar_type", ScalarType)
     sizes, dim_order = read_shape(table, 2, 3, scalar_type)
     details = table.table(6, "allocation_info")
@@ -362,12 +364,12 @@ def _tensor(table: Table, program: Program) -> TensorMeta:
     return tensor
 
 
-def _allocation(table: Table) -> Allocation:
+def _allocation(table: FlatTable) -> Allocation:
     low, high = table.u32(1, "memory_offset_low"), table.u32(2, "memory_offset_high")
     return Allocation(table.u32(0, "memory_id"), high << 32 | low)
 
 
-def _extra(table: Table) -> ExtraTensorInfo:
+def _extra(table: FlatTable) -> ExtraTensorInfo:
     return ExtraTensorInfo(
         mutable_data_segments_idx=table.u64(0, "mutable_data_segments_idx"),
         fully_qualified_name=table.text(1, "fully_qualified_name"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 
-from webpte.format.flat import I32, Span, Table
+from webpte.format.flat import I32, FlatTable, Span
 
 MAX_RANK = 64
 # JS numbers hold integers exactly below this, and no file or buffer comes near it.
@@ -76,7 +76,9 @@ def byte_size(sizes: tuple[int, ...], itemsize: int) -> int:
     return total
 
 
-def check_extent(table: Table, slot: int, name: str, sizes: tuple[int, ...], itemsize: int) -> None:
+def check_extent(
+    table: FlatTable, slot: int, name: str, sizes: tuple[int, ...], itemsize: int
+) -> None:
     """Refuse a rank or a byte size that no real tensor has."""
     if len(sizes) > MAX_RANK:
         raise table.error(slot, name, f"rank {len(sizes)} is over {MAX_RANK}")
@@ -86,7 +88,7 @@ def check_extent(table: Table, slot: int, name: str, sizes: tuple[int, ...], ite
 
 
 def read_shape(
-    table: Table, sizes_slot: int, order_slot: int, scalar_type: ScalarType
+    table: FlatTable, sizes_slot: int, order_slot: int, scalar_type: ScalarType
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """`sizes` and `dim_order` (outermost dim first) of a host tensor, both checked."""
     sizes = table.integers(sizes_slot, "sizes", I32)
@@ -101,12 +103,12 @@ def read_shape(
     return sizes, dim_order
 
 
-def read_segments(root: Table, slot: int, base: int, file_size: int) -> tuple[Span, ...]:
+def read_segments(root: FlatTable, slot: int, base: int, file_size: int) -> tuple[Span, ...]:
     """The table of segments, absolute in the file. `base` 0 means that the file can have none."""
     return tuple(_segment(item, base, file_size) for item in root.tables(slot, "segments"))
 
 
-def _segment(item: Table, base: int, file_size: int) -> Span:
+def _segment(item: FlatTable, base: int, file_size: int) -> Span:
     span = Span(base + item.u64(0, "offset"), item.u64(1, "size"))
     # Exporters list one empty segment even where there is no header and no data.
     if base == 0 and span.size:
@@ -121,7 +123,7 @@ def _segment(item: Table, base: int, file_size: int) -> Span:
 
 
 def read_named_data(
-    item: Table, segments: tuple[Span, ...], known: Mapping[str, Span]
+    item: FlatTable, segments: tuple[Span, ...], known: Mapping[str, Span]
 ) -> tuple[str, Span]:
     """One NamedData entry: key and span. Several keys may share a segment, not the reverse."""
     key = item.text(0, "key")

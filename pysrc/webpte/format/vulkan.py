@@ -16,7 +16,7 @@ from struct import Struct
 from typing import TypeAlias
 
 from webpte.errors import FormatError
-from webpte.format.flat import I32, I64, IDENTIFIER_AT, U32, FlatBuffer, Span, Table
+from webpte.format.flat import I32, I64, IDENTIFIER_AT, U32, FlatBuffer, FlatTable, Span
 from webpte.format.shared import byte_size, check_extent
 from webpte.source import Region
 
@@ -286,7 +286,7 @@ def parse_graph(flatbuffer: bytes, base: int, constants_size: int | None = None)
     )
 
 
-def _constant(table: Table, area: int | None) -> VkBytes:
+def _constant(table: FlatTable, area: int | None) -> VkBytes:
     offset, length = table.u64(0, "offset"), table.u64(1, "length")
     key = table.text(2, "named_key")
     if offset == NAMED:
@@ -299,9 +299,9 @@ def _constant(table: Table, area: int | None) -> VkBytes:
     return VkBytes(offset, length, key or None)
 
 
-def _values(root: Table, count: int) -> tuple[VkValue, ...]:
+def _values(root: FlatTable, count: int) -> tuple[VkValue, ...]:
     values: list[VkValue] = []
-    lists: list[tuple[Table, ValueListValue]] = []
+    lists: list[tuple[FlatTable, ValueListValue]] = []
     for item in root.tables(2, "values"):
         tag, table = item.union(0, "value")
         value = _value(item, tag, table, count)
@@ -316,7 +316,7 @@ def _values(root: Table, count: int) -> tuple[VkValue, ...]:
     return tuple(values)
 
 
-def _value(item: Table, tag: int, table: Table, count: int) -> VkValue:
+def _value(item: FlatTable, tag: int, table: FlatTable, count: int) -> VkValue:
     match tag:
         case 1:
             return NullValue()
@@ -343,7 +343,7 @@ def _value(item: Table, tag: int, table: Table, count: int) -> VkValue:
     raise item.error(0, "value_type", f"unknown kind of value {tag}")
 
 
-def _tensor(table: Table) -> TensorValue:
+def _tensor(table: FlatTable) -> TensorValue:
     datatype = table.enum(0, "datatype", DataType)
     if datatype is DataType.UNSET:
         raise table.error(0, "datatype", "a tensor needs a type")

@@ -18,7 +18,7 @@ from webpte.errors import DeviceError, OutOfMemoryError
 from webpte.graph.graph import Call, Graph
 from webpte.ops import OpDef
 from webpte.ops.core.records import Grid
-from webpte.ops.core.target import Choices, Target
+from webpte.ops.core.target import Target, TunedConfigs
 from webpte.shapes import Dims
 from webpte.source import Region
 
@@ -53,7 +53,7 @@ class DeviceInfo:
     prefers_subgroups: bool = False  # where it has them; for comparison, until it is known to win
     matrix_shapes: tuple[str, ...] = ()  # that subgroups multiply, such as "f16 f32 16x16x16"
     prefers_matrices: bool = False  # where it has them, likewise
-    choices: Choices = ()  # what was measured to be the fastest here, see `Target.choice`
+    choices: TunedConfigs = ()  # what was measured to be the fastest here, see `Target.choice`
     waiting: str = "plain"
     waiting_ms: dict[str, float] = field(default_factory=dict)
 
@@ -188,7 +188,7 @@ class GpuCopy:
 
 
 @dataclass(frozen=True)
-class Part:
+class SubPlan:
     """What another plan sets to zero and dispatches, between copies; nothing goes up or back."""
 
     plan: int
@@ -209,7 +209,7 @@ class PlanCommands:
     readbacks: tuple[Readback, ...]
     result_bytes: int
     clears: tuple[int, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SubPlan, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class Transfer:
 
 
 class Device(Protocol):
-    """Implemented by `WebGPUDevice`, `NativeDevice` and `RecordingDevice`.
+    """Implemented by `WebGPUDevice`, `NativeDevice` and `SimulatedDevice`.
 
     docs/native.md says what all of them promise; tests/support/devices/device_conformance.py checks
     it.

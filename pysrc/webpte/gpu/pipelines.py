@@ -28,7 +28,7 @@ def completed(code: str, has_byte_products: bool) -> str:
     return code + _BYTE_PRODUCTS
 
 
-class _Batch:
+class _CompileBatch:
     """Kernels that are compiled in one go, and who is told how many of them are there."""
 
     def __init__(self, total: int) -> None:
@@ -47,13 +47,13 @@ class PipelineCache:
     def __init__(self, compile: Compile) -> None:
         self._compile = compile
         self._made: dict[PipelineSpec, asyncio.Future[int]] = {}
-        self._batches: dict[PipelineSpec, _Batch] = {}  # of those that are being made
+        self._batches: dict[PipelineSpec, _CompileBatch] = {}  # of those that are being made
 
     async def get(self, specs: Sequence[PipelineSpec], progress: Progress | None) -> list[int]:
         missing = [spec for spec in dict.fromkeys(specs) if self._is_missing(spec)]
         if missing:
             # Whoever asks for the same meanwhile waits for this, and does not compile it again.
-            batch = _Batch(len(missing))
+            batch = _CompileBatch(len(missing))
             compiling = asyncio.ensure_future(self._compile(missing, batch.tell))
             for index, spec in enumerate(missing):
                 self._made[spec] = asyncio.ensure_future(_item(compiling, index))
@@ -80,7 +80,7 @@ class PipelineCache:
 
 
 @contextmanager
-def _told(batches: Collection[_Batch], progress: Progress | None) -> Iterator[None]:
+def _told(batches: Collection[_CompileBatch], progress: Progress | None) -> Iterator[None]:
     """Inside, `progress` hears how many kernels of the batches there are: at once, and then after
     each. If it fails, that is the error of whoever gave it, not of those who wait for the same.
     """

@@ -9,14 +9,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def left_alone(work: Awaitable[T]) -> asyncio.Future[T]:
+def detach(work: Awaitable[T]) -> asyncio.Future[T]:
     """A future that nobody has to wait for: an error that nobody asks about is no news."""
     going = asyncio.ensure_future(work)
     going.add_done_callback(lambda done: done.cancelled() or done.exception())
     return going
 
 
-async def or_undo(work: Awaitable[T], undo: Callable[[T], object]) -> T:
+async def shield_or_undo(work: Awaitable[T], undo: Callable[[T], object]) -> T:
     """What `work` gives; if the caller is cancelled meanwhile, `undo` gets it instead."""
     going = asyncio.ensure_future(work)
     try:

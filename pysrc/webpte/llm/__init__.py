@@ -14,11 +14,11 @@ from webpte.llm.chat import Chat, ReplyOptions
 from webpte.llm.constrain.constraint import Allowed, Constraint, OneOf
 from webpte.llm.constrain.grammar import Grammars, Matching
 from webpte.llm.generation import (
-    Choice,
     Generation,
     GenerationOptions,
     GenerationStats,
     Generator,
+    SamplerSettings,
     Sampling,
     generate,
 )
@@ -29,7 +29,6 @@ __all__ = [
     "Allowed",
     "Candidate",
     "Chat",
-    "Choice",
     "Constraint",
     "Generation",
     "GenerationOptions",
@@ -41,6 +40,7 @@ __all__ = [
     "Reply",
     "ReplyOptions",
     "ReplyStats",
+    "SamplerSettings",
     "Sampling",
     "TokenLogprob",
     "generate",

@@ -19,19 +19,19 @@ import numpy as np
 
 from webpte.errors import ExecutionError, InputError, TextError
 from webpte.llm.constrain.constraint import Allowed, Constraint
-from webpte.llm.kv_session import Context
+from webpte.llm.kv_session import KVSession
 from webpte.llm.logprobs import TokenLogprob, candidates_for
-from webpte.llm.pipelined_decode import StepsAhead
+from webpte.llm.pipelined_decode import PipelinedDecode
 from webpte.ops.sampling.sample_numpy import mask_of
-from webpte.runtime.decode.sampling import Choice, Chosen, Sampling
+from webpte.runtime.decode.sampling import SampledToken, SamplerSettings, Sampling
 from webpte.runtime.program import Program
 
 __all__ = [
-    "Choice",
     "Generation",
     "GenerationOptions",
     "GenerationStats",
     "Generator",
+    "SamplerSettings",
     "Sampling",
     "generate",
 ]
@@ -88,7 +88,7 @@ class GenerationOptions(TypedDict, total=False):
     constraint: Constraint | None
 
 
-class Generator(Context):
+class Generator(KVSession):
     """A conversation with one program, turn by turn.
 
     Its context is the `position` tokens in the program's cache, and after them `pending`: the last
@@ -154,7 +154,7 @@ class Generation:
         constraint: Constraint | None = None,
         **sampling: Any,
     ) -> None:
-        choice = Choice.of(Sampling(**sampling), seed, candidates_for(logprobs, top))
+        choice = SamplerSettings.of(Sampling(**sampling), seed, candidates_for(logprobs, top))
         if steps_ahead < 1:
             raise InputError(f"steps_ahead must be 1 or more, not {steps_ahead}")
         self.tokens: list[int] = []
@@ -171,7 +171,7 @@ class Generation:
         self._choice = choice
         self._stop = generator.eos | set(stop)
         self._most_ahead = steps_ahead
-        self._ahead: StepsAhead | None = None
+        self._ahead: PipelinedDecode | None = None
         self._top = top
         self._constraint: Constraint | None = None
         if steps_ahead == 1:
@@ -205,7 +205,7 @@ class Generation:
         self._count(count, perf_counter() - started)
         return self._accept(chosen, allowed)
 
-    def _accept(self, chosen: Chosen, allowed: Allowed | None) -> int:
+    def _accept(self, chosen: SampledToken, allowed: Allowed | None) -> int:
         token = chosen.token
         self._prompt = []
         self._left -= 1
@@ -236,7 +236,7 @@ class Generation:
         vocabulary = self._generator.vocabulary
         return mask_of(tokens[(tokens >= 0) & (tokens < vocabulary)], vocabulary)
 
-    async def _next(self, allowed: np.ndarray | None) -> Chosen:
+    async def _next(self, allowed: np.ndarray | None) -> SampledToken:
         """The token after the context and the prompt."""
         generator, steps = self._generator, self._ahead
         if steps is not None and generator._follows(steps):

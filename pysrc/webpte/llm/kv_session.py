@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from webpte.errors import ContextError, DeviceError, InputError
-from webpte.llm.pipelined_decode import Pace, StepsAhead
+from webpte.llm.pipelined_decode import Pace, PipelinedDecode
 from webpte.runtime.base.info import ScalarInfo, TensorInfo
-from webpte.runtime.decode.sampled_delegate import Batch
-from webpte.runtime.decode.sampling import GREEDY, Choice, Chosen
+from webpte.runtime.decode.sampled_delegate import PendingSteps
+from webpte.runtime.decode.sampling import GREEDY, SampledToken, SamplerSettings
 from webpte.runtime.program import Program
 
 T = TypeVar("T")
 
 
-class Context:
+class KVSession:
     """What a program's cache holds of a conversation, and how more gets there.
 
     It is the `position` tokens in the program's cache, and after them `pending`: the last
@@ -64,7 +64,7 @@ class Context:
         self._pending: list[int] = []
         self._answer: object = None  # the one that may go on
         self._busy = False
-        self._ahead: StepsAhead | None = None  # those that follow the last call, if any do
+        self._ahead: PipelinedDecode | None = None  # those that follow the last call, if any do
         self._note_cache()
 
     def _metadata(self, method: str) -> list[Any]:
@@ -119,7 +119,7 @@ class Context:
             numbers.append(number)
         return numbers
 
-    async def feed(self, tokens: Sequence[int], choice: Choice = GREEDY) -> int:
+    async def feed(self, tokens: Sequence[int], choice: SamplerSettings = GREEDY) -> int:
         """Run what is pending and `tokens` through the model; returns the token after them.
 
         That token is not a part of the context. If this fails or is cancelled, the context is
@@ -131,8 +131,8 @@ class Context:
         return chosen.token
 
     async def _feed(
-        self, tokens: list[int], choice: Choice, allowed: np.ndarray | None = None
-    ) -> Chosen:
+        self, tokens: list[int], choice: SamplerSettings, allowed: np.ndarray | None = None
+    ) -> SampledToken:
         """`feed`, within an answer. `allowed` are the tokens to choose from, if not all."""
         self._check_room(tokens)
         context = [*self._pending, *tokens]
@@ -169,8 +169,8 @@ class Context:
             )
 
     async def _feed_chunks(
-        self, tokens: list[int], choice: Choice, allowed: np.ndarray | None
-    ) -> Chosen:
+        self, tokens: list[int], choice: SamplerSettings, allowed: np.ndarray | None
+    ) -> SampledToken:
         decoder, history = self.program.decoder(self.method), [*self._cached, *tokens]
         position = self.position
         while len(tokens) > self.max_chunk:
@@ -178,7 +178,7 @@ class Context:
             await self._call(self._run_unread, chunk, position)
             position += len(chunk)
 
-        def choose(arrays: Sequence[np.ndarray]) -> Awaitable[Chosen]:
+        def choose(arrays: Sequence[np.ndarray]) -> Awaitable[SampledToken]:
             return decoder.choose(arrays, choice, history, self.max_context, allowed)
 
         return await self._call(choose, tokens, position)
@@ -216,11 +216,11 @@ class Context:
 
     # Steps ahead of the host
 
-    def _steps_ahead(self, choice: Choice, most: int) -> StepsAhead:
+    def _steps_ahead(self, choice: SamplerSettings, most: int) -> PipelinedDecode:
         """Those that follow the token which the last call has chosen."""
         decoder = self.program.decoder(self.method)
 
-        async def submit(position: int, steps: int) -> Batch | str:
+        async def submit(position: int, steps: int) -> PendingSteps | str:
             if self.max_context is not None:
                 steps = min(steps, self.max_context - position)
             if steps < 1:
@@ -231,14 +231,14 @@ class Context:
             with self._one_call():
                 return await decoder.ahead(positions, choice, position + 1, self.max_context)
 
-        self._ahead = StepsAhead(self.position, Pace(most), submit)
+        self._ahead = PipelinedDecode(self.position, Pace(most), submit)
         return self._ahead
 
-    def _follows(self, steps: StepsAhead) -> bool:
+    def _follows(self, steps: PipelinedDecode) -> bool:
         """Whether nothing was fed since these steps began, not even by a call that failed."""
         return steps is self._ahead
 
-    async def _take(self, steps: StepsAhead, wanted: int) -> Chosen | str:
+    async def _take(self, steps: PipelinedDecode, wanted: int) -> SampledToken | str:
         """The next token, or why it has to be fed. What was pending is in the cache then."""
         self._check_idle()
         self._check_cache()

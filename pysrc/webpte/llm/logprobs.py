@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webpte.errors import InputError
-from webpte.ops.sampling.top_logprobs import MOST, Candidates
-from webpte.runtime.decode.sampling import Chosen
+from webpte.ops.sampling.top_logprobs import MOST, TopLogprobs
+from webpte.runtime.decode.sampling import SampledToken
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class TokenLogprob:
     top: tuple[Candidate, ...]
 
     @classmethod
-    def of(cls, chosen: Chosen, top: int) -> TokenLogprob:
+    def of(cls, chosen: SampledToken, top: int) -> TokenLogprob:
         assert chosen.words is not None
-        told = Candidates.of(chosen.words)
+        told = TopLogprobs.of(chosen.words)
         likeliest = zip(told.tokens[:top], told.logprobs, strict=False)
         return cls(chosen.token, told.logprob, tuple(Candidate(*one) for one in likeliest))
 

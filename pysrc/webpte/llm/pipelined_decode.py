@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 
-from webpte.runtime.decode.sampled_delegate import Batch
-from webpte.runtime.decode.sampling import Chosen
+from webpte.runtime.decode.sampled_delegate import PendingSteps
+from webpte.runtime.decode.sampling import SampledToken
 
 BATCH_SECONDS = 0.05
 IN_FLIGHT = 2  # batches: one runs while the tokens of the other are on their way
 
 # Submits up to so many steps from a position on; returns why not if that cannot be done.
-Submit = Callable[[int, int], Awaitable[Batch | str]]
+Submit = Callable[[int, int], Awaitable[PendingSteps | str]]
 
 
 class Pace:
@@ -42,15 +42,15 @@ class Pace:
         self._seconds = seconds / count
 
 
-class StepsAhead:
+class PipelinedDecode:
     """The steps that follow a token which is on the GPU, from `position` on."""
 
     def __init__(self, position: int, pace: Pace, submit: Submit) -> None:
         self._next = position  # where the next step to be submitted will be
         self._pace = pace
         self._submit = submit
-        self._tokens: deque[Chosen] = deque()
-        self._batches: deque[Batch] = deque()
+        self._tokens: deque[SampledToken] = deque()
+        self._batches: deque[PendingSteps] = deque()
         self._latest = perf_counter()  # when the last batch came
         self.submissions = 0
 
@@ -58,7 +58,7 @@ class StepsAhead:
     def _coming(self) -> int:
         return len(self._tokens) + sum(batch.count for batch in self._batches)
 
-    async def take(self, wanted: int) -> Chosen | str:
+    async def take(self, wanted: int) -> SampledToken | str:
         """The next token, or why it cannot be had so. `wanted` is how many will be asked for.
 
         Cancelled, it can be asked again. After an error nothing that is under way is of any use.

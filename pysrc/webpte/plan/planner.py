@@ -19,8 +19,8 @@ from webpte.graph.graph import Call, Graph, Tensor
 from webpte.graph.live_state import LiveState, Snapshot
 from webpte.ops import OpDef
 from webpte.ops.core.args import Args
-from webpte.ops.core.records import Dispatch, Record, Steady, SymIntBound
-from webpte.ops.core.target import GPU, Question, Target
+from webpte.ops.core.records import Dispatch, Record, RelowerGuard, SymIntBound
+from webpte.ops.core.target import GPU, Target, Tunable
 from webpte.ops.move.symint import SELECT_AS_SYMINT
 from webpte.plan.memory_plan import StoragePlan
 from webpte.rewrite.dataflow import Dataflow
@@ -63,7 +63,7 @@ def check_bounds(bounds: Iterable[SymIntBound], live: LiveState) -> None:
 
 
 @dataclass(eq=False)
-class Step:
+class PlannedCall:
     """One call, with what it lowered to at the live shapes.
 
     `host` is why it runs on the host instead: no kernel takes its arguments. None: it does not.
@@ -79,13 +79,13 @@ class Step:
         self.records, self.host = records, host
 
     @property
-    def steady(self) -> Steady | None:
+    def steady(self) -> RelowerGuard | None:
         """It comes first, if there is one."""
         first = self.records[0] if self.records else None
-        return first if isinstance(first, Steady) else None
+        return first if isinstance(first, RelowerGuard) else None
 
 
-# Steps to look at, and whether each must be lowered, or only if it is not `Steady`.
+# Steps to look at, and whether each must be lowered, or only if it is not `RelowerGuard`.
 Pending = dict[int, bool]
 
 
@@ -112,7 +112,7 @@ class Planner:
         self._target = target
         self._live = live
         self.steps = [
-            Step(graph.calls[index], op, index in storage.aliased_calls)
+            PlannedCall(graph.calls[index], op, index in storage.aliased_calls)
             for index, op in sorted(ops.items())
         ]
         self._hooks = self._find_hooks()
@@ -159,12 +159,12 @@ class Planner:
                     )
         self._live.take_dirty()
 
-    def retarget(self, target: Target) -> dict[int, tuple[Question, ...]]:
+    def retarget(self, target: Target) -> dict[int, tuple[Tunable, ...]]:
         """Lower everything anew, at the live shapes; what each call asked `target.choice`.
 
         If that fails, all is as before.
         """
-        old, asked = self._target, list[Question]()
+        old, asked = self._target, list[Tunable]()
         found = {}
         try:
             with self.transaction():
@@ -180,7 +180,7 @@ class Planner:
             raise
         return {call: questions for call, questions in found.items() if questions}
 
-    def _outs(self, step: Step) -> list[Tensor]:
+    def _outs(self, step: PlannedCall) -> list[Tensor]:
         """The output tensors at their live dims."""
         tensors = (self._graph.value(i) for i in self._graph.expand(step.call.args[-1:]))
         return [
@@ -189,7 +189,7 @@ class Planner:
             if isinstance(t, Tensor)
         ]
 
-    def _lower(self, step: Step) -> None:
+    def _lower(self, step: PlannedCall) -> None:
         with naming(step.call):
             args = step.op.bind(step.call, self._graph, self._live, target=self._target)
             self.changed |= resize_outputs(step.op, args, self._live)
@@ -201,7 +201,7 @@ class Planner:
             self.changed = True
         self.lowerings += step.op.scalar is None
 
-    def _lowered(self, step: Step, args: Args) -> tuple[tuple[Record, ...], str | None]:
+    def _lowered(self, step: PlannedCall, args: Args) -> tuple[tuple[Record, ...], str | None]:
         """What the step lowers to, or why it has to run on the host."""
         if step.aliased:
             return (), None
@@ -250,7 +250,7 @@ class Planner:
                 known[hooked] = must or known.get(hooked, False)
         return behind
 
-    def items(self) -> Iterator[tuple[Step, Dispatch | None]]:
+    def items(self) -> Iterator[tuple[PlannedCall, Dispatch | None]]:
         """Everything to do at the live shapes, in order; None: the step runs on the host."""
         for step in self.steps:
             if step.host is not None:
@@ -259,15 +259,15 @@ class Planner:
                 if isinstance(record, Dispatch):
                     yield step, record
 
-    def work(self) -> tuple[Dispatch | Step, ...]:
+    def work(self) -> tuple[Dispatch | PlannedCall, ...]:
         """The same without the steps of what is dispatched: equal work means equal commands."""
         return tuple(step if record is None else record for step, record in self.items())
 
-    def reads(self, step: Step) -> list[int]:
+    def reads(self, step: PlannedCall) -> list[int]:
         """The tensors that a step reads."""
         return list(Dataflow.of(self._graph).reads(step.call))
 
-    def writes(self, step: Step) -> list[int]:
+    def writes(self, step: PlannedCall) -> list[int]:
         """The tensors that a step writes: its outputs, and what it changes in place."""
         return list(Dataflow.of(self._graph).writes(step.call))
 
@@ -298,7 +298,7 @@ class Planner:
         for step, (records, host) in zip(self.steps, state.steps, strict=True):
             self._set(step, records, host)
 
-    def _set(self, step: Step, records: tuple[Record, ...], host: str | None) -> None:
+    def _set(self, step: PlannedCall, records: tuple[Record, ...], host: str | None) -> None:
         old = (step.records, step.host)
         self._undo.append(lambda: step.set(*old))
         step.set(records, host)

@@ -12,8 +12,8 @@ from webpte.portable.eager import CallBuilder
 from webpte.portable.hosted import why_hosted
 from webpte.portable.registry import (
     MOVED,
-    Kernel,
     OutSpec,
+    PortableKernel,
     check_shape,
     fit_output,
     kernel_names,
@@ -23,8 +23,8 @@ from webpte.portable.registry import (
 __all__ = [
     "MOVED",
     "CallBuilder",
-    "Kernel",
     "OutSpec",
+    "PortableKernel",
     "check_shape",
     "fit_output",
     "kernel_names",

@@ -31,7 +31,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True)
-class Binary:
+class BinaryKernel:
     """One row. `computed` is "common" (the operands' common type), "fraction" (a float one),
     "question" (the common type, with a bool as the result) or "truth" (as bools). `op` is the
     operator of the delegates that does the same to two tensors of one of `types`, or to a tensor
@@ -46,7 +46,7 @@ class Binary:
     types: frozenset[str] = FLOATS
 
 
-def operate(row: Binary, x: Operand, y: Operand) -> Array:
+def operate(row: BinaryKernel, x: Operand, y: Operand) -> Array:
     if row.computed == "truth":
         return row.function(convert(x, np.dtype(np.bool_)), convert(y, np.dtype(np.bool_)))
     dtype = result_type(x, y)
@@ -72,67 +72,71 @@ def power(x: Array, y: Array) -> Array:
 
 
 TENSOR, SCALAR = "Tensor_out", "Scalar_out"
-DIVIDE = Binary("div", np.divide, "fraction", ("out", SCALAR), op="aten.div.Tensor")
-POWER = Binary("pow", power)
+DIVIDE = BinaryKernel("div", np.divide, "fraction", ("out", SCALAR), op="aten.div.Tensor")
+POWER = BinaryKernel("pow", power)
 QUOTIENTS = {
     None: DIVIDE,
-    "floor": Binary("floor", whole(np_floor_quotient)),
-    "trunc": Binary("trunc", whole(np_trunc_quotient)),
+    "floor": BinaryKernel("floor", whole(np_floor_quotient)),
+    "trunc": BinaryKernel("trunc", whole(np_trunc_quotient)),
 }
 
 BINARY = (
     DIVIDE,
-    Binary("mul", np.multiply, overloads=("out", SCALAR), op="aten.mul.Tensor"),
-    Binary("maximum", np.maximum, op="aten.maximum.default"),
-    Binary("minimum", np.minimum, op="aten.minimum.default"),
-    Binary("max", np.maximum, op="aten.maximum.default"),
-    Binary("min", np.minimum, op="aten.minimum.default"),
-    Binary("fmax", np.fmax),
-    Binary("fmin", np.fmin),
-    Binary("atan2", np.arctan2, "fraction", op="aten.atan2.default"),
-    Binary("copysign", np.copysign, "fraction"),
-    Binary("hypot", np.hypot, "fraction"),
-    Binary("logaddexp", np.logaddexp, "fraction"),
-    Binary(
+    BinaryKernel("mul", np.multiply, overloads=("out", SCALAR), op="aten.mul.Tensor"),
+    BinaryKernel("maximum", np.maximum, op="aten.maximum.default"),
+    BinaryKernel("minimum", np.minimum, op="aten.minimum.default"),
+    BinaryKernel("max", np.maximum, op="aten.maximum.default"),
+    BinaryKernel("min", np.minimum, op="aten.minimum.default"),
+    BinaryKernel("fmax", np.fmax),
+    BinaryKernel("fmin", np.fmin),
+    BinaryKernel("atan2", np.arctan2, "fraction", op="aten.atan2.default"),
+    BinaryKernel("copysign", np.copysign, "fraction"),
+    BinaryKernel("hypot", np.hypot, "fraction"),
+    BinaryKernel("logaddexp", np.logaddexp, "fraction"),
+    BinaryKernel(
         "remainder", whole(np.remainder), overloads=(TENSOR, SCALAR), op="aten.remainder.Tensor"
     ),
-    Binary("fmod", whole(np.fmod), overloads=(TENSOR, SCALAR), op="aten.fmod.Tensor"),
-    Binary("logical_and", np.logical_and, "truth", op="aten.logical_and.default", types=MOVED),
-    Binary("logical_or", np.logical_or, "truth", op="aten.logical_or.default", types=MOVED),
-    Binary("logical_xor", np.logical_xor, "truth", op="aten.logical_xor.default", types=MOVED),
-    Binary(
+    BinaryKernel("fmod", whole(np.fmod), overloads=(TENSOR, SCALAR), op="aten.fmod.Tensor"),
+    BinaryKernel(
+        "logical_and", np.logical_and, "truth", op="aten.logical_and.default", types=MOVED
+    ),
+    BinaryKernel("logical_or", np.logical_or, "truth", op="aten.logical_or.default", types=MOVED),
+    BinaryKernel(
+        "logical_xor", np.logical_xor, "truth", op="aten.logical_xor.default", types=MOVED
+    ),
+    BinaryKernel(
         "bitwise_and",
         np.bitwise_and,
         overloads=(TENSOR,),
         op="aten.bitwise_and.Tensor",
         types=MOVED - FLOATS,
     ),
-    Binary("bitwise_and", np.bitwise_and, overloads=(SCALAR,)),
-    Binary(
+    BinaryKernel("bitwise_and", np.bitwise_and, overloads=(SCALAR,)),
+    BinaryKernel(
         "bitwise_or",
         np.bitwise_or,
         overloads=(TENSOR,),
         op="aten.bitwise_or.Tensor",
         types=MOVED - FLOATS,
     ),
-    Binary("bitwise_or", np.bitwise_or, overloads=(SCALAR,)),
-    Binary("bitwise_xor", np.bitwise_xor, overloads=(TENSOR, SCALAR)),
-    Binary("bitwise_left_shift", np.left_shift, overloads=(TENSOR, "Tensor_Scalar_out")),
-    Binary("bitwise_right_shift", np.right_shift, overloads=(TENSOR, "Tensor_Scalar_out")),
-    Binary("__lshift__", np.left_shift, overloads=(TENSOR, SCALAR)),
-    Binary("__rshift__", np.right_shift, overloads=(TENSOR, SCALAR)),
-    Binary("eq", np.equal, "question", (TENSOR,), op="aten.eq.Tensor"),
-    Binary("eq", np.equal, "question", (SCALAR,), op="aten.eq.Scalar"),
-    Binary("ne", np.not_equal, "question", (TENSOR,), op="aten.ne.Tensor"),
-    Binary("ne", np.not_equal, "question", (SCALAR,), op="aten.ne.Scalar"),
-    Binary("lt", np.less, "question", (TENSOR,), op="aten.lt.Tensor"),
-    Binary("lt", np.less, "question", (SCALAR,), op="aten.lt.Scalar"),
-    Binary("le", np.less_equal, "question", (TENSOR,), op="aten.le.Tensor"),
-    Binary("le", np.less_equal, "question", (SCALAR,), op="aten.le.Scalar"),
-    Binary("gt", np.greater, "question", (TENSOR,), op="aten.gt.Tensor"),
-    Binary("gt", np.greater, "question", (SCALAR,), op="aten.gt.Scalar"),
-    Binary("ge", np.greater_equal, "question", (TENSOR,), op="aten.ge.Tensor"),
-    Binary("ge", np.greater_equal, "question", (SCALAR,), op="aten.ge.Scalar"),
+    BinaryKernel("bitwise_or", np.bitwise_or, overloads=(SCALAR,)),
+    BinaryKernel("bitwise_xor", np.bitwise_xor, overloads=(TENSOR, SCALAR)),
+    BinaryKernel("bitwise_left_shift", np.left_shift, overloads=(TENSOR, "Tensor_Scalar_out")),
+    BinaryKernel("bitwise_right_shift", np.right_shift, overloads=(TENSOR, "Tensor_Scalar_out")),
+    BinaryKernel("__lshift__", np.left_shift, overloads=(TENSOR, SCALAR)),
+    BinaryKernel("__rshift__", np.right_shift, overloads=(TENSOR, SCALAR)),
+    BinaryKernel("eq", np.equal, "question", (TENSOR,), op="aten.eq.Tensor"),
+    BinaryKernel("eq", np.equal, "question", (SCALAR,), op="aten.eq.Scalar"),
+    BinaryKernel("ne", np.not_equal, "question", (TENSOR,), op="aten.ne.Tensor"),
+    BinaryKernel("ne", np.not_equal, "question", (SCALAR,), op="aten.ne.Scalar"),
+    BinaryKernel("lt", np.less, "question", (TENSOR,), op="aten.lt.Tensor"),
+    BinaryKernel("lt", np.less, "question", (SCALAR,), op="aten.lt.Scalar"),
+    BinaryKernel("le", np.less_equal, "question", (TENSOR,), op="aten.le.Tensor"),
+    BinaryKernel("le", np.less_equal, "question", (SCALAR,), op="aten.le.Scalar"),
+    BinaryKernel("gt", np.greater, "question", (TENSOR,), op="aten.gt.Tensor"),
+    BinaryKernel("gt", np.greater, "question", (SCALAR,), op="aten.gt.Scalar"),
+    BinaryKernel("ge", np.greater_equal, "question", (TENSOR,), op="aten.ge.Tensor"),
+    BinaryKernel("ge", np.greater_equal, "question", (SCALAR,), op="aten.ge.Scalar"),
 )
 
 
@@ -220,7 +224,7 @@ def add_quotient(x: Array, a: Array, b: Array, value: Array) -> Array:
     return np_add_quotient(x, a, b, value)
 
 
-def of_row(row: Binary) -> Callable[..., Array]:
+def of_row(row: BinaryKernel) -> Callable[..., Array]:
     return lambda x, y: operate(row, x, y)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webpte.portable.registry import Kernel
+from webpte.portable.registry import PortableKernel
 
 NUMBERS = "numbers, not tensors: the host needs them to know sizes"
 CREATED = "at load, where constants determine it, as they mostly do"
@@ -41,7 +41,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
 _BY_NAME = {name: reason for reason, names in _REASONS.items() for name in names}
 
 
-def why_hosted(kernel: Kernel) -> str:
+def why_hosted(kernel: PortableKernel) -> str:
     """Say why a kernel that has no operator stays on the host."""
     space, _, rest = kernel.name.partition("::")
     return _BY_NAME.get(f"{space}::") or _BY_NAME.get(rest.partition(".")[0], FEW)

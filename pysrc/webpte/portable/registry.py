@@ -55,7 +55,7 @@ Prepare = Callable[..., Sequence[Any]]
 
 
 @dataclass(frozen=True)
-class Kernel:
+class PortableKernel:
     """One operator. `parameters` are those of its schema, without outputs.
 
     `in_place` kernels have no outputs of their own: their result replaces their first argument,
@@ -97,10 +97,10 @@ class Kernel:
         return values if self.prepare is None else self.prepare(*values)
 
 
-_REGISTRY: dict[str, Kernel] = {}
+_REGISTRY: dict[str, PortableKernel] = {}
 
 
-def _add(kernel: Kernel) -> None:
+def _add(kernel: PortableKernel) -> None:
     if kernel.name in _REGISTRY:
         raise ValueError(f"{kernel.name} is registered twice")
     _REGISTRY[kernel.name] = kernel
@@ -150,7 +150,7 @@ def register(
 
     names = tuple(filter(None, parameters.split(", ")))
     how = (in_place, list_output, notes, op, prepare, heavy, types, apart or {}, copied, casts)
-    _add(Kernel(name, names, outputs, _named(name, run), *how))
+    _add(PortableKernel(name, names, outputs, _named(name, run), *how))
 
 
 def register_op(
@@ -178,7 +178,7 @@ def register_op(
 
     names, named = tuple(parameters.split(", ")), _named(name, run)
     how = (False, list_output, notes, op_name, prepare, heavy, types, apart or {})
-    kernel = Kernel(name, names, outputs, named, *how)
+    kernel = PortableKernel(name, names, outputs, named, *how)
     _add(kernel)
 
 
@@ -188,7 +188,7 @@ def op_named_like(name: str) -> str | None:
     return None if lookup(op) is None else op
 
 
-def lookup_kernel(name: str) -> Kernel | None:
+def lookup_kernel(name: str) -> PortableKernel | None:
     return _REGISTRY.get(name)
 
 

@@ -11,19 +11,19 @@ from webpte.report.comparison import (
     OutputComparison,
     RunValues,
 )
-from webpte.report.difference import ArrayFacts, Difference, Tolerance, Window
+from webpte.report.difference import ArrayFacts, Difference, ElementWindow, Tolerance
 from webpte.report.memory import Buffer, MemoryReport, Tenant
 from webpte.report.method_graph import (
     Argument,
     Edge,
+    GraphKernel,
     GraphValue,
-    Kernel,
     LayerGroup,
     MethodGraph,
     Node,
 )
-from webpte.report.report import Report, Table
-from webpte.report.timeline import Rates, Row, RowPair, Span, TimedStep, Trace
+from webpte.report.report import Report, ReportTable
+from webpte.report.timeline import Rates, RowPair, TimedStep, TimelineRow, TimeSpan, Trace
 from webpte.report.weight_stats import Histogram, StoredConstant
 from webpte.report.work import Work
 
@@ -36,10 +36,11 @@ __all__ = [
     "Departure",
     "Difference",
     "Edge",
+    "ElementWindow",
+    "GraphKernel",
     "GraphValue",
     "Histogram",
     "KeptValues",
-    "Kernel",
     "LayerGroup",
     "MemoryReport",
     "MethodGraph",
@@ -48,16 +49,15 @@ __all__ = [
     "OutputComparison",
     "Rates",
     "Report",
-    "Row",
+    "ReportTable",
     "RowPair",
     "RunValues",
-    "Span",
     "StoredConstant",
-    "Table",
     "Tenant",
+    "TimeSpan",
     "TimedStep",
+    "TimelineRow",
     "Tolerance",
     "Trace",
-    "Window",
     "Work",
 ]

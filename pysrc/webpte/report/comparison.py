@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from webpte.report.difference import ArrayFacts, Difference, Tolerance, Window
-from webpte.report.report import HIDDEN, Report, Table
+from webpte.report.difference import ArrayFacts, Difference, ElementWindow, Tolerance
+from webpte.report.report import HIDDEN, Report, ReportTable
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Departure:
 
     call: CallComparison
     output: str  # the key of the value
-    around: Window
+    around: ElementWindow
     inputs: tuple[NamedArray, ...]
     actual: np.ndarray = field(repr=False, compare=False, metadata=HIDDEN)
     wanted: np.ndarray = field(repr=False, compare=False, metadata=HIDDEN)
@@ -88,7 +88,7 @@ class RunValues(Report):
     device: str
     calls: Mapping[int, KeptValues]
 
-    def table(self) -> Table:
+    def table(self) -> ReportTable:
         rows = [
             (node, role, each.key, each.facts.dtype, each.facts.shape, *_range(each.facts))
             for node, kept in self.calls.items()
@@ -97,7 +97,7 @@ class RunValues(Report):
         ]
         headings = ("id", "role", "value", "dtype", "shape", "low", "high", "mean", "NaN", "inf")
         title = f"{self.program}, {self.method} on {self.device}: {len(self.calls)} calls"
-        return Table(title, headings, rows)
+        return ReportTable(title, headings, rows)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class OutputComparison:
 
     name: str
     difference: Difference
-    around: Window | None
+    around: ElementWindow | None
     actual: np.ndarray = field(repr=False, compare=False, metadata=HIDDEN)
     wanted: np.ndarray = field(repr=False, compare=False, metadata=HIDDEN)
 
@@ -137,7 +137,7 @@ class Comparison(Report):
         compared = [call for call in self.calls if call.own is not None]
         return sorted(compared, key=lambda c: -c.own.max_abs if c.own else 0.0)
 
-    def table(self) -> Table:
+    def table(self) -> ReportTable:
         rows = [
             (c.node, c.op, c.layer or "", *_numbers(c.own), c.drift.max_abs if c.drift else None)
             for c in self.worst
@@ -148,7 +148,7 @@ class Comparison(Report):
             f"{verdict} (rtol {self.tolerance.rtol:g}, atol {self.tolerance.atol:g})"
         )
         headings = ("id", "op", "layer", "wrong", "largest difference", "relative", "drift")
-        return Table(title, headings, rows, tuple(self._notes()))
+        return ReportTable(title, headings, rows, tuple(self._notes()))
 
     def _notes(self) -> list[str]:
         notes = [] if self.first is None else [f"first: {self.first}"]

@@ -66,7 +66,7 @@ def difference(actual: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> 
 
 
 @dataclass(frozen=True)
-class Window:
+class ElementWindow:
     """The elements around one of them, of both arrays; `start` is the index of the first."""
 
     start: tuple[int, ...]
@@ -74,7 +74,7 @@ class Window:
     wanted: list[Any]
 
 
-def window(actual: np.ndarray, wanted: np.ndarray, at: tuple[int, ...]) -> Window:
+def window(actual: np.ndarray, wanted: np.ndarray, at: tuple[int, ...]) -> ElementWindow:
     """Along the last two dims; of the others only the index itself."""
     narrow = len(at) - 2
     parts = [
@@ -85,7 +85,7 @@ def window(actual: np.ndarray, wanted: np.ndarray, at: tuple[int, ...]) -> Windo
     lines = actual[tuple(parts)], wanted[tuple(parts)]
     shape: Dims = lines[0].shape[max(0, narrow) :]
     one, two = (line.reshape(shape).tolist() for line in lines)
-    return Window(start, one, two)
+    return ElementWindow(start, one, two)
 
 
 @dataclass(frozen=True)

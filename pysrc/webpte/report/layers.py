@@ -27,7 +27,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class LayerBlocks:
     """Blocks that are alike, in order."""
 
     blocks: tuple[Block, ...]
@@ -38,7 +38,7 @@ class Blocks:
         return self.blocks[-1].stop - self.blocks[0].start
 
 
-def find_blocks(signatures: Sequence[Hashable], crossing: Sequence[int]) -> list[Blocks]:
+def find_blocks(signatures: Sequence[Hashable], crossing: Sequence[int]) -> list[LayerBlocks]:
     """Groups of repeated blocks, in order.
 
     `crossing[i]` is how many values pass from the calls before `i` to those from `i` on.
@@ -53,14 +53,14 @@ class _Finder:
         self._ids = ids
         self._crossing = crossing
 
-    def find(self, low: int, high: int) -> list[Blocks]:
+    def find(self, low: int, high: int) -> list[LayerBlocks]:
         found = self._best(low, high)
         if found is None:
             return []
         start, stop = found.blocks[0].start, found.blocks[-1].stop
         return [*self.find(low, start), found, *self.find(stop, high)]
 
-    def _best(self, low: int, high: int) -> Blocks | None:
+    def _best(self, low: int, high: int) -> LayerBlocks | None:
         """The longest repetition; among equally long ones, that of the shortest block."""
         best, covered = None, FEWEST_CALLS - 1
         for period in range(2, min((high - low) // 2, LONGEST_PERIOD) + 1):
@@ -75,7 +75,7 @@ class _Finder:
             return None
         return self._extended(self._cut(*best), low, high)
 
-    def _cut(self, start: int, span: int, period: int) -> Blocks:
+    def _cut(self, start: int, span: int, period: int) -> LayerBlocks:
         """Where the blocks of a repetition begin."""
         counts = {offset: (span - offset) // period for offset in range(period)}
         most = max(counts.values())
@@ -86,9 +86,9 @@ class _Finder:
 
         offset = min((o for o, n in counts.items() if n >= max(2, most - 1)), key=cost)
         starts = [start + offset + period * i for i in range(counts[offset])]
-        return Blocks(tuple(Block(at, at + period) for at in starts), period)
+        return LayerBlocks(tuple(Block(at, at + period) for at in starts), period)
 
-    def _extended(self, found: Blocks, low: int, high: int) -> Blocks:
+    def _extended(self, found: LayerBlocks, low: int, high: int) -> LayerBlocks:
         """With the blocks before and after it that have a few calls more than these."""
         blocks, wanted = list(found.blocks), self._ids[found.blocks[0].start :][: found.period]
         before = self._matched(wanted[::-1], range(blocks[0].start - 1, low - 1, -1))
@@ -97,7 +97,7 @@ class _Finder:
         after = self._matched(wanted, range(blocks[-1].stop, high))
         if after is not None:
             blocks.append(Block(blocks[-1].stop, after + 1))
-        return Blocks(tuple(blocks), found.period)
+        return LayerBlocks(tuple(blocks), found.period)
 
     def _matched(self, wanted: np.ndarray, places: range) -> int | None:
         """Where the last of the wanted calls is, if all are there with few others in between."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from webpte.report.report import Report, Table
+from webpte.report.report import Report, ReportTable
 from webpte.shapes import Dims
 
 KINDS = {
@@ -98,7 +98,7 @@ class MemoryReport(Report):
         known = [self.limits[name] for name in names if name in self.limits]
         return self.largest.nbytes / min(known) if self.largest is not None and known else None
 
-    def table(self) -> Table:
+    def table(self) -> ReportTable:
         counts = {k: sum(b.kind == k for b in self.buffers) for k in self.by_kind}
         rows = [
             (kind, counts[kind], nbytes, 100 * nbytes / max(1, self.nbytes), KINDS[kind])
@@ -114,7 +114,7 @@ class MemoryReport(Report):
                 f"the largest buffer, {self.largest.nbytes:,} bytes of {self.largest.kind}, is "
                 f"{100 * self.used_of_limit:.1f} % of what this adapter can bind"
             )
-        return Table(title, ("kind", "buffers", "bytes", "%", "what"), rows, tuple(notes))
+        return ReportTable(title, ("kind", "buffers", "bytes", "%", "what"), rows, tuple(notes))
 
 
 def _groups(tenants: tuple[Tenant, ...]) -> list[list[Tenant]]:

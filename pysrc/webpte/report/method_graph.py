@@ -9,7 +9,7 @@ from typing import Any
 
 from webpte.ops.core.records import Dispatch, Grid
 from webpte.plan.shaders import ShaderLibrary
-from webpte.report.report import HIDDEN, Report, Table
+from webpte.report.report import HIDDEN, Report, ReportTable
 from webpte.report.uniforms import read_params
 from webpte.report.weight_stats import StoredConstant
 from webpte.shapes import Dims
@@ -26,7 +26,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class GraphKernel:
     """One dispatch of a call. Its WGSL and its params by name are there when they are asked for."""
 
     name: str  # of the file in wgsl/
@@ -37,7 +37,7 @@ class Kernel:
     _library: ShaderLibrary = field(repr=False, compare=False, metadata=HIDDEN)
 
     @classmethod
-    def of(cls, record: Dispatch, library: ShaderLibrary) -> Kernel:
+    def of(cls, record: Dispatch, library: ShaderLibrary) -> GraphKernel:
         return cls(
             record.kernel,
             record.grid,
@@ -78,7 +78,7 @@ class Node:
     inputs: tuple[str, ...]  # keys of values
     outputs: tuple[str, ...]
     changes: tuple[str, ...]  # inputs that it writes to
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[GraphKernel, ...]
     layer: str | None = None
     _keys: Mapping[int, str] = field(
         default_factory=dict, repr=False, compare=False, metadata=HIDDEN
@@ -168,7 +168,7 @@ class MethodGraph(Report):
         """The calls with a text in their operator or their label."""
         return [n for n in self.nodes if text.lower() in f"{n.op} {n.label}".lower()]
 
-    def table(self) -> Table:
+    def table(self) -> ReportTable:
         rows = [
             (node.id, node.op, node.where, node.layer or "", self._shapes(node), len(node.kernels))
             for node in self.nodes
@@ -180,7 +180,7 @@ class MethodGraph(Report):
         title = f"{self.program}, {self.method} ({self.stage}): {len(rows)} calls, {where}"
         groups = ", ".join(map(str, self.layers))
         headings = ("id", "op", "where", "layer", "gives", "kernels")
-        return Table(title, headings, rows, (f"repeated: {groups}",) if groups else ())
+        return ReportTable(title, headings, rows, (f"repeated: {groups}",) if groups else ())
 
     def _shapes(self, node: Node) -> str:
         values = [self.values[key] for key in node.outputs if key in self.values]

@@ -34,7 +34,7 @@ def plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Rows under headings; numbers stand right, texts left."""
 
     title: str
@@ -101,7 +101,7 @@ class Report:
         """The same as text. Infinities and NaN are the texts "inf", "-inf" and "nan"."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
-    def table(self) -> Table:
+    def table(self) -> ReportTable:
         """What is worth seeing first."""
         raise NotImplementedError
 

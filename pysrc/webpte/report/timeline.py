@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webpte.errors import InputError
-from webpte.report.report import Report, Table
+from webpte.report.report import Report, ReportTable
 from webpte.report.work import Work
 
 WITHOUT_CLOCK = (
@@ -18,7 +18,7 @@ HOST, GPU = "host", "gpu"
 
 
 @dataclass(frozen=True)
-class Span:
+class TimeSpan:
     """Something that took time. Microseconds, from the start of the run.
 
     On the host, `kind` is "prepare" (shapes, plan, pipelines), "upload" (inputs put in place),
@@ -62,7 +62,7 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class Row:
+class TimelineRow:
     """Steps that belong together. `share` is of the time of all steps; `nbytes` is 0 where all
     work stands at other dispatches of the same calls.
     """
@@ -97,8 +97,8 @@ class RowPair:
     """The same row of two traces; None where one has no such row."""
 
     name: str
-    before: Row | None
-    after: Row | None
+    before: TimelineRow | None
+    after: TimelineRow | None
 
     @property
     def difference(self) -> float | None:
@@ -124,10 +124,10 @@ class Trace(Report):
     device: str
     timed: bool
     microseconds: float
-    spans: tuple[Span, ...]
+    spans: tuple[TimeSpan, ...]
     steps: tuple[TimedStep, ...]
 
-    def by(self, what: str) -> list[Row]:
+    def by(self, what: str) -> list[TimelineRow]:
         """Rows by "kernel", "op", "layer" or "where", those that took longest first."""
         if what not in _KEYS:
             raise InputError(f"a trace by {what!r}; there are {', '.join(map(repr, _KEYS))}")
@@ -183,7 +183,7 @@ class Trace(Report):
     def _title(self) -> str:
         return f"{self.program}, {self.method} on {self.device}"
 
-    def table(self) -> Table:
+    def table(self) -> ReportTable:
         rows = [
             (
                 row.name,
@@ -203,15 +203,15 @@ class Trace(Report):
         headings = ("kernel", "count", "µs", "%", "bytes", "GB/s", "GFLOP/s")
         title = f"{self._title()}: {self.microseconds / 1000:.2f} ms"
         notes = (f"host, ms: {host}", *(() if self.timed else (WITHOUT_CLOCK,)))
-        return Table(title, headings, rows, notes)
+        return ReportTable(title, headings, rows, notes)
 
 
-def _row(name: str, steps: list[TimedStep], total: float) -> Row:
+def _row(name: str, steps: list[TimedStep], total: float) -> TimelineRow:
     times = [step.microseconds for step in steps if step.microseconds is not None]
     spent = sum(times) if times else None
     works = [step.work for step in steps if step.work is not None]
     counted = [work.flops for work in works if work.flops is not None]
-    return Row(
+    return TimelineRow(
         name,
         len(steps),
         spent,

@@ -25,7 +25,7 @@ class _UnknownLayoutError(Exception):
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _StructLayout:
     align: int
     size: int
 
@@ -33,13 +33,13 @@ class _Layout:
 def read_params(wgsl: str, data: bytes) -> dict[str, Any]:
     """Names to numbers and lists of them; {"as words": [...]} where the layout is not known."""
     try:
-        return _Reader(wgsl).read("Params", data)
+        return _ParamsReader(wgsl).read("Params", data)
     except (_UnknownLayoutError, struct.error):
         whole = data.ljust(-(-len(data) // 4) * 4, b"\0")
         return {"as words": list(struct.unpack(f"<{len(whole) // 4}I", whole))}
 
 
-class _Reader:
+class _ParamsReader:
     def __init__(self, wgsl: str) -> None:
         text = re.sub(r"//[^\n]*", "", wgsl)
         self._structs = {
@@ -64,21 +64,21 @@ class _Reader:
             raise _UnknownLayoutError(text)
         return count
 
-    def _layout(self, kind: str) -> _Layout:
+    def _layout(self, kind: str) -> _StructLayout:
         kind = self._plain(kind)
         if kind in _LETTERS:
-            return _Layout(4, 4)
+            return _StructLayout(4, 4)
         if vector := _VECTOR.fullmatch(kind):
-            return _Layout(8 if vector[1] == "2" else 16, 4 * int(vector[1]))
+            return _StructLayout(8 if vector[1] == "2" else 16, 4 * int(vector[1]))
         if array := _ARRAY.fullmatch(kind):
             item = self._layout(array[1])
-            return _Layout(item.align, self._count(array[2]) * _up(item.size, item.align))
+            return _StructLayout(item.align, self._count(array[2]) * _up(item.size, item.align))
         if kind in self._structs:
             end, align = 0, 4
             for _, field in self._structs[kind]:
                 inner = self._layout(field)
                 end, align = _up(end, inner.align) + inner.size, max(align, inner.align)
-            return _Layout(align, _up(end, align))
+            return _StructLayout(align, _up(end, align))
         raise _UnknownLayoutError(kind)
 
     def _value(self, kind: str, data: bytes, at: int) -> Any:

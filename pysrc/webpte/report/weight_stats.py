@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from webpte.errors import InputError
-from webpte.report.report import HIDDEN, Report, Table
+from webpte.report.report import HIDDEN, Report, ReportTable
 from webpte.shapes import Dims, numel
 from webpte.source import Region
 
@@ -30,11 +30,11 @@ class Histogram(Report):
     nans: int
     infinities: int
 
-    def table(self) -> Table:
+    def table(self) -> ReportTable:
         rows = list(zip(self.edges, self.edges[1:], self.counts, strict=False))
         title = f"{self.low:.4g} to {self.high:.4g}, mean {self.mean:.4g}, std {self.std:.4g}"
         notes = (f"{self.zeros} zeros, {self.nans} NaN, {self.infinities} infinite",)
-        return Table(title, ("from", "to", "count"), rows, notes)
+        return ReportTable(title, ("from", "to", "count"), rows, notes)
 
 
 @dataclass(frozen=True)

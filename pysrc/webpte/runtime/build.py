@@ -14,8 +14,8 @@ from webpte.runtime.autotune.tuning_cache import kept_choices
 from webpte.runtime.base.info import Placement
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.base.options import AS_SUITS, Options
-from webpte.runtime.decode.sampled_delegate import Headed
-from webpte.runtime.decode.sampler_graph import HeadKind
+from webpte.runtime.decode.sampled_delegate import SampledDelegate
+from webpte.runtime.decode.sampler_graph import SamplerKind
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.execute.shared_weights import ConstantStore
@@ -55,7 +55,7 @@ class Build:
         self._strict = strict
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
-        self.headed: dict[tuple[GpuDelegate, HeadKind], Headed] = {}
+        self.headed: dict[tuple[GpuDelegate, SamplerKind], SampledDelegate] = {}
 
     @classmethod
     async def create(
@@ -113,10 +113,10 @@ class Build:
             info=self.info,
         )
 
-    def with_head(self, body: GpuDelegate, kind: HeadKind) -> Headed:
+    def with_head(self, body: GpuDelegate, kind: SamplerKind) -> SampledDelegate:
         """A delegate with a graph that takes its only output."""
         if (body, kind) not in self.headed:
-            self.headed[body, kind] = Headed(body, kind, self._library, self.lifetime)
+            self.headed[body, kind] = SampledDelegate(body, kind, self._library, self.lifetime)
         return self.headed[body, kind]
 
     @property

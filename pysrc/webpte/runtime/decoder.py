@@ -1,8 +1,8 @@
 """A language model's method, called for the token that it chooses rather than for its logits.
 
 Such a method takes tokens [1, S] and something that tells the position. Where it is one delegate on
-a GPU, the choice is made there, too (`Headed`), and several steps can go in one submission;
-elsewhere the logits come back, and the reference of the same operator chooses.
+a GPU, the choice is made there, too (`SampledDelegate`), and several steps can go in one
+submission; elsewhere the logits come back, and the reference of the same operator chooses.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from webpte.runtime.base.error_location import executing
 from webpte.runtime.build import Build
 from webpte.runtime.decode.rollback_safety import unsafe_state
-from webpte.runtime.decode.sampled_delegate import Batch
-from webpte.runtime.decode.sampler_graph import HeadKind
-from webpte.runtime.decode.sampling import Choice, Chosen
+from webpte.runtime.decode.sampled_delegate import PendingSteps
+from webpte.runtime.decode.sampler_graph import SamplerKind
+from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.io_binding import Input
 from webpte.runtime.method import Method
@@ -44,11 +44,11 @@ class Decoder:
     async def choose(
         self,
         inputs: Sequence[Any],
-        choice: Choice,
+        choice: SamplerSettings,
         history: Sequence[int],
         room: int | None,
         allowed: np.ndarray | None = None,
-    ) -> Chosen:
+    ) -> SampledToken:
         """Run it, and return the token that follows its last one.
 
         `history` are the tokens before that, those of the call among them; there will be no more
@@ -57,7 +57,7 @@ class Decoder:
         """
         with self._calling() as (build, method):
             body = method.only_delegate
-            kind = HeadKind.of(choice, room, allowed is not None)
+            kind = SamplerKind.of(choice, room, allowed is not None)
             if kind is None or not isinstance(body, GpuDelegate):
                 (logits,) = await method.run(inputs)
                 return choice.on_host(logits, history, allowed)
@@ -70,11 +70,17 @@ class Decoder:
                 if kind.penalized:
                     extra.append(_padded(history, kind.room))
                 tokens, *told = await headed.run(given, extra, keep_token=True)
-                return Chosen(int(tokens.reshape(-1)[-1]), told[0].reshape(-1) if told else None)
+                return SampledToken(
+                    int(tokens.reshape(-1)[-1]), told[0].reshape(-1) if told else None
+                )
 
     async def ahead(
-        self, others: Sequence[Sequence[Input]], choice: Choice, length: int, room: int | None
-    ) -> Batch | str:
+        self,
+        others: Sequence[Sequence[Input]],
+        choice: SamplerSettings,
+        length: int,
+        room: int | None,
+    ) -> PendingSteps | str:
         """Several runs in one submission, each on the token that the one before has chosen.
 
         The first one's is that of `choose`. `others` are the other inputs of each run, `length` is
@@ -83,7 +89,7 @@ class Decoder:
         """
         with self._calling() as (build, method):
             body = method.only_delegate
-            kind = HeadKind.of(choice, room)
+            kind = SamplerKind.of(choice, room)
             if not isinstance(body, GpuDelegate):
                 return "the method is not one delegate on a GPU"
             if kind is None:
@@ -93,7 +99,7 @@ class Decoder:
                 return await build.with_head(body, kind).ahead(others, extra)
 
     @staticmethod
-    def _extra(choice: Choice, kind: HeadKind, position: int) -> list[Input]:
+    def _extra(choice: SamplerSettings, kind: SamplerKind, position: int) -> list[Input]:
         """What the head takes besides logits, allowed tokens and history."""
         if not kind.sampled:
             return []
@@ -103,4 +109,4 @@ class Decoder:
 def _padded(history: Sequence[int], room: int) -> np.ndarray:
     padded = np.zeros(room, np.int32)
     padded[: len(history)] = history
-    return padded.reshape(HeadKind.history_dims(room))
+    return padded.reshape(SamplerKind.history_dims(room))

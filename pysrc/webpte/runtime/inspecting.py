@@ -27,9 +27,9 @@ from webpte.runtime.inspect.build_comparison import (
     kept_of,
 )
 from webpte.runtime.inspect.build_comparison import made_of as made_comparison
-from webpte.runtime.inspect.checker import Notes
+from webpte.runtime.inspect.checker import ValueRecorder
 from webpte.runtime.inspect.describe import Inside, describe
-from webpte.runtime.inspect.dry_run import Probe, Rehearsal
+from webpte.runtime.inspect.dry_run import DryRun, Probe
 from webpte.runtime.inspect.memory_view import made_of as made_memory
 from webpte.runtime.inspect.tracing import made_of as made_trace
 
@@ -91,9 +91,11 @@ class Inspected:
         build, found = self._build, self._known(method)
         graph = _graph(self.name, build, method)
         tell = _telling("values", len(graph.nodes), progress)
-        notes = Notes(Tolerance(), False, calls_of(graph, nodes, "nodes"), tell, judged=False)
+        notes = ValueRecorder(
+            Tolerance(), False, calls_of(graph, nodes, "nodes"), tell, judged=False
+        )
         with build.lifetime.lease(), self._tallied():
-            await found.rehearse(inputs, Rehearsal(probe=Probe(notes)))
+            await found.run_dry(inputs, DryRun(probe=Probe(notes)))
         return RunValues(graph.program, method, _device_name(build), kept_of(graph, notes))
 
     async def compare(
@@ -127,9 +129,9 @@ class Inspected:
         tolerance = Tolerance(rtol, atol)
         graph = _graph(self.name, build, method)
         tell = _telling("compare", len(graph.nodes), progress)
-        notes = Notes(tolerance, drift, calls_of(graph, keep, "keep"), tell)
+        notes = ValueRecorder(tolerance, drift, calls_of(graph, keep, "keep"), tell)
         with build.lifetime.lease(), self._tallied():
-            outputs = await found.rehearse(inputs, Rehearsal(probe=Probe(notes)))
+            outputs = await found.run_dry(inputs, DryRun(probe=Probe(notes)))
         named = compare_outputs(info, outputs, wanted, tolerance) if wanted is not None else []
         return made_comparison(graph, notes, _device_name(build), named)
 
@@ -144,7 +146,7 @@ class Inspected:
         timings = Timings(_has_clock(build))
         with build.lifetime.lease(), self._tallied():
             started = perf_counter()
-            await found.rehearse(inputs, Rehearsal(timings))
+            await found.run_dry(inputs, DryRun(timings))
             ended = perf_counter()
         graph = _graph(self.name, build, method)
         return made_trace(graph, timings, _device_name(build), started, ended)

@@ -29,17 +29,17 @@ from webpte.format.program import (
     MoveCall,
 )
 from webpte.gpu.device import Device
-from webpte.ops.core.target import Choices
+from webpte.ops.core.target import TunedConfigs
 from webpte.portable import lookup_kernel
 from webpte.runtime.base.error_location import naming
 from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor, upload
 from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.inputs import check_inputs
-from webpte.runtime.execute.io_binding import Fate
+from webpte.runtime.execute.io_binding import OutputPlacement
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.execute.timings import Timings, timed
-from webpte.runtime.inspect.dry_run import Probe, Rehearsal
+from webpte.runtime.inspect.dry_run import DryRun, Probe
 from webpte.runtime.load.kernel_calls import host_value, run_kernel
 from webpte.runtime.load.program_file import MethodContents
 from webpte.runtime.load.state import State
@@ -66,7 +66,7 @@ class Delegate(Protocol):
 
 
 @dataclass(frozen=True)
-class _Run:
+class _MethodCall:
     """One call of a method, or a rehearsal: that may have the rest."""
 
     values: Values
@@ -74,7 +74,7 @@ class _Run:
     is_rehearsal: bool
     timings: Timings | None
     probe: Probe | None
-    trial: Choices | None
+    trial: TunedConfigs | None
 
 
 class Method:
@@ -158,12 +158,12 @@ class Method:
                 raise
         return tuple(map(as_declared, results, self._dtypes))
 
-    async def rehearse(self, inputs: Sequence[Any], rehearsal: Rehearsal) -> tuple[Any, ...]:
+    async def run_dry(self, inputs: Sequence[Any], dry_run: DryRun) -> tuple[Any, ...]:
         """Run once, and leave all as it was; without inputs, on those of the last call."""
         if not inputs and self.info.inputs:
             inputs = self.earlier_inputs()
         given = check_inputs(self.info, inputs, self._device)
-        return await self._run(given, False, rehearsal)
+        return await self._run(given, False, dry_run)
 
     def earlier_inputs(self) -> list[Any]:
         """Of the last call."""
@@ -179,18 +179,19 @@ class Method:
         return inputs
 
     async def _run(
-        self, given: Sequence[Any], on_gpu: bool, rehearsal: Rehearsal | None
+        self, given: Sequence[Any], on_gpu: bool, dry_run: DryRun | None
     ) -> tuple[Any, ...]:
         outputs: tuple[Any, ...] = ()
-        async with self._lock, self._state_guard(rehearsal=rehearsal is not None):
+        async with self._lock, self._state_guard(dry_run=dry_run is not None):
             read = [
                 await value.numpy()
-                if isinstance(value, GpuTensor) and self._fate(index, on_gpu) is Fate.READ
+                if isinstance(value, GpuTensor)
+                and self._fate(index, on_gpu) is OutputPlacement.READ
                 else value
                 for index, value in zip(self._plan.inputs, given, strict=True)
             ]
-            values, more = Values(self._plan, self._state), rehearsal or Rehearsal()
-            run = _Run(values, on_gpu, rehearsal is not None, *more)
+            values, more = Values(self._plan, self._state), dry_run or DryRun()
+            run = _MethodCall(values, on_gpu, dry_run is not None, *more)
             try:
                 for index, value in zip(self._plan.inputs, read, strict=True):
                     run.values.store(index, value)
@@ -202,7 +203,7 @@ class Method:
                 )
                 if on_gpu:
                     outputs = await self._move_to_gpu(outputs, given)
-                if rehearsal is None:
+                if dry_run is None:
                     run.values.keep_state()
             except BaseException:
                 outputs = ()
@@ -212,28 +213,32 @@ class Method:
         return outputs
 
     @asynccontextmanager
-    async def _state_guard(self, rehearsal: bool) -> AsyncIterator[None]:
+    async def _state_guard(self, dry_run: bool) -> AsyncIterator[None]:
         """What delegates have written to their state is taken back if a later step fails."""
         # A GPU's delegate that is alone does this itself, and lets no other call come between.
-        saves = self._is_long or (rehearsal and self._device is None)
+        saves = self._is_long or (dry_run and self._device is None)
         stateful = [d for d in self._delegates if d.has_state] if saves else []
         restores = [await delegate.save_state() for delegate in stateful]
         try:
             yield
         except BaseException:
-            rehearsal = True
+            dry_run = True
             raise
         finally:
-            for restore in restores if rehearsal else ():
+            for restore in restores if dry_run else ():
                 restore()
 
-    def _fate(self, index: int, on_gpu: bool, lendable: bool = False) -> Fate:
+    def _fate(self, index: int, on_gpu: bool, lendable: bool = False) -> OutputPlacement:
         """What a value on the GPU is needed as."""
         if index in self._on_host or (index in self._returned and not on_gpu):
-            return Fate.READ
-        return Fate.LEND if lendable and index not in self._returned else Fate.KEEP
+            return OutputPlacement.READ
+        return (
+            OutputPlacement.LEND
+            if lendable and index not in self._returned
+            else OutputPlacement.KEEP
+        )
 
-    async def _run_chain(self, chain: Sequence[Instruction], run: _Run) -> None:
+    async def _run_chain(self, chain: Sequence[Instruction], run: _MethodCall) -> None:
         position = 0
         for _ in range(MAX_INSTRUCTIONS):
             if position >= len(chain):
@@ -275,7 +280,7 @@ class Method:
             return self._plan.operators[instruction.op_index].full_name
         return type(instruction).__name__
 
-    async def _run_instruction(self, instruction: Instruction, run: _Run) -> None:
+    async def _run_instruction(self, instruction: Instruction, run: _MethodCall) -> None:
         if run.timings is not None:
             run.timings.place = self._places[id(instruction)]
         if isinstance(instruction, DelegateCall):
@@ -295,7 +300,7 @@ class Method:
             return value
         raise ExecutionError("the condition of a jump is neither a bool nor one element")
 
-    async def _call_delegate(self, call: DelegateCall, run: _Run) -> None:
+    async def _call_delegate(self, call: DelegateCall, run: _MethodCall) -> None:
         delegate = self._delegates[call.delegate_index]
         taken = delegate.input_count  # args: the delegate's inputs, then its outputs
         inputs = [self._delegate_value(run.values, index) for index in call.args[:taken]]
@@ -312,7 +317,7 @@ class Method:
                 inputs,
                 fates,
                 timings=run.timings,
-                rehearsal=run.is_rehearsal,
+                dry_run=run.is_rehearsal,
                 guarded=self._is_long,
                 trial=run.trial,
             )
@@ -330,7 +335,7 @@ class Method:
             raise ExecutionError(f"value {index} is a {kind}; delegates take tensors and ints")
         return value
 
-    def _call_kernel(self, call: KernelCall, run: _Run) -> None:
+    def _call_kernel(self, call: KernelCall, run: _MethodCall) -> None:
         name = self._plan.operators[call.op_index].full_name
         kernel = lookup_kernel(name)
         assert kernel is not None, "unsupported kernels are refused at load"

@@ -22,7 +22,7 @@ from webpte.errors import (
     UnsupportedOpError,
 )
 from webpte.gpu.device import Device, DeviceInfo, Progress, check_clock
-from webpte.gpu.tasks import left_alone
+from webpte.gpu.tasks import detach
 from webpte.runtime.base.clock import Clock
 from webpte.runtime.base.devices import NAMES, SHARED, shared_device
 from webpte.runtime.base.display import program_table
@@ -38,7 +38,7 @@ from webpte.runtime.decode.sampler_graph import ARGMAX
 from webpte.runtime.decoder import Decoder
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.timings import Timings
-from webpte.runtime.inspect.dry_run import Rehearsal
+from webpte.runtime.inspect.dry_run import DryRun
 from webpte.runtime.inspecting import Inspected
 from webpte.runtime.load.program_file import BACKEND, Contents, read_contents
 from webpte.runtime.method import Method
@@ -77,7 +77,7 @@ async def load(
     clock = Clock()
     shared = device if isinstance(device, str) and device in SHARED else None
     # A GPU takes a while to open; its errors matter only once there is something to run.
-    opening = None if shared is None else left_alone(shared_device(shared))
+    opening = None if shared is None else detach(shared_device(shared))
     with keeping(keep) as files:
         files.append(await open_source(source, name=name, progress=progress, keep=keep))
         for file in data:
@@ -287,7 +287,7 @@ class Program(Inspected):
         check_clock(build.device.info)
         with build.lifetime.lease(), self._tallied():
             timings = Timings()
-            await found.rehearse(inputs, Rehearsal(timings))
+            await found.run_dry(inputs, DryRun(timings))
             return timings.rows
 
     @property

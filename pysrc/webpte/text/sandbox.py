@@ -63,7 +63,7 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
         self.weighed, self.searched, self.made = budget.weighed, budget.searched, budget.made
         self._budget = budget
         super().__init__(optimized=False, finalize=budget.weighed, **options)
-        self.code_generator_class = _Generator
+        self.code_generator_class = _CodeGenerator
         del self.globals["lipsum"]  # text of any length from nothing
 
     def count(self) -> None:
@@ -272,7 +272,7 @@ class _Counting(NodeTransformer):
 
 
 def _call(name: str, near: nodes.Node, *given: nodes.Expr) -> nodes.Call:
-    """A call of the budget, which `_Generator` writes as such."""
+    """A call of the budget, which `_CodeGenerator` writes as such."""
     function = nodes.EnvironmentAttribute(name, lineno=near.lineno)
     return nodes.Call(function, list(given), [], None, None, lineno=near.lineno)
 
@@ -314,7 +314,7 @@ def _own_nodes(node: nodes.Node) -> Iterator[nodes.Node]:
         left.extend(found.iter_child_nodes(exclude=("body", "test") if counted else None))
 
 
-class _Generator(CodeGenerator):
+class _CodeGenerator(CodeGenerator):
     """Jinja's, which computes nothing, and writes calls of the budget as they are."""
 
     def visit_Call(self, node: nodes.Call, frame: Any, forward_caller: bool = False) -> None:

@@ -22,7 +22,7 @@ _UNWRITTEN = ("llama.update_cache",)
 
 
 @dataclass(frozen=True)
-class Source:
+class CapturedModel:
     """A model as PyTorch exported it, taken before the exporter takes its weights out of it."""
 
     module: Any
@@ -30,7 +30,7 @@ class Source:
     unwritten: frozenset[int]  # results that hold nothing
 
     @classmethod
-    def of(cls, exported: Any) -> Source:
+    def of(cls, exported: Any) -> CapturedModel:
         (output,) = (node for node in exported.graph.nodes if node.op == "output")
         targets = [str(getattr(node, "target", "")) for node in output.args[0]]
         unwritten = {i for i, name in enumerate(targets) if name.startswith(_UNWRITTEN)}
@@ -42,7 +42,7 @@ class Caught:
     """A lowered program, its model in PyTorch, and the calls that the test made."""
 
     program: bytes
-    source: Source
+    source: CapturedModel
     outputs: tuple[int | None, ...]  # the input that each is, changed; None: the next result
     calls: list[Call] = field(default_factory=list)
 
@@ -90,7 +90,7 @@ class Recorder:
     def __init__(self) -> None:
         self.caught: list[Caught] = []
         self._most: int | None = None
-        self._source: Source | None = None
+        self._source: CapturedModel | None = None
 
     def start(self, most: int | None = None) -> None:
         """Forgets what was caught; a test is ended when it lowers more than `most` programs."""
@@ -121,7 +121,7 @@ class Recorder:
     def _noting(self, function: Any) -> Any:
         def noted(exported: Any, *args: Any, **kwargs: Any) -> Any:
             single = exported.get("forward") if isinstance(exported, dict) else exported
-            self._source = None if single is None else Source.of(single)
+            self._source = None if single is None else CapturedModel.of(single)
             manager = function(exported, *args, **kwargs)
             manager.webpte_source = self._source
             return manager

@@ -20,7 +20,7 @@ from webpte_host.base.errors import HostError
 from webpte_host.commands.verify import check_entries, read_manifest, select
 
 if TYPE_CHECKING:
-    from webpte.dev.suite import Entry
+    from webpte.dev.suite import SuiteEntry
     from webpte.gpu.device import PipelineSpec
 
 TARGETS = ("adapter", "software", "gpu")
@@ -98,9 +98,9 @@ async def _collect(
     path: Path, software: bool, features: tuple[str, ...], pattern: str | None
 ) -> list[PipelineSpec]:
     import webpte
-    from webpte.gpu.simulated.device import RecordingDevice
+    from webpte.gpu.simulated.device import SimulatedDevice
 
-    device = RecordingDevice(features=features)
+    device = SimulatedDevice(features=features)
     device.info = replace(device.info, software=software)
     if path.is_file():
         async with await webpte.load(path, device=device):
@@ -114,7 +114,7 @@ async def _collect(
     return sorted_specs(device.pipelines)
 
 
-def _entries(suite: Path, pattern: str | None) -> Iterator[Entry]:
+def _entries(suite: Path, pattern: str | None) -> Iterator[SuiteEntry]:
     from webpte.dev.suite import parse_entry
 
     for entry in select(check_entries(read_manifest(suite), suite), pattern):

@@ -30,11 +30,11 @@ from webpte_host.serving.routing import Mount
 from webpte_host.setup import chromium, environment
 
 if TYPE_CHECKING:
-    from webpte.dev.variants import Ways
+    from webpte.dev.variants import VariantRuns
     from webpte_host.harness.browser import Harness
 
 Show = Callable[[str], None]  # is told what a case does
-Way = dict[str, Any]  # a `webpte.dev.variants.Path`, as JSON has it
+Way = dict[str, Any]  # a `webpte.dev.variants.Variant`, as JSON has it
 
 _PREFIX = "/suite/"
 NO_COMPARISON = {"difference": None, "other_kernels": None}  # of a case whose page was lost
@@ -72,9 +72,9 @@ return await ways.run(entry, way)
 """
 
 _FIND_WAYS = """
-from webpte.dev.variants import described_paths
+from webpte.dev.variants import described_variants
 
-return await described_paths(asked, "webgpu")
+return await described_variants(asked, "webgpu")
 """
 
 
@@ -267,19 +267,19 @@ class HereRunner:
         self._suite = suite
         self._device = device
         self._fuse = fuse
-        self._ways: Ways | None = None
+        self._ways: VariantRuns | None = None
         self._show: Show = lambda _doing: None
 
     def ways(self, asked: Sequence[str]) -> list[Way]:
-        from webpte.dev.variants import Ways, described_paths
+        from webpte.dev.variants import VariantRuns, described_variants
 
-        self._ways = Ways(
+        self._ways = VariantRuns(
             _reader(self._suite),
             self._device,
             locate=lambda path: self._suite / path,
             progress=lambda *state: self._show(describe(*state)),
         )
-        return asyncio.run(described_paths(asked, self._device))
+        return asyncio.run(described_variants(asked, self._device))
 
     def run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]:
         if way is None:

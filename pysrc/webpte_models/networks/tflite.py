@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own habit
 from torch import Tensor, nn
 
-from webpte.format.flat import I32, FlatBuffer, Table
+from webpte.format.flat import I32, FlatBuffer, FlatTable
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -52,7 +52,7 @@ class _Call:
     name: str
     inputs: tuple[int, ...]
     output: int
-    options: Table | None
+    options: FlatTable | None
     custom: bytes
 
 
@@ -181,7 +181,7 @@ class TfliteNetwork(nn.Module):
         return torch.cat(list(x), _AXES[axis] if x[0].dim() == 4 else axis)
 
 
-def _calls(model: Table, graph: Table) -> list[_Call]:
+def _calls(model: FlatTable, graph: FlatTable) -> list[_Call]:
     codes = [
         (max(code.i8(0, "deprecated"), code.i32(3, "builtin_code")), code.text(1, "custom_code"))
         for code in model.tables(1, "operator_codes")
@@ -199,7 +199,7 @@ def _calls(model: Table, graph: Table) -> list[_Call]:
     return found
 
 
-def _options(call: _Call) -> Table:
+def _options(call: _Call) -> FlatTable:
     if call.options is None:
         raise ValueError(f"{call.name} without its options")
     return call.options
@@ -211,16 +211,16 @@ def _activated(x: Tensor, call: _Call, slot: int) -> Tensor:
     return _ACTIVATIONS[number](x)
 
 
-def _strides(options: Table) -> tuple[int, int]:
+def _strides(options: FlatTable) -> tuple[int, int]:
     return options.i32(2, "stride_h"), options.i32(1, "stride_w")
 
 
-def _kernel(options: Table) -> tuple[int, int]:
+def _kernel(options: FlatTable) -> tuple[int, int]:
     return options.i32(4, "filter_height"), options.i32(3, "filter_width")
 
 
 def _padded(
-    x: Tensor, options: Table, kernel: Sequence[int], strides: Sequence[int]
+    x: Tensor, options: FlatTable, kernel: Sequence[int], strides: Sequence[int]
 ) -> tuple[Tensor, tuple[int, int]]:
     """The input and the padding that PyTorch is to add; uneven padding is added right here."""
     if options.i8(0, "padding") == 1:  # VALID

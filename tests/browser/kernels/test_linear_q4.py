@@ -17,7 +17,7 @@ from support.cases.gpu_kernels import GPU, both_kernels, cases_for, for_browser
 from support.cases.quant.choose_qparams_cases import CHOOSE_CASES, affine, per_token
 from support.cases.row_cases import normal
 from support.page.gemm_page import differences
-from webpte.ops.gemm.gemm import TILINGS
+from webpte.ops.gemm.gemm import TILE_CONFIGS
 from webpte_host.harness.browser import Harness
 
 TABLES = {"linear_q4": for_browser(LINEAR_Q4_CASES), "choose_qparams": for_browser(CHOOSE_CASES)}
@@ -40,7 +40,7 @@ TILED = [
 ]
 
 
-@pytest.mark.parametrize("tiling", range(len(TILINGS)))
+@pytest.mark.parametrize("tiling", range(len(TILE_CONFIGS)))
 @pytest.mark.parametrize("k_parts", [1, 3])
 def test_tilings(harness: Harness, tiling: int, k_parts: int) -> None:
     with cases_for(GPU, harness, TILED) as cases:

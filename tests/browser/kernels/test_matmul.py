@@ -7,7 +7,7 @@ import pytest
 from support.cases.gemm.matmul_cases import MATMUL_CASES, addmm, bmm, gradient, linear, mm
 from support.cases.gpu_kernels import GPU, both_kernels, cases_for, for_browser
 from support.page.gemm_page import differences
-from webpte.ops.gemm.gemm import TILINGS
+from webpte.ops.gemm.gemm import TILE_CONFIGS
 from webpte_host.harness.browser import Harness
 
 
@@ -28,7 +28,7 @@ TILED = [
 ]
 
 
-@pytest.mark.parametrize("tiling", range(len(TILINGS)))
+@pytest.mark.parametrize("tiling", range(len(TILE_CONFIGS)))
 @pytest.mark.parametrize("k_parts", [1, 3])
 def test_tilings(harness: Harness, tiling: int, k_parts: int) -> None:
     """Each size of tile, with sums in one and in several parts."""

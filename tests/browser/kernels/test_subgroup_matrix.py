@@ -18,10 +18,10 @@ WAYS = """
 from dataclasses import replace
 import webpte
 from webpte import shared_device
-from webpte.dev.variants import described_paths
+from webpte.dev.variants import described_variants
 
 info = (await shared_device()).info
-_, way = await described_paths(["matrices"], "webgpu")
+_, way = await described_variants(["matrices"], "webgpu")
 asked = webpte.Options(matrices=True).applied_to(replace(info, software=False))
 return way, info.has_matrices, info.target.matrices, asked.target.matrices
 """

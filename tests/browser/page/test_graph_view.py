@@ -173,7 +173,9 @@ def test_many_boxes_in_sight_come_in_pieces(bare: Page) -> None:
     expect(bare.locator(".graph-drawn").last).to_be_visible()
     with bare.expect_download():
         bare.get_by_role("button", name="save").click()
-    most = bare.evaluate("import('./page/views/graph/drawing/scene.js').then((scene) => scene.MOST_BOXES)")
+    most = bare.evaluate(
+        "import('./page/views/graph/drawing/scene.js').then((scene) => scene.MOST_BOXES)"
+    )
     drawn, saved = bare.evaluate("[drawn, saved]")
     assert max(drawn) <= most < len(many) / 4
     assert (sum(saved), max(saved)) == (len(many), most)

@@ -18,7 +18,7 @@ from support.cases.tables import Row
 from support.devices.native import why_not
 from support.harness import extent, limits
 from webpte.gpu.device import PipelineSpec
-from webpte.ops.core.row_reduction import THREADS, Layout
+from webpte.ops.core.row_reduction import THREADS, RowThreads
 from webpte.plan.shaders import ShaderLibrary
 from webpte_host.harness.browser import Harness
 
@@ -88,7 +88,7 @@ return told.software
 def compiles_quickly(harness: Harness) -> bool:
     """Measured, not guessed: it depends on the processor and on what else runs."""
     shader = ShaderLibrary().assemble("softmax", (("FLOAT", "f32"), ("ITEM", "f32")))
-    overrides = (*Layout(THREADS).overrides, ("LOGARITHM", 0))
+    overrides = (*RowThreads(THREADS).overrides, ("LOGARITHM", 0))
     spec = PipelineSpec("softmax", shader.code, shader.bindings, overrides)
     seconds = float(harness.python(_TIME, spec=asdict(spec), timeout=limits.CALL_SECONDS))
     print(f"a kernel with barriers takes {seconds:.1f} s to compile here")

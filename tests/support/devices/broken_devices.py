@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import ConstantError, DeviceError, InputError
-from webpte.gpu.device import GpuCopy, Part, PipelineSpec, PlanCommands, Transfer
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.device import GpuCopy, PipelineSpec, PlanCommands, SubPlan, Transfer
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.gpu.simulated.emulation import RecordedBuffer
 
 LIMIT = 1 << 20
@@ -22,7 +22,7 @@ class RecordingSubject:
     compiles = False
     too_much = LIMIT + 4
 
-    def __init__(self, device: RecordingDevice) -> None:
+    def __init__(self, device: SimulatedDevice) -> None:
         self.device = device
 
     def make_native(self, nbytes: int, copyable: bool = True) -> Any:
@@ -33,12 +33,12 @@ class RecordingSubject:
 
 
 def recording(
-    kind: type[RecordingDevice] = RecordingDevice, clock: bool = True
+    kind: type[SimulatedDevice] = SimulatedDevice, clock: bool = True
 ) -> RecordingSubject:
     return RecordingSubject(kind(LIMIT, ("timestamp-query",) if clock else ()))
 
 
-class NotZeroed(RecordingDevice):
+class NotZeroed(SimulatedDevice):
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         made = await super().create_buffers(sizes, uniform)
         for number in made:
@@ -46,17 +46,17 @@ class NotZeroed(RecordingDevice):
         return made
 
 
-class HalfAllocated(RecordingDevice):
+class HalfAllocated(SimulatedDevice):
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         return [(await super(HalfAllocated, self).create_buffers([n], uniform))[0] for n in sizes]
 
 
-class Undestroyed(RecordingDevice):
+class Undestroyed(SimulatedDevice):
     def destroy_buffers(self, buffers: Sequence[int]) -> None:
         pass
 
 
-class LateRead(RecordingDevice):
+class LateRead(SimulatedDevice):
     def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
         async def later() -> bytes:
             await asyncio.sleep(0)
@@ -65,7 +65,7 @@ class LateRead(RecordingDevice):
         return later()
 
 
-class LateCopy(RecordingDevice):
+class LateCopy(SimulatedDevice):
     """Copies when it is asked for what came of them."""
 
     def copy(self, copies: Sequence[GpuCopy]) -> None:
@@ -77,25 +77,25 @@ class LateCopy(RecordingDevice):
         return super().read(buffer, nbytes)
 
 
-class Unconverted(RecordingDevice):
+class Unconverted(SimulatedDevice):
     async def transfer(self, transfers: Sequence[Transfer], progress: Any = None) -> None:
         await super().transfer([Transfer(t.region.head(4), t.buffer, None) for t in transfers])
 
 
-class Truncating(RecordingDevice):
+class Truncating(SimulatedDevice):
     async def transfer(self, transfers: Sequence[Transfer], progress: Any = None) -> None:
         with contextlib.suppress(ConstantError):
             await super().transfer(transfers)
 
 
-class Forgiving(RecordingDevice):
+class Forgiving(SimulatedDevice):
     """Ignores constants for buffers that it does not know."""
 
     async def transfer(self, transfers: Sequence[Transfer], progress: Any = None) -> None:
         await super().transfer([t for t in transfers if t.buffer in self.memory])
 
 
-class Recompiling(RecordingDevice):
+class Recompiling(SimulatedDevice):
     async def create_pipelines(
         self, specs: Sequence[PipelineSpec], progress: Any = None
     ) -> list[int]:
@@ -105,7 +105,7 @@ class Recompiling(RecordingDevice):
         return await super().create_pipelines(specs, progress)
 
 
-class Silent(RecordingDevice):
+class Silent(SimulatedDevice):
     """Tells of a kernel once it is compiled, and not before."""
 
     async def create_pipelines(
@@ -124,7 +124,7 @@ class Uncompiled(RecordingSubject):
     compiles = True
 
 
-class _Altered(RecordingDevice):
+class _Altered(SimulatedDevice):
     """Plans become others: `alter` is what breaks."""
 
     @staticmethod
@@ -153,10 +153,10 @@ class Uncleared(_Altered):
         return PlanCommands(c.uploads, c.dispatches, c.readbacks, c.result_bytes)
 
 
-class _AlteredParts(RecordingDevice):
+class _AlteredParts(SimulatedDevice):
     """Parts of plans are others."""
 
-    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def alter_parts(self, parts: tuple[SubPlan, ...]) -> tuple[SubPlan, ...]:
         raise NotImplementedError
 
     async def create_plan(self, commands: PlanCommands) -> int:
@@ -165,25 +165,25 @@ class _AlteredParts(RecordingDevice):
 
 
 class PartsOnce(_AlteredParts):
-    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def alter_parts(self, parts: tuple[SubPlan, ...]) -> tuple[SubPlan, ...]:
         return tuple({part.plan: part for part in reversed(parts)}.values())[::-1]
 
 
 class PartsWithoutOffsets(_AlteredParts):
-    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def alter_parts(self, parts: tuple[SubPlan, ...]) -> tuple[SubPlan, ...]:
         def moved(copies: tuple[GpuCopy, ...]) -> tuple[GpuCopy, ...]:
             return tuple(replace(copy, source_offset=0, target_offset=0) for copy in copies)
 
-        return tuple(Part(part.plan, moved(part.copies), moved(part.kept)) for part in parts)
+        return tuple(SubPlan(part.plan, moved(part.copies), moved(part.kept)) for part in parts)
 
 
 class PartsBackwards(_AlteredParts):
-    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def alter_parts(self, parts: tuple[SubPlan, ...]) -> tuple[SubPlan, ...]:
         return parts[::-1]
 
 
 class PartsThatMayBeMissing(_AlteredParts):
-    def alter_parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def alter_parts(self, parts: tuple[SubPlan, ...]) -> tuple[SubPlan, ...]:
         there = self.memory.keys()
         return tuple(
             part
@@ -192,7 +192,7 @@ class PartsThatMayBeMissing(_AlteredParts):
         )
 
 
-class _AlteredRuns(RecordingDevice):
+class _AlteredRuns(SimulatedDevice):
     """Runs are others: `alter` gets and returns their arguments by name."""
 
     def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -233,7 +233,7 @@ class AlwaysRead(_AlteredRuns):
         return {**arguments, "read": True}
 
 
-class OneResult(RecordingDevice):
+class OneResult(SimulatedDevice):
     """Has room for the results of one run."""
 
     def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
@@ -248,7 +248,7 @@ class OneResult(RecordingDevice):
         return latest()
 
 
-class LateUpload(RecordingDevice):
+class LateUpload(SimulatedDevice):
     """Looks at the payload when somebody waits."""
 
     def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
@@ -258,12 +258,12 @@ class LateUpload(RecordingDevice):
         return later()
 
 
-class Immortal(RecordingDevice):
+class Immortal(SimulatedDevice):
     def destroy_plan(self, plan: int) -> None:
         pass
 
 
-class MisTimed(RecordingDevice):
+class MisTimed(SimulatedDevice):
     def profile(self, *arguments: Any, **named: Any) -> Awaitable[tuple[bytes, list[float]]]:
         async def timed() -> tuple[bytes, list[float]]:
             data, times = await super(MisTimed, self).profile(*arguments, **named)
@@ -272,12 +272,12 @@ class MisTimed(RecordingDevice):
         return timed()
 
 
-class ProfileUnkept(RecordingDevice):
+class ProfileUnkept(SimulatedDevice):
     def profile(self, *arguments: Any, **named: Any) -> Awaitable[tuple[bytes, list[float]]]:
         return super().profile(*arguments, **{**named, "kept": ()})
 
 
-class Grabbing(RecordingDevice):
+class Grabbing(SimulatedDevice):
     """Destroys what it adopted when it forgets it."""
 
     def forget_buffers(self, buffers: Sequence[int]) -> None:
@@ -286,7 +286,7 @@ class Grabbing(RecordingDevice):
         super().forget_buffers(buffers)
 
 
-class Gullible(RecordingDevice):
+class Gullible(SimulatedDevice):
     def adopt_buffer(self, native: Any) -> tuple[int, int]:
         try:
             return super().adopt_buffer(native)
@@ -294,7 +294,7 @@ class Gullible(RecordingDevice):
             return 0, 0
 
 
-class Unwatched(RecordingDevice):
+class Unwatched(SimulatedDevice):
     """Does not see that a buffer was destroyed."""
 
     def adopt_buffer(self, native: Any) -> tuple[int, int]:
@@ -302,7 +302,7 @@ class Unwatched(RecordingDevice):
         return super().adopt_buffer(native if native in self.memory.values() else copied)
 
 
-class LostByDestroyed(RecordingDevice):
+class LostByDestroyed(SimulatedDevice):
     """Takes one bad call for the end."""
 
     def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
@@ -318,7 +318,7 @@ class LostByDestroyed(RecordingDevice):
         return fatal()
 
 
-class LateLoss(RecordingDevice):
+class LateLoss(SimulatedDevice):
     """Still takes writes when it is lost."""
 
     def write(self, buffer: int, offset: int, data: np.ndarray) -> None:
@@ -326,14 +326,14 @@ class LateLoss(RecordingDevice):
             super().write(buffer, offset, data)
 
 
-class Hoarding(RecordingDevice):
+class Hoarding(SimulatedDevice):
     """What is being made goes on though nobody waits for it, and nobody gives it back."""
 
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         return await asyncio.shield(super().create_buffers(sizes, uniform))
 
 
-class Poisoned(RecordingDevice):
+class Poisoned(SimulatedDevice):
     """A cancelled run takes the device's results with it."""
 
     def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
@@ -355,7 +355,7 @@ class Poisoned(RecordingDevice):
 
 
 # The check that sees it, and the device.
-BROKEN: list[tuple[str, type[RecordingDevice]]] = [
+BROKEN: list[tuple[str, type[SimulatedDevice]]] = [
     ("new_buffers_are_zero", NotZeroed),
     ("buffers_are_made_all_or_none", HalfAllocated),
     ("destroyed_buffers_are_gone", Undestroyed),

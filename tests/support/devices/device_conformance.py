@@ -34,7 +34,7 @@ from webpte.errors import (
     OutOfMemoryError,
     ShaderError,
 )
-from webpte.gpu.device import GpuCopy, Part, PipelineSpec, Transfer
+from webpte.gpu.device import GpuCopy, PipelineSpec, SubPlan, Transfer
 from webpte.runtime.base.open import open_bytes
 from webpte.source import Region
 
@@ -253,9 +253,9 @@ async def parts_of_other_plans_run_in_one_submission(subject: Subject) -> None:
     half = 8  # bytes
     parts = (
         # The upload of the plan behind it is left out: these copies bring what it takes.
-        Part(negative, (GpuCopy(given, at, half), GpuCopy(given, at, half, half, half))),
-        Part(rectified, kept=(GpuCopy(out, kept, half, 0, half), GpuCopy(out, tally, half))),
-        Part(negative, (GpuCopy(out, at, 16),)),
+        SubPlan(negative, (GpuCopy(given, at, half), GpuCopy(given, at, half, half, half))),
+        SubPlan(rectified, kept=(GpuCopy(out, kept, half, 0, half), GpuCopy(out, tally, half))),
+        SubPlan(negative, (GpuCopy(out, at, 16),)),
     )
     both = await bench.plan(upload=[0], back=[3, 4, 2, 5], parts=parts)
     for x in (A, B):
@@ -276,7 +276,7 @@ async def parts_of_other_plans_run_in_one_submission(subject: Subject) -> None:
 async def parts_of_what_is_not_there_are_errors(subject: Subject) -> None:
     bench = await Bench.create(subject.device, 2)
     plan = await bench.plan(("neg", 0, 1), back=[1])
-    for part in (Part(10_000), Part(plan, (GpuCopy(10_000, bench.buffers[0], 16),))):
+    for part in (SubPlan(10_000), SubPlan(plan, (GpuCopy(10_000, bench.buffers[0], 16),))):
         try:
             made = await bench.plan(back=[1], parts=(part,))
             await subject.device.run(made, NO_PAYLOAD)

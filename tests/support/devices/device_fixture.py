@@ -17,11 +17,11 @@ from webpte.gpu.device import (
     Device,
     DispatchCommand,
     Origin,
-    Part,
     PipelineSpec,
     PlanCommands,
     Readback,
     Resource,
+    SubPlan,
     Upload,
 )
 from webpte.graph.graph import Call, Graph, Tensor
@@ -155,7 +155,7 @@ class Bench:
         upload: Sequence[int] = (),
         back: Sequence[int] = (),
         clear: Sequence[int] = (),
-        parts: tuple[Part, ...] = (),
+        parts: tuple[SubPlan, ...] = (),
     ) -> int:
         """Uploads and read-backs lie one after the other in payload and results."""
         return await self.device.create_plan(

@@ -1,4 +1,4 @@
-"""What a `RecordingDevice` wrote down, and small programs to write it with."""
+"""What a `SimulatedDevice` wrote down, and small programs to write it with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from support.write.pte_writer import GraphWriter
 from webpte.gpu.device import PlanCommands
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 
@@ -68,7 +68,7 @@ def words(*values: int) -> np.ndarray:
     return np.array(values, np.int32)
 
 
-async def two_buffers(device: RecordingDevice) -> tuple[int, int]:
+async def two_buffers(device: SimulatedDevice) -> tuple[int, int]:
     """Of 16 and of 8 bytes."""
     first, second = await device.create_buffers([16, 8])
     return first, second
@@ -79,15 +79,15 @@ DEVICES = ["numpy", "recording"]
 
 def device_of(name: str) -> Any:
     """What to load on: a new device that records, or the name."""
-    return RecordingDevice() if name == "recording" else name
+    return SimulatedDevice() if name == "recording" else name
 
 
-def names(device: RecordingDevice, since: int = 0) -> list[str]:
+def names(device: SimulatedDevice, since: int = 0) -> list[str]:
     """The calls from the log's entry `since` on."""
     return [name for name, _ in device.log[since:]]
 
 
-def sent(device: RecordingDevice) -> bytes:
+def sent(device: SimulatedDevice) -> bytes:
     """The bytes that went up in the last execution."""
     name, detail = device.log[-1]
     assert name == "run"
@@ -95,14 +95,14 @@ def sent(device: RecordingDevice) -> bytes:
     return payload
 
 
-def plans(device: RecordingDevice) -> list[PlanCommands]:
+def plans(device: SimulatedDevice) -> list[PlanCommands]:
     """The plans that were made, in order."""
     made = [detail for name, detail in device.log if name == "create_plan"]
     assert all(isinstance(plan, PlanCommands) for plan in made)
     return made  # type: ignore[return-value]
 
 
-def runs(device: RecordingDevice) -> list[dict[str, Any]]:
+def runs(device: SimulatedDevice) -> list[dict[str, Any]]:
     """What the executions were given, in order."""
     fields = ("plan", "payload", "copies", "read", "kept", "watched")
     return [
@@ -112,7 +112,7 @@ def runs(device: RecordingDevice) -> list[dict[str, Any]]:
     ]
 
 
-class Slow(RecordingDevice):
+class Slow(SimulatedDevice):
     """Other tasks get their turn whenever a plan is made."""
 
     async def create_plan(self, commands: PlanCommands) -> int:

@@ -25,7 +25,7 @@ from support.write import pack_suite
 from support.write.pte_writer import write_pte
 from webpte.dev.suite import run_entry
 from webpte.gpu.device import PipelineSpec
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.gpu.simulated.emulation import EmulatedCall
 from webpte.llm import Generator, OneOf
 from webpte.ops.core.target import Target
@@ -61,9 +61,9 @@ def without_results() -> Iterator[None]:
         yield
 
 
-def make_device() -> RecordingDevice:
+def make_device() -> SimulatedDevice:
     """A device with what most GPUs have more than the least."""
-    device = RecordingDevice()
+    device = SimulatedDevice()
     limits = {"maxStorageBuffersPerShaderStage": 10, "maxComputeWorkgroupStorageSize": 32768}
     device.info = replace(device.info, limits=limits)
     return device
@@ -71,7 +71,7 @@ def make_device() -> RecordingDevice:
 
 async def collect(halves: bool, software: bool, rows: Iterable[Row]) -> set[PipelineSpec]:
     """Load rows, and run those of several sizes at each, as they are or as halves."""
-    device = RecordingDevice(features=("shader-f16",) if halves else ())
+    device = SimulatedDevice(features=("shader-f16",) if halves else ())
     device.info = replace(device.info, software=software)
     for row in rows:
         program = row.half_program() if halves else row.program()
@@ -131,7 +131,7 @@ async def collect_programs() -> set[PipelineSpec]:
     return set(device.pipelines) | await collect_fused()
 
 
-async def collect_suites(device: RecordingDevice, fused: bool) -> None:
+async def collect_suites(device: SimulatedDevice, fused: bool) -> None:
     """Run every case of the packed suites."""
     with ExitStack() as stack:
         for path in SUITES:
@@ -151,7 +151,7 @@ async def _run_case(device: Any, folder: Path, entry: pack_suite.Entry, fused: b
     assert report["outputs"], report["error"]
 
 
-async def collect_samples(device: RecordingDevice, fused: bool) -> None:
+async def collect_samples(device: SimulatedDevice, fused: bool) -> None:
     """Load all that ships: for the largest sizes, and language models for others, too."""
     for path in (*SAMPLES, *LLAMAS):
         async with await webpte.load(

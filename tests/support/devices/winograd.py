@@ -12,7 +12,7 @@ from support.graphs.conv_graphs import Block
 from support.graphs.graphs import make_planner
 from webpte.graph.graph import Graph
 from webpte.ops.conv.conv_winograd import CUTS
-from webpte.ops.core.target import GPU, Question, Target
+from webpte.ops.core.target import GPU, Target, Tunable
 
 LABELS = tuple(cut.label for cut in CUTS)
 
@@ -52,7 +52,7 @@ def error_bound(x: Array, weight: Array, padding: int) -> Array:
 
 def choosing(graph: Graph, label: str) -> Target:
     """A GPU on which this was found the fastest wherever it was a candidate."""
-    asked: list[Question] = []
+    asked: list[Tunable] = []
     planner, _ = make_planner(graph, replace(GPU, asked=asked))
     planner.lower_all()
     return replace(GPU, choices=tuple((q.key, label) for q in asked if label in q.labels))

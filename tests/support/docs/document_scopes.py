@@ -15,7 +15,7 @@ from support.harness.texts import BYTES, FOLDER
 from support.page.chats import Q4
 from support.write.make_tokenizers import SPECIAL
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.elementwise.unary import Unary
 from webpte_host.base.layout import ROOT
 
@@ -44,8 +44,8 @@ class Prepared:
     instead: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def timed_device() -> RecordingDevice:
-    return RecordingDevice(features=("timestamp-query",))
+def timed_device() -> SimulatedDevice:
+    return SimulatedDevice(features=("timestamp-query",))
 
 
 def sentence_encoder() -> bytes:
@@ -85,9 +85,9 @@ PREPARED = {
     "README.md": Prepared(
         {"llama": Q4, "prompt_tokens": [5, 9, 33], "Unary": Unary},
         {"model.pte": DIGITS, **TOKENIZER},
-        RecordingDevice,
+        SimulatedDevice,
     ),
-    "docs/adapters.md": Prepared(files={"model.pte": DIGITS}, device=RecordingDevice),
+    "docs/adapters.md": Prepared(files={"model.pte": DIGITS}, device=SimulatedDevice),
     "docs/exporting.md": Prepared(
         LINES,
         {
@@ -98,10 +98,10 @@ PREPARED = {
     ),
     "docs/first_model.md": Prepared(
         files={"out/model.pte": DIGITS},
-        device=RecordingDevice,
+        device=SimulatedDevice,
         printed=("float32 [1, 1, 28, 28]", "this is a 1", "all agree"),
     ),
-    "docs/how_it_works.md": Prepared(LINES, {"llama.pte": Q4}, RecordingDevice, printed=("58 19",)),
+    "docs/how_it_works.md": Prepared(LINES, {"llama.pte": Q4}, SimulatedDevice, printed=("58 19",)),
     "docs/inspecting.md": Prepared(
         CHAT,
         device=timed_device,
@@ -126,7 +126,7 @@ PREPARED = {
         },
         printed=("Wolves hunt", "(0.2", "hi"),
     ),
-    "docs/native.md": Prepared(PICTURE, {"model.pte": DIGITS}, RecordingDevice),
+    "docs/native.md": Prepared(PICTURE, {"model.pte": DIGITS}, SimulatedDevice),
     "docs/package.md": Prepared(files={"model.pte": DIGITS}, printed=("float32 [1, 1, 28, 28]",)),
     "docs/page.md": Prepared(),
     "docs/samples.md": Prepared(

@@ -11,7 +11,7 @@ import numpy as np
 
 import webpte
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.graph.graph import Graph
 from webpte.graph.live_state import LiveState
 from webpte.ops.core import registry
@@ -50,9 +50,9 @@ def make_planner(graph: Graph, target: Target = GPU) -> tuple[Planner, LiveState
 
 
 async def make_delegate(
-    writer: GraphWriter | Graph, device: RecordingDevice | None = None
-) -> tuple[GpuDelegate, RecordingDevice]:
-    device = device or RecordingDevice()
+    writer: GraphWriter | Graph, device: SimulatedDevice | None = None
+) -> tuple[GpuDelegate, SimulatedDevice]:
+    device = device or SimulatedDevice()
     graph = writer
     if isinstance(graph, GraphWriter):
         contents = await read_contents(BytesSource(write_pte(graph)))

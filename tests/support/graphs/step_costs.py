@@ -21,7 +21,7 @@ import numpy as np
 import webpte
 from support.graphs.step_chains import longest_chain
 from support.write import pack_suite
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.records import Dispatch, Scratch
 from webpte.rewrite.dataflow import Dataflow
 from webpte.runtime.execute.delegate import GpuDelegate
@@ -52,7 +52,7 @@ class Costs:
 
 async def costs_of(program: bytes, *inputs: np.ndarray, fuse: bool = True) -> Costs:
     """At these inputs; without any, at the shapes that the file declares."""
-    device = RecordingDevice()
+    device = SimulatedDevice()
     device.info = replace(device.info, limits={"maxStorageBuffersPerShaderStage": 10})
     async with await webpte.load(program, device=device, fuse=fuse) as loaded:
         if inputs:

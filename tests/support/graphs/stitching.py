@@ -11,7 +11,7 @@ import webpte
 from support.devices.recorded import ones, runs
 from support.harness.samples import Dims
 from support.write.pte_writer import GraphWriter, Host, MethodWriter, write_pte
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 CUMPROD = "aten::cumprod.out"  # has no counterpart in delegates: stays on the host
 
@@ -58,7 +58,7 @@ async def expect(
     m: MethodWriter, *calls: Sequence[Any], submitted: int = 1, **writing: Any
 ) -> webpte.Program:
     """What the NumPy device gives, in so many executions of delegates per call."""
-    data, device = write_pte(m, **writing), RecordingDevice()
+    data, device = write_pte(m, **writing), SimulatedDevice()
     expected = await webpte.load(data, device="numpy")
     program = await webpte.load(data, device=device)
     for inputs in calls:
@@ -71,8 +71,8 @@ async def expect(
     return program
 
 
-def recording(program: webpte.Program) -> RecordingDevice:
-    assert isinstance(program.device, RecordingDevice)
+def recording(program: webpte.Program) -> SimulatedDevice:
+    assert isinstance(program.device, SimulatedDevice)
     return program.device
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from support.write.pte_writer import GraphWriter
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 MOST_TURNS = 60  # more than any call here takes
 
@@ -44,6 +44,6 @@ async def outcome(call: Coroutine[Any, Any, Any] | asyncio.Future[Any]) -> Any:
         return error
 
 
-def nothing_left(device: RecordingDevice) -> bool:
+def nothing_left(device: SimulatedDevice) -> bool:
     counts = device.counts()
     return (counts["buffers"], counts["plans"]) == (0, 0)

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from webpte.format.pte import Program, read_program
+from webpte.format.pte import ProgramFile, read_program
 from webpte.format.vulkan import VkDelegate, VkGraph, read_delegate
 from webpte.source import BytesSource, Region
 
@@ -30,11 +30,11 @@ def run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, coroutine).result()
 
 
-def read_pte(data: bytes) -> Program:
+def read_pte(data: bytes) -> ProgramFile:
     return run(read_program(BytesSource(data)))
 
 
-def read_delegates(data: bytes, program: Program) -> list[VkDelegate]:
+def read_delegates(data: bytes, program: ProgramFile) -> list[VkDelegate]:
     """All delegates of all methods."""
     source = BytesSource(data)
     spans = [program.delegate_span(d) for plan in program.methods for d in plan.delegates]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 
-class Timed(RecordingDevice):
+class Timed(SimulatedDevice):
     """`slow` says how long a dispatch takes, by the number of its workgroups."""
 
     def __init__(self, slow: Callable[[int], float]) -> None:

@@ -16,14 +16,14 @@ from webpte.ops.gemm import gemm
 async def compare(cases):
 {indent(COMPARE, "    ")}
 
-old = gemm.choose_tiling, records.MAX_WORKGROUPS
+old = gemm.choose_tile_config, records.MAX_WORKGROUPS
 if tiling is not None:
-    gemm.choose_tiling = lambda product: (gemm.TILINGS[tiling], k_parts)
+    gemm.choose_tile_config = lambda product: (gemm.TILE_CONFIGS[tiling], k_parts)
 records.MAX_WORKGROUPS = max_workgroups or old[1]
 try:
     return await compare(cases)
 finally:
-    gemm.choose_tiling, records.MAX_WORKGROUPS = old
+    gemm.choose_tile_config, records.MAX_WORKGROUPS = old
 """
 
 
@@ -37,7 +37,7 @@ def differences(
 ) -> Any:
     """Where WebGPU and the references disagree.
 
-    `tiling` is an index of TILINGS, `k_parts` the parts along k to aim at.
+    `tiling` is an index of TILE_CONFIGS, `k_parts` the parts along k to aim at.
     """
     return harness.python(
         _FORCED,

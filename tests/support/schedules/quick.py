@@ -17,7 +17,7 @@ from support.schedules.generate import Schedule, schedules
 from support.schedules.kinds import ops_of_kinds
 from support.schedules.run import FEW_PLANS, World, in_runtime
 from support.schedules.shrink import shrunk
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import pipelined_decode
 from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.autotune import tuning
@@ -39,8 +39,8 @@ class Runner:
         self._noises = []
         rng = Random(schedule.seed)
 
-        async def make_device() -> RecordingDevice:
-            return RecordingDevice(
+        async def make_device() -> SimulatedDevice:
+            return SimulatedDevice(
                 features=("timestamp-query",), pauses=lambda: rng.choice((1, 1, 1, 2, 3, 6))
             )
 

@@ -29,7 +29,7 @@ from support.schedules.judge import UNKNOWN, Event, History, judge
 from support.schedules.kinds import KINDS
 from support.schedules.talk import Conversation
 from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError, WebpteError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 ERRORS = {"error": DeviceError, "memory": OutOfMemoryError, "loss": DeviceLostError}
 MOST_TURNS = 3000  # of the loop, for everything to end; usually some dozens do
@@ -119,7 +119,7 @@ class World:
             return None
 
     def _inject(self, step: Inject, device: Any) -> None:
-        if not isinstance(device, RecordingDevice):
+        if not isinstance(device, SimulatedDevice):
             assert step.error == "loss", "nothing else can be ordered from a GPU"
             device.destroy()
             return

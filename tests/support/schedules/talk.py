@@ -14,7 +14,7 @@ from support.schedules.generate import REHEARSALS, Call, Recover, Talk
 from support.schedules.judge import Event, History
 from webpte.errors import ContextError, InputError
 from webpte.llm import Generation, Generator
-from webpte.runtime.decode.sampling import Choice, Sampling
+from webpte.runtime.decode.sampling import SamplerSettings, Sampling
 from webpte.runtime.program import Program
 
 
@@ -23,7 +23,7 @@ class _Answer:
     """One answer, and what is left of it. `prompt` is what the context does not have yet."""
 
     generation: Generation
-    choice: Choice
+    choice: SamplerSettings
     stop: tuple[int, ...]
     left: int
     whole: bool
@@ -147,7 +147,7 @@ class Conversation:
 
     # What is right
 
-    def _expected(self, choice: Choice) -> int:
+    def _expected(self, choice: SamplerSettings) -> int:
         return choice.on_host(logits_of(self._context), self._context).token
 
     def _check_token(self, event: Event, token: int, expected: int) -> None:
@@ -210,6 +210,6 @@ class Conversation:
         return used or isinstance(step, Recover)
 
 
-def _choice(step: Talk) -> Choice:
+def _choice(step: Talk) -> SamplerSettings:
     temperature = 0.0 if step.seed is None else 1.0
-    return Choice.of(Sampling(temperature, repetition_penalty=step.penalty), step.seed)
+    return SamplerSettings.of(Sampling(temperature, repetition_penalty=step.penalty), step.seed)

@@ -10,9 +10,9 @@ import pytest
 
 from support.graphs.graphs import make_planner, wait
 from webpte.dev import kernel_bench
-from webpte.dev.kernel_bench import Effort, KernelCall, Limits
+from webpte.dev.kernel_bench import BenchCall, Effort, Limits
 from webpte.errors import DeviceError, GraphError, UnsupportedOpError, WebpteError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.target import Target
 from webpte_host.base.errors import HostError
 from webpte_host.commands import bench, kernel_table
@@ -27,22 +27,22 @@ def tensor(*dims: int, **more: Any) -> dict[str, Any]:
     return {"tensor": list(dims), **more}
 
 
-def call(op: str, *args: Any, **more: Any) -> KernelCall:
+def call(op: str, *args: Any, **more: Any) -> BenchCall:
     (found,) = kernel_bench.read_calls([{"op": op, "args": list(args), **more}])
     return found
 
 
-def mm(m: int = 2, k: int = 3, n: int = 5) -> KernelCall:
+def mm(m: int = 2, k: int = 3, n: int = 5) -> BenchCall:
     return call("aten.mm.default", tensor(m, k), tensor(k, n, constant=True))
 
 
-def recording(**options: Any) -> RecordingDevice:
-    return RecordingDevice(features=("timestamp-query",), **options)
+def recording(**options: Any) -> SimulatedDevice:
+    return SimulatedDevice(features=("timestamp-query",), **options)
 
 
 @pytest.mark.parametrize("software", [False, True])
 @pytest.mark.parametrize("kernel", BUILT_IN, ids=lambda kernel: kernel.name)
-def test_every_kernel_of_the_built_in_list_lowers(kernel: KernelCall, software: bool) -> None:
+def test_every_kernel_of_the_built_in_list_lowers(kernel: BenchCall, software: bool) -> None:
     planner, _ = make_planner(kernel.graph, Target(software))
     planner.lower_all()
     assert planner.dispatches()
@@ -63,7 +63,7 @@ def test_a_name_tells_the_shapes() -> None:
     assert mm().name == "aten.mm.default 2x3 3x5"
 
 
-def attention(op: str, tokens: int, positions: int, at: int) -> KernelCall:
+def attention(op: str, tokens: int, positions: int, at: int) -> BenchCall:
     caches = [tensor(1, positions, 2, 8, constant=True)] * 2
     return call(op, tensor(1, tokens, 4, 8), *caches, at, None, 0, True, None)
 
@@ -113,7 +113,7 @@ COUNTS = [
 
 
 @pytest.mark.parametrize(("kernel", "nbytes", "flops"), COUNTS, ids=lambda x: getattr(x, "name", x))
-def test_what_is_counted(kernel: KernelCall, nbytes: int, flops: int | None) -> None:
+def test_what_is_counted(kernel: BenchCall, nbytes: int, flops: int | None) -> None:
     assert kernel_bench.bytes_of(kernel) == nbytes
     assert kernel_bench.flops_of(kernel) == flops
 
@@ -162,7 +162,7 @@ def test_what_is_too_large_is_a_row() -> None:
 
 def test_a_gpu_without_a_clock() -> None:
     with pytest.raises(DeviceError, match="timestamps"):
-        wait(kernel_bench.figures_of(RecordingDevice(), [mm()], QUICK, SMALL))
+        wait(kernel_bench.figures_of(SimulatedDevice(), [mm()], QUICK, SMALL))
 
 
 BAD = [

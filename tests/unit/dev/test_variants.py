@@ -17,9 +17,9 @@ from support.devices.recorded import ADD, RELU
 from support.graphs.graphs import wait
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte import DeviceInfo, Options
-from webpte.dev.variants import AS_CHOSEN, NAMES, Ways, paths_of, unknown_names
-from webpte.dev.variants import Path as Way
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.dev.variants import AS_CHOSEN, NAMES, VariantRuns, unknown_names, variants_of
+from webpte.dev.variants import Variant as Way
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte_host.commands import bench, verify
 from webpte_host.setup import environment
 
@@ -29,7 +29,7 @@ BARE = DeviceInfo("webgpu", software=True)
 
 
 def test_every_way_of_a_gpu_that_has_everything() -> None:
-    assert paths_of(["all"], FULL) == [
+    assert variants_of(["all"], FULL) == [
         Way(AS_CHOSEN),
         Way("without fusion", Options(fuse=False)),
         Way("without f16", Options(halves=False)),
@@ -41,7 +41,7 @@ def test_every_way_of_a_gpu_that_has_everything() -> None:
 
 
 def test_what_an_adapter_does_not_have_is_said() -> None:
-    missing = {path.label: path.missing for path in paths_of(["all"], BARE)}
+    missing = {path.label: path.missing for path in variants_of(["all"], BARE)}
     assert missing == {
         AS_CHOSEN: "",
         "without fusion": "",
@@ -52,16 +52,16 @@ def test_what_an_adapter_does_not_have_is_said() -> None:
         "ask for it by name: plain",
         "without tuning": "not there: nothing was tuned on this adapter",
     }
-    assert paths_of(["plain"], BARE)[1].missing == ""
+    assert variants_of(["plain"], BARE)[1].missing == ""
 
 
 def test_several_ways_at_once() -> None:
-    (_, both) = paths_of(["plain+subgroups"], FULL)
+    (_, both) = variants_of(["plain+subgroups"], FULL)
     options = Options(subgroups=True, plain=True)
     assert both == Way("plain kernels, with subgroups", options)
     for name in ("matrices+f16", "f16+matrices"):  # without half floats there are no matrices
-        assert "no subgroup matrices" in paths_of([name], FULL)[1].missing
-    assert paths_of(["fuse+f16"], BARE)[1].missing.startswith("not there")
+        assert "no subgroup matrices" in variants_of([name], FULL)[1].missing
+    assert variants_of(["fuse+f16"], BARE)[1].missing.startswith("not there")
     assert unknown_names([*NAMES, "all", "fuse+speed"]) == ["speed"]
 
 
@@ -80,7 +80,7 @@ def chain_suite(tmp_path: Path, golden: Sequence[float] = (-1, 4)) -> dict[str, 
     return {**raw, "inputs": [{"path": "x", **tensor}], "golden": {"path": "y", **tensor}}
 
 
-class OffByALittle(RecordingDevice):
+class OffByALittle(SimulatedDevice):
     """Its results depend on how many pipelines a plan has."""
 
     async def create_plan(self, commands: Any) -> int:
@@ -99,16 +99,16 @@ class OffByALittle(RecordingDevice):
 
 
 @pytest.mark.parametrize(
-    ("device", "low", "high"), [(RecordingDevice, 0, 0), (OffByALittle, 0.4, 0.6)]
+    ("device", "low", "high"), [(SimulatedDevice, 0, 0), (OffByALittle, 0.4, 0.6)]
 )
 def test_ways_are_compared_with_what_was_chosen(
-    device: type[RecordingDevice], low: float, high: float, tmp_path: Path
+    device: type[SimulatedDevice], low: float, high: float, tmp_path: Path
 ) -> None:
     async def fetch_bytes(path: str) -> bytes:
         return (tmp_path / path).read_bytes()
 
     entry = chain_suite(tmp_path)
-    ways = Ways(fetch_bytes, device())  # type: ignore[arg-type]
+    ways = VariantRuns(fetch_bytes, device())  # type: ignore[arg-type]
     chosen = wait(ways.run(entry, {"label": AS_CHOSEN, "options": {}}))
     single = wait(ways.run(entry, {"label": "without fusion", "options": {"fuse": False}}))
     floats = wait(ways.run(entry, {"label": "without f16", "options": {"halves": False}}))

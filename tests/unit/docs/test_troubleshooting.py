@@ -11,7 +11,7 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 
 def classes(above: type[Exception] = errors.WebpteError) -> set[str]:
@@ -28,7 +28,7 @@ def test_every_class_has_a_row(root: Path) -> None:
 def test_in_a_call_errors_come_as_what_they_are(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device = RecordingDevice()
+    device = SimulatedDevice()
     program = wait(webpte.load(root / "web/samples/sigmoid.pte", device=device))
     (info,) = program.methods["forward"].inputs
     assert isinstance(info, webpte.TensorInfo)

@@ -11,7 +11,7 @@ import pytest
 
 from support.write.pte_writer import Node, Scalar, Vector, write_flatbuffer
 from webpte.errors import FormatError
-from webpte.format.flat import I32, MAX_OVERLAP, MIN_BUDGET, U32, FlatBuffer, Span, Table
+from webpte.format.flat import I32, MAX_OVERLAP, MIN_BUDGET, U32, FlatBuffer, FlatTable, Span
 
 # byte  0  root -> 20        8  vtable: 10 bytes, table 12 bytes, slots at 4, 8, absent
 #       4  identifier       20  table: vtable 12 bytes back; 24 reference -> 32; 28 the number 7
@@ -20,7 +20,7 @@ PLAIN = struct.pack("<I4s5H2xiIiI4s", 20, b"TEST", 10, 12, 4, 8, 0, 12, 8, 7, 3,
 BASE = 1000
 
 
-def root(data: bytes) -> Table:
+def root(data: bytes) -> FlatTable:
     return FlatBuffer(data, BASE).root("Root")
 
 

@@ -13,7 +13,7 @@ from support.harness.reading import read_pte
 from support.harness.samples import add_graph, every_kind
 from support.write.pte_writer import MethodWriter, Node, Scalar, Vector, write_pte
 from webpte.errors import FormatError
-from webpte.format.pte import Program, TensorMeta
+from webpte.format.pte import ProgramFile, TensorMeta
 
 
 @pytest.mark.parametrize(
@@ -251,6 +251,6 @@ def test_programs_are_values() -> None:
     data = write_pte(every_kind())
     program = read_pte(data)
     assert program == read_pte(data)
-    assert isinstance(program, Program)
+    assert isinstance(program, ProgramFile)
     with pytest.raises(AttributeError):
         program.version = 1  # type: ignore[misc]

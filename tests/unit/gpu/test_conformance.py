@@ -13,7 +13,7 @@ from support.devices.device_conformance import CHECKS
 from support.devices.device_fixture import Subject
 from support.devices.native import NativeSubject, need_native
 from webpte.errors import DeviceError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 
 async def run_check(name: str, subject: Subject) -> None:
@@ -39,7 +39,7 @@ def test_native_device(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), BROKEN)
-def test_a_check_sees_a_broken_promise(name: str, kind: type[RecordingDevice]) -> None:
+def test_a_check_sees_a_broken_promise(name: str, kind: type[SimulatedDevice]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of runs that nobody waited for
         with pytest.raises((AssertionError, DeviceError)):
@@ -48,7 +48,7 @@ def test_a_check_sees_a_broken_promise(name: str, kind: type[RecordingDevice]) -
 
 
 def test_a_check_sees_a_compiler_that_sees_nothing() -> None:
-    subject = Uncompiled(RecordingDevice(LIMIT))
+    subject = Uncompiled(SimulatedDevice(LIMIT))
     with pytest.raises(AssertionError, match="ShaderError was not raised"):
         asyncio.run(run_check("a_kernel_that_does_not_compile_is_named", subject))
 

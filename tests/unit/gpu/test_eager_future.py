@@ -9,12 +9,12 @@ import pytest
 
 from support.graphs.graphs import wait
 from webpte.errors import DeviceError
-from webpte.gpu.webgpu.eager_future import Arrival
+from webpte.gpu.webgpu.eager_future import EagerFuture
 
 NAME = ContextVar("name", default="nobody")
 
 
-async def told_by_the_loop(arrival: Arrival[int], log: list[str], **what: object) -> None:
+async def told_by_the_loop(arrival: EagerFuture[int], log: list[str], **what: object) -> None:
     """As a browser tells: in a turn that belongs to no task."""
 
     def tell() -> None:
@@ -30,7 +30,7 @@ async def told_by_the_loop(arrival: Arrival[int], log: list[str], **what: object
 def test_who_waits_goes_on_in_the_same_turn_and_in_its_own_context() -> None:
     async def run() -> None:
         log: list[str] = []
-        arrival = Arrival[int]()
+        arrival = EagerFuture[int]()
 
         async def waiting() -> int:
             NAME.set("waiting")
@@ -50,7 +50,7 @@ def test_who_waits_goes_on_in_the_same_turn_and_in_its_own_context() -> None:
 
 def test_an_error_is_raised_where_it_is_awaited() -> None:
     async def run() -> None:
-        arrival = Arrival[int]()
+        arrival = EagerFuture[int]()
 
         async def waiting() -> None:
             with pytest.raises(DeviceError, match="broken"):
@@ -67,7 +67,7 @@ def test_an_error_is_raised_where_it_is_awaited() -> None:
 def test_while_another_task_runs_it_is_the_loops_turn() -> None:
     async def run() -> None:
         log: list[str] = []
-        arrival = Arrival[int]()
+        arrival = EagerFuture[int]()
 
         async def waiting() -> None:
             log.append(str(await arrival))
@@ -84,10 +84,10 @@ def test_while_another_task_runs_it_is_the_loops_turn() -> None:
 
 def test_a_call_that_is_cancelled_or_late_ends_so_and_what_comes_later_is_no_news() -> None:
     async def run() -> None:
-        async def waiting(arrival: Arrival[int]) -> int:
+        async def waiting(arrival: EagerFuture[int]) -> int:
             return await arrival
 
-        first, second = Arrival[int](), Arrival[int]()
+        first, second = EagerFuture[int](), EagerFuture[int]()
         task = asyncio.ensure_future(waiting(first))
         await asyncio.sleep(0)
         task.cancel()
@@ -113,7 +113,7 @@ def test_what_a_callback_raises_goes_to_the_loop_and_not_to_who_told() -> None:
         def fail(_: object) -> None:
             raise RuntimeError("mine")
 
-        arrival = Arrival[int]()
+        arrival = EagerFuture[int]()
         arrival.add_done_callback(fail, context=copy_context())
         await told_by_the_loop(arrival, log, result=7)
         await asyncio.sleep(0)

@@ -11,7 +11,7 @@ import pytest
 from support.graphs.graphs import wait
 from support.write import pack_suite
 from webpte.dev.suite import run_entry
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte_host.base.layout import ROOT
 from webpte_host.commands.verify import case_id
 
@@ -34,7 +34,7 @@ def test_suite(folders: dict[Path, Path], path: Path, entry: pack_suite.Entry) -
     async def fetch_bytes(name: str) -> bytes:
         return (folders[path] / name).read_bytes()
 
-    device = RecordingDevice()
+    device = SimulatedDevice()
     report = wait(run_entry(entry, fetch_bytes, device))  # type: ignore[arg-type]
     assert report["error"] is None
     assert report["outputs"]

@@ -26,7 +26,7 @@ from webpte.gpu.device import (
     Transfer,
     Upload,
 )
-from webpte.gpu.simulated.device import FALLIBLE, RecordingDevice
+from webpte.gpu.simulated.device import FALLIBLE, SimulatedDevice
 from webpte.source import BytesSource, Region
 
 # Memory and time
@@ -36,7 +36,7 @@ def test_results_are_as_of_the_submission() -> None:
     """Work is done in the order in which it was submitted, whatever is awaited first."""
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         source, target, spare = await device.create_buffers([8, 8, 8])
         plan = await device.create_plan(
             PlanCommands((Upload(source, 4, 8),), (), (Readback(target, 8, 8),), 16, (spare,))
@@ -70,7 +70,7 @@ def test_every_await_suspends() -> None:
 
     async def run() -> None:
         nonlocal turns
-        device = RecordingDevice(features=("timestamp-query",))
+        device = SimulatedDevice(features=("timestamp-query",))
         (buffer,) = await device.create_buffers([4])
         plan = await device.create_plan(NO_PLAN)
         counting = asyncio.ensure_future(count())
@@ -110,7 +110,7 @@ def test_constants_are_stored_as_the_gpu_does(dtype: str, convert: str, stored: 
     values = np.array([1, -2, 3], dtype)
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         (buffer,) = await device.create_buffers([16])
         region = Region(BytesSource(values.tobytes()), 0, values.nbytes)
         await device.transfer([Transfer(region, buffer, convert)])
@@ -128,7 +128,7 @@ def test_constants_are_stored_as_the_gpu_does(dtype: str, convert: str, stored: 
 
 def test_constants_are_not_moved_to_a_device_that_was_lost_meanwhile() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         (buffer,) = await device.create_buffers([4])
         region = Region(BytesSource(b"abcd"), 0, 4)
         moving = asyncio.ensure_future(device.transfer([Transfer(region, buffer, None)]))
@@ -172,7 +172,7 @@ def test_a_bad_index_leaves_its_number_and_zeros() -> None:
 @pytest.mark.parametrize("method", FALLIBLE)
 def test_a_call_fails_when_it_is_told_to(method: str, at_result: bool) -> None:
     async def run() -> None:
-        device = RecordingDevice(features=("timestamp-query",))
+        device = SimulatedDevice(features=("timestamp-query",))
         first, second = await two_buffers(device)
         plan = await device.create_plan(NO_PLAN)
         before = device.counts()
@@ -220,7 +220,7 @@ def test_a_call_fails_when_it_is_told_to(method: str, at_result: bool) -> None:
 
 def test_nothing_stays_of_what_was_cancelled() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         for work in (device.create_buffers([4]), device.create_plan(NO_PLAN)):
             task = asyncio.ensure_future(work)
             await asyncio.sleep(0)
@@ -234,7 +234,7 @@ def test_nothing_stays_of_what_was_cancelled() -> None:
 
 def test_without_a_clock_nothing_is_timed() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         plan = await device.create_plan(NO_PLAN)
         with pytest.raises(DeviceError, match="no timestamps"):
             device.profile(plan, NO_PAYLOAD)
@@ -244,7 +244,7 @@ def test_without_a_clock_nothing_is_timed() -> None:
 
 def test_a_profile_is_a_run_with_times() -> None:
     async def run() -> None:
-        device = RecordingDevice(features=("timestamp-query",))
+        device = SimulatedDevice(features=("timestamp-query",))
         await make_delegate(add_graph((4,)), device)
         (plan,) = device.plans
         payload = np.concatenate([ones(4), ones(4)]).view(np.uint8)

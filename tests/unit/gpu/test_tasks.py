@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from support.graphs.graphs import wait
-from webpte.gpu.tasks import or_undo
+from webpte.gpu.tasks import shield_or_undo
 
 
 async def making(turns: int, made: list[int]) -> int:
@@ -20,7 +20,7 @@ async def making(turns: int, made: list[int]) -> int:
 def test_what_was_made_is_given_back_when_nobody_waits_any_more() -> None:
     async def run() -> None:
         made: list[int] = []
-        task = asyncio.ensure_future(or_undo(making(5, made), made.remove))
+        task = asyncio.ensure_future(shield_or_undo(making(5, made), made.remove))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -29,7 +29,7 @@ def test_what_was_made_is_given_back_when_nobody_waits_any_more() -> None:
         for _ in range(10):
             await asyncio.sleep(0)
         assert made == [], "made, and given back"
-        assert await or_undo(making(5, made), made.remove) == 7
+        assert await shield_or_undo(making(5, made), made.remove) == 7
         assert made == [7]
 
     wait(run())
@@ -42,7 +42,7 @@ def test_what_fails_after_that_is_nobodys_business() -> None:
         raise ValueError("late")
 
     async def run() -> None:
-        task = asyncio.ensure_future(or_undo(failing(), lambda _: None))
+        task = asyncio.ensure_future(shield_or_undo(failing(), lambda _: None))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -50,6 +50,6 @@ def test_what_fails_after_that_is_nobodys_business() -> None:
         for _ in range(5):
             await asyncio.sleep(0)
         with pytest.raises(ValueError, match="late"):
-            await or_undo(failing(), lambda _: None)
+            await shield_or_undo(failing(), lambda _: None)
 
     wait(run())

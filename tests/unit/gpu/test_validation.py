@@ -23,12 +23,12 @@ from webpte.gpu.device import (
     Resource,
     Upload,
 )
-from webpte.gpu.simulated.device import RecordedBuffer, RecordingDevice
+from webpte.gpu.simulated.device import RecordedBuffer, SimulatedDevice
 
 
-async def made_plan() -> tuple[RecordingDevice, PlanCommands]:
+async def made_plan() -> tuple[SimulatedDevice, PlanCommands]:
     """The commands of x + y on a device that is ready to take more."""
-    device = RecordingDevice()
+    device = SimulatedDevice()
     await make_delegate(add_graph((4,)), device)
     (commands,) = device.plans.values()
     return device, commands
@@ -162,7 +162,7 @@ def test_uniform_blocks_have_a_size_limit() -> None:
 )
 def test_a_copy_that_webgpu_would_refuse(copy: tuple[int, int, int], message: str) -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         assert await two_buffers(device) == (1, 2)
         with pytest.raises(DeviceError, match=message):
             device.copy([GpuCopy(*copy)])
@@ -180,7 +180,7 @@ def test_a_copy_that_webgpu_would_refuse(copy: tuple[int, int, int], message: st
 
 def test_reads_writes_and_sizes_keep_to_their_buffer() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         first, second = await two_buffers(device)
         device.destroy_buffers([first])
         for broken, message in (
@@ -225,7 +225,7 @@ def test_a_plan_outlives_its_buffers_but_does_not_run() -> None:
 
 def test_what_another_destroyed_is_this_calls_error() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         (target,) = await device.create_buffers([8])
         native = RecordedBuffer(8)
         number, size = device.adopt_buffer(native)

@@ -22,7 +22,7 @@ from webpte.format.vulkan import (
     SymIntValue,
     ValueListValue,
 )
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.graph.graph import Tensor
 
 KINDS: list[tuple[str, Any, str]] = [
@@ -157,7 +157,7 @@ def test_inputs_and_outputs_are_tensors_and_symints(
     g.inputs(x, *([other] if end == "input" else []))
     g.outputs(y, *([other] if end == "output" else []))
     with pytest.raises(ValueKindError, match=rf"^{end} value {other} is {kind[2]}; .* SymInts"):
-        wait(load(g, device=RecordingDevice() if device == "recording" else device))
+        wait(load(g, device=SimulatedDevice() if device == "recording" else device))
 
 
 def test_an_absent_memory_id_is_number_0() -> None:

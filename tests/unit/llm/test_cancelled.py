@@ -12,7 +12,7 @@ from support.graphs.graphs import wait
 from support.graphs.small_llm import small_llm
 from support.page.conversations import tokens_of
 from webpte.errors import ContextError, DeviceError, ExecutionError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
 
 # Tokens of two positions are in the same row: a row that was written once too often has no past.
@@ -25,7 +25,7 @@ PROMPT, TURN = [3, 7, 1], [4, 10]
 
 async def broken_off(program: bytes, tokens: list[int]) -> Generator:
     """A Generator of which a feed was cancelled when the GPU had its first tokens."""
-    device = RecordingDevice()
+    device = SimulatedDevice()
     generator = Generator(await webpte.load(program, device=device, strict=True))
     await generator.feed(PROMPT)
     await generator.feed(TURN)
@@ -84,7 +84,7 @@ def test_what_follows_the_position_goes_on() -> None:
 
 def test_an_error_of_the_device_leaves_nobody_sure() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         generator = Generator(await webpte.load(SHARED_ROWS, device=device))
         await generator.feed(PROMPT)
         device.inject(DeviceError, method="run", at_result=True)
@@ -98,7 +98,7 @@ def test_an_error_of_the_device_leaves_nobody_sure() -> None:
 
 def test_a_call_that_was_refused_leaves_all_as_it_was() -> None:
     async def run() -> None:
-        generator = Generator(await webpte.load(FEW_ROWS, device=RecordingDevice()))
+        generator = Generator(await webpte.load(FEW_ROWS, device=SimulatedDevice()))
         await generator.feed(PROMPT)
         with pytest.raises(ExecutionError, match="out of range"):
             await generator.feed([REFUSED])
@@ -109,7 +109,7 @@ def test_a_call_that_was_refused_leaves_all_as_it_was() -> None:
 
 def test_a_refusal_behind_the_first_chunk_leaves_what_that_wrote() -> None:
     async def run() -> None:
-        generator = Generator(await webpte.load(FEW_ROWS, device=RecordingDevice()))
+        generator = Generator(await webpte.load(FEW_ROWS, device=SimulatedDevice()))
         await generator.feed(PROMPT)
         with pytest.raises(ExecutionError, match="out of range"):
             await generator.feed([5, 6, 7, REFUSED])
@@ -127,7 +127,7 @@ def test_a_conversation_that_turns_off_begins_anew() -> None:
 
     async def run() -> None:
         for program, reused in ((SHARED_ROWS, 0), (FOLLOWING, len(PROMPT))):
-            generator = Generator(await webpte.load(program, device=RecordingDevice()))
+            generator = Generator(await webpte.load(program, device=SimulatedDevice()))
             await tokens_of(generator.generate([*PROMPT, *TURN], 4))
             other = [*PROMPT, 9, 9, 2]
             answer = generator.generate(other, 4)

@@ -18,7 +18,7 @@ from webpte.errors import (
     ExecutionError,
 )
 from webpte.gpu.device import Device
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Chat, Generator, pipelined_decode
 
 
@@ -30,7 +30,7 @@ def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["numpy", "recording"])
 def device(request: pytest.FixtureRequest) -> str | Device:
-    return "numpy" if request.param == "numpy" else RecordingDevice()
+    return "numpy" if request.param == "numpy" else SimulatedDevice()
 
 
 LETTERS = "abcdefghijklmnopqrst"
@@ -121,14 +121,14 @@ async def ended_by_others(chat: Chat, device: Any) -> None:
 async def ended_by_cancel(chat: Chat, device: Any) -> None:
     reply = chat.send("Hello!", 20)
     await pieces_of(reply, 2)
-    if isinstance(device, RecordingDevice):
+    if isinstance(device, SimulatedDevice):
         device.pauses = lambda: 5
     task = asyncio.ensure_future(pieces_of(reply))
     for _ in range(3):
         await asyncio.sleep(0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    if isinstance(device, RecordingDevice):
+    if isinstance(device, SimulatedDevice):
         device.pauses = lambda: 1
 
 
@@ -164,7 +164,7 @@ def test_the_next_answer_follows_what_was_handed_out(device: str | Device, endin
 
 def test_a_failed_answer_goes_on_when_it_is_asked_again() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         chat, whole = await open_chat(device), await open_chat()
         wanted = await whole.send("Hello!", 12)
         reply = chat.send("Hello!", 12)
@@ -221,7 +221,7 @@ def test_an_answer_ends_when_another_begins_or_messages_change() -> None:
 
 def test_messages_that_change_during_a_step_end_the_answer() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         chat = await open_chat(device)
         reply = chat.send("a", 9)
         (first,) = await pieces_of(reply, 1)

@@ -8,7 +8,7 @@ from support.graphs.graphs import wait
 from support.page.chats import Q4, conversation, open_chat, open_tokenizer
 from support.page.conversations import greedy
 from webpte.errors import ChatTemplateError, InputError, VocabularyError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Chat
 from webpte.text import ChatTemplate
 
@@ -16,7 +16,7 @@ from webpte.text import ChatTemplate
 def test_messages_are_changed_and_answers_follow() -> None:
     async def run() -> None:
         tokenizer = await open_tokenizer()
-        chat = await open_chat(RecordingDevice())  # where a cache can go back
+        chat = await open_chat(SimulatedDevice())  # where a cache can go back
         first = chat.send("a", 4)
         await first
         second = chat.send("b", 4)

@@ -12,7 +12,7 @@ import webpte
 from support.graphs.graphs import chain, load, wait
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.errors import ExecutionError, InputError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator, generate
 
 
@@ -198,7 +198,7 @@ def inputs(length: int, position: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_decode_step_costs_the_same_whatever_the_number_of_layers() -> None:
     async def cost(layers: int) -> list[tuple[int, int, int, int]]:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(decoder(layers), device=device)
         await program.forward(*inputs(5, 0))
         await program.forward(*inputs(1, 5))
@@ -225,7 +225,7 @@ def test_a_decode_step_costs_the_same_whatever_the_number_of_layers() -> None:
 
 def test_prefill_and_decode_switch_without_lowering() -> None:
     async def run() -> None:
-        program = await webpte.load(decoder(2), device=RecordingDevice())
+        program = await webpte.load(decoder(2), device=SimulatedDevice())
         for length, position in ((5, 0), (1, 5)):
             await program.forward(*inputs(length, position))
         lowered = program.stats.lowerings
@@ -239,7 +239,7 @@ def test_prefill_and_decode_switch_without_lowering() -> None:
 @pytest.mark.parametrize("device", ["numpy", "recording"])
 def test_a_position_past_the_cache(device: str) -> None:
     async def run() -> None:
-        used: Any = RecordingDevice() if device == "recording" else device
+        used: Any = SimulatedDevice() if device == "recording" else device
         program = await webpte.load(decoder(2), device=used)
         right = await program.forward(*inputs(1, CONTEXT - 1))
         for length, position in ((1, CONTEXT), (5, CONTEXT - 4), (1, -1), (1, 2**40)):

@@ -16,7 +16,7 @@ from support.graphs.small_llm import VOCABULARY, logits_of, small_llm
 from support.page.chats import open_chat
 from support.page.conversations import tokens_of
 from webpte.errors import DeviceError, ExecutionError, InputError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Candidate, Generation, Generator, TokenLogprob, generate, pipelined_decode
 
 PROMPT = [3, 1, 4]
@@ -59,7 +59,7 @@ def test_they_are_those_of_the_models_own_distribution(
     device: str, steps: int, asked: dict[str, Any]
 ) -> None:
     async def run() -> None:
-        used: Any = RecordingDevice() if device == "recording" else device
+        used: Any = SimulatedDevice() if device == "recording" else device
         generator = Generator(await webpte.load(small_llm(context=32), device=used))
         plain = await tokens_of(generator.generate(PROMPT, 9, steps_ahead=steps, **asked))
         for top in (0, 4, 20):
@@ -74,7 +74,7 @@ def test_they_are_those_of_the_models_own_distribution(
 
 def test_they_come_in_the_same_submissions() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         generator = Generator(await webpte.load(small_llm(), device=device))
         costs = []
         asked: list[dict[str, Any]] = [{}, {"logprobs": True, "top": 5}]
@@ -92,7 +92,7 @@ def test_they_come_in_the_same_submissions() -> None:
 
 def test_those_of_a_stop_token_are_not_among_them() -> None:
     async def run() -> None:
-        program = await webpte.load(small_llm(), device=RecordingDevice())
+        program = await webpte.load(small_llm(), device=SimulatedDevice())
         free = await tokens_of(generate(program, PROMPT, 9))
         answer = generate(program, PROMPT, 9, stop=[free[4]], logprobs=True)
         assert await tokens_of(answer) == free[: free.index(free[4])]
@@ -103,7 +103,7 @@ def test_those_of_a_stop_token_are_not_among_them() -> None:
 
 def test_a_batch_that_fails_loses_none_of_them() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(small_llm(), device=device)
         answer = generate(program, PROMPT, 12, logprobs=True, top=2)
         for _ in range(3):
@@ -121,7 +121,7 @@ def test_a_batch_that_fails_loses_none_of_them() -> None:
 def test_a_chat_has_them_too(root: Path) -> None:
     async def run() -> None:
         said = []
-        for device in ("numpy", RecordingDevice()):
+        for device in ("numpy", SimulatedDevice()):
             chat = await open_chat(device)
             reply = chat.send("Hello!", 6, logprobs=True, top=3)
             await reply

@@ -16,7 +16,7 @@ from support.graphs.graphs import wait
 from support.page.conversations import greedy, load, tokens_of
 from webpte.dtypes import DTYPES
 from webpte.errors import ClosedError, ContextError, DeviceError, ExecutionError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generation, Generator, pipelined_decode
 from webpte.llm.pipelined_decode import Pace
 from webpte.runtime.base.gpu_tensor import upload
@@ -40,8 +40,8 @@ def q4(root: Path) -> Path:
     return root / "tests/data/llm/llama_tiny_q4.pte"
 
 
-async def on_device(path: Path) -> tuple[RecordingDevice, Generator]:
-    device = RecordingDevice()
+async def on_device(path: Path) -> tuple[SimulatedDevice, Generator]:
+    device = SimulatedDevice()
     return device, Generator(await webpte.load(path, device=device, strict=True))
 
 

@@ -12,7 +12,7 @@ import webpte
 from support.graphs.graphs import wait
 from support.page.conversations import greedy, tokens_of
 from webpte.errors import InputError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]
@@ -24,7 +24,7 @@ def q4(root: Path) -> Path:
 
 
 async def on_device(path: Path) -> Generator:
-    return Generator(await webpte.load(path, device=RecordingDevice(), strict=True))
+    return Generator(await webpte.load(path, device=SimulatedDevice(), strict=True))
 
 
 def test_a_conversation_costs_its_new_tokens(q4: Path) -> None:

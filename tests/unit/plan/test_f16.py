@@ -9,13 +9,13 @@ from support.cases.tables import Row, one_row_per_op
 from support.graphs.graphs import make_delegate, temporary_op, wait
 from support.write.pte_writer import GraphWriter
 from webpte.errors import ShaderError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.args import Args
 from webpte.ops.core.records import Dispatch, pack
 
 
-def half_device() -> RecordingDevice:
-    return RecordingDevice(features=("shader-f16",))
+def half_device() -> SimulatedDevice:
+    return SimulatedDevice(features=("shader-f16",))
 
 
 @pytest.mark.parametrize("row", one_row_per_op(), ids=str)

@@ -6,7 +6,7 @@ import pytest
 
 from support.graphs.graphs import build_graph, make_planner
 from support.write.pte_writer import GraphWriter
-from webpte.ops.core.records import Steady
+from webpte.ops.core.records import RelowerGuard
 
 SIZE, LENGTH = 10, 3
 
@@ -92,7 +92,7 @@ def test_an_end_that_does_not_move_along_is_lowered() -> None:
 
 
 def test_steady() -> None:
-    steady = Steady(1, 0, 4, follower=2, distance=3)
+    steady = RelowerGuard(1, 0, 4, follower=2, distance=3)
     assert steady.covers(1)
     assert steady.covers(2)
     assert not steady.covers(0)

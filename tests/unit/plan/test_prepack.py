@@ -13,11 +13,11 @@ from support.graphs.prepacks import ADD, PREPACK, W, X, add_graph, constant, pre
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte import errors
 from webpte.gpu.device import Transfer
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.execute.delegate import GpuDelegate
 
 
-def transfers_of(device: RecordingDevice) -> list[Transfer]:
+def transfers_of(device: SimulatedDevice) -> list[Transfer]:
     return [t for name, detail in device.log if name == "transfer" for t in detail]  # type: ignore[attr-defined]
 
 
@@ -35,7 +35,7 @@ def test_the_gpu_gets_the_bytes(weights: Callable[[GraphWriter], int], inline: b
     async def run() -> None:
         import webpte
 
-        device = RecordingDevice()
+        device = SimulatedDevice()
         await webpte.load(data, device=device)
         assert list(device.contents.values()) == [W.tobytes()]
 
@@ -49,7 +49,7 @@ def test_transfers_happen_once(device: str) -> None:
         return g.op(ADD, first, prepacked(g), g.int(1), g.tensor((3,)))
 
     async def run() -> None:
-        recording = RecordingDevice()
+        recording = SimulatedDevice()
         program = await load(add_graph(weights), device=recording if device != "numpy" else device)
         after_load = program.stats.prepack_transfers
         assert after_load == 3
@@ -192,7 +192,7 @@ def test_an_empty_constant_is_fine() -> None:
     g.inputs(x)
     g.outputs(g.op(ADD, x, w, g.int(1), g.tensor((0, 3))))
     empty = np.zeros((0, 3), np.float32)
-    for device in ("numpy", RecordingDevice()):
+    for device in ("numpy", SimulatedDevice()):
         (result,) = wait(run_once(g, empty, device=device))
         assert result.shape == (0, 3)
 
@@ -282,7 +282,7 @@ def test_a_sum_without_its_weights_does_not_load(
         return g.prepack(w) if weights is prepacked else w
 
     data = write_pte(add_graph(keyed), **options)
-    recording = RecordingDevice()
+    recording = SimulatedDevice()
     with pytest.raises(errors.ConstantError, match=message):
         wait(webpte.load(data, device=recording if device == "recording" else device))
     assert recording.log == []
@@ -295,7 +295,7 @@ def test_a_missing_table_does_not_load(weights: Callable[[GraphWriter], int]) ->
 
 
 def test_a_transfer_that_fails_gives_everything_back() -> None:
-    class Failing(RecordingDevice):
+    class Failing(SimulatedDevice):
         async def transfer(self, transfers: Any, progress: Any = None) -> None:
             raise errors.SourceError("the file went away")
 
@@ -324,7 +324,7 @@ def test_the_delegate_does_not_read_constants_into_python() -> None:
                 reads.append((offset, length))
                 return await super().read(offset, length)
 
-        class NoReading(RecordingDevice):
+        class NoReading(SimulatedDevice):
             async def transfer(self, transfers: Any, progress: Any = None) -> None:
                 self._record("transfer", tuple(transfers))
 

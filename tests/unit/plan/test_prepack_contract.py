@@ -11,7 +11,7 @@ from support.graphs.graphs import build_graph, load, wait
 from support.graphs.prepacks import PREPACK, add_graph, constant
 from support.write.pte_writer import GraphWriter
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.rewrite.validate import check_prepack, constant_transfers
 
 # What breaks the contract
@@ -129,7 +129,7 @@ def test_each_check_has_its_error(
 def test_a_program_that_breaks_the_contract_does_not_load(
     weights: Broken, error: type[errors.WebpteError], message: str, device: str
 ) -> None:
-    recording = RecordingDevice()
+    recording = SimulatedDevice()
     with pytest.raises(error, match=message):
         wait(load(add_graph(weights), device=recording if device == "recording" else device))
     assert recording.buffers == {}

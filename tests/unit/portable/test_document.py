@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from webpte.portable import Kernel, kernel_names, lookup_kernel, why_hosted
+from webpte.portable import PortableKernel, kernel_names, lookup_kernel, why_hosted
 from webpte.portable.hosted import reasons
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "kernels.md"
@@ -53,7 +53,7 @@ def text() -> str:
     return "\n".join([INTRODUCTION, count, *head, *rows]) + "\n"
 
 
-def row(kernel: Kernel) -> str:
+def row(kernel: PortableKernel) -> str:
     notes = [kernel.notes] if kernel.notes else []
     if kernel.list_output:
         notes.append("gives a list")

@@ -17,7 +17,7 @@ from support.graphs.stitching import counting, cumprod, method, neg, unary
 from support.harness.inspecting import APART, broken
 from support.write.pte_writer import GraphWriter
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.report import Comparison
 
 LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
@@ -26,10 +26,10 @@ SIGMOID = "aten.sigmoid.default"
 
 def compared(writer: Any, *inputs: Any, **options: Any) -> Comparison:
     async def run() -> Comparison:
-        device = options.pop("device", None) or RecordingDevice()
+        device = options.pop("device", None) or SimulatedDevice()
         async with await load(writer, device=device, **APART) as program:
             found = await program.compare("forward", *inputs, **options)
-            if isinstance(device, RecordingDevice):
+            if isinstance(device, SimulatedDevice):
                 counts = device.counts()
                 await program.compare("forward", *inputs, **options)
                 assert device.counts() == counts
@@ -125,7 +125,7 @@ def test_steps_on_the_host_inside_and_between() -> None:
     m.outputs(w)
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(m, device=device, **APART)
         inputs = ones(4)
         expected = await program.forward(inputs)
@@ -155,7 +155,7 @@ def test_steps_on_the_host_inside_and_between() -> None:
 
 def test_a_language_model_goes_on_as_if_nothing_had_been_compared() -> None:
     async def tokens(compare: bool) -> list[int]:
-        async with await webpte.load(LLAMA, device=RecordingDevice(), **APART) as program:
+        async with await webpte.load(LLAMA, device=SimulatedDevice(), **APART) as program:
             chosen, token, position = [], [5, 9, 33, 7], 0
             for _ in range(3):
                 given = np.array([token]), np.array([position])
@@ -179,7 +179,7 @@ def test_a_language_model_goes_on_as_if_nothing_had_been_compared() -> None:
 
 def test_a_wrong_cache_is_found_where_it_is_written() -> None:
     async def run() -> None:
-        async with await webpte.load(LLAMA, device=RecordingDevice(), **APART) as program:
+        async with await webpte.load(LLAMA, device=SimulatedDevice(), **APART) as program:
             await program.forward(np.array([[5, 9, 33]]), np.array([0]))
             with broken("sdpa_with_kv_cache.default"):
                 found = await program.compare("forward", np.array([[7]]), np.array([3]))
@@ -210,7 +210,7 @@ def test_where_nan_and_infinities_arise() -> None:
     g.inputs(x)
     g.outputs(g.op("aten.neg.default", c, g.tensor((3,))))
     values = np.array([0, 1, 2], np.float32)
-    for device in ("numpy", RecordingDevice()):
+    for device in ("numpy", SimulatedDevice()):
         found = compared(g, values, device=device)
         assert found.first is None, "NaN agrees with NaN"
         assert found.first_infinity is not None
@@ -261,7 +261,7 @@ def test_expected_outputs_that_cannot_be_meant(tmp_path: Path) -> None:
 
 def test_inputs_on_the_gpu_and_those_of_the_last_run() -> None:
     async def run() -> None:
-        program = await load(chain(2, op=SIGMOID), device=RecordingDevice(), **APART)
+        program = await load(chain(2, op=SIGMOID), device=SimulatedDevice(), **APART)
         with pytest.raises(errors.InputError, match="has not run yet"):
             await program.compare()
         (tensor,) = await program.forward(ones(4), output="gpu")
@@ -275,7 +275,7 @@ def test_inputs_on_the_gpu_and_those_of_the_last_run() -> None:
 @pytest.mark.parametrize("device", ["numpy", "recording"])
 def test_arrays_of_calls_that_are_asked_for_and_progress(device: str) -> None:
     async def run() -> None:
-        made = RecordingDevice() if device == "recording" else device
+        made = SimulatedDevice() if device == "recording" else device
         program = await load(several(), device=made, **APART)
         graph, told = program.graph(), list[tuple[str, int, int]]()
         (last,) = (n.id for n in graph.nodes if n.outputs == graph.outputs)

@@ -13,7 +13,7 @@ from support.graphs.compared import several, stateful
 from support.graphs.graphs import load, wait
 from support.harness.inspecting import APART
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 
 @pytest.mark.parametrize("make", [stateful, several])
@@ -21,7 +21,7 @@ def test_whatever_fails_state_and_memory_are_as_before(make: Any) -> None:
     """A fault at every call of the device in turn."""
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(make(), device=device, **APART)
         (first,) = await program.forward(ones(4))
         await program.compare("forward", ones(4))  # what is kept for the next time is there now
@@ -39,7 +39,7 @@ def test_whatever_fails_state_and_memory_are_as_before(make: Any) -> None:
         assert failed > 5
         device._injected.clear()
         (second,) = await program.forward(ones(4))
-        fresh = await load(make(), device=RecordingDevice(), **APART)
+        fresh = await load(make(), device=SimulatedDevice(), **APART)
         np.testing.assert_array_equal((await fresh.forward(ones(4)))[0], first)
         np.testing.assert_array_equal((await fresh.forward(ones(4)))[0], second)
 
@@ -49,7 +49,7 @@ def test_whatever_fails_state_and_memory_are_as_before(make: Any) -> None:
 @pytest.mark.parametrize("make", [stateful, several])
 def test_cancelled_anywhere(make: Any) -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(make(), device=device, **APART)
         await program.forward(ones(4))
         await program.compare("forward", ones(4))
@@ -65,7 +65,7 @@ def test_cancelled_anywhere(make: Any) -> None:
                 cancelled += 1
             assert device.counts() == counts
         assert cancelled > 10
-        fresh = await load(make(), device=RecordingDevice(), **APART)
+        fresh = await load(make(), device=SimulatedDevice(), **APART)
         await fresh.forward(ones(4))
         (expected,), (got,) = await fresh.forward(ones(4)), await program.forward(ones(4))
         np.testing.assert_array_equal(got, expected)
@@ -76,7 +76,7 @@ def test_cancelled_anywhere(make: Any) -> None:
 def test_closed_or_lost_meanwhile() -> None:
     async def run() -> None:
         for turns in range(30):
-            device = RecordingDevice()
+            device = SimulatedDevice()
             program = await load(several(), device=device, **APART)
             task = asyncio.ensure_future(program.compare("forward", ones(4)))
             for _ in range(turns):
@@ -90,12 +90,12 @@ def test_closed_or_lost_meanwhile() -> None:
             assert device.counts()["buffers"] == device.counts()["plans"] == 0
         with pytest.raises(errors.ClosedError):
             await program.compare("forward", ones(4))
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(several(), device=device, **APART)
         device.inject(errors.DeviceLostError, method="run")
         with pytest.raises(errors.WebpteError, match="injected"):
             await program.compare("forward", ones(4))
-        await program.recover(RecordingDevice())
+        await program.recover(SimulatedDevice())
         assert (await program.compare("forward", ones(4))).agrees
 
     wait(run())
@@ -104,8 +104,8 @@ def test_closed_or_lost_meanwhile() -> None:
 def test_between_calls_that_are_under_way() -> None:
     async def run() -> None:
         for make in (stateful, several):
-            program = await load(make(), device=RecordingDevice(), **APART)
-            fresh = await load(make(), device=RecordingDevice(), **APART)
+            program = await load(make(), device=SimulatedDevice(), **APART)
+            fresh = await load(make(), device=SimulatedDevice(), **APART)
             expected = [(await fresh.forward(ones(4)))[0] for _ in range(2)]
             first, one, other, second = await asyncio.gather(
                 program.forward(ones(4)),

@@ -12,7 +12,7 @@ from support.graphs.graphs import load, wait
 from support.harness.inspecting import APART
 from support.write.pte_writer import GraphWriter
 from webpte.errors import PackageError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.report import Comparison, Trace, plots
 
 
@@ -46,7 +46,7 @@ def looked_into() -> tuple[str, str, str, Trace, Comparison]:
     """Of a program: itself, a tensor and a destroyed one as HTML; a trace and a comparison."""
 
     async def run() -> tuple[str, str, str, Trace, Comparison]:
-        device = RecordingDevice(features=("timestamp-query",))
+        device = SimulatedDevice(features=("timestamp-query",))
         async with await load(add_and_relu(), device=device, **APART) as program:
             (kept,) = await program.forward(ones(3), output="gpu")
             whole = kept._repr_html_()

@@ -16,7 +16,7 @@ from support.graphs.stitching import counting, cumprod, method, neg
 from support.harness.inspecting import APART
 from support.write.pte_writer import GraphWriter, MethodWriter
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.report import MethodGraph, weight_stats
 
 LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
@@ -24,7 +24,7 @@ LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
 
 def graph_of(writer: Any, *inputs: Any, stage: str = "planned") -> MethodGraph:
     async def run() -> MethodGraph:
-        async with await load(writer, device=RecordingDevice(), **APART) as program:
+        async with await load(writer, device=SimulatedDevice(), **APART) as program:
             if inputs:
                 await program.forward(*inputs)
             return program.graph(stage=stage)
@@ -125,7 +125,7 @@ def test_a_call_without_a_kernel_says_why() -> None:
 
 def test_layers_of_a_language_model_and_its_constants() -> None:
     async def run() -> None:
-        async with await webpte.load(LLAMA, device=RecordingDevice(), **APART) as program:
+        async with await webpte.load(LLAMA, device=SimulatedDevice(), **APART) as program:
             graph = program.graph()
             (layers,) = graph.layers
             assert str(layers) == "layer x2"
@@ -190,7 +190,7 @@ def test_on_numpy_all_is_on_the_host() -> None:
 
 def test_wrong_questions() -> None:
     async def run() -> None:
-        program = await load(chain(1), device=RecordingDevice(), **APART)
+        program = await load(chain(1), device=SimulatedDevice(), **APART)
         with pytest.raises(errors.InputError, match="there are 'planned' and 'file'"):
             program.graph(stage="raw")
         with pytest.raises(errors.InputError, match="no method 'backward'; it has: forward"):

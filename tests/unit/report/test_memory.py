@@ -15,7 +15,7 @@ from support.graphs.stitching import counting, cumprod, method, neg
 from support.harness.inspecting import APART
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.report import MemoryReport
 
 LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
@@ -23,7 +23,7 @@ LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
 
 def memory_of(writer: GraphWriter | MethodWriter) -> MemoryReport:
     async def run() -> MemoryReport:
-        async with await load(writer, device=RecordingDevice(), **APART) as program:
+        async with await load(writer, device=SimulatedDevice(), **APART) as program:
             found = program.memory()
             assert found.nbytes == program.stats.buffer_bytes
             assert len(found.buffers) == program.stats.buffers
@@ -69,7 +69,7 @@ def test_weights_state_and_views() -> None:
 
 def test_live_bytes_and_limits() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         device.info.limits.update(maxBufferSize=1 << 20, maxStorageBufferBindingSize=1 << 18)
         async with await load(add_graph((8, 3), dynamic=True), device=device) as program:
             await program.forward(ones(2, 3), ones(2, 3))
@@ -96,7 +96,7 @@ def test_weights_that_methods_share_and_copies_of_state() -> None:
             return g
 
         methods = {"forward": MethodWriter.of(adding()), "other": MethodWriter.of(adding())}
-        device = RecordingDevice()
+        device = SimulatedDevice()
         async with await webpte.load(write_pte(methods=methods), device=device) as program:
             (shared,) = (b for b in program.memory().buffers if b.kind == "weights")
             assert shared.shared_with == ("other",)
@@ -123,7 +123,7 @@ def test_several_delegates_of_a_method() -> None:
 
 def test_a_language_model_with_its_heads() -> None:
     async def run() -> None:
-        async with await webpte.load(LLAMA, device=RecordingDevice(), **APART) as program:
+        async with await webpte.load(LLAMA, device=SimulatedDevice(), **APART) as program:
             found = program.memory()
             assert found.nbytes == program.stats.buffer_bytes
             kinds = {"weights", "state", "activations", "scratch", "params"}
@@ -140,7 +140,7 @@ def test_wrong_questions() -> None:
     async def run() -> None:
         with pytest.raises(errors.DeviceError, match="runs on NumPy"):
             (await load(chain(1))).memory()
-        program = await load(chain(1), device=RecordingDevice(), **APART)
+        program = await load(chain(1), device=SimulatedDevice(), **APART)
         with pytest.raises(errors.InputError, match="no method 'other'"):
             program.memory("other")
         program.close()

@@ -17,7 +17,7 @@ from support.graphs.stitching import counting, cumprod, method, plus
 from support.harness.inspecting import APART
 from support.write.pte_writer import GraphWriter
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops import lookup
 from webpte.report import Rates, Trace
 from webpte.report.timeline import WITHOUT_CLOCK
@@ -30,7 +30,7 @@ TIMED = ("timestamp-query",)
 def traced(writer: Any, *inputs: Any, device: Any = None) -> Trace:
     async def run() -> Trace:
         async with await load(
-            writer, device=device or RecordingDevice(features=TIMED), **APART
+            writer, device=device or SimulatedDevice(features=TIMED), **APART
         ) as program:
             return await program.trace("forward", *inputs)
 
@@ -58,7 +58,7 @@ def test_a_timeline_of_the_host_and_the_gpu() -> None:
 
 def test_rows_by_kernel_op_and_layer() -> None:
     async def run() -> None:
-        device = RecordingDevice(features=TIMED)
+        device = SimulatedDevice(features=TIMED)
         async with await webpte.load(LLAMA, device=device, **APART) as program:
             given = np.array([[5, 9, 33]]), np.array([4])
             trace = await program.trace("forward", *given)
@@ -105,7 +105,7 @@ def test_rows_by_kernel_op_and_layer() -> None:
 
 def test_a_fused_call_does_the_work_of_its_parts_and_moves_less() -> None:
     async def work(**options: Any) -> tuple[int, int, int]:
-        device = RecordingDevice(features=TIMED)
+        device = SimulatedDevice(features=TIMED)
         async with await webpte.load(LLAMA, device=device, **options) as program:
             trace = await program.trace("forward", np.array([[5]]), np.array([4]))
             rows = trace.by("op")
@@ -122,7 +122,7 @@ def test_a_fused_call_does_the_work_of_its_parts_and_moves_less() -> None:
 
 
 def test_without_a_clock_it_says_so() -> None:
-    trace = traced(chain(3), ones(4), device=RecordingDevice())
+    trace = traced(chain(3), ones(4), device=SimulatedDevice())
     assert not trace.timed
     assert WITHOUT_CLOCK in str(trace)
     assert WITHOUT_CLOCK not in str(traced(chain(3), ones(4)))
@@ -199,7 +199,7 @@ def test_state_is_as_before_whatever_happens(clock: bool) -> None:
         return m
 
     async def run() -> None:
-        device = RecordingDevice(features=TIMED if clock else ())
+        device = SimulatedDevice(features=TIMED if clock else ())
         program, fresh = await load(make(), device=device, **APART), await load(make())
         await program.trace("forward", ones(4))
         for _ in range(2):
@@ -253,7 +253,7 @@ def test_a_delegate_with_state_that_a_method_calls_twice() -> None:
         m.delegate(g, [m.input_values[0], first])
         m.call_again(0, [first, second])
         m.outputs(second)
-        program = await load(m, device=RecordingDevice(features=TIMED), **APART)
+        program = await load(m, device=SimulatedDevice(features=TIMED), **APART)
         for expected in (1 + 2, 3 + 4):
             await program.trace("forward", 0 * ones(4))
             assert (await program.compare("forward", 0 * ones(4))).agrees

@@ -13,7 +13,7 @@ from support.harness.inspecting import APART, broken
 from support.page.chats import Q4
 from support.write.pte_writer import GraphWriter
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.plan.reference import run_reference
 from webpte.report import RunValues
 
@@ -41,7 +41,7 @@ def values_of(device: Any, nodes: list[int]) -> RunValues:
 
 @pytest.mark.parametrize("device", ["numpy", None])
 def test_values_are_those_of_the_run(device: Any) -> None:
-    values = values_of(device or RecordingDevice(), [0, 1, 2])
+    values = values_of(device or SimulatedDevice(), [0, 1, 2])
     assert list(values.calls) == [0, 1, 2]
     sigmoid, _, neg = values.calls.values()
     np.testing.assert_array_equal(sigmoid.inputs[0].array, X)
@@ -64,7 +64,7 @@ def test_they_are_the_devices_own_and_numpy_only_fills_in(
 
     monkeypatch.setattr("webpte.runtime.inspect.checker.run_reference", watched)
     with broken(SIGMOID, by=0.25):
-        values = values_of(RecordingDevice(), [0, 2])
+        values = values_of(SimulatedDevice(), [0, 2])
     assert computed == ["aten.view_copy.default"]  # which no kernel runs: it is an alias
     last = values.calls[2].outputs[0].array.reshape(-1)[-1]
     assert last == pytest.approx(-(1 / (1 + np.exp(-X[1, 2])) + 0.25))
@@ -72,7 +72,7 @@ def test_they_are_the_devices_own_and_numpy_only_fills_in(
 
 def test_caches_stay_and_wrong_nodes_are_told() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         async with await webpte.load(Q4, device=device) as program:
             tokens, start = np.array([[5, 9, 33, 7]]), np.array([0])
             await program.forward(tokens, start)

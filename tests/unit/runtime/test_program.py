@@ -13,7 +13,7 @@ from support.graphs.graphs import chain, load, wait
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
 from webpte.gpu.device import PlanCommands
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 # What is in a file
 
@@ -242,7 +242,7 @@ def test_a_closed_program(device: str) -> None:
 def test_closing_while_a_plan_is_made_leaves_nothing() -> None:
     """One call waits for its plan, another for the first: both are told, and nothing stays."""
 
-    class Slow(RecordingDevice):
+    class Slow(SimulatedDevice):
         def __init__(self) -> None:
             super().__init__()
             self.gate = asyncio.Event()
@@ -272,7 +272,7 @@ def test_closing_while_a_plan_is_made_leaves_nothing() -> None:
 
 def test_an_error_in_the_with_block_closes_too() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         with pytest.raises(ZeroDivisionError):
             async with await load(chain(1), device=device):
                 raise ZeroDivisionError

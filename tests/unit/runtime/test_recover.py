@@ -16,11 +16,11 @@ from support.graphs.graphs import wait
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
 from webpte.gpu.device import Transfer
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime import program as program_module
 
 
-class Losable(RecordingDevice):
+class Losable(SimulatedDevice):
     """Fails like a GPU: from one moment on, everything but giving back."""
 
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
@@ -154,7 +154,7 @@ def test_a_recovery_that_fails_can_be_tried_again(devices: list[Losable]) -> Non
     async def run() -> None:
         program = await webpte.load(add_weights())
         devices[0].lost = True
-        full = RecordingDevice(memory_limit=10)
+        full = SimulatedDevice(memory_limit=10)
         with pytest.raises(errors.OutOfMemoryError):
             await program.recover(full)
         assert full.buffers == {}
@@ -169,7 +169,7 @@ def test_a_file_that_was_deleted_is_told(tmp_path: Path) -> None:
     async def run() -> None:
         file = tmp_path / "model.pte"
         file.write_bytes(add_weights())
-        program = await webpte.load(file, device=RecordingDevice())
+        program = await webpte.load(file, device=SimulatedDevice())
         content = file.read_bytes()
         file.unlink()
         with pytest.raises(errors.SourceError, match=r"model\.pte: No such file"):

@@ -15,7 +15,7 @@ from support.graphs.graphs import load, make_delegate, temporary_op, wait
 from support.graphs.turns import lookup, nothing_left, outcome
 from support.write.pte_writer import GraphWriter, MethodWriter
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.execute import delegate as delegate_module
 
 
@@ -119,7 +119,7 @@ def test_after_a_failed_call_the_last_shape_is_still_the_live_one() -> None:
 @pytest.mark.parametrize("method", ["create_buffers", "create_plan", "create_pipelines", "write"])
 def test_a_shape_that_could_not_be_prepared_can_be_tried_again(method: str) -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(summing(), device=device)
         before = device.counts()
         device.inject(errors.OutOfMemoryError, method=method)
@@ -200,7 +200,7 @@ def test_strict_holds_for_every_shape() -> None:
         g.outputs(out)
         for value in (x, out):
             g.host(value, dynamic=True)
-        program = await load(g, device=RecordingDevice(), strict=True)
+        program = await load(g, device=SimulatedDevice(), strict=True)
         await program.forward(ones(4, 3))
         with pytest.raises(errors.UnsupportedOpError, match=r"strict=True.*test\.picky") as caught:
             await program.forward(ones(5, 3))
@@ -231,7 +231,7 @@ def test_a_failed_call_does_not_change_state(device: str) -> None:
         raise errors.UnsupportedError("no kernel")
 
     async def run() -> None:
-        target: Any = RecordingDevice() if device == "recording" else device
+        target: Any = SimulatedDevice() if device == "recording" else device
         program = await load(
             counting(lambda g, new: g.op("test.host.default", new, g.tensor((2,)))), device=target
         )
@@ -256,7 +256,7 @@ def test_a_failed_call_does_not_change_state(device: str) -> None:
 
 def test_state_that_could_not_be_put_back_is_put_back_by_the_next_call() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(rows_of_state(), device=device)
         await program.forward(np.array([1, 0], np.int32))
         failing = asyncio.ensure_future(program.forward(np.array([5, 0], np.int32)))
@@ -298,7 +298,7 @@ def test_an_index_that_only_the_gpu_sees_does_not_change_state(way: str) -> None
         return await program.forward(*inputs, output="gpu" if way == "gpu" else "numpy")
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(rows_of_state(), device=device)
         one, five = np.array([1, 0], np.int32), np.array([5, 0], np.int32)
         await call(program, one)
@@ -326,7 +326,7 @@ def test_a_step_that_fails_takes_back_what_earlier_delegates_wrote(device: str) 
         method.kernel("aten::neg.out", index, row, row)
         method.delegate(lookup(2), [row, out])
         method.outputs(sums, out)
-        target: Any = RecordingDevice() if device == "recording" else device
+        target: Any = SimulatedDevice() if device == "recording" else device
         program = await load(method, device=target)
         good, bad = np.zeros(2, np.int32), np.full(2, 50, np.int32)
         await program.forward(ones(2), good)

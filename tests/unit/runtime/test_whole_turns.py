@@ -19,7 +19,7 @@ from support.graphs.graphs import chain, load, make_delegate, temporary_op, wait
 from support.graphs.turns import MOST_TURNS, lookup, nothing_left, outcome, turns
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 
 def test_a_fault_belongs_to_its_call() -> None:
@@ -87,7 +87,7 @@ def test_at_every_turn_of_a_call(kind: str, what: str) -> None:
     write, call = CALLS[kind]
 
     async def at(count: int) -> tuple[Any, bool]:
-        device = RecordingDevice(features=("timestamp-query",))
+        device = SimulatedDevice(features=("timestamp-query",))
         program = await load(write(), device=device)
         expected = await call(program) if what == "cancel" else None
         going = asyncio.ensure_future(call(program))
@@ -139,7 +139,7 @@ def _no_kernel(args: Any) -> Any:
 
 def test_cancelling_at_every_turn_of_loading() -> None:
     async def at(count: int) -> bool:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         going = asyncio.ensure_future(load(add_graph((8, 3)), device=device))
         await turns(count)
         going.cancel()
@@ -160,7 +160,7 @@ def test_cancelling_at_every_turn_of_loading() -> None:
 
 def test_a_program_closed_before_an_op_on_the_host_submits_nothing_after_it() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(host_step(), device=device)
         start = len(device.log)
         going = asyncio.ensure_future(program.forward(ones(4)))
@@ -183,7 +183,7 @@ def test_a_program_closed_before_an_op_on_the_host_submits_nothing_after_it() ->
 
 def test_first_calls_of_argmax_at_once_make_one_head() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(chain(1, dims=(2, 4)), device=device)
         x = np.array([[1, 5, 2, 3], [4, 0, 1, 2]], np.float32)
         before = len(device.buffers)
@@ -201,7 +201,7 @@ def test_first_calls_of_argmax_at_once_make_one_head() -> None:
 
 def test_closing_twice_and_calling_afterwards() -> None:
     async def run() -> None:
-        program = await webpte.load(write_pte(chain(1)), device=RecordingDevice())
+        program = await webpte.load(write_pte(chain(1)), device=SimulatedDevice())
         program.close()
         program.close()
         for call in (program.forward(ones(4)), program.profile(), program.recover()):

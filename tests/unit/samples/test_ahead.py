@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 
 import webpte
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte_host.base.layout import ROOT
 
 
 def test_stories_are_told_several_steps_at_once() -> None:
     async def told(steps: int) -> webpte.llm.Generation:
         path = ROOT / "web" / "samples" / "stories.pte"
-        async with await webpte.load(path, device=RecordingDevice()) as program:
+        async with await webpte.load(path, device=SimulatedDevice()) as program:
             answer = webpte.llm.generate(program, [1, 2, 3, 4], 24, steps_ahead=steps)
             async for _ in answer:
                 pass

@@ -31,7 +31,7 @@ from support.schedules.kinds import KINDS
 from support.schedules.quick import first_failure, quickly, run
 from support.schedules.run import World
 from support.schedules.shrink import shrunk
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.gpu.simulated.emulation import EmulatedCall
 from webpte.runtime.program import Program
 
@@ -46,14 +46,14 @@ def test_a_schedule_goes_the_same_way_each_time() -> None:
     """Every call of every device, and its order, is the same."""
 
     def logs() -> list[list[str]]:
-        devices: list[RecordingDevice] = []
-        make = RecordingDevice.__init__
+        devices: list[SimulatedDevice] = []
+        make = SimulatedDevice.__init__
 
-        def noted(self: RecordingDevice, *args: Any, **options: Any) -> None:
+        def noted(self: SimulatedDevice, *args: Any, **options: Any) -> None:
             make(self, *args, **options)
             devices.append(self)
 
-        with patch.object(RecordingDevice, "__init__", noted), quickly() as runner:
+        with patch.object(SimulatedDevice, "__init__", noted), quickly() as runner:
             for schedule in schedules(5, 12):
                 runner.run(schedule)
         return [[name for name, _ in device.log] for device in devices]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from page.parts.file_view import Placed, file_card
 from page.session.session import Session
-from page.session.state import Stage
+from page.session.state import AppState
 
 
-class FileDesk:
-    def __init__(self, stage: Stage) -> None:
+class FileController:
+    def __init__(self, stage: AppState) -> None:
         self._stage = stage
 
     def draw(self) -> None:

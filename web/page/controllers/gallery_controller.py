@@ -15,25 +15,25 @@ from urllib.parse import urlencode
 
 from page.browser import Message, Source
 from page.cards.cards import Card, CardError, NoCardError, read_card
-from page.controllers.input_controller import InputDesk
-from page.controllers.open_controller import OpenDesk
-from page.controllers.output_controller import OutputDesk
-from page.controllers.view_controller import HOME, ViewDesk
+from page.controllers.input_controller import InputController
+from page.controllers.open_controller import OpenController
+from page.controllers.output_controller import OutputController
+from page.controllers.view_controller import HOME, ViewController
 from page.inputs.match_inputs import is_array_file, is_picture_file
 from page.session.session import Session
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 
 FILE = "file"
 
 
-class GalleryDesk:
+class GalleryController:
     def __init__(
         self,
-        stage: Stage,
-        opening: OpenDesk,
-        views: ViewDesk,
-        inputs: InputDesk,
-        outputs: OutputDesk,
+        stage: AppState,
+        opening: OpenController,
+        views: ViewController,
+        inputs: InputController,
+        outputs: OutputController,
     ) -> None:
         self._stage = stage
         self._opening = opening

@@ -27,11 +27,11 @@ from page.parts.input_view import ask_view, inputs_card
 from page.session.palette import Command
 from page.session.pin_dims import exported_with, find_culprit, is_about_sizes, suspects
 from page.session.session import Session
-from page.session.state import Stage
+from page.session.state import AppState
 
 
-class InputDesk(InputControls):
-    def __init__(self, stage: Stage, changed: Callable[[], None]) -> None:
+class InputController(InputControls):
+    def __init__(self, stage: AppState, changed: Callable[[], None]) -> None:
         super().__init__(stage, changed)
         self._asked: dict[int, tuple[Arrival, list[TensorInput]]] = {}
         self._next_question = 0

@@ -23,7 +23,7 @@ from page.inputs.sounds import (
 from page.npy import write_npy
 from page.parts.input_view import dim_id, input_body, input_preview
 from page.persistence.codec import Codec, find_codec, kind_of_file, load_codec
-from page.session.state import Stage
+from page.session.state import AppState
 from webpte.errors import WebpteError
 
 _HOW_TO_TAKE = {
@@ -34,7 +34,7 @@ _HOW_TO_TAKE = {
 
 
 class InputControls:
-    def __init__(self, stage: Stage, changed: Callable[[], None]) -> None:
+    def __init__(self, stage: AppState, changed: Callable[[], None]) -> None:
         """`changed` is called whenever an input holds something else."""
         self._stage = stage
         self._changed = changed

@@ -8,10 +8,10 @@ from copy import copy
 from page.browser import Browser
 from page.inputs.inputs import Input, TensorInput
 from page.session.session import Session
-from page.session.state import Stage
+from page.session.state import AppState
 
 
-def offer_reset(stage: Stage, session: Session, draw: Callable[[], None]) -> None:
+def offer_reset(stage: AppState, session: Session, draw: Callable[[], None]) -> None:
     """Resets the inputs of the chosen method; what someone had set can be had again."""
     method, before = session.method, session.reset_inputs()
     draw()
@@ -25,7 +25,7 @@ def offer_reset(stage: Stage, session: Session, draw: Callable[[], None]) -> Non
         stage.undo.offer("Reset the inputs.", back)
 
 
-def offer_drawing(stage: Stage, state: TensorInput, show: Callable[[TensorInput], None]) -> None:
+def offer_drawing(stage: AppState, state: TensorInput, show: Callable[[TensorInput], None]) -> None:
     """What is on the pad of an input that is about to be cleared."""
     before = copy(state)
 

@@ -14,7 +14,7 @@ from page.html.units import bytes_text
 from page.parts.library_view import Row, is_program, keep_note, library_view, summary_text
 from page.persistence.keeping import delete_all, forsaken, part_name, parts_of
 from page.session.session import Session
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 from webpte.errors import SourceError
 from webpte.library import LOCAL, Entry, Usage
 
@@ -22,8 +22,8 @@ _REDRAW_SECONDS = 0.2
 _NOTHING = Usage(0, 0, False)
 
 
-class LibraryDesk:
-    def __init__(self, stage: Stage, open_address: Callable[[str], Awaitable[None]]) -> None:
+class LibraryController:
+    def __init__(self, stage: AppState, open_address: Callable[[str], Awaitable[None]]) -> None:
         """`open_address` opens a program by the address that it has in the library."""
         self._stage = stage
         self._open = open_address

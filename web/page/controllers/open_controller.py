@@ -20,7 +20,7 @@ from page.parts.run_view import Timing
 from page.parts.status_view import causes, opening_card, progress_view, unfetched_text
 from page.session.palette import Command
 from page.session.session import Session
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 from webpte import MethodInfo, Program, TensorInfo
 from webpte.errors import DeviceLostError, OutOfMemoryError, SourceError, WebpteError
 from webpte.library import LOCAL
@@ -32,9 +32,9 @@ class _SupersededError(Exception):
     """Something newer was opened, or this was cancelled: nobody waits for it any more."""
 
 
-class OpenDesk:
+class OpenController:
     def __init__(
-        self, stage: Stage, draw: Callable[[], None], recall: Callable[[Session], None]
+        self, stage: AppState, draw: Callable[[], None], recall: Callable[[Session], None]
     ) -> None:
         """`draw` draws everything that belongs to a session; `recall` sets inputs as they were."""
         self._recall = recall

@@ -13,7 +13,7 @@ from page.npy import NpyError, read_npy, write_npy, write_npz
 from page.outputs.compare import Comparison, compare
 from page.outputs.pictures import png_rgb
 from page.outputs.renderers import picture
-from page.outputs.renderers.base import Output, Sight
+from page.outputs.renderers.base import Output, OutputContext
 from page.outputs.renderers.choose import chosen_look
 from page.outputs.scores import answer_text, rank
 from page.outputs.tensors import values_text
@@ -25,12 +25,12 @@ from page.parts.output_view import (
     unknown_state_view,
 )
 from page.session.output_contexts import sights_of
-from page.session.state import Stage
+from page.session.state import AppState
 from webpte import TensorInfo
 
 
-class OutputDesk:
-    def __init__(self, stage: Stage, chosen: Callable[[], None] = lambda: None) -> None:
+class OutputController:
+    def __init__(self, stage: AppState, chosen: Callable[[], None] = lambda: None) -> None:
         """`chosen` is called whenever someone chose another look."""
         self._stage = stage
         self._chosen = chosen
@@ -168,7 +168,7 @@ class OutputDesk:
             told = look.point(sight, choice.settings, x, y)
             self._stage.browser.show(text={f"output-{sight.output.index}-point": told})
 
-    def _show_look(self, sight: Sight) -> None:
+    def _show_look(self, sight: OutputContext) -> None:
         session = self._stage.session
         assert session is not None
         index = sight.output.index
@@ -176,7 +176,7 @@ class OutputDesk:
         self._stage.browser.show(html={f"output-{index}-look": shown})
         self._chosen()
 
-    def _sight(self, message: Message) -> Sight:
+    def _sight(self, message: Message) -> OutputContext:
         self._output(message)
         session = self._stage.session
         assert session is not None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 
 
-class PaletteDesk:
+class PaletteController:
     """Made after all others: what a change leads to is done by the time this follows it."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: AppState) -> None:
         self._stage = stage
         self._sent: list[dict[str, object]] = []
         stage.listeners.append(self._follow)

@@ -8,10 +8,10 @@ from time import perf_counter
 from typing import Any
 
 from page.browser import Message
-from page.controllers.file_controller import FileDesk
-from page.controllers.input_controller import InputDesk
+from page.controllers.file_controller import FileController
+from page.controllers.input_controller import InputController
 from page.controllers.open_controller import REDRAW_SECONDS
-from page.controllers.output_controller import OutputDesk
+from page.controllers.output_controller import OutputController
 from page.controllers.waiting import Waiting, software_advice
 from page.html.markup import h
 from page.html.units import count_text
@@ -22,15 +22,19 @@ from page.parts.status_view import STAGES
 from page.session.history import count_calls, follow
 from page.session.palette import Command
 from page.session.session import DEVICE_NAMES, Held, Results, Session
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError
 
 _MOST_REPEATS = 10_000
 
 
-class RunDesk:
+class RunController:
     def __init__(
-        self, stage: Stage, files: FileDesk, inputs: InputDesk, outputs: OutputDesk
+        self,
+        stage: AppState,
+        files: FileController,
+        inputs: InputController,
+        outputs: OutputController,
     ) -> None:
         self._stage = stage
         self._files = files

@@ -10,17 +10,17 @@ from typing import Any
 from page.browser import Message
 from page.html.markup import Html, h, render
 from page.session.palette import Command
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 from page.views.view import Need, Panel, View
 
 HOME = "run"
 
 
-class ViewDesk:
+class ViewController:
     """A panel that is not in front is drawn when it gets there, if what it follows has changed."""
 
     def __init__(
-        self, stage: Stage, views: Sequence[View], problems: Mapping[str, Exception]
+        self, stage: AppState, views: Sequence[View], problems: Mapping[str, Exception]
     ) -> None:
         """`problems` of views, by module, are told once the page is there."""
         self._stage = stage

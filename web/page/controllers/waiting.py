@@ -7,7 +7,7 @@ from types import TracebackType
 
 from page.html.markup import Html, h
 from page.html.units import count_text, ms_text
-from page.session.state import Stage
+from page.session.state import AppState
 
 _PATIENCE_SECONDS = 0.4  # quicker runs show nothing, and nothing jumps
 _REDRAW_SECONDS = 0.25
@@ -17,7 +17,7 @@ _SECTION = "run_waiting"
 class Waiting:
     """While it is entered, the page says for how long, and how many kernels are compiled."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: AppState) -> None:
         self._stage = stage
         self._started = asyncio.get_running_loop().time()  # the clock of the redraws
         self._compiled: tuple[int, int] | None = None  # of all that are new

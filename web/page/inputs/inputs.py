@@ -19,7 +19,7 @@ from page.html.units import count_text
 from page.inputs.photos import (
     LARGEST_PAD,
     Form,
-    Settings,
+    PhotoSettings,
     form_of,
     natural_size,
     prepare,
@@ -48,7 +48,7 @@ class TensorInput:
     file_name: str = ""
     error: str = ""
     form: Form | None = None  # how it can be a picture
-    settings: Settings = field(default_factory=Settings)
+    settings: PhotoSettings = field(default_factory=PhotoSettings)
     pixels: Array | None = None  # of the picture or the drawing that was taken
     sound: SoundForm | None = None  # how it can be a sound
     sound_settings: SoundSettings = field(default_factory=SoundSettings)
@@ -256,7 +256,7 @@ class TensorInput:
         """A pad on which nothing is drawn: a model answers to that too, and means nothing by it."""
         return self.fill == "draw" and (self.pixels is None or not self.pixels.any())
 
-    def set_settings(self, settings: Settings) -> None:
+    def set_settings(self, settings: PhotoSettings) -> None:
         self.settings, self._array = settings, None
 
     def take_file(self, data: bytes, name: str) -> None:

@@ -53,7 +53,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Settings:
+class PhotoSettings:
     """How a picture becomes numbers. `mean` and `std` are per channel, or one for all."""
 
     fit: str = "crop"
@@ -83,13 +83,13 @@ def form_of(bounds: Sequence[tuple[int, int]], layout: str = "") -> Form | None:
     return None
 
 
-def settings_of(value: CardValue | None) -> Settings:
+def settings_of(value: CardValue | None) -> PhotoSettings:
     if value is None:
-        return Settings()
+        return PhotoSettings()
     for name, (mean, std) in _MEAN_STD.items():
         if _alike(value.mean, mean, 0.0) and _alike(value.std, std, 1.0):
-            return Settings(order=value.order, scale=name)
-    return Settings("crop", value.order, "own", value.mean, value.std)
+            return PhotoSettings(order=value.order, scale=name)
+    return PhotoSettings("crop", value.order, "own", value.mean, value.std)
 
 
 def _alike(given: tuple[float, ...], known: tuple[float, ...], default: float) -> bool:
@@ -111,7 +111,7 @@ def natural_size(pixels: Array, rows: tuple[int, int], columns: tuple[int, int])
 
 
 def prepare(
-    pixels: Array, form: Form, settings: Settings, dims: Sequence[int], dtype: str
+    pixels: Array, form: Form, settings: PhotoSettings, dims: Sequence[int], dtype: str
 ) -> Array:
     """(height, width, 3) or, of a drawing, (height, width), uint8 -> the input's array."""
     height, width = dims[form.rows], dims[form.columns]

@@ -8,13 +8,13 @@ from page.html.markup import Html, h, render
 from page.html.units import bytes_text, count_text, number_text, plural, shape_text
 from page.npy import Array
 from page.outputs.compare import Comparison
-from page.outputs.renderers.base import Choice, Output, Sight
+from page.outputs.renderers.base import Choice, Output, OutputContext
 from page.outputs.renderers.choose import chosen_look, looks_for
 from page.outputs.tensors import COPY_LIMIT, summarise
 from webpte import Stats
 
 
-def outputs_card(sights: Sequence[Sight], choices: Sequence[Choice]) -> Html:
+def outputs_card(sights: Sequence[OutputContext], choices: Sequence[Choice]) -> Html:
     """`choices`: how each is seen, in order."""
     all_of_them = h(
         "button",
@@ -69,7 +69,7 @@ def unknown_state_view(reason: str) -> Html:
     )
 
 
-def output_card(sight: Sight, choice: Choice) -> Html:
+def output_card(sight: OutputContext, choice: Choice) -> Html:
     output, array = sight.output, sight.array
     kind = f"{array.dtype.name} · {shape_text(array.shape)}" if output.is_tensor else "number"
     meaning = sight.told.told
@@ -93,7 +93,7 @@ def output_card(sight: Sight, choice: Choice) -> Html:
     )
 
 
-def look_view(sight: Sight, choice: Choice) -> Html:
+def look_view(sight: OutputContext, choice: Choice) -> Html:
     """The ways to see an output, and the chosen one."""
     if not sight.array.size:
         return h("p", "This output is empty.", class_="soft")

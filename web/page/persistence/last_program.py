@@ -8,11 +8,11 @@ from typing import Any
 
 from page.parts.library_view import missing_note
 from page.session.session import Session
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 
 
 class LastSession:
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: AppState) -> None:
         self._stage = stage
         self._last: Mapping[str, Any] = {}
         stage.listeners.append(self._follow)

@@ -13,7 +13,7 @@ from typing import Any
 from page.browser import Browser
 from page.cards.fills import fills_for
 from page.inputs.inputs import Input, ScalarInput, TensorInput
-from page.inputs.photos import FITS, ORDERS, SCALES, Settings
+from page.inputs.photos import FITS, ORDERS, SCALES, PhotoSettings
 from page.inputs.sounds import HIGHEST_RATE, LEVELS, LOWEST_RATE, PARTS, SoundSettings
 from page.outputs.renderers.base import Choice
 from page.persistence.small_files import restore_file, written_file
@@ -25,7 +25,7 @@ _MOST_TOKENS = 4096  # of a text that is remembered
 _LOOKS = "/looks"  # beside the methods, none of which has such a name
 
 
-class Memory:
+class InputMemory:
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
         self._texts: dict[str, str] = {}
@@ -129,8 +129,10 @@ def _restore(state: Input, written: Mapping[str, Any]) -> None:
     state.touched = True
 
 
-def _settings(state: TensorInput, written: Mapping[str, Any]) -> Settings:
-    found = Settings(**{**written, "mean": tuple(written["mean"]), "std": tuple(written["std"])})
+def _settings(state: TensorInput, written: Mapping[str, Any]) -> PhotoSettings:
+    found = PhotoSettings(
+        **{**written, "mean": tuple(written["mean"]), "std": tuple(written["std"])}
+    )
     known = found.fit in FITS and found.order in ORDERS and found.scale in SCALES
     return found if known else state.settings
 

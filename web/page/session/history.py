@@ -19,7 +19,7 @@ MOST_CALLS = 2000  # the reference repeats them all: more than this nobody waits
 MOST_BYTES = 256 << 20  # of inputs that are kept for that
 
 
-class Call(NamedTuple):
+class PastCall(NamedTuple):
     """The same call, one or several times in a row. Arrays are never changed once they are made."""
 
     method: str
@@ -32,10 +32,10 @@ class History:
 
     def __init__(self) -> None:
         self.lost = ""
-        self._calls: list[Call] = []
+        self._calls: list[PastCall] = []
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[PastCall, ...]:
         return tuple(self._calls)
 
     def add(self, method: str, inputs: Sequence[Any]) -> None:
@@ -45,7 +45,7 @@ class History:
         if last is not None and last.method == method and _same(last.inputs, inputs):
             self._calls[-1] = last._replace(times=last.times + 1)
         else:
-            self._calls.append(Call(method, tuple(inputs)))
+            self._calls.append(PastCall(method, tuple(inputs)))
         if count_calls(self._calls) > MOST_CALLS:
             self.lose(f"it had more than {count_text(MOST_CALLS)} calls")
         elif _held_bytes(self._calls) > MOST_BYTES:
@@ -57,7 +57,7 @@ class History:
         self._calls = []
 
 
-def count_calls(calls: Sequence[Call]) -> int:
+def count_calls(calls: Sequence[PastCall]) -> int:
     return sum(call.times for call in calls)
 
 
@@ -68,7 +68,7 @@ def _same(ones: Sequence[Any], others: Sequence[Any]) -> bool:
     )
 
 
-def _held_bytes(calls: Sequence[Call]) -> int:
+def _held_bytes(calls: Sequence[PastCall]) -> int:
     """An array that several calls were given counts once."""
     arrays = {id(one): one for call in calls for one in call.inputs if isinstance(one, np.ndarray)}
     return sum(array.nbytes for array in arrays.values())
@@ -76,7 +76,7 @@ def _held_bytes(calls: Sequence[Call]) -> int:
 
 async def follow(
     program: Program,
-    calls: Sequence[Call],
+    calls: Sequence[PastCall],
     stopping: Callable[[], bool],
     tick: Callable[[int], None],
 ) -> tuple[Any, ...] | None:

@@ -8,13 +8,13 @@ from page.cards.cards import CardValue
 from page.inputs.inputs import TensorInput
 from page.npy import Array
 from page.outputs.pictures import seen_pixels
-from page.outputs.renderers.base import Sight
+from page.outputs.renderers.base import OutputContext
 from page.session.session import Session
 
 BACKDROP = 512  # pixels of its longer side
 
 
-def sights_of(session: Session) -> list[Sight]:
+def sights_of(session: Session) -> list[OutputContext]:
     """Of the results that are shown, in order."""
     results = session.shown
     if results is None:
@@ -23,7 +23,7 @@ def sights_of(session: Session) -> list[Sight]:
     told = card.outputs if card is not None else ()
     backdrop, size = _backdrop(session)
     return [
-        Sight(
+        OutputContext(
             output,
             session.labels.get(output.index, ()),
             told[output.index] if output.index < len(told) else CardValue(),

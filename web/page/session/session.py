@@ -17,7 +17,7 @@ from page.inputs.inputs import Input, carry_over, inputs_of
 from page.npy import Array
 from page.outputs.renderers.base import Choice, Output
 from page.parts.run_view import Timing
-from page.session.history import Call, History
+from page.session.history import History, PastCall
 from page.session.runner import Runner
 from webpte import MethodInfo, Program
 from webpte.errors import InputError
@@ -40,7 +40,7 @@ class Results:
     device: str
     outputs: list[Output]
     held: Held
-    calls: tuple[Call, ...]
+    calls: tuple[PastCall, ...]
     lost: str = ""
     note: str = ""
     timing: Timing = field(default_factory=Timing)
@@ -150,7 +150,7 @@ class Session:
             Output(index, info.name, value)
             for index, (info, value) in enumerate(zip(infos, values, strict=True))
         ]
-        calls = self.history.calls if self.stateful else (Call(method, tuple(arrays)),)
+        calls = self.history.calls if self.stateful else (PastCall(method, tuple(arrays)),)
         self.results[method] = Results(
             method, self.device, outputs, held, calls, self.history.lost, timing=self.runner.timing
         )

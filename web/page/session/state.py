@@ -21,7 +21,7 @@ from webpte.runtime.base.progress import reporting
 
 
 class Change(Enum):
-    """What can be another than it was; see `Stage.announce`."""
+    """What can be another than it was; see `AppState.announce`."""
 
     ADAPTER = auto()  # the browser has told which there is
     SESSION = auto()  # another program is open, or the same on another device, or none
@@ -36,7 +36,7 @@ class Change(Enum):
 
 
 @dataclass(eq=False)
-class Stage:
+class AppState:
     browser: Browser
     engine: Any
     adapter: DeviceInfo | None = None

@@ -10,16 +10,16 @@ from page.views.view import View
 
 
 @dataclass
-class Found:
+class FoundViews:
     """`views` in the order of their tabs; `problems`: by module, what is wrong with it."""
 
     views: list[View] = field(default_factory=list)
     problems: dict[str, Exception] = field(default_factory=dict)
 
 
-def find_views() -> Found:
+def find_views() -> FoundViews:
     """Find the `VIEW` of every `panel` module; one that fails does not hide the others."""
-    found = Found()
+    found = FoundViews()
     for module in iter_modules(__path__):
         if not module.ispkg:
             continue

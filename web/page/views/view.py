@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from page.session.palette import Command
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 from webpte.errors import InputError
 from webpte.llm import Generator
 
@@ -30,12 +30,12 @@ class Need:
     """
 
     text: str
-    met: Callable[[Stage], bool]
+    met: Callable[[AppState], bool]
     hides: bool = False
     offer: tuple[str, str] | None = None
 
 
-def _is_language_model(stage: Stage) -> bool:
+def _is_language_model(stage: AppState) -> bool:
     if stage.session is None:
         return False
     try:
@@ -69,7 +69,7 @@ TIMESTAMPS = Need(
 class Panel:
     """What a view shows. Its methods `on_<act>` handle the act `<view>:<act>` of the page."""
 
-    def __init__(self, view: View, stage: Stage) -> None:
+    def __init__(self, view: View, stage: AppState) -> None:
         self.view = view
         self.stage = stage
         self._tasks: set[asyncio.Task[None]] = set()
@@ -137,7 +137,7 @@ class View:
     name: str
     title: str
     order: int
-    make: Callable[[View, Stage], Panel]
+    make: Callable[[View, AppState], Panel]
     needs: tuple[Need, ...] = ()
     follows: tuple[Change, ...] = (Change.SESSION, Change.METHOD, Change.RESULTS)
     style: bool = False
@@ -147,8 +147,8 @@ class View:
     def panel_id(self) -> str:
         return f"view-{self.name}"
 
-    def has_tab(self, stage: Stage) -> bool:
+    def has_tab(self, stage: AppState) -> bool:
         return all(need.met(stage) for need in self.needs if need.hides)
 
-    def missing(self, stage: Stage) -> Need | None:
+    def missing(self, stage: AppState) -> Need | None:
         return next((need for need in self.needs if not need.met(stage)), None)

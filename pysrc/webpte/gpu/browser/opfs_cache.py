@@ -17,15 +17,15 @@ from contextlib import contextmanager
 from time import time
 from typing import Any
 
+import js
 from pyodide.ffi import JsException, create_proxy
 
-import js
 from webpte.errors import SourceError
 from webpte.gpu.browser.cache_records import Record, read_record, read_records
 from webpte.gpu.browser.files import JsFile, file_name, open_url
 from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.device import Progress
-from webpte.gpu.tasks import left_alone, or_undo
+from webpte.gpu.tasks import detach, shield_or_undo
 from webpte.source import LOCAL
 
 # A server that takes longer to say whether its file is the same counts as out of reach.
@@ -39,7 +39,7 @@ def key_of(address: str) -> str:
     return hashlib.sha256(address.encode()).hexdigest()[:32]
 
 
-class LibraryFile(JsFile):
+class CachedFile(JsFile):
     """A file that is kept, or can be: `keep` it once it is loaded, or `leave` it.
 
     address  that it was opened by
@@ -64,7 +64,7 @@ class LibraryFile(JsFile):
         self.parts = tuple(parts)
         self._keeper: Any = None
         self._record: Record = {}
-        self._leaving: weakref.finalize[[], LibraryFile] | None = None
+        self._leaving: weakref.finalize[[], CachedFile] | None = None
         self._keeping: asyncio.Future[bool] | None = None
 
     @property
@@ -89,7 +89,7 @@ class LibraryFile(JsFile):
         if self._keeping is None:
             if self._leaving is None or self._leaving.detach() is None:
                 return self.kept
-            self._keeping = left_alone(self._finish(progress))
+            self._keeping = detach(self._finish(progress))
         return await asyncio.shield(self._keeping)
 
     async def _finish(self, progress: Progress | None) -> bool:
@@ -135,12 +135,12 @@ def _reason(error: JsException) -> str:
     return str(error.message)
 
 
-async def open_kept(address: str, progress: Progress | None) -> LibraryFile:
+async def open_kept(address: str, progress: Progress | None) -> CachedFile:
     """A file by its address, from the library if that has the newest or nothing else is there."""
     store = _store()
     if store is None:
         plain = await open_url(load_script("browser/files.js"), address, progress)
-        return LibraryFile(plain.file, plain.name, address, "", kept=False)
+        return CachedFile(plain.file, plain.name, address, "", kept=False)
     address = _absolute(address)
     found = await _find(store, key_of(address))
     record = None if found is None else read_record(str(found.record))
@@ -171,7 +171,7 @@ async def open_kept(address: str, progress: Progress | None) -> LibraryFile:
         return await _use(store, found, record, why)
     if answer.same and found is not None:
         return await _use(store, found, record, "from the library, as its server has it")
-    opened = LibraryFile(answer.file, file_name(address), address, "", kept=False)
+    opened = CachedFile(answer.file, file_name(address), address, "", kept=False)
     await _begin(store, opened, answer.hearing, answer.etag, answer.modified)
     return opened
 
@@ -193,17 +193,17 @@ async def _find(store: Any, key: str) -> Any:
         return None  # whatever is wrong with the disk: there is still the network
 
 
-async def _use(store: Any, found: Any, record: Record, came: str) -> LibraryFile:
+async def _use(store: Any, found: Any, record: Record, came: str) -> CachedFile:
     address = str(record["address"])
     with contextlib.suppress(JsException):  # a full disk is no reason not to read
         await store.change(key_of(address), json.dumps({"used": time()}))
     file = load_script("browser/files.js").blobFile(found.blob)
     parts = record.get("parts", ())
-    return LibraryFile(file, str(record["name"]), address, came, kept=True, parts=parts)
+    return CachedFile(file, str(record["name"]), address, came, kept=True, parts=parts)
 
 
 async def _begin(
-    store: Any, opened: LibraryFile, hearing: Any, etag: str = "", modified: str = ""
+    store: Any, opened: CachedFile, hearing: Any, etag: str = "", modified: str = ""
 ) -> None:
     """If it cannot be kept it is opened all the same, and says why."""
     now = time()
@@ -222,7 +222,7 @@ async def _begin(
             opened.came = "not kept: the browser has no room left for it"
             return
         beginning = store.begin(key_of(opened.address), opened.size, hearing)
-        keeper = await or_undo(beginning, _leave)
+        keeper = await shield_or_undo(beginning, _leave)
     except JsException as error:
         opened.came = f"not kept: {_reason(error)}"
         return
@@ -241,7 +241,7 @@ async def add_blob(blob: Any, name: str, parts: Sequence[str], progress: Progres
     store = _known_store()
     address = f"{LOCAL}{name}"
     file = load_script("browser/files.js").blobFile(blob)
-    opened = LibraryFile(file, name, address, "", kept=False, parts=parts)
+    opened = CachedFile(file, name, address, "", kept=False, parts=parts)
     await _begin(store, opened, None)
     if not opened.is_begun:
         raise SourceError(f"{name} is {opened.came or 'being kept already'}")

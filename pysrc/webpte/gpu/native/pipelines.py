@@ -23,7 +23,7 @@ class NativePipeline:
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _BindGroupLayout:
     group: Owned
     pipeline: Owned
 
@@ -36,7 +36,7 @@ class NativeCompiler:
         self._c = device.c
         self._numbers = numbers
         self._has_byte_products = device.dawn.has_byte_products()
-        self._layouts: dict[tuple[str, ...], _Layout] = {}
+        self._layouts: dict[tuple[str, ...], _BindGroupLayout] = {}
         self.pipelines: dict[int, NativePipeline] = {}
 
     async def compile(self, specs: Sequence[PipelineSpec], progress: Progress) -> list[int]:
@@ -108,12 +108,12 @@ class NativeCompiler:
         )
         return number
 
-    def _layout(self, bindings: tuple[str, ...]) -> _Layout:
+    def _layout(self, bindings: tuple[str, ...]) -> _BindGroupLayout:
         if bindings not in self._layouts:
             self._layouts[bindings] = self._make_layout(bindings)
         return self._layouts[bindings]
 
-    def _make_layout(self, bindings: tuple[str, ...]) -> _Layout:
+    def _make_layout(self, bindings: tuple[str, ...]) -> _BindGroupLayout:
         c, device = self._c, self._device.handle
         entries = array_of(
             c.WGPUBindGroupLayoutEntry, map(self._entry, range(len(bindings)), bindings)
@@ -127,7 +127,7 @@ class NativeCompiler:
             bindGroupLayoutCount=1, bindGroupLayouts=groups
         )
         layout = c.wgpuDeviceCreatePipelineLayout(device, of_pipeline)
-        return _Layout(group, Owned(layout, c.wgpuPipelineLayoutRelease))
+        return _BindGroupLayout(group, Owned(layout, c.wgpuPipelineLayoutRelease))
 
     def _entry(self, binding: int, use: str) -> Any:
         c = self._c

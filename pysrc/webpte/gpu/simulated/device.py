@@ -26,7 +26,7 @@ from webpte.gpu.device import (
     check_clock,
 )
 from webpte.gpu.simulated.emulation import MAX_KEPT, RecordedBuffer
-from webpte.gpu.simulated.plan import RecordedPlan, copy_all
+from webpte.gpu.simulated.plan import SimulatedPlan, copy_all
 from webpte.gpu.simulated.validation import (
     check_copies,
     check_plan,
@@ -35,7 +35,11 @@ from webpte.gpu.simulated.validation import (
     find_buffer,
 )
 
-__all__ = ["MAX_KEPT", "RecordedBuffer", "RecordingDevice"]
+__all__ = [
+    "MAX_KEPT",
+    "RecordedBuffer",
+    "SimulatedDevice",
+]
 
 # What can be made to fail. Giving memory back cannot, not even on a device that is lost.
 FALLIBLE = (
@@ -54,7 +58,7 @@ class _Injected:
     at_result: bool
 
 
-class RecordingDevice:
+class SimulatedDevice:
     """`log` has one (name, detail) entry per call, in order.
 
     memory_limit  bytes of buffers from which on OutOfMemoryError is raised
@@ -79,7 +83,7 @@ class RecordingDevice:
         self.contents: dict[int, bytes] = {}  # of transfers, the first MAX_KEPT bytes of the file
         self.adopted: dict[int, RecordedBuffer] = {}
         self.memory: dict[int, RecordedBuffer] = {}  # all buffers, adopted ones too
-        self._recorded: dict[int, RecordedPlan] = {}
+        self._recorded: dict[int, SimulatedPlan] = {}
         self._memory_limit = memory_limit
         self._injected: list[_Injected] = []
         self._next_id = 1
@@ -280,7 +284,7 @@ class RecordingDevice:
         by_number = {number: spec for spec, number in self.pipelines.items()}
         check_plan(self.memory, by_number, commands)
         plan = self._new_id()
-        recorded = RecordedPlan(plan, commands, self._recorded)
+        recorded = SimulatedPlan(plan, commands, self._recorded)
         recorded.check_parts(self.memory)
         self.plans[plan], self._recorded[plan] = commands, recorded
         try:

@@ -19,11 +19,11 @@ def copy_all(memory: Memory, copies: Sequence[GpuCopy]) -> None:
         )
 
 
-class RecordedPlan:
+class SimulatedPlan:
     """Commands, and the plans that its parts are taken from, which may be gone afterwards."""
 
     def __init__(
-        self, number: int, commands: PlanCommands, plans: Mapping[int, RecordedPlan]
+        self, number: int, commands: PlanCommands, plans: Mapping[int, SimulatedPlan]
     ) -> None:
         for part in commands.parts:
             if part.plan not in plans:

@@ -42,8 +42,8 @@ from webpte.gpu.device import (
     is_software,
 )
 from webpte.gpu.pipelines import PipelineCache, completed
-from webpte.gpu.tasks import or_undo
-from webpte.gpu.webgpu.eager_future import Arrival
+from webpte.gpu.tasks import shield_or_undo
+from webpte.gpu.webgpu.eager_future import EagerFuture
 from webpte.source import BytesSource
 
 # Results up to this size have a place of their own in Python's memory; others are copied twice.
@@ -109,16 +109,18 @@ def _bytes_of(data: Any, window: np.ndarray | None) -> bytes:
         raise OutOfMemoryError("Python has no memory left for what came from the GPU") from error
 
 
-class _Landings:
+class _PendingRequests:
     """What is under way, by number: the engine tells the end of each, see `landed` in engine.js."""
 
     def __init__(self) -> None:
-        self._awaited: dict[int, tuple[str, Arrival[bytes], np.ndarray | None]] = {}
+        self._awaited: dict[int, tuple[str, EagerFuture[bytes], np.ndarray | None]] = {}
         self._numbers = count(1)
 
-    def expect(self, doing: str, window: np.ndarray | None = None) -> tuple[int, Arrival[bytes]]:
+    def expect(
+        self, doing: str, window: np.ndarray | None = None
+    ) -> tuple[int, EagerFuture[bytes]]:
         """`window` is where the bytes will be, unless they come along."""
-        number, arrival = next(self._numbers), Arrival[bytes]()
+        number, arrival = next(self._numbers), EagerFuture[bytes]()
         self._awaited[number] = doing, arrival, window
         return number, arrival
 
@@ -142,7 +144,7 @@ class _Landings:
 class WebGPUDevice:
     """The device of one browser context. `create` it once and share it among programs."""
 
-    def __init__(self, engine: Any, info: DeviceInfo, landings: _Landings) -> None:
+    def __init__(self, engine: Any, info: DeviceInfo, landings: _PendingRequests) -> None:
         self._engine = engine
         self._landings = landings
         self._results: dict[int, np.ndarray | None] = {}  # by plan: where they are to be put
@@ -161,7 +163,7 @@ class WebGPUDevice:
             waiter = await load_script("webgpu/waiting.js").open(device, info.software, waiting)
             scripts = ("chunked_encoder", "upload_constants", "heap_view", "staging_ring")
             parts = (load_script(f"webgpu/{name}.js") for name in scripts)
-            landings = _Landings()
+            landings = _PendingRequests()
             # Never destroyed: what is under way when a device is lost still lands.
             landed = create_proxy(landings.landed)
             engine = load_script("webgpu/engine.js")(device, *parts, waiter, landed)
@@ -178,7 +180,7 @@ class WebGPUDevice:
         self.interop_calls += 1
         with _translated(f"allocating {len(sizes)} buffers, {sum(sizes):,} bytes in all"):
             promise = self._engine.createBuffers(json.dumps(list(sizes)), uniform)
-            made: list[int] = json.loads(await or_undo(promise, self._engine.destroyBuffers))
+            made: list[int] = json.loads(await shield_or_undo(promise, self._engine.destroyBuffers))
         return made
 
     def destroy_buffers(self, buffers: Sequence[int]) -> None:
@@ -272,7 +274,7 @@ class WebGPUDevice:
         }
         with _translated("preparing the execution"):
             promise = self._engine.createPlan(json.dumps(description))
-            plan = int(await or_undo(promise, self._engine.destroyPlan))
+            plan = int(await shield_or_undo(promise, self._engine.destroyPlan))
         size = commands.result_bytes
         self._results[plan] = np.empty(size, np.uint8) if 0 < size <= _WINDOW_BYTES else None
         return plan
@@ -360,7 +362,7 @@ class WebGPUDevice:
         self._engine.destroy()
 
 
-async def _awaited(arrival: Arrival[bytes]) -> bytes:
+async def _awaited(arrival: EagerFuture[bytes]) -> bytes:
     return await arrival
 
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 _Callback = Callable[[Any], object]
 
 
-class Arrival(Generic[T]):
+class EagerFuture(Generic[T]):
     """What a coroutine awaits; it has what asyncio's tasks, and they alone, ask of a future."""
 
     _asyncio_future_blocking = False  # by this a task knows a future

@@ -8,7 +8,7 @@ import numpy as np
 
 from webpte.errors import InputError
 from webpte.llm.constrain.expression import Expression
-from webpte.llm.constrain.nfa import Machine, Work, machine_of
+from webpte.llm.constrain.nfa import Machine, WorkBudget, machine_of
 
 Array = np.ndarray
 
@@ -72,7 +72,7 @@ class ByteAutomaton:
         ways = self.table != self.dead
         if not ways[:, ~columns].any():
             return np.arange(len(self.table)) != self.dead
-        work = Work()
+        work = WorkBudget()
         before: list[list[int]] = [[] for _ in self.table]
         for state, row in enumerate(self.table):
             for target in set(row[columns].tolist()):

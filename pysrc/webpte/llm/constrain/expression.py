@@ -32,14 +32,14 @@ class Text:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class Concatenation:
     """One part after the other."""
 
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class Alternatives:
     """Any of the parts; nothing matches if there are none."""
 
     parts: tuple[Expression, ...]
@@ -72,7 +72,7 @@ class Both:
     negated: bool = False
 
 
-Expression = Chars | Spelled | Text | Row | Choice | Repeated | Members | Both
+Expression = Chars | Spelled | Text | Concatenation | Alternatives | Repeated | Members | Both
 
 # Characters that JSON's strings have to escape, and how `json.dumps` does.
 _ESCAPES = {
@@ -93,10 +93,10 @@ def in_json(expression: Expression) -> Expression:
             escapes = [tuple((b, b) for b in _ESCAPES[code].encode()) for code in codes]
             plain = Spelling.of(without(common(ranges, ALL), ESCAPED))
             return Spelled(plain.with_more(escapes) if escapes else plain)
-        case Row(parts):
-            return Row(tuple(map(in_json, parts)))
-        case Choice(parts):
-            return Choice(tuple(map(in_json, parts)))
+        case Concatenation(parts):
+            return Concatenation(tuple(map(in_json, parts)))
+        case Alternatives(parts):
+            return Alternatives(tuple(map(in_json, parts)))
         case Repeated(part, least, most, b""):
             return Repeated(in_json(part), least, most)
         case Both(one, other, negated):

@@ -22,18 +22,18 @@ from webpte.errors import InputError
 from webpte.llm.constrain.characters import ALL, ByteRanges, Spelling, without
 from webpte.llm.constrain.expression import (
     ESCAPED,
+    Alternatives,
     Both,
     Chars,
-    Choice,
+    Concatenation,
     Expression,
     Members,
     Repeated,
-    Row,
     Spelled,
     Text,
     in_json,
 )
-from webpte.llm.constrain.json_values import Comparison, Schema, is_of, text_of
+from webpte.llm.constrain.json_values import Schema, SchemaComparison, is_of, text_of
 from webpte.llm.constrain.regex import expression_of
 
 DEPTH = 40  # of schemas in schemas
@@ -93,19 +93,19 @@ def _character() -> Expression:
 def json_of(schema: Schema) -> Expression:
     """Make an expression of all JSON of a schema; raises InputError for what it does not know."""
     try:
-        return _Reader(schema).value(schema, "schema", (), None)
+        return _SchemaReader(schema).value(schema, "schema", (), None)
     except RecursionError as error:
         raise InputError("schema: values in values go too deep: nest them less") from error
 
 
-class _Reader:
+class _SchemaReader:
     """`at` says where in the schema something is, `inside` which schemas references led to on the
     way there, and `types` which types it may have by what is said there, None for any."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._depth = 0
-        self._comparison = Comparison(self.find)
+        self._comparison = SchemaComparison(self.find)
         # Each schema is read once for the same types, however many ways lead to it.
         self._known: dict[tuple[int, frozenset[str] | None], Expression | _OtherTypeError] = {}
 
@@ -227,7 +227,7 @@ class _Reader:
             raise InputError(f"{at}: `items` must say what is in the array")
         item = self.value(schema["items"], f"{at}.items", inside, None)
         least, most = _bounds(schema, "minItems", "maxItems", at)
-        return Row((Text(b"["), Repeated(item, least, most, b", "), Text(b"]")))
+        return Concatenation((Text(b"["), Repeated(item, least, most, b", "), Text(b"]")))
 
     def _object(self, schema: Schema, at: str, inside: tuple[int, ...]) -> Expression:
         properties, required = schema.get("properties", {}), schema.get("required", [])
@@ -243,8 +243,10 @@ class _Reader:
         for name, one in properties.items():
             place = f"{at}.properties.{name}"
             key = Text(text_of(name, place) + b": ")
-            members.append((Row((key, self.value(one, place, inside, None))), name in required))
-        return Row((Text(b"{"), Members(tuple(members), b", "), Text(b"}")))
+            members.append(
+                (Concatenation((key, self.value(one, place, inside, None))), name in required)
+            )
+        return Concatenation((Text(b"{"), Members(tuple(members), b", "), Text(b"}")))
 
 
 @cache
@@ -282,18 +284,18 @@ def _narrowed(types: frozenset[str] | None, names: Iterable[str], at: str) -> fr
 def _string(schema: Schema, at: str) -> Expression:
     low, high = _bounds(schema, "minLength", "maxLength", at)
     if "pattern" not in schema:
-        return Row((Text(b'"'), Repeated(_character(), low, high), Text(b'"')))
+        return Concatenation((Text(b'"'), Repeated(_character(), low, high), Text(b'"')))
     try:
         pattern = expression_of(schema["pattern"], portable=True)
     except InputError as error:
         raise InputError(f"{at}.pattern: {error}") from error
     if low or high is not None:
         pattern = Both(pattern, Repeated(Chars(ALL), low, high))
-    return Row((Text(b'"'), in_json(pattern), Text(b'"')))
+    return Concatenation((Text(b'"'), in_json(pattern), Text(b'"')))
 
 
 def _either(parts: Sequence[Expression]) -> Expression:
-    return parts[0] if len(parts) == 1 else Choice(tuple(parts))
+    return parts[0] if len(parts) == 1 else Alternatives(tuple(parts))
 
 
 def _are_texts(given: Iterable[Any]) -> bool:

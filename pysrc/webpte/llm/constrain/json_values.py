@@ -75,7 +75,7 @@ def _identity(value: Any) -> Hashable:
     return value
 
 
-class Comparison:
+class SchemaComparison:
     """Tells schemas apart, up to so many pairs of them.
 
     `find` looks up a reference. The schemas have been read, so they are right.

@@ -14,13 +14,13 @@ from time import perf_counter
 from webpte.errors import InputError
 from webpte.llm.constrain.characters import END, Spelling
 from webpte.llm.constrain.expression import (
+    Alternatives,
     Both,
     Chars,
-    Choice,
+    Concatenation,
     Expression,
     Members,
     Repeated,
-    Row,
     Spelled,
     Text,
 )
@@ -39,7 +39,7 @@ _ADVICE = (
 )
 
 
-class Work:
+class WorkBudget:
     """Counts what is done, and gives others their turn."""
 
     def __init__(self) -> None:
@@ -64,9 +64,9 @@ class Machine:
     accepts: list[bool]
 
 
-async def machine_of(expression: Expression, work: Work | None = None) -> Machine:
+async def machine_of(expression: Expression, work: WorkBudget | None = None) -> Machine:
     """Make the automaton; raises InputError if it is too large."""
-    work = work or Work()
+    work = work or WorkBudget()
     net = _Net(work)
     end = net.state()
     start = await net.before(expression, end)
@@ -76,7 +76,7 @@ async def machine_of(expression: Expression, work: Work | None = None) -> Machin
 class _Net:
     """States with edges, which are apart from each other, and moves that take no byte."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: WorkBudget) -> None:
         self.edges: list[Sequence[Edge]] = []
         self.free: list[Sequence[int]] = []
         self._work = work
@@ -108,11 +108,11 @@ class _Net:
                 return await self._spelled(spelling, following)
             case Text(data):
                 return self._text(data, following)
-            case Row(parts):
+            case Concatenation(parts):
                 for one in reversed(parts):
                     following = await self.before(one, following)
                 return following
-            case Choice(parts):
+            case Alternatives(parts):
                 return self.state(free=[await self.before(one, following) for one in parts])
             case Repeated():
                 return await self._repeated(part, following)
@@ -210,7 +210,7 @@ def _cut(edges: Sequence[Edge], low: int, high: int) -> Iterable[tuple[int, int,
 class _Determined:
     """The subset construction: a state is the set of all that the bytes so far can lead to."""
 
-    def __init__(self, net: _Net, start: int, end: int, work: Work) -> None:
+    def __init__(self, net: _Net, start: int, end: int, work: WorkBudget) -> None:
         self._net = net
         self._start = start
         self._end = end

@@ -18,7 +18,14 @@ import numpy as np
 
 from webpte.errors import InputError
 from webpte.llm.constrain.characters import ALL, Ranges, common, of_text, union, without
-from webpte.llm.constrain.expression import Both, Chars, Choice, Expression, Repeated, Row
+from webpte.llm.constrain.expression import (
+    Alternatives,
+    Both,
+    Chars,
+    Concatenation,
+    Expression,
+    Repeated,
+)
 
 # Behind these no character is of any class, and none has another case; a test looks.
 LAST_OF_CLASSES, LAST_OF_CASES = 0x3FFFF, 0x1FFFF
@@ -50,14 +57,14 @@ def expression_of(pattern: str, *, portable: bool = False) -> Expression:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what may once mean something else
             tree = parser.parse(pattern)
-        return _Reader(pattern, portable).row(list(tree), tree.state.flags, True, True)
+        return _RegexReader(pattern, portable).row(list(tree), tree.state.flags, True, True)
     except (re.error, OverflowError) as error:
         raise InputError(f"{pattern!r} is no regex: {error}") from error
     except RecursionError as error:
         raise InputError(f"the regex {pattern[:50]!r}... has too many groups in groups") from error
 
 
-class _Reader:
+class _RegexReader:
     """Walks through the parser's tree.
 
     `first` and `last` say whether a part begins and ends where the whole text does: only there can
@@ -82,7 +89,7 @@ class _Reader:
                 self._check_place(str(given), at_start, at_end)
             else:
                 parts.append(self._part(name, given, flags, at_start, at_end))
-        return parts[0] if len(parts) == 1 else Row(tuple(parts))
+        return parts[0] if len(parts) == 1 else Concatenation(tuple(parts))
 
     def _part(self, name: str, given: Any, flags: int, first: bool, last: bool) -> Expression:
         match name:
@@ -96,7 +103,7 @@ class _Reader:
                 ends = "\n\r\u2028\u2029" if self._portable else "\n"
                 return Chars(ALL if flags & re.DOTALL else without(ALL, of_text(ends)))
             case "branch":
-                return Choice(tuple(self.row(one, flags, first, last) for one in given[1]))
+                return Alternatives(tuple(self.row(one, flags, first, last) for one in given[1]))
             case "subpattern":
                 _, added, removed, inner = given
                 return self.row(inner, (flags | added) & ~removed, first, last)
@@ -105,7 +112,7 @@ class _Reader:
                 part = self.row(inner, flags, False, False)
                 return Repeated(part, least, None if most is parser.MAXREPEAT else most)
             case "failure":
-                return Choice(())
+                return Alternatives(())
         raise self._refusal(_REFUSED.get(name, name))
 
     def _ahead(
@@ -116,7 +123,7 @@ class _Reader:
             raise self._refusal("looking back")
         if not last:
             raise self._refusal("looking ahead in a group that something follows")
-        seen = Row((self.row(inner, flags, False, False), ANYTHING))
+        seen = Concatenation((self.row(inner, flags, False, False), ANYTHING))
         return Both(after, seen, name == "assert_not")
 
     def _check_place(self, name: str, at_start: bool, at_end: bool) -> None:

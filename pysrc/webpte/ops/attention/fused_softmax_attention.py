@@ -18,7 +18,7 @@ from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.fused_call import lower_parts, parts_of, register_fusion
 from webpte.ops.core.quads import float_type
 from webpte.ops.core.records import Dispatch, ceil_div, fold_grid, pack
-from webpte.ops.core.strided_view import Layout, dense, strided
+from webpte.ops.core.strided_view import StridedView, dense, strided
 from webpte.ops.move.strided import permutation
 from webpte.shapes import broadcast_strides, contiguous_strides, normalize_dim
 
@@ -41,7 +41,7 @@ class Reading:
     """A tensor and how it is read: as its layout says, in the frame of a batched product."""
 
     tensor: TensorArg
-    layout: Layout | None
+    layout: StridedView | None
     scales: list[Scale] = field(default_factory=list)
     begin: int = 0  # where in the tensor
 
@@ -99,11 +99,11 @@ class Parts:
         layout = strided(mask.out.dims, broadcast_strides(added.dims, mask.out.dims))
         return Scores(part, Reading(added, layout.viewed(part.out.dims)), scales)
 
-    def writing(self, product: Args) -> Layout | None:
+    def writing(self, product: Args) -> StridedView | None:
         """How the last product's elements lie in the output, which is made of them."""
         index = next(i for i, (_, part) in enumerate(self.all) if part.call is product.call)
         after = self.all[index + 1 :]
-        layout: Layout | None = dense((after[-1][1] if after else product).out.dims)
+        layout: StridedView | None = dense((after[-1][1] if after else product).out.dims)
         for op, part in reversed(after):
             if layout is not None and op.name in PERMUTES:
                 order = permutation(part)
@@ -135,7 +135,7 @@ def operands_of(part: Args) -> tuple[TensorArg, ...]:
 
 
 @dataclass(frozen=True)
-class Attention:
+class SoftmaxAttention:
     """All that the kernel is told; layouts are those of (head, token, element)."""
 
     q: Reading
@@ -144,7 +144,7 @@ class Attention:
     mask: Reading | None
     scales: list[Scale]
     out: TensorArg
-    written: Layout
+    written: StridedView
 
     @property
     def readings(self) -> list[Reading]:
@@ -157,7 +157,7 @@ class Attention:
         return max(steps, key=len)[-1][0] if any(steps) else 1
 
 
-def read_attention(args: Args) -> Attention | None:
+def read_attention(args: Args) -> SoftmaxAttention | None:
     """None if the layouts are none that strides can say."""
     parts = Parts(args)
     softmax = next(part for op, part in parts.all if op.name == SOFTMAX)
@@ -176,13 +176,13 @@ def read_attention(args: Args) -> Attention | None:
     same = len(rows) == 1 and softmax.tensor("self").dims[-1:] == first.out.dims[-1:]
     if written is None or not (whole and same) or len(scales) > MOST_SCALES or v.scales:
         return None
-    return Attention(q, k, v, scores.mask, scales, args.outs[0], written)
+    return SoftmaxAttention(q, k, v, scores.mask, scales, args.outs[0], written)
 
 
 Strides = tuple[int, int, int, int]  # of a batch, a head, a token, and of the last axis
 
 
-def strides_of(layout: Layout | None, heads: int) -> Strides | None:
+def strides_of(layout: StridedView | None, heads: int) -> Strides | None:
     if layout is None:
         return None
     pair, token, last = layout.pair(0, heads), layout.stride(1), layout.stride(2)
@@ -203,7 +203,7 @@ def lower_softmax_attention(args: Args) -> list[Dispatch]:
     return lower_parts(args) if dispatch is None else [dispatch]
 
 
-def dispatch_of(args: Args, attention: Attention) -> Dispatch | None:
+def dispatch_of(args: Args, attention: SoftmaxAttention) -> Dispatch | None:
     """None where the kernel does not take it."""
     heads, mask, scales = attention.heads(), attention.mask, attention.scales
     layouts = [*(reading.layout for reading in attention.readings), attention.written]

@@ -22,11 +22,11 @@ import math
 import numpy as np
 
 from webpte.ops.conv.conv3d import is_volume, lower_volume, run_volume, volume_shape
-from webpte.ops.conv.conv_epilogue import Bounds, Ending, read_padded
+from webpte.ops.conv.conv_epilogue import Bounds, ConvEpilogue, read_padded
 from webpte.ops.conv.conv_geometry import Convolution, Pair, out_size, read_call, spatial
 from webpte.ops.conv.conv_numpy import add_taps, add_transposed
-from webpte.ops.conv.conv_tiles import Tile, Tiles, choose_cut
-from webpte.ops.conv.conv_window import Window
+from webpte.ops.conv.conv_tiles import ConvTile, ConvTiles, choose_cut
+from webpte.ops.conv.conv_window import ConvWindow
 from webpte.ops.conv.conv_winograd import Winograd
 from webpte.ops.core.args import Args
 from webpte.ops.core.quads import WORKGROUP_SIZE, float_type, quad_count, quad_grid
@@ -86,10 +86,10 @@ def read_bounds(args: Args, clamped: bool) -> Bounds:
 def lower_conv(args: Args, clamped: bool) -> list[Dispatch]:
     if is_volume(args):
         return lower_volume(args, read_bounds(args, clamped))
-    return lower_image(args, Ending(args.out, read_bounds(args, clamped)))
+    return lower_image(args, ConvEpilogue(args.out, read_bounds(args, clamped)))
 
 
-def lower_image(args: Args, ending: Ending) -> list[Dispatch]:
+def lower_image(args: Args, ending: ConvEpilogue) -> list[Dispatch]:
     """One or two dims."""
     conv = read_padded(args, ending)
     if args.out.numel == 0:
@@ -102,15 +102,17 @@ def lower_image(args: Args, ending: Ending) -> list[Dispatch]:
     if conv.has_one_tap and is_product(conv, product):
         return [multiplied(args, ending, product)]
     match choose_cut(args, conv, product):
-        case Window() as window:
+        case ConvWindow() as window:
             return [lower_window(args, conv, ending, window)]
         case Winograd() as winograd:
             return [lower_winograd(args, conv, ending, winograd)]
-        case Tiles(tile, splits):
+        case ConvTiles(tile, splits):
             return lower_tiled(args, conv, ending, tile, splits)
 
 
-def lower_window(args: Args, conv: Convolution, ending: Ending, window: Window) -> Dispatch:
+def lower_window(
+    args: Args, conv: Convolution, ending: ConvEpilogue, window: ConvWindow
+) -> Dispatch:
     down, across = window.blocks(conv)
     return Dispatch(
         kernel="conv_window",
@@ -128,7 +130,9 @@ def lower_window(args: Args, conv: Convolution, ending: Ending, window: Window) 
     )
 
 
-def lower_winograd(args: Args, conv: Convolution, ending: Ending, winograd: Winograd) -> Dispatch:
+def lower_winograd(
+    args: Args, conv: Convolution, ending: ConvEpilogue, winograd: Winograd
+) -> Dispatch:
     rows, columns = winograd.rows(conv), winograd.columns(conv)
     return Dispatch(
         kernel="conv_winograd",
@@ -147,10 +151,10 @@ def lower_winograd(args: Args, conv: Convolution, ending: Ending, winograd: Wino
 # One tap
 
 
-def product_of(args: Args, conv: Convolution, ending: Ending) -> gemm.Product:
+def product_of(args: Args, conv: Convolution, ending: ConvEpilogue) -> gemm.Gemm:
     """(channel, k) by (k, pixel), k being (in channel, tap)."""
     bias = args.optional_tensor("bias")
-    return gemm.Product(
+    return gemm.Gemm(
         m=conv.out_channels,
         n=math.prod(conv.out_size),
         k=conv.in_channels * math.prod(conv.kernel),
@@ -162,15 +166,15 @@ def product_of(args: Args, conv: Convolution, ending: Ending) -> gemm.Product:
     )
 
 
-def is_product(conv: Convolution, product: gemm.Product) -> bool:
+def is_product(conv: Convolution, product: gemm.Gemm) -> bool:
     """Whether it is one, of a size for one dispatch."""
-    return conv.groups == 1 and not conv.transposed and gemm_small.is_spread(product)
+    return conv.groups == 1 and not conv.transposed and gemm_small.is_small(product)
 
 
-def multiplied(args: Args, ending: Ending, product: gemm.Product) -> Dispatch:
-    end = gemm_small.Ending(ending.beside, ending.formula, ending.scalars, ending.per_channel)
+def multiplied(args: Args, ending: ConvEpilogue, product: gemm.Gemm) -> Dispatch:
+    end = gemm_small.Epilogue(ending.beside, ending.formula, ending.scalars, ending.per_channel)
     (x, weight, _), step = inputs(args, ending), product.k * product.n
-    whole = gemm_small.Spread(product, weight, x, 0, step, False, end, args.target)
+    whole = gemm_small.SmallGemm(product, weight, x, 0, step, False, end, args.target)
     return whole.dispatch(ending.out.id)
 
 
@@ -194,7 +198,7 @@ def runs_directly(conv: Convolution) -> bool:
     return conv.out_channels < MIN_TILE_CHANNELS and terms <= SHORT_SUM
 
 
-def lower_direct(args: Args, conv: Convolution, ending: Ending) -> Dispatch:
+def lower_direct(args: Args, conv: Convolution, ending: ConvEpilogue) -> Dispatch:
     block, blocks, runs = direct_grid(conv)
     window = (RUN - 1) * conv.stride.w + (conv.kernel.w - 1) * conv.dilation.w + 1
     sizes = (window, conv.kernel.w, conv.stride.w, conv.dilation.w)
@@ -216,7 +220,7 @@ def lower_direct(args: Args, conv: Convolution, ending: Ending) -> Dispatch:
     )
 
 
-def lower_simple(args: Args, conv: Convolution, ending: Ending) -> Dispatch:
+def lower_simple(args: Args, conv: Convolution, ending: ConvEpilogue) -> Dispatch:
     """For a software adapter."""
     block, blocks, runs = direct_grid(conv)
     return Dispatch(
@@ -237,7 +241,7 @@ def lower_simple(args: Args, conv: Convolution, ending: Ending) -> Dispatch:
 
 
 def lower_tiled(
-    args: Args, conv: Convolution, ending: Ending, tile: Tile, splits: int
+    args: Args, conv: Convolution, ending: ConvEpilogue, tile: ConvTile, splits: int
 ) -> list[Dispatch]:
     out, copies = ending.out, conv.groups * math.prod(conv.phases)
     pixels = conv.batch * math.prod(conv.phase_size)
@@ -250,7 +254,10 @@ def lower_tiled(
     taps = (("KERNEL_H", conv.kernel.h), ("KERNEL_W", conv.kernel.w))
     whole = terms % 4 == 0 and not conv.transposed
     own = (("SPLIT", splits > 1), *(() if conv.is_pointwise else taps), ("WHOLE_WEIGHTS", whole))
-    stored, first = stored_type(args, ending), ending if splits == 1 else Ending(out, formula="x")
+    stored, first = (
+        stored_type(args, ending),
+        ending if splits == 1 else ConvEpilogue(out, formula="x"),
+    )
     product = Dispatch(
         kernel="conv_pointwise" if conv.is_pointwise else "conv",
         bindings=(*inputs(args, ending), first.beside_id, out.id if splits == 1 else parts),
@@ -273,7 +280,7 @@ def lower_tiled(
 
 
 def lower_sum(
-    args: Args, conv: Convolution, ending: Ending, parts: Scratch, splits: int
+    args: Args, conv: Convolution, ending: ConvEpilogue, parts: Scratch, splits: int
 ) -> Dispatch:
     quads = quad_count(ending.out.numel)
     channels, size = conv.groups * conv.out_channels, math.prod(conv.out_size)
@@ -288,28 +295,28 @@ def lower_sum(
     )
 
 
-def inputs(args: Args, ending: Ending) -> tuple[Binding, Binding, Binding]:
+def inputs(args: Args, ending: ConvEpilogue) -> tuple[Binding, Binding, Binding]:
     bias = args.optional_tensor("bias")
     source = ending.padded.source if ending.padded else args.tensor("input")
     return source.id, args.tensor("weight").id, None if bias is None else bias.id
 
 
-def stored_type(args: Args, ending: Ending) -> str:
+def stored_type(args: Args, ending: ConvEpilogue) -> str:
     given = args.tensor("input"), args.tensor("weight"), args.optional_tensor("bias")
     return float_type(args, *given, ending.beside, ending.out)
 
 
-def end_overrides(args: Args, ending: Ending) -> tuple[tuple[str, float], ...]:
+def end_overrides(args: Args, ending: ConvEpilogue) -> tuple[tuple[str, float], ...]:
     return ending.override, ("HAS_BIAS", args.optional_tensor("bias") is not None)
 
 
-def overrides(args: Args, conv: Convolution, ending: Ending) -> tuple[tuple[str, float], ...]:
+def overrides(args: Args, conv: Convolution, ending: ConvEpilogue) -> tuple[tuple[str, float], ...]:
     return (*end_overrides(args, ending), ("TRANSPOSED", conv.transposed))
 
 
 def pack_params(
     conv: Convolution,
-    ending: Ending | None,
+    ending: ConvEpilogue | None,
     rows: int,
     columns: int,
     splits: int = 1,

@@ -24,7 +24,7 @@ class Padded:
 
 
 @dataclass(frozen=True)
-class Ending:
+class ConvEpilogue:
     """What becomes of the sums: a formula of them, `x`, of what lies beside, `y`, and two numbers.
 
     That has an element for each of the output's, or (`per_channel`) for each channel. Where it is
@@ -61,7 +61,7 @@ class Ending:
         return plain and self.formula == (BOUNDED_SUM if self.beside else BOUNDED)
 
 
-def read_padded(args: Args, ending: Ending) -> Convolution:
+def read_padded(args: Args, ending: ConvEpilogue) -> Convolution:
     """Zeros around the input are padding, as many on each side as there are."""
     conv = read_call(args)
     if ending.padded is None:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from webpte.ops.conv import conv_window, conv_winograd
 from webpte.ops.conv.conv_geometry import Convolution
-from webpte.ops.conv.conv_window import Window
+from webpte.ops.conv.conv_window import ConvWindow
 from webpte.ops.conv.conv_winograd import Winograd
 from webpte.ops.core.args import Args
 from webpte.ops.core.records import ceil_div
-from webpte.ops.gemm.gemm import Product
+from webpte.ops.gemm.gemm import Gemm
 
 
 @dataclass(frozen=True)
-class Tile:
+class ConvTile:
     """What a workgroup of 256 makes, 4 x 4 elements per invocation; `step` is how much of the sum
     is in workgroup memory at once. Invocations beyond one per 4 x 4 share the sum."""
 
@@ -28,7 +28,7 @@ class Tile:
         return 256 * 16 // (self.rows * self.columns)
 
 
-LARGE, SMALL, FLAT = Tile(64, 64, 16), Tile(32, 32, 16), Tile(16, 64, 8)
+LARGE, SMALL, FLAT = ConvTile(64, 64, 16), ConvTile(32, 32, 16), ConvTile(16, 64, 8)
 
 # Enough workgroups to keep a large GPU busy (some 130 cores, two each).
 FULL = 256
@@ -37,7 +37,7 @@ MIN_SPLIT_STEPS = 2
 MAX_SPLITS = 16
 
 
-def choose_tile(conv: Convolution, pixels: int, copies: int) -> Tile:
+def choose_tile(conv: Convolution, pixels: int, copies: int) -> ConvTile:
     """The largest tile of which there are enough."""
     if conv.out_channels <= FLAT.rows:
         return FLAT
@@ -45,17 +45,17 @@ def choose_tile(conv: Convolution, pixels: int, copies: int) -> Tile:
     return LARGE if rows * columns * copies >= FULL else SMALL
 
 
-def choose_splits(tile: Tile, terms: int, workgroups: int) -> int:
+def choose_splits(tile: ConvTile, terms: int, workgroups: int) -> int:
     """Among how many workgroups a sum of `terms` is divided, so that the GPU is full."""
     steps = terms // (tile.step * tile.slices)
     return max(1, min(FULL // workgroups, steps // MIN_SPLIT_STEPS, MAX_SPLITS))
 
 
 @dataclass(frozen=True)
-class Tiles:
+class ConvTiles:
     """A product of matrices, of which `splits` workgroups share a sum."""
 
-    tile: Tile
+    tile: ConvTile
     splits: int
 
     @property
@@ -63,23 +63,23 @@ class Tiles:
         return f"{self.tile.rows}x{self.tile.columns} k/{self.splits}"
 
 
-Cut = Tiles | Window | Winograd
+Cut = ConvTiles | ConvWindow | Winograd
 
 
-def choose_cut(args: Args, conv: Convolution, product: Product) -> Cut:
+def choose_cut(args: Args, conv: Convolution, product: Gemm) -> Cut:
     """What was measured on this adapter, or else what was on another."""
     copies, pixels = conv.groups * math.prod(conv.phases), conv.batch * math.prod(conv.phase_size)
     tile, terms = choose_tile(conv, pixels, copies), conv.in_channels * conv.phase_taps
 
-    def tiles(tile: Tile) -> Tiles:
+    def tiles(tile: ConvTile) -> ConvTiles:
         rows, columns = ceil_div(conv.out_channels, tile.rows), ceil_div(pixels, tile.columns)
-        return Tiles(tile, choose_splits(tile, terms, rows * columns * copies))
+        return ConvTiles(tile, choose_splits(tile, terms, rows * columns * copies))
 
     default: Cut = conv_window.WINDOW if conv_window.suits(conv) else tiles(tile)
     if not args.target.asks:
         return default
     cuts: list[Cut] = [default, *(tiles(t) for t in (tile, LARGE, SMALL, FLAT))]
-    cuts += [Tiles(t, 1) for t in (tile, SMALL)]
+    cuts += [ConvTiles(t, 1) for t in (tile, SMALL)]
     if conv_window.takes(conv):
         cuts.append(conv_window.WINDOW)
     if conv_winograd.may_pay(conv):

@@ -16,7 +16,7 @@ ENOUGH = 120  # workgroups for a GPU of 132 cores; with fewer, tiles whose sums 
 
 
 @dataclass(frozen=True)
-class Window:
+class ConvWindow:
     """The constants of wgsl/conv/conv_window.wgsl: channels and quads of pixels of a workgroup."""
 
     row_quads: int = 4
@@ -38,7 +38,7 @@ class Window:
         return self.rows(conv) * math.prod(self.blocks(conv)) * conv.batch
 
 
-WINDOW = Window()
+WINDOW = ConvWindow()
 
 
 def takes(conv: Convolution) -> bool:

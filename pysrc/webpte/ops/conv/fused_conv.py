@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from webpte.ops.conv.conv import lower_image, read_bounds
 from webpte.ops.conv.conv3d import is_volume
-from webpte.ops.conv.conv_epilogue import BOUNDED, BOUNDED_SUM, Ending, Padded
+from webpte.ops.conv.conv_epilogue import BOUNDED, BOUNDED_SUM, ConvEpilogue, Padded
 from webpte.ops.conv.conv_geometry import Pair
 from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.fused_call import Part, is_view, lower_parts, parts_of, register_fusion
@@ -43,14 +43,14 @@ def lower_conv_block(args: Args) -> list[Dispatch]:
     return lower_image(conv, ending)
 
 
-def read_ending(args: Args, parts: Sequence[Part]) -> Ending | None:
+def read_ending(args: Args, parts: Sequence[Part]) -> ConvEpilogue | None:
     """None where the kernels do not end so."""
     index = next(i for i, (op, _) in enumerate(parts) if op.name in CONVOLUTIONS)
     op, conv = parts[index]
     (out,), after = args.outs, [part for part in parts[index + 1 :] if not is_view(*part)]
     if is_volume(conv) or out.numel != conv.out.numel:
         return None
-    ending = Ending(out, read_bounds(conv, op.name == CLAMPED))
+    ending = ConvEpilogue(out, read_bounds(conv, op.name == CLAMPED))
     if index > 0:
         padded = read_padding(conv, parts[0][1])
         if padded is None:
@@ -75,7 +75,7 @@ def read_padding(conv: Args, part: Args) -> Padded | None:
     return Padded(source, Pair(height[0], width[0]))
 
 
-def bent(conv: Args, last: Part, ending: Ending) -> Ending | None:
+def bent(conv: Args, last: Part, ending: ConvEpilogue) -> ConvEpilogue | None:
     """An element-wise op of the sums, or of their sum with what is beside them."""
     op, part = last
     found = unary.float_formula(op.name, part)
@@ -90,7 +90,7 @@ def bent(conv: Args, last: Part, ending: Ending) -> Ending | None:
     return replace(ending, formula=formula, scalars=(low, high))
 
 
-def added(conv: Args, after: Sequence[Part], ending: Ending) -> Ending | None:
+def added(conv: Args, after: Sequence[Part], ending: ConvEpilogue) -> ConvEpilogue | None:
     """A residual, and what follows; one that was longer by channels of zeros is read as it was."""
     index = next(i for i, (op, _) in enumerate(after) if op.name == ADD)
     _, addition = after[index]
@@ -118,7 +118,7 @@ def without_channels(part: Args) -> TensorArg | None:
     return source if alone and source.dims[0] == 1 and part.number("value") == 0 else None
 
 
-def sloped(conv: Args, after: Sequence[Part], ending: Ending) -> Ending | None:
+def sloped(conv: Args, after: Sequence[Part], ending: ConvEpilogue) -> ConvEpilogue | None:
     product = next(part for op, part in after if op.name == MUL)
     operands = product.tensor("self"), product.tensor("other")
     slope = next(tensor for tensor in operands if tensor.id != conv.out.id)

@@ -43,7 +43,7 @@ from webpte.format.vulkan import (
 )
 from webpte.graph.graph import Call, Graph, Tensor
 from webpte.graph.live_state import LiveState
-from webpte.ops.core.records import Faults, SymIntBound, SymIntUniform, pack
+from webpte.ops.core.records import IndexFlag, SymIntBound, SymIntUniform, pack
 from webpte.ops.core.target import GPU, Target
 from webpte.shapes import Dims, numel
 
@@ -359,10 +359,10 @@ class Args:
         if self._graph.is_symint(self.call.args[-1]):
             self._live.set_symint(self.call.args[-1], value)
 
-    def faults(self, *indices: tuple[TensorArg, int]) -> Faults:
+    def faults(self, *indices: tuple[TensorArg, int]) -> IndexFlag:
         """For kernels that check tensors of indices, each given with the size that it indexes."""
         sizes = tuple((tensor.id, size) for tensor, size in indices)
-        return Faults(self.call.index + 1, str(self.call), sizes)
+        return IndexFlag(self.call.index + 1, str(self.call), sizes)
 
     # References
 

@@ -99,21 +99,21 @@ def run_parts(args: Args) -> list[Array]:
 
 
 @dataclass(frozen=True)
-class Step:
+class FusedStep:
     """Parts that run one after the other, or at once where `lower` has a kernel for them all."""
 
     parts: tuple[Part, ...]
     lower: Callable[[Sequence[Part]], list[Dispatch] | None] | None = None
 
 
-def single_steps(parts: Iterable[Part]) -> list[Step]:
-    return [Step((part,)) for part in parts]
+def single_steps(parts: Iterable[Part]) -> list[FusedStep]:
+    return [FusedStep((part,)) for part in parts]
 
 
 class Between:
     """Where the values between the parts are: views are their sources, others scratch memory."""
 
-    def __init__(self, args: Args, steps: Sequence[Step] | None = None) -> None:
+    def __init__(self, args: Args, steps: Sequence[FusedStep] | None = None) -> None:
         steps = single_steps(parts_of(args)) if steps is None else steps
         self._kept = {out.id for out in args.outs}
         self._roots: dict[int, int] = {}
@@ -154,7 +154,7 @@ class Between:
         return self._places.get(root, root)
 
 
-def lower_parts(args: Args, steps: Sequence[Step] | None = None) -> list[Dispatch]:
+def lower_parts(args: Args, steps: Sequence[FusedStep] | None = None) -> list[Dispatch]:
     """What the parts come to, one after the other; some of them at once, if `steps` say so."""
     steps = single_steps(parts_of(args)) if steps is None else steps
     between, dispatches = Between(args, steps), list[Dispatch]()
@@ -184,7 +184,7 @@ def grouped(
     parts: Sequence[Part],
     names: Collection[str],
     lower: Callable[[Sequence[Part]], list[Dispatch] | None],
-) -> list[Step]:
+) -> list[FusedStep]:
     """Steps of which one has all parts of these names, unless others must run between them."""
     inside = [part for part in parts if part[0].name in names]
     given = {out.id for _, part in inside for out in part.outs}
@@ -198,4 +198,4 @@ def grouped(
         else:
             after.append((op, part))
             later |= {out.id for out in part.outs}
-    return [*single_steps(before), Step(tuple(inside), lower), *single_steps(after)]
+    return [*single_steps(before), FusedStep(tuple(inside), lower), *single_steps(after)]

@@ -37,7 +37,7 @@ class Scratch:
 
 
 @dataclass(frozen=True)
-class Faults:
+class IndexFlag:
     """Binds the word in which kernels note that they met an index out of range.
 
     `number` is what the kernel writes there, see wgsl/lib/index_flag.wgsl. `indices` are the
@@ -55,7 +55,7 @@ class Faults:
 
 # A tensor's value id, a SymInt, a uniform block of its own (bytes), scratch memory, the word for
 # faults, or None for an optional tensor that is absent (a small buffer of zeros is bound).
-Binding = int | SymIntUniform | bytes | Scratch | Faults | None
+Binding = int | SymIntUniform | bytes | Scratch | IndexFlag | None
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class SymIntBound:
 
 
 @dataclass(frozen=True)
-class Steady:
+class RelowerGuard:
     """As long as this holds, new values of these SymInts change neither shapes nor records.
 
     `value_id` keeps to a range, and `follower`, if there is one, stays `distance` above it.
@@ -111,7 +111,7 @@ class Steady:
 
 
 # What a call comes to.
-Record = Dispatch | SymIntBound | Steady
+Record = Dispatch | SymIntBound | RelowerGuard
 
 
 def pack(layout: str, *values: float) -> bytes:

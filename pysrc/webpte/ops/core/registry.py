@@ -14,14 +14,14 @@ import numpy as np
 from webpte.graph.graph import Call, Graph
 from webpte.graph.live_state import LiveState
 from webpte.ops.core.args import Args, Signature, parse_signature
-from webpte.ops.core.records import Dispatch, Steady, SymIntBound
+from webpte.ops.core.records import Dispatch, RelowerGuard, SymIntBound
 from webpte.ops.core.target import GPU, Target
 from webpte.shapes import Dims
 
 ShapeFunction = Callable[[Args], Sequence[Dims]]
 Lowering = Callable[[Args], Sequence[Dispatch]]
 Bounds = Callable[[Args], Sequence[SymIntBound]]
-Steadiness = Callable[[Args], Sequence[Steady]]
+Steadiness = Callable[[Args], Sequence[RelowerGuard]]
 Reference = Callable[[Args], np.ndarray | Sequence[np.ndarray]]
 ScalarFunction = Callable[[Args], int]
 

@@ -27,7 +27,7 @@ ITEMS_WORTH_CUTTING, ITEMS_PER_PART, MOST_WORKGROUPS = 32, 4, 512
 
 
 @dataclass(frozen=True)
-class Layout:
+class RowThreads:
     """Threads per row, and whether neighbouring threads work on neighbouring rows."""
 
     lanes: int
@@ -65,23 +65,23 @@ def power_of_two(number: int) -> int:
 
 
 # On a software adapter: threads that share nothing need no barriers, which take long to compile.
-ONE_LANE = Layout(1)
+ONE_LANE = RowThreads(1)
 
 
-def contiguous_layout(length: int, target: Target) -> Layout:
+def contiguous_layout(length: int, target: Target) -> RowThreads:
     """Rows whose items are neighbours: a thread per item, up to a workgroup per row."""
     if target.software:
         return ONE_LANE
-    return Layout(min(power_of_two(length), THREADS))
+    return RowThreads(min(power_of_two(length), THREADS))
 
 
-def strided_layout(rows: int, length: int, neighbours: int, target: Target) -> Layout:
+def strided_layout(rows: int, length: int, neighbours: int, target: Target) -> RowThreads:
     """Rows whose items lie apart, while `neighbours` rows have theirs side by side."""
     if target.software:
         return ONE_LANE
     for side_by_side in (LINE, SECTOR):
         columns = power_of_two(min(neighbours, side_by_side))
-        layout = Layout(min(THREADS // columns, power_of_two(length)), rows_fastest=True)
+        layout = RowThreads(min(THREADS // columns, power_of_two(length)), rows_fastest=True)
         if layout.workgroups(rows) > FEW_WORKGROUPS:
             break
     return layout
@@ -99,7 +99,7 @@ class Rows:
     def count(self) -> int:
         return self.outer * self.inner
 
-    def layout(self, target: Target) -> Layout:
+    def layout(self, target: Target) -> RowThreads:
         if self.inner == 1:
             return contiguous_layout(self.length, target)
         return strided_layout(self.count, self.length, self.inner, target)

@@ -17,7 +17,7 @@ Axis = tuple[Step, ...]
 
 
 @dataclass(frozen=True)
-class Layout:
+class StridedView:
     """Steps of size 1 are left out."""
 
     axes: tuple[Axis, ...]
@@ -26,10 +26,10 @@ class Layout:
     def dims(self) -> Dims:
         return tuple(numel([size for size, _ in axis]) for axis in self.axes)
 
-    def permuted(self, order: Sequence[int]) -> Layout:
-        return Layout(tuple(self.axes[dim] for dim in order))
+    def permuted(self, order: Sequence[int]) -> StridedView:
+        return StridedView(tuple(self.axes[dim] for dim in order))
 
-    def viewed(self, dims: Dims) -> Layout | None:
+    def viewed(self, dims: Dims) -> StridedView | None:
         """The same elements in the same order under other dims; None if sizes do not divide."""
         if numel(dims) != numel(self.dims) or numel(dims) == 0:
             return None
@@ -47,7 +47,7 @@ class Layout:
                     rest.append((step_size // inner, stride * inner))
                 left //= inner
             axes.insert(0, merged(axis))
-        return Layout(tuple(axes))
+        return StridedView(tuple(axes))
 
     def stride(self, axis: int) -> int | None:
         """From one element of an axis to the next; None if that is not one number."""
@@ -56,7 +56,7 @@ class Layout:
 
     def pair(self, axis: int, inner: int) -> tuple[int, int] | None:
         """Strides of an axis as one of pairs, of which the second has so many members."""
-        split = Layout((self.axes[axis],)).viewed((self.dims[axis] // inner, inner))
+        split = StridedView((self.axes[axis],)).viewed((self.dims[axis] // inner, inner))
         strides = (None, None) if split is None else (split.stride(0), split.stride(1))
         return None if strides[0] is None or strides[1] is None else (strides[0], strides[1])
 
@@ -71,10 +71,10 @@ def merged(steps: Sequence[Step]) -> Axis:
     return tuple(result)
 
 
-def dense(dims: Dims) -> Layout:
+def dense(dims: Dims) -> StridedView:
     return strided(dims, contiguous_strides(dims))
 
 
-def strided(dims: Dims, strides: Dims) -> Layout:
+def strided(dims: Dims, strides: Dims) -> StridedView:
     pairs = zip(dims, strides, strict=True)
-    return Layout(tuple(((size, stride),) if size != 1 else () for size, stride in pairs))
+    return StridedView(tuple(((size, stride),) if size != 1 else () for size, stride in pairs))

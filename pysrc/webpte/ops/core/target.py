@@ -8,11 +8,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-Choices = tuple[tuple[str, str], ...]  # the key of a question, and the label that was chosen
+TunedConfigs = tuple[tuple[str, str], ...]  # the key of a question, and the label that was chosen
 
 
 @dataclass(frozen=True)
-class Question:
+class Tunable:
     """Which of several cuts of a kernel is the fastest for a class of shapes, on one adapter."""
 
     key: str
@@ -40,9 +40,9 @@ class Target:
     storage_buffers: int = 8
     subgroup: int = 0
     shared_bytes: int = 16384
-    choices: Choices = ()
+    choices: TunedConfigs = ()
     matrices: bool = False
-    asked: list[Question] | None = field(default=None, compare=False)
+    asked: list[Tunable] | None = field(default=None, compare=False)
 
     @property
     def asks(self) -> bool:
@@ -58,7 +58,7 @@ class Target:
         """
         key = f"{name} {shape_class}"
         if self.asked is not None:
-            self.asked.append(Question(key, default, tuple(candidates)))
+            self.asked.append(Tunable(key, default, tuple(candidates)))
         chosen = dict(self.choices).get(key, default)
         return candidates[chosen if chosen in candidates else default]
 

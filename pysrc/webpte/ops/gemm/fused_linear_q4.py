@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.fused_call import (
+    FusedStep,
     Part,
-    Step,
     grouped,
     lower_parts,
     parts_of,
@@ -28,20 +28,20 @@ from webpte.ops.core.records import Binding, Dispatch, ceil_div, pack
 from webpte.ops.core.target import Target
 from webpte.ops.elementwise.fused_elementwise import NAMES, chain_dispatches
 from webpte.ops.gemm.gemm import (
-    Kernel,
-    Product,
-    Slicing,
+    Gemm,
+    GemmKernel,
+    SkinnyConfig,
     Types,
-    choose_slicing,
-    is_sliced,
-    slice_dispatches,
+    choose_skinny_config,
+    is_skinny,
+    skinny_dispatches,
 )
 from webpte.ops.gemm.gemm_small import adding
 from webpte.ops.gemm.gemv_multi import LINEAR, lower_several
 from webpte.ops.gemm.gemv_q4 import choose_cut, is_one_row, row_dispatch
 from webpte.ops.gemm.linear_q4 import (
     LINEARS,
-    Linear,
+    LinearQ4,
     lower_linear,
     normed_kernel,
     product_of,
@@ -51,7 +51,7 @@ from webpte.ops.gemm.matmul import MATMUL, ended_product, lower_matmul
 from webpte.ops.gemm.packed_weights import Quantized
 from webpte.ops.gemm.prologue import (
     NORMED_THREADS,
-    Intake,
+    Prologue,
     eps_of,
     gain_of,
     rounds,
@@ -85,7 +85,7 @@ def lower_product_add(args: Args) -> list[Dispatch]:
         found = sum_dispatches(rest, intake)
         if found is not None:
             return found
-    return lower_parts(args, [*single_steps(before), Step(tuple(rest), sum_dispatches)])
+    return lower_parts(args, [*single_steps(before), FusedStep(tuple(rest), sum_dispatches)])
 
 
 def sum_of(parts: list[Part]) -> list[Part]:
@@ -94,7 +94,7 @@ def sum_of(parts: list[Part]) -> list[Part]:
     return parts[index:]
 
 
-def sum_dispatches(parts: Sequence[Part], intake: Intake | None = None) -> list[Dispatch] | None:
+def sum_dispatches(parts: Sequence[Part], intake: Prologue | None = None) -> list[Dispatch] | None:
     """A product whose addend is what is added to it, if the kernels take that."""
     (op, product), (_, addition), views = parts[0], parts[-1], parts[1:-1]
     own, out = {product.out.id, *(view.out.id for _, view in views)}, addition.out
@@ -119,7 +119,7 @@ def sum_dispatches(parts: Sequence[Part], intake: Intake | None = None) -> list[
 # Products of few rows
 
 
-def intake_of(parts: Sequence[Part]) -> Intake | None:
+def intake_of(parts: Sequence[Part]) -> Prologue | None:
     """The norm that comes first, if one does, and the rounding after it.
 
     None if there is neither; and where the rounding is none that kernels know, a contradiction: no
@@ -129,7 +129,7 @@ def intake_of(parts: Sequence[Part]) -> Intake | None:
     intake = None
     if op.name == RMS_NORM:
         x, gain = first.tensor("input"), first.tensor("weight")
-        intake = Intake(x, gain, first.number("eps"))
+        intake = Prologue(x, gain, first.number("eps"))
     chosen = next((part for op, part in parts if op.name in CHOOSE_OF), None)
     if chosen is None:
         return intake
@@ -138,12 +138,12 @@ def intake_of(parts: Sequence[Part]) -> Intake | None:
     rows = choice.block == (*(1 for _ in x.dims[:-1]), x.dims[-1])
     known = (choice.mapping, choice.low, choice.high) == (MAPPINGS["ASYMMETRIC"], -128, 127)
     if not rows or not known:
-        return Intake(replace(x, dims=(*x.dims[:-1], 0)))
-    return replace(intake or Intake(x), least=choice.epsilon)
+        return Prologue(replace(x, dims=(*x.dims[:-1], 0)))
+    return replace(intake or Prologue(x), least=choice.epsilon)
 
 
 def lower_dense_rows(
-    args: Args, parts: list[Part], norm: Intake | None, gated: bool = False
+    args: Args, parts: list[Part], norm: Prologue | None, gated: bool = False
 ) -> list[Dispatch] | None:
     """One or two products of floats; None if there are others, or no kernel takes them."""
     linears, (out,) = [part for op, part in parts if op.name == LINEAR], args.outs
@@ -152,14 +152,14 @@ def lower_dense_rows(
     return lower_several(linears, norm, out.id, out.dtype.wgsl, gated)
 
 
-def linears_of(parts: list[Part]) -> list[tuple[Linear, Args]]:
+def linears_of(parts: list[Part]) -> list[tuple[LinearQ4, Args]]:
     return [(LINEAR_OF[op.name], part) for op, part in parts if op.name in LINEAR_OF]
 
 
-def is_small(product: Product, norm: Intake | None, x: TensorArg) -> bool:
+def is_small(product: Gemm, norm: Prologue | None, x: TensorArg) -> bool:
     """Whether a kernel for few rows takes it, and the norm is over the product's k."""
     along = norm is None or norm.x.dims[-1] == product.k
-    return product.m > 0 and is_sliced(product) and along and x.dims[-1] == product.k
+    return product.m > 0 and is_skinny(product) and along and x.dims[-1] == product.k
 
 
 def lower_normed_product(args: Args) -> list[Dispatch]:
@@ -181,23 +181,23 @@ def are_alike(weights: list[Quantized]) -> bool:
     return len(packings) == 1 and whole
 
 
-def several_slicing(weights: Quantized, target: Target) -> Slicing:
+def several_slicing(weights: Quantized, target: Target) -> SkinnyConfig:
     if target.subgroup:
-        return Slicing(1, target.subgroup, one_subgroup=True)
-    return choose_slicing(weights.steps, NORMED_THREADS, NORMED_THREADS)
+        return SkinnyConfig(1, target.subgroup, one_subgroup=True)
+    return choose_skinny_config(weights.steps, NORMED_THREADS, NORMED_THREADS)
 
 
 def several_kernel(
-    name: str, x: TensorArg, weights: list[Quantized], norm: Intake | None, slicing: Slicing
-) -> Kernel:
+    name: str, x: TensorArg, weights: list[Quantized], norm: Prologue | None, slicing: SkinnyConfig
+) -> GemmKernel:
     """A kernel that reads x once for several weights."""
     types, overrides = row_types(norm, slicing), row_overrides(norm, slicing)
     return normed_kernel(name, x, weights, norm, types, overrides)
 
 
 def row_kernel(
-    name: str, x: TensorArg, weights: list[Quantized], norm: Intake | None, types: Types
-) -> Kernel:
+    name: str, x: TensorArg, weights: list[Quantized], norm: Prologue | None, types: Types
+) -> GemmKernel:
     """Likewise, for one row."""
     return normed_kernel(name, x, weights, norm, types, (("NORMED", gain_of(norm) is not None),))
 
@@ -236,13 +236,13 @@ def gated_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
         return [row_dispatch(replace(kernel, params=params), product, (out.id,), cut)]
     slicing = several_slicing(weights[0], args.target)
     kernel = several_kernel("linear_q4_skinny_gated", x, weights, norm, slicing)
-    dispatches = slice_dispatches(replace(kernel, params=params), product, out.id, slicing)
+    dispatches = skinny_dispatches(replace(kernel, params=params), product, out.id, slicing)
     # There is no addend.
     return [replace(d, bindings=(*d.bindings[:-2], d.bindings[-1])) for d in dispatches]
 
 
 def lower_joined(
-    linears: list[tuple[Linear, Args]], norm: Intake | None, out: Binding
+    linears: list[tuple[LinearQ4, Args]], norm: Prologue | None, out: Binding
 ) -> list[Dispatch] | None:
     """Three products of one x, one after the other in one place, as f32; None if no kernel can."""
     products = [product_of(op, part) for op, part in linears]
@@ -269,7 +269,7 @@ def lower_joined(
         dispatch = row_dispatch(replace(kernel, params=params), joined, (out,), cut)
     else:
         kernel = several_kernel("linear_q4_skinny_qkv", x, weights, norm, slicing)
-        (dispatch,) = slice_dispatches(replace(kernel, params=params), joined, -1, slicing)
+        (dispatch,) = skinny_dispatches(replace(kernel, params=params), joined, -1, slicing)
     types = tuple(("OUT", "f32") if name == "OUT" else (name, t) for name, t in dispatch.types)
     return [replace(dispatch, bindings=(*kernel.operands, out), types=types)]
 

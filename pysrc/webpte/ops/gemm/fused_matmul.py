@@ -14,7 +14,7 @@ from webpte.ops.core.args import Args
 from webpte.ops.core.fused_call import Part, lower_parts, parts_of, register_fusion
 from webpte.ops.core.records import Dispatch, fold_grid, pack
 from webpte.ops.elementwise import unary
-from webpte.ops.gemm.gemm_small import Ending, choose_shape
+from webpte.ops.gemm.gemm_small import Epilogue, choose_shape
 from webpte.ops.gemm.matmul import MATMUL, ended_product, spread_of
 
 PRODUCT_ENDING = "webpte.product_ending"
@@ -33,7 +33,7 @@ def lower_product_ending(args: Args) -> list[Dispatch]:
     found = unary.float_formula(last.name, activation)
     assert found is not None, "see ACTIVATIONS"
     formula, scalars = found
-    ending = Ending(formula=formula, scalars=scalars)
+    ending = Epilogue(formula=formula, scalars=scalars)
     if out.dtype != product.out.dtype:
         return lower_parts(args)
     return ended_product(MATMUL_OF[op.name], product, ending, out) or lower_parts(args)
@@ -48,7 +48,7 @@ def joined_dispatches(parts: Sequence[Part]) -> list[Dispatch] | None:
     """All three at once, if there are many rows."""
     linears = [part for _, part in parts]
     args = linears[0]
-    spreads = [spread_of(MATMUL_OF[LINEAR], part, Ending()) for part in linears]
+    spreads = [spread_of(MATMUL_OF[LINEAR], part, Epilogue()) for part in linears]
     found = [spread for spread in spreads if spread is not None]
     products = [spread.product for spread in found]
     alike = len({(p.m, p.k, p.stored) for p in products}) == 1

@@ -29,7 +29,7 @@ Overrides = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
-class Product:
+class Gemm:
     """The sizes of a product, and what is added to it."""
 
     m: int
@@ -52,11 +52,11 @@ class Product:
         return self.batches * self.m * self.n == 0
 
     @property
-    def plain(self) -> Product:
+    def plain(self) -> Gemm:
         """The sums alone, with nothing added."""
-        return Product(self.m, self.n, self.k, self.batches, stored=self.stored)
+        return Gemm(self.m, self.n, self.k, self.batches, stored=self.stored)
 
-    def with_bias(self, bias: TensorArg | None) -> Product:
+    def with_bias(self, bias: TensorArg | None) -> Gemm:
         """Adds one number per column, or one for all of them."""
         if bias is None:
             return self
@@ -71,7 +71,7 @@ class Product:
             and other.dtype.is_float
         )
 
-    def plus(self, other: TensorArg | None) -> Product:
+    def plus(self, other: TensorArg | None) -> Gemm:
         """With such a tensor added."""
         if other is None:
             return self
@@ -86,7 +86,7 @@ class Product:
         return (("OUT", out), ("STORED", self.stored), ("TYPE", self.type))
 
     def params(self, m_parts: int, n_parts: int, k_parts: int = 1, k_part: int = 0) -> bytes:
-        """`Product` of wgsl/lib/gemm/gemm.wgsl."""
+        """`Gemm` of wgsl/lib/gemm/gemm.wgsl."""
         return pack(
             f"10I2{self.type[0]}",
             *(self.m, self.n, self.k, self.batches),
@@ -97,7 +97,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class GemmKernel:
     """A WGSL file and what it needs beside the product: the bindings before the addend's."""
 
     name: str
@@ -108,7 +108,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Tiling:
+class TileConfig:
     """The constants of wgsl/lib/gemm/gemm_tile.wgsl, and how fast such tiles are where there are
     enough.
     """
@@ -131,7 +131,7 @@ class Tiling:
     def threads(self) -> int:
         return self.threads_m * self.threads_n
 
-    def tiles(self, product: Product) -> int:
+    def tiles(self, product: Gemm) -> int:
         m_parts, n_parts = ceil_div(product.m, self.rows), ceil_div(product.n, self.columns)
         return m_parts * n_parts * product.batches
 
@@ -146,7 +146,11 @@ class Tiling:
 
 
 # Larger tiles read less per multiplication, smaller ones are more: a GPU has many cores to fill.
-TILINGS = (Tiling(16, 16, 2, 2, 39.0), Tiling(8, 8, 2, 2, 38.0), Tiling(8, 8, 1, 1, 22.0))
+TILE_CONFIGS = (
+    TileConfig(16, 16, 2, 2, 39.0),
+    TileConfig(8, 8, 2, 2, 38.0),
+    TileConfig(8, 8, 1, 1, 22.0),
+)
 
 # What `cost` reckons with, measured on a GPU of 132 cores; for others, the order matters.
 CORES, BUSY_THREADS = 132, 40000
@@ -154,7 +158,7 @@ BYTES_PER_MICROSECOND, DISPATCH_MICROSECONDS = 3e6, 3.0
 MIN_K_PART, MAX_K_PARTS = 128, 64
 
 
-class Tiles(Protocol):
+class GemmTiles(Protocol):
     """What is asked of a tiling, by whatever means its tiles are multiplied."""
 
     @property
@@ -172,13 +176,13 @@ class Tiles(Protocol):
     @property
     def types(self) -> Types: ...
 
-    def tiles(self, product: Product) -> int: ...
+    def tiles(self, product: Gemm) -> int: ...
 
 
-T = TypeVar("T", bound=Tiles)
+T = TypeVar("T", bound=GemmTiles)
 
 
-def cost(product: Product, tiling: Tiles, k_parts: int) -> float:
+def cost(product: Gemm, tiling: GemmTiles, k_parts: int) -> float:
     """About how many microseconds it takes."""
     workgroups = tiling.tiles(product) * k_parts
     busy = min(1.0, workgroups / CORES, (workgroups * tiling.threads / BUSY_THREADS) ** 0.5)
@@ -190,7 +194,7 @@ def cost(product: Product, tiling: Tiles, k_parts: int) -> float:
     return time + DISPATCH_MICROSECONDS + moved / BYTES_PER_MICROSECOND
 
 
-def fastest_cuts(product: Product, tilings: Sequence[T]) -> list[tuple[T, int]]:
+def fastest_cuts(product: Gemm, tilings: Sequence[T]) -> list[tuple[T, int]]:
     """Tilings, and into how many parts to cut k: those that take least time first."""
     most = max(1, min(MAX_K_PARTS, product.k // MIN_K_PART))
     cuts = [(tiling, 1 << i) for tiling in tilings for i in range(most.bit_length())]
@@ -198,8 +202,8 @@ def fastest_cuts(product: Product, tilings: Sequence[T]) -> list[tuple[T, int]]:
 
 
 @lru_cache(256)  # a model has few sizes, in many layers
-def choose_tiling(product: Product) -> tuple[Tiling, int]:
-    return fastest_cuts(product, TILINGS)[0]
+def choose_tile_config(product: Gemm) -> tuple[TileConfig, int]:
+    return fastest_cuts(product, TILE_CONFIGS)[0]
 
 
 def part_length(k: int, parts: int) -> int:
@@ -210,17 +214,17 @@ def part_length(k: int, parts: int) -> int:
 MOST_CANDIDATES = 6
 
 
-def tuned_tiling(name: str, product: Product, target: Target) -> tuple[Tiling, int]:
+def tuned_tile_config(name: str, product: Gemm, target: Target) -> tuple[TileConfig, int]:
     """What was measured on this adapter, or else what `cost` says is the fastest."""
     rows = f"m{power_of_two(product.m)} n{product.n} k{product.k}"
     shape_class = f"{rows} x{product.batches} {product.stored}"
-    return tuned_cut(name, shape_class, product, choose_tiling(product), TILINGS, target)
+    return tuned_cut(name, shape_class, product, choose_tile_config(product), TILE_CONFIGS, target)
 
 
 def tuned_cut(
     name: str,
     shape_class: str,
-    product: Product,
+    product: Gemm,
     default: tuple[T, int],
     tilings: Sequence[T],
     target: Target,
@@ -232,22 +236,24 @@ def tuned_cut(
     return target.choice(f"{name} tiles", shape_class, cut_label(default), candidates)
 
 
-def cut_label(cut: tuple[Tiles, int]) -> str:
+def cut_label(cut: tuple[GemmTiles, int]) -> str:
     tiling, k_parts = cut
     return f"{tiling.rows}x{tiling.columns}/{tiling.threads} k/{k_parts}"
 
 
 def tile_dispatches(
-    kernel: Kernel, product: Product, out: int, target: Target = GPU
+    kernel: GemmKernel, product: Gemm, out: int, target: Target = GPU
 ) -> list[Dispatch]:
     """The product in tiles, and where it was cut along k, the sum of the parts."""
     if product.empty:
         return []
-    return cut_dispatches(kernel, product, out, tuned_tiling(kernel.name, product.plain, target))
+    return split_k_dispatches(
+        kernel, product, out, tuned_tile_config(kernel.name, product.plain, target)
+    )
 
 
-def cut_dispatches(
-    kernel: Kernel, product: Product, out: int, cut: tuple[Tiles, int]
+def split_k_dispatches(
+    kernel: GemmKernel, product: Gemm, out: int, cut: tuple[GemmTiles, int]
 ) -> list[Dispatch]:
     tiling, wanted = cut
     k_part = part_length(product.k, wanted)
@@ -271,13 +277,13 @@ def cut_dispatches(
     return dispatches
 
 
-def parts_memory(product: Product, k_parts: int) -> Scratch:
+def parts_memory(product: Gemm, k_parts: int) -> Scratch:
     """Sizes are powers of two, so that changing shapes share a few buffers."""
     elements = k_parts * product.batches * product.m * product.n
     return Scratch("matmul parts", 4 * power_of_two(elements))
 
 
-def sum_dispatch(product: Product, k_parts: int, parts: Binding, out: int) -> Dispatch:
+def sum_dispatch(product: Gemm, k_parts: int, parts: Binding, out: int) -> Dispatch:
     elements = product.batches * product.m * product.n
     return Dispatch(
         kernel="gemm_split_k_sum",
@@ -288,7 +294,7 @@ def sum_dispatch(product: Product, k_parts: int, parts: Binding, out: int) -> Di
     )
 
 
-def block_dispatches(kernel: Kernel, product: Product, out: int) -> list[Dispatch]:
+def simple_dispatches(kernel: GemmKernel, product: Gemm, out: int) -> list[Dispatch]:
     """The product for a software adapter: blocks of up to 4 x 4, one to an invocation."""
     if product.empty:
         return []
@@ -311,16 +317,16 @@ ROWS_AT_ONCE = (1, 2, 4)
 MAX_SLICED_ROWS = 16
 
 
-def is_sliced(product: Product) -> bool:
+def is_skinny(product: Gemm) -> bool:
     return product.m <= MAX_SLICED_ROWS
 
 
-def rows_at_once(product: Product) -> int:
+def rows_at_once(product: Gemm) -> int:
     return next((rows for rows in ROWS_AT_ONCE if rows >= product.m), ROWS_AT_ONCE[-1])
 
 
 @dataclass(frozen=True)
-class Slicing:
+class SkinnyConfig:
     """The constants of wgsl/lib/gemm/gemm_skinny.wgsl: `lanes` invocations side by side, 4 columns
     each.
     """
@@ -337,14 +343,14 @@ class Slicing:
         return (("ENABLE", ""), ("SUBGROUP_SUM", " value"))
 
 
-def choose_slicing(steps: int, threads: int, most: int) -> Slicing:
+def choose_skinny_config(steps: int, threads: int, most: int) -> SkinnyConfig:
     """As many slices along k as it has steps, `most` at most; lanes for the other threads."""
     slices = min(power_of_two(steps), most)
-    return Slicing(threads // slices, threads)
+    return SkinnyConfig(threads // slices, threads)
 
 
-def slice_dispatches(
-    kernel: Kernel, product: Product, out: int, slicing: Slicing
+def skinny_dispatches(
+    kernel: GemmKernel, product: Gemm, out: int, slicing: SkinnyConfig
 ) -> list[Dispatch]:
     """A product of few rows."""
     if product.empty:

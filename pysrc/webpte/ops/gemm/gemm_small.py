@@ -15,7 +15,7 @@ from webpte.ops.core.args import TensorArg
 from webpte.ops.core.records import Binding, Dispatch, ceil_div, fold_grid, pack
 from webpte.ops.core.row_reduction import power_of_two
 from webpte.ops.core.target import GPU, Target
-from webpte.ops.gemm.gemm import Product, Types
+from webpte.ops.gemm.gemm import Gemm, Types
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ QUAD_OF_ELEMENTS = "Quad(Number(b[at]), Number(b[at + 1u]), Number(b[at + 2u]), 
 
 
 @dataclass(frozen=True)
-class Ending:
+class Epilogue:
     """What becomes of a product's sums: a formula of them, `x`, and of what lies beside them, `y`.
 
     That has an element for each of the output's, or (`per_row`) for each row. Where it is shorter
@@ -81,22 +81,22 @@ class Ending:
         return "BESIDE", 0 if self.beside is None else 1 + self.per_row
 
 
-def adding(residual: TensorArg | None) -> Ending:
+def adding(residual: TensorArg | None) -> Epilogue:
     """A sum like the output, if there is something to add."""
-    return Ending() if residual is None else Ending(residual, "x + y")
+    return Epilogue() if residual is None else Epilogue(residual, "x + y")
 
 
 @dataclass(frozen=True)
-class Spread:
+class SmallGemm:
     """A product of plain matrices: where they are, and how far apart those of a batch."""
 
-    product: Product
+    product: Gemm
     a: Binding
     b: Binding
     a_batch: int
     b_batch: int
     b_k_first: bool
-    ending: Ending = Ending()
+    ending: Epilogue = Epilogue()
     target: Target = GPU
 
     def dispatch(self, out: Binding) -> Dispatch:
@@ -126,7 +126,7 @@ class Spread:
         )
 
 
-def choose_shape(product: Product, b_k_first: bool, target: Target, name: str = "") -> Shape:
+def choose_shape(product: Gemm, b_k_first: bool, target: Target, name: str = "") -> Shape:
     """What was measured on this adapter, or else the largest of which there are enough."""
     default = shape_of(product.m, product.n, product.batches, b_k_first)
     if not target.asks:
@@ -144,7 +144,7 @@ def shape_of(m: int, n: int, batches: int, b_k_first: bool) -> Shape:
     return next(found, shapes[-1][0])
 
 
-def is_spread(product: Product) -> bool:
+def is_small(product: Gemm) -> bool:
     """Whether this way is the one for a product of many rows."""
     work = product.m * product.n * product.k * product.batches
     return 0 < work <= MOST_WORK and product.k % 4 == 0 and product.stored != "i32"

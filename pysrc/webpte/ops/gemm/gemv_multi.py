@@ -12,11 +12,17 @@ from dataclasses import replace
 from webpte.ops.core.args import Args
 from webpte.ops.core.quads import float_type
 from webpte.ops.core.records import Binding, Dispatch, ceil_div, pack
-from webpte.ops.gemm.gemm import Kernel, Product, choose_slicing, is_sliced, slice_dispatches
+from webpte.ops.gemm.gemm import (
+    Gemm,
+    GemmKernel,
+    choose_skinny_config,
+    is_skinny,
+    skinny_dispatches,
+)
 from webpte.ops.gemm.matmul import linear_operands
 from webpte.ops.gemm.prologue import (
     NORMED_THREADS,
-    Intake,
+    Prologue,
     eps_of,
     gain_of,
     row_overrides,
@@ -29,7 +35,7 @@ MOST = 3  # matrices at once
 
 def lower_several(
     linears: Sequence[Args],
-    norm: Intake | None,
+    norm: Prologue | None,
     out: Binding,
     stored: str | None = None,
     gated: bool = False,
@@ -44,14 +50,14 @@ def lower_several(
     alike = all((p.m, p.k) == (first.m, first.k) and p.addend is None for p in products)
     along = norm is None or (norm.x.dims[-1] == first.k and norm.x.numel == first.m * first.k)
     same = len({each.a.id for each in operands}) == 1 and len(linears) <= MOST
-    small = not first.empty and is_sliced(first) and first.k > 0 and first.k % 4 == 0
+    small = not first.empty and is_skinny(first) and first.k > 0 and first.k % 4 == 0
     if args.target.software or not (alike and along and same and small):
         return None
     if gated and first.n != products[1].n:
         return None
     x = norm.x if norm else operands[0].a
     read = float_type(args, x, norm.gain if norm else None, *(each.b for each in operands))
-    slicing = choose_slicing(ceil_div(first.k, 4), NORMED_THREADS, NORMED_THREADS)
+    slicing = choose_skinny_config(ceil_div(first.k, 4), NORMED_THREADS, NORMED_THREADS)
     shapes, begin, place = list[int](), 0, 0
     for product in products:
         shapes += [product.n, begin, 0, place]
@@ -60,15 +66,15 @@ def lower_several(
     # A matrix that is not there begins where there is no workgroup.
     shapes += [0, begin, 0, 0] * (MOST - len(products))
     workgroups = ceil_div(first.n, 4 * slicing.lanes) if gated else begin
-    kernel = Kernel(
+    kernel = GemmKernel(
         name="gemv_multi",
         operands=(x.id, gain_of(norm), *matrices_of([o.b.id for o in operands])),
         types=row_types(norm, slicing),
         overrides=(*row_overrides(norm, slicing), ("GATED", gated)),
         params=pack("12I", *shapes) + eps_of(norm),
     )
-    joined = replace(Product(first.m, 0, first.k), n=workgroups * 4 * slicing.lanes, stored=read)
-    (dispatch,) = slice_dispatches(kernel, joined, -1, slicing)
+    joined = replace(Gemm(first.m, 0, first.k), n=workgroups * 4 * slicing.lanes, stored=read)
+    (dispatch,) = skinny_dispatches(kernel, joined, -1, slicing)
     types = tuple(("OUT", stored or read) if n == "OUT" else (n, t) for n, t in dispatch.types)
     return [replace(dispatch, bindings=(*kernel.operands, out), types=types)]
 

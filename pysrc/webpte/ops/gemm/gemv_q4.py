@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from webpte.ops.core.records import Binding, Dispatch, ceil_div, fold_grid
 from webpte.ops.core.target import Target
-from webpte.ops.gemm.gemm import Kernel, Product, Types
+from webpte.ops.gemm.gemm import Gemm, GemmKernel, Types
 from webpte.ops.gemm.packed_weights import BYTES, Quantized
 
 FOLDS, SQUARE_FOLDS, QUAD_BYTES = 8, 32, 16  # of the shader
@@ -63,7 +63,7 @@ def quads_per_unit(weights: Quantized) -> int:
     return 4 if weights.format == BYTES else 8
 
 
-def is_one_row(product: Product, weights: Sequence[Quantized], target: Target) -> bool:
+def is_one_row(product: Gemm, weights: Sequence[Quantized], target: Target) -> bool:
     """Whether these kernels take it. Where sums are to be made by subgroups, others do."""
     whole = all(w.in_quads and w.inner == w.steps * quads_per_unit(w) * 4 for w in weights)
     if target.subgroup:
@@ -99,8 +99,8 @@ def default_cut(weights: Quantized, matrices: int, target: Target) -> RowCut:
 
 
 def row_dispatch(
-    kernel: Kernel,
-    product: Product,
+    kernel: GemmKernel,
+    product: Gemm,
     bindings: Sequence[Binding],
     cut: RowCut,
     workgroups: int | None = None,

@@ -26,16 +26,16 @@ from webpte.ops.core.registry import register
 from webpte.ops.core.target import Target
 from webpte.ops.gemm.gemm import (
     ROWS_AT_ONCE,
-    Kernel,
+    Gemm,
+    GemmKernel,
     Overrides,
-    Product,
-    Slicing,
+    SkinnyConfig,
     Types,
-    block_dispatches,
-    choose_slicing,
-    is_sliced,
+    choose_skinny_config,
+    is_skinny,
     rows_at_once,
-    slice_dispatches,
+    simple_dispatches,
+    skinny_dispatches,
     tile_dispatches,
 )
 from webpte.ops.gemm.gemv_q4 import MANY_ROWS, choose_cut, is_one_row, row_dispatch
@@ -53,7 +53,7 @@ from webpte.ops.gemm.packed_weights import (
 )
 from webpte.ops.gemm.prologue import (
     NORMED_THREADS,
-    Intake,
+    Prologue,
     eps_of,
     gain_of,
     rounds,
@@ -69,7 +69,7 @@ WORKGROUP_SIZE = 64  # of wgsl/lib/grid.wgsl
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearQ4:
     """One op; `per_row`: one scale per row of W, `quantized`: x is rounded to int8."""
 
     name: str
@@ -80,26 +80,26 @@ class Linear:
 
 
 LINEARS = (
-    Linear(
+    LinearQ4(
         "et_vk.linear_q4gsw.default",
         "x: tensor, weight: tensor, scales: tensor, group_size: int, bias: tensor? = None "
         "-> tensor",
         LOW_FIRST,
     ),
-    Linear(
+    LinearQ4(
         "et_vk.linear_dq8ca_q4gsw.default",
         "x: tensor, x_scale: tensor, x_zero: tensor, weight: tensor, sums: any, scales: tensor, "
         "group_size: int, bias: tensor? = None -> tensor",
         LOW_FIRST,
         quantized=True,
     ),
-    Linear(
+    LinearQ4(
         "et_vk.linear_qcs4w.default",
         "x: tensor, weight: tensor, scales: tensor -> tensor",
         HIGH_FIRST,
         per_row=True,
     ),
-    Linear(
+    LinearQ4(
         "aten._weight_int8pack_mm.default",
         "x: tensor, weight: tensor, scales: tensor -> tensor",
         BYTES,
@@ -111,7 +111,7 @@ BACKWARD = "d_out: tensor, weight: tensor, scales: tensor, group_size: int -> te
 REQUANT = "latent: tensor, scales: tensor, group_size: int -> tensor"
 
 
-def weights_of(op: Linear, args: Args) -> Quantized:
+def weights_of(op: LinearQ4, args: Args) -> Quantized:
     """The weights of a call, after a look at every shape."""
     x, weight = args.tensor("x"), args.tensor("weight")
     check_types(args, (x, args.tensor("scales")), weight)
@@ -126,19 +126,19 @@ def weights_of(op: Linear, args: Args) -> Quantized:
     return grouped(args, weight, inner)
 
 
-def linear_shape(op: Linear, args: Args) -> tuple[Dims]:
+def linear_shape(op: LinearQ4, args: Args) -> tuple[Dims]:
     weights, x = weights_of(op, args), args.tensor("x")
     return ((*x.dims[:-1], weights.rows),)
 
 
-def bias_of(op: Linear, args: Args, columns: int) -> TensorArg | None:
+def bias_of(op: LinearQ4, args: Args, columns: int) -> TensorArg | None:
     bias = None if op.per_row else args.optional_tensor("bias")
     if bias is not None and (bias.rank != 1 or bias.numel < columns):
         raise GraphError(f"{args.call}: bias {list(bias.dims)} for {columns} columns")
     return bias
 
 
-def row_params(op: Linear, args: Args, rows: int) -> tuple[TensorArg, TensorArg] | None:
+def row_params(op: LinearQ4, args: Args, rows: int) -> tuple[TensorArg, TensorArg] | None:
     """The scale and the zero of each row of x."""
     if not op.quantized:
         return None
@@ -150,18 +150,18 @@ def row_params(op: Linear, args: Args, rows: int) -> tuple[TensorArg, TensorArg]
     return scale, zero
 
 
-def product_of(op: Linear, args: Args) -> Product:
+def product_of(op: LinearQ4, args: Args) -> Gemm:
     """The sizes, and the bias."""
     weights, x = weights_of(op, args), args.tensor("x")
-    product = Product(numel(x.dims[:-1]), weights.rows, weights.inner)
+    product = Gemm(numel(x.dims[:-1]), weights.rows, weights.inner)
     return product.with_bias(bias_of(op, args, product.n))
 
 
 def lower_linear(
-    op: Linear,
+    op: LinearQ4,
     args: Args,
     added: TensorArg | None = None,
-    norm: Intake | None = None,
+    norm: Prologue | None = None,
     out: TensorArg | None = None,
 ) -> list[Dispatch]:
     """With something `added` to it, of few rows that are yet to be normalized, to another place."""
@@ -173,8 +173,8 @@ def lower_linear(
     product = replace(product, stored=stored)
     kernel = kernel_of(norm.x if norm else x, weights, rows)
     if args.target.software:
-        return block_dispatches(simple(kernel), product, out.id)
-    if not is_sliced(product):
+        return simple_dispatches(simple(kernel), product, out.id)
+    if not is_skinny(product):
         if takes_matrices(product, args.target):
             return matrix_linear(kernel, weights, product, out.id, args.target)
         return tile_dispatches(kernel, product, out.id, args.target)
@@ -182,16 +182,16 @@ def lower_linear(
         return [lower_row(x, weights, product, norm, out.id, args.target)]
     slicing = slicing_of(weights, product, args.target)
     if norm is not None and slicing.threads > NORMED_THREADS:
-        slicing = choose_slicing(weights.steps, NORMED_THREADS, NORMED_THREADS)
+        slicing = choose_skinny_config(weights.steps, NORMED_THREADS, NORMED_THREADS)
     sliced = sliced_kernel(kernel, weights, norm, slicing)
-    return slice_dispatches(sliced, product, out.id, slicing)
+    return skinny_dispatches(sliced, product, out.id, slicing)
 
 
 def lower_row(
     x: TensorArg,
     weights: Quantized,
-    product: Product,
-    norm: Intake | None,
+    product: Gemm,
+    norm: Prologue | None,
     out: int,
     target: Target,
 ) -> Dispatch:
@@ -206,13 +206,13 @@ def normed_kernel(
     name: str,
     x: TensorArg,
     weights: Sequence[Quantized],
-    norm: Intake | None,
+    norm: Prologue | None,
     types: Types,
     overrides: Overrides,
-) -> Kernel:
+) -> GemmKernel:
     """A kernel that reads x once, through the norm if there is one, for all these weights."""
     pairs = [id for w in weights for id in (w.tensor.id, w.scales.id)]
-    return Kernel(
+    return GemmKernel(
         name=name,
         operands=(norm.x.id if norm else x.id, gain_of(norm), *pairs),
         types=types,
@@ -221,8 +221,8 @@ def normed_kernel(
 
 
 def sliced_kernel(
-    kernel: Kernel, weights: Quantized, norm: Intake | None, slicing: Slicing
-) -> Kernel:
+    kernel: GemmKernel, weights: Quantized, norm: Prologue | None, slicing: SkinnyConfig
+) -> GemmKernel:
     return replace(
         kernel,
         name="linear_q4_skinny",
@@ -233,22 +233,22 @@ def sliced_kernel(
     )
 
 
-def slicing_of(weights: Quantized, product: Product, target: Target) -> Slicing:
+def slicing_of(weights: Quantized, product: Gemm, target: Target) -> SkinnyConfig:
     """A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x: lanes that
     read the same x make up for that, unless it takes all threads to get enough reads going."""
     if weights.wide and target.subgroup:
-        return Slicing(1, target.subgroup, one_subgroup=True)
+        return SkinnyConfig(1, target.subgroup, one_subgroup=True)
     if not weights.wide:
-        return choose_slicing(weights.steps, 128, 128)
+        return choose_skinny_config(weights.steps, 128, 128)
     if product.n >= MANY_ROWS:
-        return choose_slicing(weights.steps, 64, 16)
+        return choose_skinny_config(weights.steps, 64, 16)
     if product.m > ROWS_AT_ONCE[-1]:
-        return choose_slicing(weights.steps, 128, 32)
+        return choose_skinny_config(weights.steps, 128, 32)
     many = weights.steps >= 128 and shared_bytes(256, product) <= target.shared_bytes
-    return choose_slicing(weights.steps, 256 if many else 128, 128)
+    return choose_skinny_config(weights.steps, 256 if many else 128, 128)
 
 
-def shared_bytes(threads: int, product: Product) -> int:
+def shared_bytes(threads: int, product: Gemm) -> int:
     """Bytes of shared memory that linear_q4_skinny.wgsl declares where x is not normalized.
 
     A quad of each row for each invocation and for all of them, and a square rounded up to a quad.
@@ -258,9 +258,9 @@ def shared_bytes(threads: int, product: Product) -> int:
 
 def kernel_of(
     x: TensorArg, weights: Quantized, rows: tuple[TensorArg, TensorArg] | None = None
-) -> Kernel:
+) -> GemmKernel:
     scale, zero = (rows[0].id, rows[1].id) if rows else (None, None)
-    return Kernel(
+    return GemmKernel(
         name="linear_q4",
         operands=(x.id, scale, zero, weights.tensor.id, weights.scales.id),
         types=(("ZERO", rows[1].dtype.wgsl if rows else "i8"),),
@@ -280,7 +280,7 @@ def rounded_to_int8(x: Array, scale: Array, zero: Array) -> Array:
     return (np.clip(np.round(x * inverse) + zero, -128, 127) - zero) * scale.astype(np.float64)
 
 
-def run_linear(op: Linear, args: Args) -> Array:
+def run_linear(op: LinearQ4, args: Args) -> Array:
     weights, x = weights_of(op, args), args.array("x")
     rows: Array = x.reshape(numel(x.shape[:-1]), x.shape[-1]).astype(np.float32)
     if op.quantized:
@@ -292,7 +292,7 @@ def run_linear(op: Linear, args: Args) -> Array:
     return result.reshape(*x.shape[:-1], weights.rows).astype(args.out.dtype.numpy)
 
 
-def simple(kernel: Kernel) -> Kernel:
+def simple(kernel: GemmKernel) -> GemmKernel:
     """The same for a software adapter: alike, however x and W are aligned and grouped."""
     dropped = ("GROUP_SIZE", "SCALES_ALIGNED", "WEIGHTS_ALIGNED", "X_ALIGNED")
     kept = [pair for pair in kernel.overrides if pair[0] not in dropped]
@@ -320,9 +320,9 @@ def lower_backward(args: Args) -> list[Dispatch]:
     kernel = kernel_of(d_out, weights)
     backward = replace(kernel, overrides=(*kernel.overrides, ("BACKWARD", True)))
     stored = float_type(args, d_out, weights.scales, args.out)
-    product = Product(numel(d_out.dims[:-1]), weights.inner, weights.rows, stored=stored)
+    product = Gemm(numel(d_out.dims[:-1]), weights.inner, weights.rows, stored=stored)
     if args.target.software:
-        return block_dispatches(simple(backward), product, args.out.id)
+        return simple_dispatches(simple(backward), product, args.out.id)
     return tile_dispatches(backward, product, args.out.id, args.target)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from webpte.ops.core.records import Dispatch, ceil_div, fold_grid, pack
 from webpte.ops.core.target import Target
-from webpte.ops.gemm.gemm import Kernel, Overrides, Product
+from webpte.ops.gemm.gemm import Gemm, GemmKernel, Overrides
 from webpte.ops.gemm.packed_weights import BYTES, Quantized
 from webpte.ops.gemm.subgroup_matrix import exponents_memory, halves_memory, matrix_dispatches
 
@@ -24,7 +24,7 @@ OF_X, OF_WEIGHTS = ("QUANTIZED", "X_ALIGNED"), ("FORMAT", "GROUP_SIZE", "WEIGHTS
 
 
 def matrix_linear(
-    kernel: Kernel, weights: Quantized, product: Product, out: int, target: Target
+    kernel: GemmKernel, weights: Quantized, product: Gemm, out: int, target: Target
 ) -> list[Dispatch]:
     """`kernel` is that of tiles: what it binds, of x and of the weights, is bound here, too."""
     *of_x, packed, scales = kernel.operands
@@ -47,5 +47,5 @@ def matrix_linear(
     return matrix_dispatches(halves, multiply, product, out, target)
 
 
-def _those(kernel: Kernel, names: tuple[str, ...]) -> Overrides:
+def _those(kernel: GemmKernel, names: tuple[str, ...]) -> Overrides:
     return tuple(pair for pair in kernel.overrides if pair[0] in names)

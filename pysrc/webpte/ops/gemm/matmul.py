@@ -23,15 +23,15 @@ from webpte.ops.core.records import Dispatch, ceil_div, pack
 from webpte.ops.core.registry import register
 from webpte.ops.gemm.gemm import (
     MAX_SLICED_ROWS,
-    Kernel,
-    Product,
-    block_dispatches,
-    choose_slicing,
-    is_sliced,
-    slice_dispatches,
+    Gemm,
+    GemmKernel,
+    choose_skinny_config,
+    is_skinny,
+    simple_dispatches,
+    skinny_dispatches,
     tile_dispatches,
 )
-from webpte.ops.gemm.gemm_small import Ending, Spread, adding, is_spread
+from webpte.ops.gemm.gemm_small import Epilogue, SmallGemm, adding, is_small
 from webpte.ops.gemm.matmul_subgroup_matrix import matrix_matmul, takes_matmul
 from webpte.shapes import Dims, broadcast, broadcast_strides, numel
 
@@ -44,7 +44,7 @@ class Operands:
 
     a: TensorArg
     b: TensorArg
-    product: Product
+    product: Gemm
     out_dims: Dims
     a_k_first: bool = True
     b_k_first: bool = False
@@ -69,7 +69,7 @@ def mm_operands(args: Args) -> Operands:
     a, b = args.tensor("self"), args.tensor("mat2")
     if a.rank != 2 or b.rank != 2 or a.dims[1] != b.dims[0]:
         raise wrong(args, a, b)
-    product = Product(a.dims[0], b.dims[1], a.dims[1])
+    product = Gemm(a.dims[0], b.dims[1], a.dims[1])
     return Operands(a, b, product, (product.m, product.n))
 
 
@@ -77,7 +77,7 @@ def bmm_operands(args: Args) -> Operands:
     a, b = args.tensor("self"), args.tensor("mat2")
     if a.rank != 3 or b.rank != 3 or a.dims[0] != b.dims[0] or a.dims[2] != b.dims[1]:
         raise wrong(args, a, b)
-    product = Product(a.dims[1], b.dims[2], a.dims[2], a.dims[0])
+    product = Gemm(a.dims[1], b.dims[2], a.dims[2], a.dims[0])
     return Operands(a, b, product, (product.batches, product.m, product.n))
 
 
@@ -91,7 +91,7 @@ def addmm_operands(args: Args) -> Operands:
     alpha, beta = args.number("alpha"), args.number("beta")
     # As in torch: what is multiplied by 0 is not looked at, so NaN does not spread from there.
     strides = broadcast_strides(addend.dims, dims) if beta else (0, 0)
-    product = Product(
+    product = Gemm(
         m=dims[0],
         n=dims[1],
         k=a.dims[1],
@@ -110,7 +110,7 @@ def linear_operands(args: Args) -> Operands:
     columns = weight.dims[:-1]  # a weight of one dim gives one column, which has no dim
     if bias is not None and bias.dims not in (columns, (1,)):
         raise GraphError(f"{args.call}: bias {list(bias.dims)} for {list(columns)} columns")
-    product = Product(numel(x.dims[:-1]), numel(columns), x.dims[-1]).with_bias(bias)
+    product = Gemm(numel(x.dims[:-1]), numel(columns), x.dims[-1]).with_bias(bias)
     return Operands(x, weight, product, (*x.dims[:-1], *columns), b_k_first=True)
 
 
@@ -118,7 +118,7 @@ def gradient_operands(args: Args) -> Operands:
     d_out, x = args.tensor("d_out"), args.tensor("x")
     if d_out.rank < 1 or x.rank < 1 or d_out.dims[:-1] != x.dims[:-1]:
         raise wrong(args, d_out, x)
-    product = Product(d_out.dims[-1], x.dims[-1], numel(x.dims[:-1]))
+    product = Gemm(d_out.dims[-1], x.dims[-1], numel(x.dims[:-1]))
     return Operands(d_out, x, product, (product.m, product.n), a_k_first=False)
 
 
@@ -189,7 +189,7 @@ def stored_type(args: Args, operands: Operands) -> str:
     return "i32"
 
 
-def typed(args: Args, product: Product, stored: str) -> Product:
+def typed(args: Args, product: Gemm, stored: str) -> Gemm:
     """Scalars in the type that is computed in; a fraction cannot scale integers."""
     alpha, beta = product.alpha, product.beta
     if stored == "i32":
@@ -214,14 +214,14 @@ def as_row(operands: Operands) -> Operands:
     )
 
 
-def spread_of(op: Matmul, args: Args, ending: Ending) -> Spread | None:
+def spread_of(op: Matmul, args: Args, ending: Epilogue) -> SmallGemm | None:
     """The product as one dispatch with its ending, if it is of a size for that."""
     operands = op.operands(args)
     product = typed(args, operands.product, stored_type(args, operands))
     few = product.m <= MAX_SLICED_ROWS or product.n == 1
-    if args.target.software or few or not operands.a_k_first or not is_spread(product):
+    if args.target.software or few or not operands.a_k_first or not is_small(product):
         return None
-    return Spread(
+    return SmallGemm(
         product,
         operands.a.id,
         operands.b.id,
@@ -244,8 +244,8 @@ def lower_matmul(
     operands = as_row(replace(operands, product=operands.product.plus(added)))
     product = typed(args, operands.product, stored_type(args, operands))
     if args.target.software:
-        return block_dispatches(simple_kernel(operands), product, out.id)
-    sliced = is_sliced(product) and operands.a_k_first
+        return simple_dispatches(simple_kernel(operands), product, out.id)
+    sliced = is_skinny(product) and operands.a_k_first
     kernel = vector_kernel(operands, product, sliced)
     if sliced:
         return few_rows(kernel, product, operands.b_k_first, adding(None), out.id)
@@ -255,38 +255,40 @@ def lower_matmul(
 
 
 def few_rows(
-    kernel: Kernel, product: Product, b_k_first: bool, ending: Ending, out: int
+    kernel: GemmKernel, product: Gemm, b_k_first: bool, ending: Epilogue, out: int
 ) -> list[Dispatch]:
     """A product that is read as fast as B can be, with its ending."""
-    slicing = choose_slicing(ceil_div(product.k, 4), THREADS[b_k_first], MOST_SLICES)
+    slicing = choose_skinny_config(ceil_div(product.k, 4), THREADS[b_k_first], MOST_SLICES)
     kernel = replace(
         kernel,
         types=(*kernel.types, ("FORMULA", ending.formula)),
         overrides=(*kernel.overrides, ("BESIDE", ending.beside is not None)),
         params=kernel.params + pack("3f", *[*ending.scalars, 0.0, 0.0, 0.0][:3]),
     )
-    found = slice_dispatches(kernel, product, out, slicing)
+    found = skinny_dispatches(kernel, product, out, slicing)
     beside = None if ending.beside is None else ending.beside.id
     return [replace(d, bindings=(*d.bindings[:-1], beside, d.bindings[-1])) for d in found]
 
 
-def ended_product(op: Matmul, args: Args, ending: Ending, out: TensorArg) -> list[Dispatch] | None:
+def ended_product(
+    op: Matmul, args: Args, ending: Epilogue, out: TensorArg
+) -> list[Dispatch] | None:
     """The product with its ending in one dispatch, if a kernel has it at this size."""
     spread = spread_of(op, args, ending)
     if spread is not None:
         return [spread.dispatch(out.id)]
     operands = op.operands(args)
     product = typed(args, operands.product, stored_type(args, operands))
-    fits = is_sliced(product) and operands.a_k_first and product.stored != "i32" and product.n > 1
+    fits = is_skinny(product) and operands.a_k_first and product.stored != "i32" and product.n > 1
     if args.target.software or not fits:
         return None
     return few_rows(vector_kernel(operands, product), product, operands.b_k_first, ending, out.id)
 
 
-def vector_kernel(operands: Operands, product: Product, sliced: bool = True) -> Kernel:
+def vector_kernel(operands: Operands, product: Gemm, sliced: bool = True) -> GemmKernel:
     a_line = product.k if operands.a_k_first else product.m
     b_line = product.k if operands.b_k_first else product.n
-    return Kernel(
+    return GemmKernel(
         name="matmul_skinny" if sliced else "matmul",
         operands=(operands.a.id, operands.b.id),
         overrides=(
@@ -298,11 +300,11 @@ def vector_kernel(operands: Operands, product: Product, sliced: bool = True) -> 
     )
 
 
-def simple_kernel(operands: Operands) -> Kernel:
+def simple_kernel(operands: Operands) -> GemmKernel:
     m, n, k = operands.product.m, operands.product.n, operands.product.k
     a_steps = (k, 1) if operands.a_k_first else (1, m)
     b_steps = (k, 1) if operands.b_k_first else (1, n)
-    return Kernel(
+    return GemmKernel(
         name="matmul_simple",
         operands=(operands.a.id, operands.b.id),
         params=pack("8I", m * k, *a_steps, 0, n * k, *b_steps, 0),

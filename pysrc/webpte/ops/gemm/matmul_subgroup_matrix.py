@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from webpte.ops.core.records import Dispatch, fold_grid
 from webpte.ops.core.target import Target
-from webpte.ops.gemm.gemm import Kernel, Product
+from webpte.ops.gemm.gemm import Gemm, GemmKernel
 from webpte.ops.gemm.subgroup_matrix import (
     exponents_memory,
     halves_memory,
@@ -24,13 +24,13 @@ from webpte.ops.gemm.subgroup_matrix import (
 FEWEST_ROWS, MOST_BYTES = 128, 1 << 28
 
 
-def takes_matmul(product: Product, target: Target) -> bool:
+def takes_matmul(product: Gemm, target: Target) -> bool:
     """For A [m, k] and B [n, k]."""
     small = halves_memory(product, product.m + product.n).nbytes <= MOST_BYTES
     return product.m >= FEWEST_ROWS and small and takes_matrices(product, target)
 
 
-def matrix_matmul(kernel: Kernel, product: Product, out: int, target: Target) -> list[Dispatch]:
+def matrix_matmul(kernel: GemmKernel, product: Gemm, out: int, target: Target) -> list[Dispatch]:
     """`kernel` is that of tiles: it binds A and B."""
     rows = product.m + product.n
     halves = Dispatch(

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from webpte.ops.core.args import TensorArg
 from webpte.ops.core.records import pack
-from webpte.ops.gemm.gemm import Overrides, Slicing, Types
+from webpte.ops.gemm.gemm import Overrides, SkinnyConfig, Types
 
 # Of a workgroup that normalizes: sums and squares of 4 rows fit into the 16 KB that all GPUs have.
 NORMED_THREADS = 128
 
 
 @dataclass(frozen=True)
-class Intake:
+class Prologue:
     """What happens to x on its way into a product of few rows.
 
     With a `gain`, root mean square normalization; with a smallest scale, `least`, it is rounded to
@@ -26,26 +26,26 @@ class Intake:
     least: float | None = None
 
 
-def gain_of(norm: Intake | None) -> int | None:
+def gain_of(norm: Prologue | None) -> int | None:
     return None if norm is None or norm.gain is None else norm.gain.id
 
 
-def rounds(norm: Intake | None) -> bool:
+def rounds(norm: Prologue | None) -> bool:
     return norm is not None and norm.least is not None
 
 
-def eps_of(norm: Intake | None) -> bytes:
+def eps_of(norm: Prologue | None) -> bytes:
     """And the smallest scale, which the kernels of one row have no use for."""
     return pack("2f", norm.eps if norm else 0, (norm.least if norm else None) or 0)
 
 
-def row_types(norm: Intake | None, slicing: Slicing) -> Types:
+def row_types(norm: Prologue | None, slicing: SkinnyConfig) -> Types:
     """Text constants of wgsl/lib/gemm/prologue.wgsl; a space keeps one out of the label."""
     squared = gain_of(norm) is not None and not rounds(norm)
     return (*slicing.folding, ("SQUARED", " true" if squared else " false"))
 
 
-def row_overrides(norm: Intake | None, slicing: Slicing) -> Overrides:
+def row_overrides(norm: Prologue | None, slicing: SkinnyConfig) -> Overrides:
     """Of wgsl/lib/gemm/linear_q4_skinny.wgsl."""
     return (
         ("NORMED", gain_of(norm) is not None),

@@ -23,7 +23,14 @@ from functools import lru_cache
 from webpte.ops.core.records import Dispatch, Scratch, ceil_div
 from webpte.ops.core.row_reduction import power_of_two
 from webpte.ops.core.target import Target
-from webpte.ops.gemm.gemm import Kernel, Product, Types, cut_dispatches, fastest_cuts, tuned_cut
+from webpte.ops.gemm.gemm import (
+    Gemm,
+    GemmKernel,
+    Types,
+    fastest_cuts,
+    split_k_dispatches,
+    tuned_cut,
+)
 
 K_STEP = 16  # of wgsl/lib/gemm/subgroup_matrix_tile.wgsl
 SHARED_BYTES = 32768  # that the largest tile fits into
@@ -50,7 +57,7 @@ class MatrixTiling:
     def threads(self) -> int:
         return 2 * self.subgroup_rows * 32
 
-    def tiles(self, product: Product) -> int:
+    def tiles(self, product: Gemm) -> int:
         return ceil_div(product.m, self.rows) * ceil_div(product.n, self.columns)
 
     @property
@@ -74,42 +81,42 @@ Cut = tuple[MatrixTiling, int]  # and into how many parts k is cut
 
 
 @lru_cache(256)  # a model has few sizes, in many layers
-def choose_matrix_tiling(product: Product) -> Cut:
+def choose_matrix_tiling(product: Gemm) -> Cut:
     return fastest_cuts(product, MATRIX_TILINGS)[0]
 
 
-def tuned_matrix_tiling(name: str, product: Product, target: Target) -> Cut:
+def tuned_matrix_tiling(name: str, product: Gemm, target: Target) -> Cut:
     """What was measured on this adapter, or else what `cost` says is the fastest."""
     shape_class = f"m{power_of_two(product.m)} n{product.n} k{product.k} {product.stored}"
     default = choose_matrix_tiling(product)
     return tuned_cut(name, shape_class, product, default, MATRIX_TILINGS, target)
 
 
-def takes_matrices(product: Product, target: Target) -> bool:
+def takes_matrices(product: Gemm, target: Target) -> bool:
     """Whether a product of many rows goes by subgroup matrices on this device."""
     there = target.matrices and not target.software and target.shared_bytes >= SHARED_BYTES
     plain = product.type == "f32" and product.batches == 1
     return there and plain and not product.empty and product.k > 0
 
 
-def halves_memory(product: Product, rows: int) -> Scratch:
+def halves_memory(product: Gemm, rows: int) -> Scratch:
     """For rows of k; sizes are powers of two, so that changing shapes share a few buffers."""
     width = K_STEP * ceil_div(product.k, K_STEP)
     return Scratch("matrix halves", power_of_two(4 * rows * width))
 
 
-def exponents_memory(product: Product) -> Scratch:
+def exponents_memory(product: Gemm) -> Scratch:
     """For the m rows and behind them the n columns."""
     return Scratch("matrix exponents", power_of_two(4 * (product.m + product.n)))
 
 
-def parts_of(product: Product) -> str:
+def parts_of(product: Gemm) -> str:
     """Half floats for each number: what is stored as one needs no second one."""
     return "1" if product.stored == "f16" else "2"
 
 
 def matrix_dispatches(
-    before: Dispatch, kernel: Kernel, product: Product, out: int, target: Target
+    before: Dispatch, kernel: GemmKernel, product: Gemm, out: int, target: Target
 ) -> list[Dispatch]:
     """What makes the half floats and exponents, the product, and where it was cut, its sum.
 
@@ -121,4 +128,4 @@ def matrix_dispatches(
         types=(*kernel.types, ("A_PARTS", parts_of(product))),
     )
     cut = tuned_matrix_tiling(kernel.name, product.plain, target)
-    return [before, *cut_dispatches(multiply, product, out, cut)]
+    return [before, *split_k_dispatches(multiply, product, out, cut)]

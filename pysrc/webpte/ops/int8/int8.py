@@ -102,7 +102,7 @@ def types_of(**constants: int) -> tuple[tuple[str, str], ...]:
 
 
 @dataclass(frozen=True)
-class Tile:
+class Int8Tile:
     """Constants of wgsl/lib/int8/int8_tile.wgsl."""
 
     rows: int
@@ -117,12 +117,12 @@ class Tile:
         return ceil_div(rows, self.rows), ceil_div(columns, self.columns)
 
 
-LARGE, SMALL, FLAT = Tile(64, 64, 16), Tile(32, 32, 8), Tile(16, 64, 8)
+LARGE, SMALL, FLAT = Int8Tile(64, 64, 16), Int8Tile(32, 32, 8), Int8Tile(16, 64, 8)
 # Enough workgroups to keep a large GPU busy.
 FULL = 256
 
 
-def choose_tile(rows: int, columns: int, copies: int = 1) -> Tile:
+def choose_tile(rows: int, columns: int, copies: int = 1) -> Int8Tile:
     """The largest tile of which there are enough."""
     if rows <= FLAT.rows:
         return FLAT

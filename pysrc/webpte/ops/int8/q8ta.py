@@ -41,7 +41,7 @@ PIXEL_SHUFFLE = (
 
 
 @dataclass(frozen=True)
-class Operand:
+class QuantizedOperand:
     """A tensor with its scale and zero, and how the output's elements find theirs."""
 
     tensor: TensorArg
@@ -56,13 +56,13 @@ class Operand:
         return steps in ((), (1,)) and self.tensor.numel == numel(self.dims)
 
 
-def operand(args: Args, name: str, dims: Dims, strides: Dims) -> Operand:
+def operand(args: Args, name: str, dims: Dims, strides: Dims) -> QuantizedOperand:
     tensor, zero = args.tensor(name), args.integer(f"{name}_zero")
-    return Operand(tensor, args.number(f"{name}_scale"), zero, dims, strides)
+    return QuantizedOperand(tensor, args.number(f"{name}_scale"), zero, dims, strides)
 
 
 def lower(
-    args: Args, formula: str, operands: list[Operand], inverse: float, alpha: float = 0
+    args: Args, formula: str, operands: list[QuantizedOperand], inverse: float, alpha: float = 0
 ) -> list[Dispatch]:
     """One kernel over all words of the output; `formula` is of the floats x and y."""
     out = args.out

@@ -52,7 +52,7 @@ FEW_ROWS = 16
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearQ8:
     """A checked call."""
 
     x: TensorArg
@@ -89,7 +89,7 @@ class Linear:
         )
 
 
-def read_call(args: Args) -> Linear:
+def read_call(args: Args) -> LinearQ8:
     x, weight = args.tensor("x"), args.tensor("weight")
     scales, bias = args.tensor("scales"), args.optional_tensor("bias")
     check_int8(args, x, weight)
@@ -104,7 +104,7 @@ def read_call(args: Args) -> Linear:
         )
     check_per_channel(args, "scales", scales, weight.dims[0])
     check_per_channel(args, "bias", bias, weight.dims[0])
-    return Linear(x, weight, scales, bias)
+    return LinearQ8(x, weight, scales, bias)
 
 
 def linear_shape(args: Args, quantized: bool) -> tuple[Dims]:
@@ -138,7 +138,7 @@ def lower_linear(args: Args, quantized: bool) -> list[Dispatch]:
 
 
 def product_dispatch(
-    linear: Linear, bindings: tuple[Binding, ...], stored: str, written: str, target: Target
+    linear: LinearQ8, bindings: tuple[Binding, ...], stored: str, written: str, target: Target
 ) -> Dispatch:
     """Scales and biases lie in memory as `stored`; `written` is u32, for bytes, or a float."""
     types: tuple[tuple[str, str], ...] = ()

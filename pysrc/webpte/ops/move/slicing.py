@@ -17,9 +17,9 @@ import numpy as np
 from webpte.errors import GraphError
 from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.move_units import symint_of
-from webpte.ops.core.records import Dispatch, Steady, SymIntBound, ceil_div
+from webpte.ops.core.records import Dispatch, RelowerGuard, SymIntBound, ceil_div
 from webpte.ops.core.registry import register
-from webpte.ops.move.strided import Start, Walk, lower_walk
+from webpte.ops.move.strided import Start, StridedWalk, lower_walk
 from webpte.shapes import Dims, contiguous_strides, normalize_dim, normalize_index
 
 Array = np.ndarray
@@ -37,13 +37,15 @@ def with_size(dims: Dims, dim: int, *size: int) -> Dims:
     return (*dims[:dim], *size, *dims[dim + 1 :])
 
 
-def part_walk(source: TensorArg, dim: int, length: int, start: int | Start, step: int = 1) -> Walk:
+def part_walk(
+    source: TensorArg, dim: int, length: int, start: int | Start, step: int = 1
+) -> StridedWalk:
     """`length` indices along `dim`, from `start` on."""
     strides = contiguous_strides(source.dims)
     dims, steps = with_size(source.dims, dim, length), with_size(strides, dim, strides[dim] * step)
     if isinstance(start, Start):
-        return Walk(dims, steps, start=start)
-    return Walk(dims, steps, base=start * strides[dim])
+        return StridedWalk(dims, steps, start=start)
+    return StridedWalk(dims, steps, base=start * strides[dim])
 
 
 def live_start(args: Args, name: str, dim: int) -> Start | None:
@@ -80,7 +82,7 @@ def lower_slice(args: Args) -> list[Dispatch]:
     return lower_walk(args, part_walk(source, dim, length, start, part.step), args.out)
 
 
-def slice_steady(args: Args) -> list[Steady]:
+def slice_steady(args: Args) -> list[RelowerGuard]:
     """Both ends move, the length stays: a model looks up its angles at the next position."""
     start, end = symint_of(args, "start"), symint_of(args, "end")
     if start is None or end is None:
@@ -89,7 +91,7 @@ def slice_steady(args: Args) -> list[Steady]:
     length = args.integer("end") - first
     if not 0 <= first <= first + length <= size:
         return []  # an end that is clamped, or counts from behind
-    return [Steady(start.value_id, 0, size - length, end.value_id, length)]
+    return [RelowerGuard(start.value_id, 0, size - length, end.value_id, length)]
 
 
 def run_slice(args: Args) -> Array:
@@ -113,9 +115,9 @@ def selected_index(args: Args) -> int:
     return normalize_index(args.integer("index"), args.tensor("self").dims[dim_of(args)])
 
 
-def selected_steady(args: Args) -> list[Steady]:
+def selected_steady(args: Args) -> list[RelowerGuard]:
     index, size = symint_of(args, "index"), args.tensor("self").dims[dim_of(args)]
-    return [] if index is None else [Steady(index.value_id, 0, size - 1)]
+    return [] if index is None else [RelowerGuard(index.value_id, 0, size - 1)]
 
 
 def lower_select(args: Args) -> list[Dispatch]:

@@ -49,7 +49,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Walk:
+class StridedWalk:
     """How the output, seen as `dims`, steps through the input (in elements)."""
 
     dims: Dims
@@ -65,7 +65,7 @@ class Strided:
     name: str
     signature: str
     shape: Callable[[Args], tuple[Dims]]
-    walk: Callable[[Args], Walk]
+    walk: Callable[[Args], StridedWalk]
     numpy: Callable[[Args], Array]
 
 
@@ -92,9 +92,9 @@ def permuted_shape(args: Args, order: Dims) -> tuple[Dims]:
     return (tuple(dims[dim] for dim in order),)
 
 
-def permuted_walk(args: Args, order: Dims) -> Walk:
+def permuted_walk(args: Args, order: Dims) -> StridedWalk:
     strides = contiguous_strides(args.tensor("self").dims)
-    return Walk(permuted_shape(args, order)[0], tuple(strides[dim] for dim in order))
+    return StridedWalk(permuted_shape(args, order)[0], tuple(strides[dim] for dim in order))
 
 
 # Expand, repeat, flip
@@ -116,9 +116,9 @@ def expanded_shape(args: Args) -> tuple[Dims]:
     return (wanted,)
 
 
-def expanded_walk(args: Args) -> Walk:
+def expanded_walk(args: Args) -> StridedWalk:
     (dims,) = expanded_shape(args)
-    return Walk(dims, broadcast_strides(args.tensor("self").dims, dims))
+    return StridedWalk(dims, broadcast_strides(args.tensor("self").dims, dims))
 
 
 def filled_shape(args: Args) -> tuple[Dims]:
@@ -129,9 +129,9 @@ def filled_shape(args: Args) -> tuple[Dims]:
     return (dims,)
 
 
-def filled_walk(args: Args) -> Walk:
+def filled_walk(args: Args) -> StridedWalk:
     (dims,) = filled_shape(args)
-    return Walk(dims, broadcast_strides(args.tensor("self").dims, dims))
+    return StridedWalk(dims, broadcast_strides(args.tensor("self").dims, dims))
 
 
 def repeats(args: Args) -> tuple[Dims, Dims]:
@@ -146,11 +146,11 @@ def repeated_shape(args: Args) -> tuple[Dims]:
     return (tuple(size * times for times, size in zip(*repeats(args), strict=True)),)
 
 
-def repeated_walk(args: Args) -> Walk:
+def repeated_walk(args: Args) -> StridedWalk:
     times, dims = repeats(args)
     strides = contiguous_strides(dims)
     pairs = [axis for pair in zip(times, dims, strict=True) for axis in pair]
-    return Walk(tuple(pairs), tuple(step for stride in strides for step in (0, stride)))
+    return StridedWalk(tuple(pairs), tuple(step for stride in strides for step in (0, stride)))
 
 
 def flipped(args: Args) -> list[int]:
@@ -161,13 +161,13 @@ def flipped(args: Args) -> list[int]:
     return dims if rank else []
 
 
-def flipped_walk(args: Args) -> Walk:
+def flipped_walk(args: Args) -> StridedWalk:
     dims, dims_flipped = args.tensor("self").dims, flipped(args)
     strides = list(contiguous_strides(dims))
     base = sum((dims[dim] - 1) * strides[dim] for dim in dims_flipped)
     for dim in dims_flipped:
         strides[dim] *= -1
-    return Walk(dims, tuple(strides), base)
+    return StridedWalk(dims, tuple(strides), base)
 
 
 # Windows and blocks
@@ -190,12 +190,12 @@ def unfolded_shape(args: Args) -> tuple[Dims]:
     return ((*dims[:dim], count, *dims[dim + 1 :], size) if dims else (size,),)
 
 
-def unfolded_walk(args: Args) -> Walk:
+def unfolded_walk(args: Args) -> StridedWalk:
     dims, (dim, _, _) = args.tensor("self").dims, windows(args)
     strides = list(contiguous_strides(dims)) or [1]
     strides = [*strides, strides[dim]] if dims else strides
     strides[dim] *= args.integer("step") if dims else 1
-    return Walk(unfolded_shape(args)[0], tuple(strides))
+    return StridedWalk(unfolded_shape(args)[0], tuple(strides))
 
 
 def run_unfold(args: Args) -> Array:
@@ -221,10 +221,10 @@ def shuffled_shape(args: Args) -> tuple[Dims]:
     return ((*batch, channels // (r * r), height * r, width * r),)
 
 
-def shuffled_walk(args: Args) -> Walk:
+def shuffled_walk(args: Args) -> StridedWalk:
     count, r, _, height, width = blocks = shuffle_blocks(args)
     channel, down, across, row, column = contiguous_strides(blocks)
-    return Walk((count, height, r, width, r), (channel, row, down, column, across))
+    return StridedWalk((count, height, r, width, r), (channel, row, down, column, across))
 
 
 def run_shuffle(args: Args) -> Array:
@@ -235,7 +235,7 @@ def run_shuffle(args: Args) -> Array:
 # Lowering
 
 
-def lower_walk(args: Args, walk: Walk, out: TensorArg) -> list[Dispatch]:
+def lower_walk(args: Args, walk: StridedWalk, out: TensorArg) -> list[Dispatch]:
     """The shortest way to the same elements: merged axes, wide units, tiles for transposes."""
     source = args.tensor("self")
     check_same_type(args, source.dtype)
@@ -273,7 +273,7 @@ def transposed_axis(sizes: Dims, strides: Dims) -> int | None:
     return next((axis for axis in rows if sizes[axis] >= MIN_TILED), None)
 
 
-def lower_transpose(args: Args, walk: Walk, row: int, out: TensorArg) -> Dispatch:
+def lower_transpose(args: Args, walk: StridedWalk, row: int, out: TensorArg) -> Dispatch:
     sizes, (strides,) = collapse(walk.dims, walk.strides)
     out_strides = contiguous_strides(sizes)
     across, down = ceil_div(sizes[-1], TILE), ceil_div(sizes[row], TILE)

@@ -28,7 +28,7 @@ from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.quads import quad_count, quad_grid
 from webpte.ops.core.records import Binding, Dispatch, Scratch, ceil_div, pack
 from webpte.ops.core.registry import register
-from webpte.ops.core.row_reduction import ONE_LANE, Layout, check_floats, power_of_two
+from webpte.ops.core.row_reduction import ONE_LANE, RowThreads, check_floats, power_of_two
 from webpte.ops.core.target import GPU, Target
 from webpte.shapes import Dims, collapse, contiguous_strides, numel
 
@@ -49,7 +49,7 @@ INTEGER_RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
 
 
 @dataclass(frozen=True)
-class Choice:
+class QParamsRule:
     """How to choose: the mapping, the range of integers, the least scale, and the blocks of x."""
 
     mapping: int
@@ -70,10 +70,10 @@ class Choose:
 
     name: str
     signature: str
-    choice: Callable[[Args], Choice]
+    choice: Callable[[Args], QParamsRule]
 
 
-def affine_choice(args: Args) -> Choice:
+def affine_choice(args: Args) -> QParamsRule:
     x, mapping, block = args.tensor("x"), args.string("mapping"), args.integers("block_size")
     if mapping not in MAPPINGS:
         raise UnsupportedError(f"{args.call}: mapping {mapping!r}; known are {', '.join(MAPPINGS)}")
@@ -96,7 +96,7 @@ def affine_choice(args: Args) -> Choice:
         for count, size in zip(counts, block, strict=True)
         if args.flag("keepdim") or count != 1 or size == 1
     ]
-    return Choice(
+    return QParamsRule(
         mapping=MAPPINGS[mapping],
         low=low,
         high=high,
@@ -106,18 +106,18 @@ def affine_choice(args: Args) -> Choice:
     )
 
 
-def tensor_choice(args: Args) -> Choice:
+def tensor_choice(args: Args) -> QParamsRule:
     low, high = args.integer("quant_min"), args.integer("quant_max")
     dims = args.tensor("x").dims
-    return Choice(MAPPINGS["ASYMMETRIC"], low, high, args.number("eps"), dims, (1,))
+    return QParamsRule(MAPPINGS["ASYMMETRIC"], low, high, args.number("eps"), dims, (1,))
 
 
-def token_choice(args: Args) -> Choice:
+def token_choice(args: Args) -> QParamsRule:
     dims = args.tensor("x").dims
     if not dims:
         raise GraphError(f"{args.call}: a scalar has no rows")
     block = (*(1 for _ in dims[:-1]), dims[-1])
-    return Choice(LEAST_ERROR, -128, 127, FLOAT_EPSILON, block, (*dims[:-1], 1))
+    return QParamsRule(LEAST_ERROR, -128, 127, FLOAT_EPSILON, block, (*dims[:-1], 1))
 
 
 CHOOSE = (
@@ -141,7 +141,7 @@ CHOOSE = (
 )
 
 
-def checked_choice(op: Choose, args: Args) -> Choice:
+def checked_choice(op: Choose, args: Args) -> QParamsRule:
     x, choice = args.tensor("x"), op.choice(args)
     check_floats(args, x, args.outs[0])
     if choice.high <= choice.low:
@@ -163,10 +163,10 @@ class Blocks:
     target: Target = GPU
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RowThreads:
         if self.target.software:
             return ONE_LANE
-        return Layout(min(power_of_two(self.length), MOST_LANES))
+        return RowThreads(min(power_of_two(self.length), MOST_LANES))
 
     @property
     def parts(self) -> int:
@@ -243,7 +243,7 @@ def range_dispatch(blocks: Blocks, source: TensorArg, memory: Scratch) -> Dispat
 
 
 def choose_dispatch(
-    args: Args, choice: Choice, blocks: Blocks, source: Binding, stored: str
+    args: Args, choice: QParamsRule, blocks: Blocks, source: Binding, stored: str
 ) -> Dispatch:
     scale, zero = args.outs
     software = args.target.software
@@ -275,7 +275,7 @@ def run_choose(op: Choose, args: Args) -> list[Array]:
     return [scale.reshape(dims), zero.reshape(dims).astype(args.outs[1].dtype.numpy)]
 
 
-def np_scale(choice: Choice, lowest: Array, highest: Array) -> Array:
+def np_scale(choice: QParamsRule, lowest: Array, highest: Array) -> Array:
     span = np.float32(choice.high - choice.low)
     if choice.mapping == MAPPINGS["SYMMETRIC"]:
         return np.maximum(-lowest, highest) / (span / 2)
@@ -284,7 +284,7 @@ def np_scale(choice: Choice, lowest: Array, highest: Array) -> Array:
     return (highest - lowest) / span
 
 
-def np_zero(choice: Choice, lowest: Array, highest: Array, scale: Array) -> Array:
+def np_zero(choice: QParamsRule, lowest: Array, highest: Array, scale: Array) -> Array:
     low, high = np.float32(choice.low), np.float32(choice.high)
     if choice.mapping == MAPPINGS["ASYMMETRIC"]:
         return low - np.round(lowest / scale)

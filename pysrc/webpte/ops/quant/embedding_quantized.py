@@ -54,7 +54,7 @@ LINEAR_PAIRS = Format(4, False, 8)
 
 
 @dataclass(frozen=True)
-class Table:
+class QuantizedTable:
     """How to read a table: its numbers, and how its scales are spread."""
 
     format: Format
@@ -66,7 +66,7 @@ class Table:
 class Embedding:
     name: str
     signature: str
-    table: Callable[[Args], Table]
+    table: Callable[[Args], QuantizedTable]
     zero_points: bool = True
 
 
@@ -76,13 +76,13 @@ def scales_of_row(scales: TensorArg) -> int:
     return 0 if scales.numel == 1 else 1
 
 
-def q4gsw_table(args: Args) -> Table:
+def q4gsw_table(args: Args) -> QuantizedTable:
     groups = scales_of_row(args.tensor("scales"))
     numbers = LINEAR_PAIRS if args.flag("is_linear_weight") else PAIRS
-    return Table(numbers, args.integer("group_size"), groups)
+    return QuantizedTable(numbers, args.integer("group_size"), groups)
 
 
-def decomposed_table(numbers: Format, args: Args) -> Table:
+def decomposed_table(numbers: Format, args: Args) -> QuantizedTable:
     limits, known = (args.integer("quant_min"), args.integer("quant_max")), numbers.limits
     if known is not None and limits != known:
         raise GraphError(
@@ -90,7 +90,7 @@ def decomposed_table(numbers: Format, args: Args) -> Table:
         )
     groups = scales_of_row(args.tensor("scales"))
     width = numbers.per_byte * args.tensor("weight").dims[1]
-    return Table(numbers, width // max(groups, 1), groups)
+    return QuantizedTable(numbers, width // max(groups, 1), groups)
 
 
 DECOMPOSED = (
@@ -127,7 +127,7 @@ def embedding_shape(args: Args) -> tuple[Dims]:
     return ((*check_indices(args, args.tensor("indices")).dims, args.out.maximum[-1]),)
 
 
-def check_table(args: Args, op: Embedding) -> Table:
+def check_table(args: Args, op: Embedding) -> QuantizedTable:
     weight, scales, out = args.tensor("weight"), args.tensor("scales"), args.out
     table, width = op.table(args), args.out.dims[-1]
     zero_points = zero_points_of(args, op)

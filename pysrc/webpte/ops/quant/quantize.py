@@ -33,7 +33,7 @@ INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
 
 
 @dataclass(frozen=True)
-class Blocks:
+class QuantBlocks:
     """Which elements share a scale: those of one block."""
 
     size: Dims
@@ -47,7 +47,7 @@ class Granularity:
     name: str
     overload: str
     arguments: str
-    blocks: Callable[[Args], Blocks]
+    blocks: Callable[[Args], QuantBlocks]
     tensors: bool = True
     zero_first: bool = False
     namespace: str = "quantized_decomposed"
@@ -57,26 +57,26 @@ class Granularity:
         return f"{self.namespace}.{verb}_{self.name}.{self.overload}"
 
 
-def one_block(args: Args) -> Blocks:
-    return Blocks(args.tensor("x").dims)
+def one_block(args: Args) -> QuantBlocks:
+    return QuantBlocks(args.tensor("x").dims)
 
 
-def channel_blocks(args: Args) -> Blocks:
+def channel_blocks(args: Args) -> QuantBlocks:
     dims = args.tensor("x").dims
     axis = normalize_dim(args.integer("axis"), len(dims))
     if args.tensor("scale").numel == 1:
-        return Blocks(dims)
-    return Blocks((*dims[:axis], 1, *dims[axis + 1 :]), padded=True)
+        return QuantBlocks(dims)
+    return QuantBlocks((*dims[:axis], 1, *dims[axis + 1 :]), padded=True)
 
 
-def token_blocks(args: Args) -> Blocks:
+def token_blocks(args: Args) -> QuantBlocks:
     dims = args.tensor("x").dims
     if not dims:
         raise GraphError(f"{args.call}: a scalar has no rows")
-    return Blocks((*(1 for _ in dims[:-1]), dims[-1]))
+    return QuantBlocks((*(1 for _ in dims[:-1]), dims[-1]))
 
 
-def affine_blocks(args: Args) -> Blocks:
+def affine_blocks(args: Args) -> QuantBlocks:
     dims, size = args.tensor("x").dims, args.integers("block_size")
     tiled = len(size) == len(dims) and all(
         block > 0 and dim % block == 0 for dim, block in zip(dims, size, strict=False)
@@ -84,7 +84,7 @@ def affine_blocks(args: Args) -> Blocks:
     # An empty tensor has no blocks to speak of, whatever their size.
     if not tiled and not (numel(dims) == 0 and len(size) == len(dims)):
         raise GraphError(f"{args.call}: blocks of {size} do not tile {list(dims)}")
-    return Blocks(tuple(size))
+    return QuantBlocks(tuple(size))
 
 
 GRANULARITIES = (

@@ -23,7 +23,7 @@ from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.quads import INT32_MAX, INT32_MIN, common_type, quad_count, quad_grid
 from webpte.ops.core.records import Binding, Dispatch, Scratch, ceil_div, pack
 from webpte.ops.core.registry import register
-from webpte.ops.core.row_reduction import Layout, contiguous_layout, strided_layout
+from webpte.ops.core.row_reduction import RowThreads, contiguous_layout, strided_layout
 from webpte.ops.core.target import GPU, Target
 from webpte.shapes import Dims, collapse, contiguous_strides, normalize_dim, numel
 
@@ -169,7 +169,7 @@ class Axes:
 
 
 @dataclass(frozen=True)
-class Walk:
+class ReduceWalk:
     """How to read a tensor: rows, a row's items, and how many elements make an item."""
 
     kept: Axes
@@ -178,13 +178,13 @@ class Walk:
     target: Target = GPU
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RowThreads:
         if self.reduced.adjacent or not self.kept.adjacent:
             return contiguous_layout(self.reduced.count, self.target)
         kept = self.kept
         return strided_layout(kept.count, self.reduced.count, kept.sizes[-1], self.target)
 
-    def by_quads(self) -> Walk:
+    def by_quads(self) -> ReduceWalk:
         """The same in quads, where the innermost reduced axis is whole quads side by side."""
         sizes, strides = self.reduced.sizes, self.reduced.strides
         if not self.reduced.adjacent or sizes[-1] % 4 or self.reduced.count == 0:
@@ -210,13 +210,13 @@ def element_load(stored: str, acc: str) -> str:
     return f"{acc}(pick_{stored}(input[i / per_word_{stored}], i))"
 
 
-def rows_walk(rows: int, length: int, target: Target) -> Walk:
+def rows_walk(rows: int, length: int, target: Target) -> ReduceWalk:
     """Rows one after the other."""
-    return Walk(Axes((rows,), (length,)), Axes((length,), (1,)), target=target).by_quads()
+    return ReduceWalk(Axes((rows,), (length,)), Axes((length,), (1,)), target=target).by_quads()
 
 
 @dataclass(frozen=True)
-class Operand:
+class ReduceOperand:
     """What is read or written: a tensor or scratch memory, and its stored type in the shaders."""
 
     binding: Binding
@@ -232,9 +232,9 @@ def lower_reduction(op: Reduction, args: Args) -> list[Dispatch]:
     return reduce_tensor(op, args, source, out, reduced_axes(args))
 
 
-def walk_of(args: Args, source: TensorArg, axes: Sequence[int]) -> Walk:
+def walk_of(args: Args, source: TensorArg, axes: Sequence[int]) -> ReduceWalk:
     kept = [axis for axis in range(source.rank) if axis not in axes]
-    walk = Walk(Axes.of(source.dims, kept), Axes.of(source.dims, axes), target=args.target)
+    walk = ReduceWalk(Axes.of(source.dims, kept), Axes.of(source.dims, axes), target=args.target)
     walk = walk.by_quads()
     if len(walk.kept.sizes) + len(walk.reduced.sizes) > TABLE_AXES:
         raise UnsupportedError(f"{args.call}: more than {TABLE_AXES} axes that cannot be merged")
@@ -246,26 +246,28 @@ def reduce_tensor(
 ) -> list[Dispatch]:
     """All of `source` along `axes`, into `out`."""
     walk = walk_of(args, source, axes)
-    operand, result = (Operand(tensor.id, tensor.dtype.wgsl) for tensor in (source, out))
+    operand, result = (ReduceOperand(tensor.id, tensor.dtype.wgsl) for tensor in (source, out))
     acc = common_type(out.dtype)
     if out.dtype.storage.itemsize > 1:
         return reduce(op, walk, operand, result, acc)
     # Results that are bytes take a detour: rows are not written four at a time.
     wide = Scratch("reduce wide", 4 * out.numel)
     return [
-        *reduce(op, walk, operand, Operand(wide, acc), acc),
+        *reduce(op, walk, operand, ReduceOperand(wide, acc), acc),
         narrow(wide, acc, out.id, out.dtype, out.numel),
     ]
 
 
-def reduce(op: Reduction, walk: Walk, source: Operand, out: Operand, acc: str) -> list[Dispatch]:
+def reduce(
+    op: Reduction, walk: ReduceWalk, source: ReduceOperand, out: ReduceOperand, acc: str
+) -> list[Dispatch]:
     """One dispatch, or two with the parts' results between them. `acc` is f32 or i32."""
     rows, length = walk.kept.count, walk.reduced.count
     parts = walk.layout.parts(rows, length)
     count = length * walk.elements
     if parts == 1:
         return [step(op, walk, source, out, acc, count)]
-    between = Operand(Scratch("reduce parts", 4 * rows * parts), acc)
+    between = ReduceOperand(Scratch("reduce parts", 4 * rows * parts), acc)
     return [
         step(replace(op, finish="total"), walk, source, between, acc, count, parts),
         step(op, rows_walk(rows, parts, walk.target), between, out, acc, count),
@@ -273,7 +275,13 @@ def reduce(op: Reduction, walk: Walk, source: Operand, out: Operand, acc: str) -
 
 
 def step(
-    op: Reduction, walk: Walk, source: Operand, out: Operand, acc: str, count: int, parts: int = 1
+    op: Reduction,
+    walk: ReduceWalk,
+    source: ReduceOperand,
+    out: ReduceOperand,
+    acc: str,
+    count: int,
+    parts: int = 1,
 ) -> Dispatch:
     """One dispatch; `count` is the number of elements behind a finished result."""
     rows, length, layout, axes = walk.kept.count, walk.reduced.count, walk.layout, walk.words()

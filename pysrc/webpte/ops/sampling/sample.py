@@ -38,7 +38,13 @@ from webpte.errors import GraphError
 from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.records import Binding, Dispatch, Scratch, SymIntBound, ceil_div, pack
 from webpte.ops.core.registry import register
-from webpte.ops.core.row_reduction import ONE_LANE, THREADS, Layout, check_floats, contiguous_layout
+from webpte.ops.core.row_reduction import (
+    ONE_LANE,
+    THREADS,
+    RowThreads,
+    check_floats,
+    contiguous_layout,
+)
 from webpte.ops.sampling.sample_numpy import WORD_BITS, Settings, choose_token
 from webpte.shapes import Dims
 
@@ -104,7 +110,7 @@ class Steps:
     args: Args
     length: int
     part: int
-    layout: Layout
+    layout: RowThreads
 
     @property
     def parts(self) -> int:
@@ -210,7 +216,7 @@ class Steps:
 
 def lower_sample(args: Args) -> list[Dispatch]:
     length, software = args.tensor("logits").dims[-1], args.target.software
-    layout = ONE_LANE if software else Layout(THREADS)
+    layout = ONE_LANE if software else RowThreads(THREADS)
     steps = Steps(args, length, SOFTWARE_PART if software else PART, layout)
     tables = [steps.fill_table(stage) for stage in range(steps.stages)]
     return [steps.find_keys(), *tables, steps.draw(), steps.merge()]

@@ -10,7 +10,7 @@ out      the key of the token's logit; the sum of all probabilities, each divide
 
 Keys are logits as integers (wgsl/lib/sampling/logit_keys.wgsl), and so are probabilities, as in
 sample.py: the reference and every GPU give the same words. The distribution is the model's own:
-softmax of the logits as they are. `Candidates` makes logarithms of the words, in float64.
+softmax of the logits as they are. `TopLogprobs` makes logarithms of the words, in float64.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ from webpte.ops.core.args import Args
 from webpte.ops.core.fixed_point import negative_power
 from webpte.ops.core.records import Dispatch, Scratch, ceil_div, pack
 from webpte.ops.core.registry import register
-from webpte.ops.core.row_reduction import ONE_LANE, THREADS, Layout, check_floats, contiguous_layout
+from webpte.ops.core.row_reduction import (
+    ONE_LANE,
+    THREADS,
+    RowThreads,
+    check_floats,
+    contiguous_layout,
+)
 from webpte.ops.sampling.sample import PART, SOFTWARE_PART, is_word
 from webpte.ops.sampling.sample_numpy import LOG2_E, NEVER_KEY, distances_below, keys_of, numbers_of
 from webpte.shapes import Dims
@@ -57,11 +63,11 @@ def candidates_shape(args: Args) -> tuple[Dims]:
     return ((1, words_of(count)),)
 
 
-def lower_candidates(args: Args) -> list[Dispatch]:
+def lower_top_logprobs(args: Args) -> list[Dispatch]:
     logits, token, count = args.tensor("logits"), args.tensor("token"), args.integer("count")
     length, software = logits.dims[-1], args.target.software
     part = SOFTWARE_PART if software else PART
-    parts, layout = ceil_div(length, part), ONE_LANE if software else Layout(THREADS)
+    parts, layout = ceil_div(length, part), ONE_LANE if software else RowThreads(THREADS)
     pairs = Scratch("candidates of parts", 8 * parts * count)
     merging = contiguous_layout(parts * count, args.target)
     types = (("FLOAT", logits.dtype.wgsl),)
@@ -112,7 +118,7 @@ def candidate_words(logits: Array, token: int, count: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class TopLogprobs:
     """Natural logarithms of probabilities: of the chosen token, and of the likeliest ones."""
 
     logprob: float
@@ -120,7 +126,7 @@ class Candidates:
     logprobs: tuple[float, ...]
 
     @classmethod
-    def of(cls, words: Array) -> Candidates:
+    def of(cls, words: Array) -> TopLogprobs:
         unsigned = words.reshape(-1).view(np.uint32).astype(np.int64)
         count = (unsigned.size - HEAD_WORDS) // 2
         keys = unsigned[[0, *range(HEAD_WORDS, HEAD_WORDS + count)]]
@@ -135,7 +141,7 @@ class Candidates:
         return cls(logprob, tuple(tokens[:there]), tuple(logprobs[:there]))
 
 
-def run_candidates(args: Args) -> Array:
+def run_top_logprobs(args: Args) -> Array:
     logits = args.array("logits")
     row = logits.reshape(-1, logits.shape[-1])[-1]
     token = int(args.array("token").reshape(-1)[-1])
@@ -146,6 +152,6 @@ register(
     "webpte.candidates.default",
     "logits: tensor, token: tensor, count: int -> tensor",
     shape=candidates_shape,
-    lower=lower_candidates,
-    reference=run_candidates,
+    lower=lower_top_logprobs,
+    reference=run_top_logprobs,
 )

@@ -19,7 +19,7 @@ from webpte.ops.core.quads import float_type, quad_count, quad_grid
 from webpte.ops.core.records import Dispatch, Scratch, pack
 from webpte.ops.core.registry import register
 from webpte.ops.core.row_reduction import check_floats, contiguous_layout, float_item
-from webpte.ops.reduce.reduce import SUM, Operand, reduce, rows_walk
+from webpte.ops.reduce.reduce import SUM, ReduceOperand, reduce, rows_walk
 from webpte.shapes import Dims, numel
 
 Array = np.ndarray
@@ -49,7 +49,7 @@ def lower_cross_entropy(args: Args) -> list[Dispatch]:
     losses = Scratch("cross entropy", 4 * rows)
     stored = float_type(args, logits, loss, gradient)
     walk = rows_walk(1, rows, args.target)
-    total = reduce(SUM, walk, Operand(losses, "f32"), Operand(loss.id, stored), "f32")
+    total = reduce(SUM, walk, ReduceOperand(losses, "f32"), ReduceOperand(loss.id, stored), "f32")
     if rows == 0:
         return total
     item, elements = float_item(columns)

@@ -14,7 +14,7 @@ from webpte.rewrite.fusion.elementwise import elementwise_chain
 from webpte.rewrite.fusion.engine import Rule, apply
 from webpte.rewrite.fusion.linear_q4 import add_after_product, gated_products, norm_before_product
 from webpte.rewrite.fusion.matmul import activation_after_product, joined_products
-from webpte.rewrite.fusion.norms import bent_batch_norm
+from webpte.rewrite.fusion.norms import activation_batch_norm
 from webpte.rewrite.fusion.softmax_attention import softmax_attention
 
 __all__ = ["RULES", "fuse"]
@@ -24,7 +24,7 @@ RULES: tuple[tuple[Rule, ...], ...] = (
     (
         *(attention_block, softmax_attention),
         *(gated_products, add_after_product, norm_before_product, convolution_block),
-        *(activation_after_product, joined_products, bent_batch_norm),
+        *(activation_after_product, joined_products, activation_batch_norm),
     ),
     (elementwise_chain,),
 )

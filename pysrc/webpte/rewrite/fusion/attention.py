@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from webpte.graph.graph import Call
 from webpte.ops.attention.fused_attention import ATTENTION_BLOCK, ROPES, SDPA
-from webpte.rewrite.fusion.engine import Calls, Found
+from webpte.rewrite.fusion.engine import Calls, Match
 from webpte.rewrite.fusion.linear_q4 import are_of_one_kind, taken_before
 
 
-def attention_block(calls: Calls, call: Call) -> Found | None:
+def attention_block(calls: Calls, call: Call) -> Match | None:
     """(norm,) q, k and v of one x, rope, attention with a cache."""
     if call.name != SDPA:
         return None
     query, key, value = (calls.argument(call, name) for name in ("query", "key", "value"))
-    rope, views = calls.origin(query)
+    rope, views = calls.producer(query)
     if rope is None or rope.name not in ROPES or views:
         return None
     if calls.graph.value_list(rope.args[-1]) != (query, key):
         return None
-    sources = [calls.origin(i) for i in (*(calls.argument(rope, n) for n in ("xq", "xk")), value)]
+    sources = [calls.producer(i) for i in (*(calls.argument(rope, n) for n in ("xq", "xk")), value)]
     linears = [source for source, _ in sources if source is not None]
     between = [view for _, views in sources for view in views]
     if len(linears) < 3 or not are_of_one_kind(linears):
@@ -29,4 +29,4 @@ def attention_block(calls: Calls, call: Call) -> Found | None:
     if before is None:
         return None
     parts = (*before, *linears, *between, rope, call)
-    return Found(ATTENTION_BLOCK, parts, (call.args[-1],))
+    return Match(ATTENTION_BLOCK, parts, (call.args[-1],))

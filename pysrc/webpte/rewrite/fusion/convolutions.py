@@ -15,20 +15,20 @@ from webpte.ops.conv.fused_conv import (
     PAD,
     WHERE,
 )
-from webpte.rewrite.fusion.engine import Calls, Found
+from webpte.rewrite.fusion.engine import Calls, Match
 from webpte.rewrite.fusion.linear_q4 import is_one
 
 Steps = tuple[Call, ...]
 
 
-def convolution_block(calls: Calls, call: Call) -> Found | None:
+def convolution_block(calls: Calls, call: Call) -> Match | None:
     """(pad with zeros,) convolution, and one of: a sum and what bends it, a bend, a slope."""
     if call.name not in CONVOLUTIONS:
         return None
     endings = (_sum, _slope, _bend)
     after = next((steps for find in endings if (steps := find(calls, call))), ())
     parts = (*_border(calls, call), call, *after)
-    return Found(CONV_BLOCK, parts, (parts[-1].args[-1],)) if len(parts) > 1 else None
+    return Match(CONV_BLOCK, parts, (parts[-1].args[-1],)) if len(parts) > 1 else None
 
 
 def _border(calls: Calls, call: Call) -> Steps:
@@ -77,7 +77,7 @@ def _channels(calls: Calls, call: Call, addition: Call) -> Steps:
 
 
 def _bend(calls: Calls, call: Call) -> Steps:
-    last, views = calls.destiny(call.args[-1])
+    last, views = calls.sole_user(call.args[-1])
     fits = last is not None and last.name in ACTIVATIONS and call.name != CLAMPED
     return (*views, last) if last is not None and fits else ()
 

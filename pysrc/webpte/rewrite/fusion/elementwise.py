@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from webpte.graph.graph import Call, Tensor
 from webpte.ops.elementwise.fused_elementwise import ELEMENTWISE, MAX_INPUTS, MAX_STEPS, NAMES
-from webpte.rewrite.fusion.engine import Calls, Found
+from webpte.rewrite.fusion.engine import Calls, Match
 from webpte.shapes import numel
 
 
-def elementwise_chain(calls: Calls, call: Call) -> Found | None:
+def elementwise_chain(calls: Calls, call: Call) -> Match | None:
     """The last of several ops, and those before it whose results nobody else needs."""
     out = call.args[-1]
     if not _is_plain(calls, call):
@@ -25,7 +25,7 @@ def elementwise_chain(calls: Calls, call: Call) -> Found | None:
         parts[found.index], inputs = found, rest
     if len(parts) < 2:
         return None
-    return Found(ELEMENTWISE, tuple(parts[i] for i in sorted(parts)), (out,))
+    return Match(ELEMENTWISE, tuple(parts[i] for i in sorted(parts)), (out,))
 
 
 def _is_plain(calls: Calls, call: Call) -> bool:

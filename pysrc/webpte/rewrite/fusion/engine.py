@@ -1,6 +1,6 @@
 """Patterns over a graph's dataflow, and the calls that replace what they find.
 
-A rule looks at one call and says what it would fuse with it: `Found`. Whether that is allowed is
+A rule looks at one call and says what it would fuse with it: `Match`. Whether that is allowed is
 decided here, for all rules alike:
 
 - what the parts give and the fused call does not is used by nobody else and is no output;
@@ -20,7 +20,7 @@ from webpte.rewrite.dataflow import Dataflow
 
 
 @dataclass(frozen=True)
-class Found:
+class Match:
     """What a rule would fuse: `parts` in an order in which they can run, the anchor among them.
 
     `outputs` are all that others may use of what the parts give.
@@ -69,7 +69,7 @@ class Calls:
         assert op.alias_of is not None
         return call.args[op.signature.positions[op.alias_of]]
 
-    def origin(self, value_id: int) -> tuple[Call | None, tuple[Call, ...]]:
+    def producer(self, value_id: int) -> tuple[Call | None, tuple[Call, ...]]:
         """The call whose result a value is, and the views on the way from there, first to last."""
         views: list[Call] = []
         writer = self.writer(value_id)
@@ -78,7 +78,7 @@ class Calls:
             writer = self.writer(self.viewed(writer))
         return writer, tuple(reversed(views))
 
-    def destiny(self, value_id: int) -> tuple[Call | None, tuple[Call, ...]]:
+    def sole_user(self, value_id: int) -> tuple[Call | None, tuple[Call, ...]]:
         """The only call that takes a value, maybe through views, and those."""
         views: list[Call] = []
         reader = self.only_reader(value_id)
@@ -95,7 +95,7 @@ class Calls:
         return call.args[position] if position < len(call.args) - 1 else -1
 
 
-Rule = Callable[[Calls, Call], Found | None]
+Rule = Callable[[Calls, Call], Match | None]
 
 
 def apply(graph: Graph, rules: Sequence[Rule]) -> Graph:
@@ -124,10 +124,10 @@ class _Rewriting:
         self._calls = calls
         self._graph = calls.graph
         self._flow = calls.flow
-        self._found: list[tuple[_Place, Found]] = []
+        self._found: list[tuple[_Place, Match]] = []
         self.taken: dict[int, _Place] = {}  # index of a part to where it goes
 
-    def consider(self, found: Found) -> None:
+    def consider(self, found: Match) -> None:
         """Take what was found, if nothing speaks against it."""
         indices = {part.index for part in found.parts}
         if len(indices) < len(found.parts) or not indices.isdisjoint(self.taken):
@@ -139,7 +139,7 @@ class _Rewriting:
             self._found.append((place, found))
             self.taken |= dict.fromkeys(indices, place)
 
-    def _is_closed(self, found: Found, indices: set[int]) -> bool:
+    def _is_closed(self, found: Match, indices: set[int]) -> bool:
         """Whether only the outputs are used by others, and by no part."""
         for value_id in self._given(found.parts):
             readers = set(self._flow.readers.get(value_id, ()))
@@ -156,7 +156,7 @@ class _Rewriting:
     def _is_live(self, value_id: int) -> bool:
         return isinstance(self._graph.value(value_id), Tensor | SymIntValue)
 
-    def _is_steady(self, found: Found) -> bool:
+    def _is_steady(self, found: Match) -> bool:
         """Whether what others may write to is touched by the last part alone."""
         touched = {
             i
@@ -165,7 +165,7 @@ class _Rewriting:
         }
         return touched.isdisjoint(self._flow.volatile)
 
-    def _place(self, found: Found, indices: set[int]) -> _Place | None:
+    def _place(self, found: Match, indices: set[int]) -> _Place | None:
         """Where the fused call goes: where its last part is, or before its first reader."""
         given = set(self._given(found.parts))
         taken = {i for part in found.parts for i in self._flow.takes(part)} - given
@@ -194,7 +194,7 @@ class _Rewriting:
         calls = tuple(replace(call, index=i) for i, call in enumerate(ordered))
         return Graph(tuple(values), calls, self._graph.inputs, self._graph.outputs)
 
-    def _fused(self, found: Found, values: list[Value]) -> Call:
+    def _fused(self, found: Match, values: list[Value]) -> Call:
         """A call with lists as arguments: see ops/core/fused_call.py."""
         flow, given = self._flow, set(self._given(found.parts))
         takes = dict.fromkeys(i for part in found.parts for i in flow.takes(part) if i not in given)

@@ -17,7 +17,7 @@ from webpte.ops.gemm.fused_linear_q4 import (
     ROUNDED_LINEARS,
 )
 from webpte.ops.gemm.gemv_multi import LINEAR
-from webpte.rewrite.fusion.engine import Calls, Found
+from webpte.rewrite.fusion.engine import Calls, Match
 
 ADD, MUL, SIGMOID, SILU = (
     "aten.add.Tensor",
@@ -28,26 +28,26 @@ ADD, MUL, SIGMOID, SILU = (
 PLAIN_PRODUCTS = {"aten.linear.default", "aten.mm.default", "aten.addmm.default"}
 
 
-def add_after_product(calls: Calls, call: Call) -> Found | None:
+def add_after_product(calls: Calls, call: Call) -> Match | None:
     """product, views, add: the residual becomes the product's addend."""
     if call.name not in LINEAR_OF and call.name not in PLAIN_PRODUCTS:
         return None
-    addition, views = calls.destiny(call.args[-1])
+    addition, views = calls.sole_user(call.args[-1])
     if addition is None or addition.name != ADD or not is_one(calls, addition, "alpha"):
         return None
     if addition.args[0] == addition.args[1]:
         return None
     before = rounding_before(calls, [call]) if call.name in ROUNDED_LINEARS else ()
-    return Found(PRODUCT_ADD, (*before, call, *views, addition), (addition.args[-1],))
+    return Match(PRODUCT_ADD, (*before, call, *views, addition), (addition.args[-1],))
 
 
-def gated_products(calls: Calls, call: Call) -> Found | None:
+def gated_products(calls: Calls, call: Call) -> Match | None:
     """silu(gate) * up of two products of one x, the norm before them if it is theirs alone."""
     if call.name != MUL:
         return None
     for gated, other in (call.args[:2], call.args[1::-1]):
         silu = _silu(calls, gated)
-        up, up_views = calls.origin(other)
+        up, up_views = calls.producer(other)
         if silu is None or up is None:
             continue
         gate, *rest = silu
@@ -61,7 +61,7 @@ def gated_products(calls: Calls, call: Call) -> Found | None:
             continue
         # In this order little is kept at once where they run one by one.
         parts = (*before, gate, *rest, up, *up_views, call)
-        return Found(GATED_PRODUCT, parts, (call.args[-1],))
+        return Match(GATED_PRODUCT, parts, (call.args[-1],))
     return None
 
 
@@ -102,28 +102,28 @@ def rounding_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...]:
     return (choose,) if alone and not outs else ()
 
 
-def norm_before_product(calls: Calls, call: Call) -> Found | None:
+def norm_before_product(calls: Calls, call: Call) -> Match | None:
     """rms_norm whose only reader is a product, or the choice of how its x is rounded."""
     if call.name not in PLAIN_LINEARS | ROUNDED_LINEARS:
         return None
     before = taken_before(calls, [call])
-    return Found(NORMED_PRODUCT, (*before, call), (call.args[-1],)) if before else None
+    return Match(NORMED_PRODUCT, (*before, call), (call.args[-1],)) if before else None
 
 
 def _silu(calls: Calls, value_id: int) -> list[Call] | None:
     """The call whose result goes through x * sigmoid(x), and those that do it."""
-    last, after = calls.origin(value_id)
+    last, after = calls.producer(value_id)
     if last is None:
         return None
     if last.name == SILU:
-        source, views = calls.origin(last.args[0])
+        source, views = calls.producer(last.args[0])
         return None if source is None else [source, *views, last, *after]
     if last.name != MUL:
         return None
     for straight, bent in (last.args[:2], last.args[1::-1]):
-        sigmoid, between = calls.origin(bent)
+        sigmoid, between = calls.producer(bent)
         if sigmoid is not None and sigmoid.name == SIGMOID and sigmoid.args[0] == straight:
-            source, views = calls.origin(straight)
+            source, views = calls.producer(straight)
             return None if source is None else [source, *views, sigmoid, *between, last, *after]
     return None
 
@@ -134,7 +134,7 @@ def norm_before(calls: Calls, linear: Call, readers: set[Call]) -> tuple[Call, .
     Nor they themselves, as weights: what is multiplied with itself has to be somewhere.
     """
     x = calls.argument(linear, "x")
-    norm, views = calls.origin(x)
+    norm, views = calls.producer(x)
     if norm is None or norm.name != RMS_NORM or any(call.args.count(x) > 1 for call in readers):
         return ()
     steps = (norm, *views)

@@ -12,26 +12,26 @@ from webpte.ops.gemm.fused_matmul import (
     PRODUCT_ENDING,
 )
 from webpte.ops.gemm.gemm import MAX_SLICED_ROWS
-from webpte.rewrite.fusion.engine import Calls, Found
+from webpte.rewrite.fusion.engine import Calls, Match
 from webpte.shapes import numel
 
 PRODUCTS = frozenset({LINEAR, "aten.mm.default", "aten.addmm.default"})
 
 
-def activation_after_product(calls: Calls, call: Call) -> Found | None:
+def activation_after_product(calls: Calls, call: Call) -> Match | None:
     """product, views, gelu or such, unless more element-wise ops could follow in one kernel."""
     if call.name not in PRODUCTS:
         return None
-    activation, views = calls.destiny(call.args[-1])
+    activation, views = calls.sole_user(call.args[-1])
     if activation is None or activation.name not in ACTIVATIONS:
         return None
     following = calls.only_reader(activation.args[-1])
     if following is not None and following.name in NAMES:
         return None
-    return Found(PRODUCT_ENDING, (call, *views, activation), (activation.args[-1],))
+    return Match(PRODUCT_ENDING, (call, *views, activation), (activation.args[-1],))
 
 
-def joined_products(calls: Calls, call: Call) -> Found | None:
+def joined_products(calls: Calls, call: Call) -> Match | None:
     """Three linear layers of many rows of one x, the last of which this is."""
     if call.name != LINEAR or not _has_many_rows(calls, call):
         return None
@@ -41,7 +41,7 @@ def joined_products(calls: Calls, call: Call) -> Found | None:
         return None
     if any(calls.argument(linear, "x") != x for linear in linears):
         return None
-    return Found(JOINED_PRODUCTS, tuple(linears), tuple(linear.args[-1] for linear in linears))
+    return Match(JOINED_PRODUCTS, tuple(linears), tuple(linear.args[-1] for linear in linears))
 
 
 def _has_many_rows(calls: Calls, call: Call) -> bool:

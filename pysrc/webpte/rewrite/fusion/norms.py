@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from webpte.graph.graph import Call
 from webpte.ops.norm.fused_norm import ACTIVATIONS, BATCH_NORM, BENT_NORM
-from webpte.rewrite.fusion.engine import Calls, Found
+from webpte.rewrite.fusion.engine import Calls, Match
 
 
-def bent_batch_norm(calls: Calls, call: Call) -> Found | None:
+def activation_batch_norm(calls: Calls, call: Call) -> Match | None:
     """relu or such that only a batch normalization reads."""
     if call.name != BATCH_NORM:
         return None
     bend = calls.writer(calls.argument(call, "input"))
     if bend is None or bend.name not in ACTIVATIONS:
         return None
-    return Found(BENT_NORM, (bend, call), calls.graph.value_list(call.args[-1]))
+    return Match(BENT_NORM, (bend, call), calls.graph.value_list(call.args[-1]))

@@ -15,12 +15,12 @@ from webpte.ops.attention.fused_softmax_attention import (
     SOFTMAX_ATTENTION,
     SPLIT,
 )
-from webpte.rewrite.fusion.engine import Calls, Found
+from webpte.rewrite.fusion.engine import Calls, Match
 from webpte.rewrite.fusion.linear_q4 import is_one
 from webpte.shapes import numel
 
 
-def softmax_attention(calls: Calls, call: Call) -> Found | None:
+def softmax_attention(calls: Calls, call: Call) -> Match | None:
     """bmm, scale, mask, softmax, bmm, the views and permutations around, the split before."""
     if call.name != BMM:
         return None
@@ -39,7 +39,7 @@ def softmax_attention(calls: Calls, call: Call) -> Found | None:
     query, key, values = (way for _, way in ways)
     end = _end(calls, call)
     parts = (*split, *query, *key, *scores, softmax, *after, *values, call, *end)
-    return Found(SOFTMAX_ATTENTION, parts, (parts[-1].args[-1],))
+    return Match(SOFTMAX_ATTENTION, parts, (parts[-1].args[-1],))
 
 
 def _softmax(calls: Calls, value_id: int) -> tuple[Call, list[Call]] | None:

@@ -16,13 +16,13 @@ import numpy as np
 
 from webpte.format.program import DelegateCall, Instruction
 from webpte.gpu.device import Progress
-from webpte.ops.core.target import Choices, Question
+from webpte.ops.core.target import Tunable, TunedConfigs
 from webpte.runtime.base.info import MethodInfo
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.timings import Timings
-from webpte.runtime.inspect.dry_run import Rehearsal
+from webpte.runtime.inspect.dry_run import DryRun
 
-DEFAULTS: Choices = ()
+DEFAULTS: TunedConfigs = ()
 RUNS = 5  # of each candidate, after one that compiles and warms up
 TRIES = 3  # to see whether a candidate is right, while other calls come between
 GAIN = 0.97  # another than the default is chosen if it takes at most so much of its time
@@ -52,7 +52,7 @@ class Tuning:
     refused: tuple[str, ...] = ()
 
     @property
-    def choices(self) -> Choices:
+    def choices(self) -> TunedConfigs:
         """As `Target` takes them."""
         return tuple((row.key, row.chosen) for row in self.rows)
 
@@ -75,7 +75,7 @@ class TunableMethod(Protocol):
 
     def earlier_inputs(self) -> Sequence[Any]: ...
 
-    async def rehearse(self, inputs: Sequence[Any], rehearsal: Rehearsal) -> Sequence[Any]: ...
+    async def run_dry(self, inputs: Sequence[Any], dry_run: DryRun) -> Sequence[Any]: ...
 
 
 class Tuner:
@@ -108,7 +108,7 @@ class Tuner:
         return tuning
 
     async def _measure(self, inputs: Sequence[Any]) -> Tuning:
-        self._expected = await self._method.rehearse(inputs, Rehearsal(trial=DEFAULTS))
+        self._expected = await self._method.run_dry(inputs, DryRun(trial=DEFAULTS))
         asked = [call for delegate in self._delegates for call in delegate.asked.values()]
         questions = {question.key: question for call in asked for question in call}
         rounds = max((len(q.labels) for q in questions.values()), default=0)
@@ -131,25 +131,25 @@ class Tuner:
         rows = [_measured(q, times[q.key]) for q in questions.values() if q.default in times[q.key]]
         return Tuning(tuple(rows), tuple(refused))
 
-    async def _is_right(self, inputs: Sequence[Any], trial: Choices) -> bool | None:
+    async def _is_right(self, inputs: Sequence[Any], trial: TunedConfigs) -> bool | None:
         """Whether it computes what is expected; None if that is not known, because other calls
         change what is kept from call to call all the time. Kernels are compiled on the way."""
         for _ in range(TRIES):
-            outputs = await self._method.rehearse(inputs, Rehearsal(Timings(), trial=trial))
+            outputs = await self._method.run_dry(inputs, DryRun(Timings(), trial=trial))
             if all(map(_alike, outputs, self._expected)):
                 return True
             before = self._expected
-            self._expected = await self._method.rehearse(inputs, Rehearsal(trial=DEFAULTS))
+            self._expected = await self._method.run_dry(inputs, DryRun(trial=DEFAULTS))
             if all(map(_alike, before, self._expected)):
                 return False
         return None
 
-    async def _timed(self, inputs: Sequence[Any], trial: Choices) -> dict[str, float]:
+    async def _timed(self, inputs: Sequence[Any], trial: TunedConfigs) -> dict[str, float]:
         """By question, the best of several runs."""
         best: dict[str, float] = {}
         for _ in range(RUNS):
             timings = Timings()
-            await self._method.rehearse(inputs, Rehearsal(timings, trial=trial))
+            await self._method.run_dry(inputs, DryRun(timings, trial=trial))
             for key, spent in self._by_question(timings).items():
                 best[key] = min(spent, best.get(key, spent))
         return best
@@ -166,19 +166,19 @@ class Tuner:
         return totals
 
 
-def meant_by(label: str, asked: Sequence[Question]) -> Sequence[Question]:
+def meant_by(label: str, asked: Sequence[Tunable]) -> Sequence[Tunable]:
     """Of a call's questions, those about one of its kernels; all, if it is named by none."""
     named = [question for question in asked if label.startswith(question.kernel)]
     longest = max((len(question.kernel) for question in named), default=0)
     return [q for q in named if len(q.kernel) == longest] or asked
 
 
-def merged(old: Choices, new: Choices) -> Choices:
+def merged(old: TunedConfigs, new: TunedConfigs) -> TunedConfigs:
     """The newer of both, in an order that does not depend on when they came."""
     return tuple(sorted({**dict(old), **dict(new)}.items()))
 
 
-def _measured(question: Question, times: Mapping[str, float]) -> Measured:
+def _measured(question: Tunable, times: Mapping[str, float]) -> Measured:
     fastest = min(times, key=lambda label: times[label])
     clearly = times[fastest] < GAIN * times[question.default]
     return Measured(question.key, question.default, fastest if clearly else question.default, times)

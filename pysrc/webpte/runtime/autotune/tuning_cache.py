@@ -16,7 +16,7 @@ from typing import Protocol
 from webpte.errors import SourceError
 from webpte.gpu.device import DeviceInfo
 from webpte.json_reader import parse_table
-from webpte.ops.core.target import Choices
+from webpte.ops.core.target import TunedConfigs
 from webpte.runtime.base.open import IN_BROWSER
 
 VARIABLE = "WEBPTE_TUNING"
@@ -81,12 +81,12 @@ def adapter_key(info: DeviceInfo) -> str:
     return " ".join([info.kind, info.vendor, info.architecture, info.description, VERSION])
 
 
-async def kept_choices(info: DeviceInfo) -> Choices:
+async def kept_choices(info: DeviceInfo) -> TunedConfigs:
     """What was chosen for an adapter; nothing if nothing was, or if it cannot be read."""
     return tuple(sorted((await _table(_store(info))).get(adapter_key(info), {}).items()))
 
 
-async def keep_choices(info: DeviceInfo, choices: Choices) -> None:
+async def keep_choices(info: DeviceInfo, choices: TunedConfigs) -> None:
     """Beside those that are kept already."""
     store = _store(info)
     if store is not None:

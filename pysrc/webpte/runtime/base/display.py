@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from webpte.report.report import Table
+from webpte.report.report import ReportTable
 from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
 
 
-def program_table(name: str, methods: Mapping[str, MethodInfo]) -> Table:
+def program_table(name: str, methods: Mapping[str, MethodInfo]) -> ReportTable:
     """Its methods: what they take and give, and how large they are."""
     rows = [
         (
@@ -20,13 +20,13 @@ def program_table(name: str, methods: Mapping[str, MethodInfo]) -> Table:
         )
         for method in methods.values()
     ]
-    return Table(name, ("method", "inputs", "outputs", "calls", "bytes of constants"), rows)
+    return ReportTable(name, ("method", "inputs", "outputs", "calls", "bytes of constants"), rows)
 
 
 def _values(values: Sequence[TensorInfo | ScalarInfo]) -> str:
     return ", ".join(map(str, values)) or "none"
 
 
-def tensor_table(kind: str, shape: tuple[int, ...], nbytes: int, place: str) -> Table:
+def tensor_table(kind: str, shape: tuple[int, ...], nbytes: int, place: str) -> ReportTable:
     headings = ("elements", "shape", "bytes", "place")
-    return Table("A tensor on the GPU", headings, [(kind, shape, nbytes, place)])
+    return ReportTable("A tensor on the GPU", headings, [(kind, shape, nbytes, place)])

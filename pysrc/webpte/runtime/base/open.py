@@ -10,7 +10,7 @@ from typing import Any
 
 from webpte.errors import SourceError
 from webpte.gpu.device import Progress
-from webpte.gpu.tasks import left_alone
+from webpte.gpu.tasks import detach
 from webpte.source import ByteSource, BytesSource, FileSource, read_whole
 
 IN_BROWSER = sys.platform == "emscripten"
@@ -70,7 +70,7 @@ def keeping(wanted: bool) -> Iterator[list[Any]]:
             file.leave()
         raise
     for file in _of_library(files, wanted):
-        left_alone(file.keep())
+        detach(file.keep())
 
 
 def _of_library(files: Sequence[Any], wanted: bool) -> list[Any]:

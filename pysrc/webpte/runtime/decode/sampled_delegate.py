@@ -16,54 +16,54 @@ from time import perf_counter
 import numpy as np
 
 from webpte.errors import IndexRangeError, ResizeError
-from webpte.gpu.tasks import left_alone
+from webpte.gpu.tasks import detach
 from webpte.plan.memory_plan import aligned
 from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.base.gpu_tensor import DeviceTensor
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.base.submissions import count_submission
 from webpte.runtime.decode.rollback_safety import unsafe_state
-from webpte.runtime.decode.sampler_graph import HeadKind
-from webpte.runtime.decode.sampling import Chosen
-from webpte.runtime.decode.step_batch import TOKEN, TOKEN_BYTES, Chain, Chains
+from webpte.runtime.decode.sampler_graph import SamplerKind
+from webpte.runtime.decode.sampling import SampledToken
+from webpte.runtime.decode.step_batch import TOKEN, TOKEN_BYTES, StepBatch, StepBatches
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.device_plan import DevicePlan
-from webpte.runtime.execute.io_binding import Fate, Input
+from webpte.runtime.execute.io_binding import Input, OutputPlacement
 from webpte.runtime.execute.memory import ScratchKey
 from webpte.runtime.execute.replay import Prepared
 
 
 @dataclass(frozen=True)
-class Batch:
+class PendingSteps:
     """Steps that are in the queue. `chosen` are the tokens of each, when they have run."""
 
     count: int
-    chosen: asyncio.Future[list[Chosen]]
+    chosen: asyncio.Future[list[SampledToken]]
 
 
 @dataclass(frozen=True)
-class _Submitted:
-    chain: Chain
+class _SubmittedStep:
+    chain: StepBatch
     running: Awaitable[bytes]
     started: float
     submitted: float
 
 
-class Headed:
+class SampledDelegate:
     """`kind` says which graph the head is. Its first input is the delegate's only output.
 
     It is made by the first call, in that call's turn: calls run in the order in which they came.
     """
 
     def __init__(
-        self, body: GpuDelegate, kind: HeadKind, library: ShaderLibrary, lifetime: Lifetime
+        self, body: GpuDelegate, kind: SamplerKind, library: ShaderLibrary, lifetime: Lifetime
     ) -> None:
         self.body = body
         self.head: GpuDelegate | None = None
         self._kind = kind
         self._library = library
         self._lifetime = lifetime
-        self._chains = Chains(body.device, body.memory)
+        self._chains = StepBatches(body.device, body.memory)
         self._token: int | None = None  # the buffer of the token that was chosen last
         self._unsafe_state = unsafe_state(body.graph)
 
@@ -114,7 +114,7 @@ class Headed:
         with body.lifetime.lease():
             async with body.lock:
                 body.cut()
-                given = await body.readable(inputs)
+                given = await body.to_readable_inputs(inputs)
                 body.guard.settle()
                 head = await self._made_head()
                 if keep_token:
@@ -131,21 +131,23 @@ class Headed:
         self, head: GpuDelegate, given: Sequence[Input], extra: Sequence[Input]
     ) -> tuple[Prepared, Prepared]:
         body = self.body
-        first = await body.replayer.prepare(given, [Fate.LEND] * len(body.graph.outputs))
+        first = await body.replayer.prepare(given, [OutputPlacement.LEND] * len(body.graph.outputs))
         lent = [output.tensor for output in first.plan.segments[-1].outputs]
-        second = await head.replayer.prepare([*lent, *extra], [Fate.READ] * len(head.graph.outputs))
+        second = await head.replayer.prepare(
+            [*lent, *extra], [OutputPlacement.READ] * len(head.graph.outputs)
+        )
         return first, second
 
-    async def _submit(self, first: Prepared, chain: Chain) -> _Submitted:
+    async def _submit(self, first: Prepared, chain: StepBatch) -> _SubmittedStep:
         """In one submission: a head that fails must not leave what the body wrote to state."""
         started = perf_counter()
         copies, watched = await self.body.replayer.lead(first)
         chain.fill()
         running = self.body.device.run(chain.handle, chain.payload, copies, watched=watched)
         count_submission()
-        return _Submitted(chain, running, started, perf_counter())
+        return _SubmittedStep(chain, running, started, perf_counter())
 
-    async def _results(self, submitted: _Submitted) -> list[np.ndarray]:
+    async def _results(self, submitted: _SubmittedStep) -> list[np.ndarray]:
         data = await submitted.running
         submitted.chain.check(data)
         self.body.replayer.note(submitted.started, submitted.submitted)
@@ -162,7 +164,7 @@ class Headed:
         self,
         inputs: Sequence[Sequence[Input]],
         extra: Sequence[Sequence[Input]],
-    ) -> Batch | str:
+    ) -> PendingSteps | str:
         """Submit as many steps as there are inputs for, or say why that cannot be done.
 
         Each step takes the token that the step before it chose, first of all that of a `run` with
@@ -194,11 +196,11 @@ class Headed:
                 body.lifetime.check()
                 running = body.device.run(chain.handle, chain.payload)
                 count_submission()
-                submitted = _Submitted(chain, running, started, perf_counter())
+                submitted = _SubmittedStep(chain, running, started, perf_counter())
             # Held until the steps have run, whether anybody waits for them or not.
             lease = ExitStack()
             lease.enter_context(body.lifetime.lease())
-        return Batch(count, left_alone(self._chosen(submitted, lease)))
+        return PendingSteps(count, detach(self._chosen(submitted, lease)))
 
     def _rows(
         self,
@@ -228,12 +230,12 @@ class Headed:
         dtype = self.body.graph.tensor(self.body.graph.inputs[0]).dtype
         return DeviceTensor(buffer, dtype, dtype.storage, (1, 1))
 
-    async def _chosen(self, submitted: _Submitted, lease: ExitStack) -> list[Chosen]:
+    async def _chosen(self, submitted: _SubmittedStep, lease: ExitStack) -> list[SampledToken]:
         with lease:
             data = await submitted.running
             self.body.replayer.note(submitted.started, submitted.submitted)
             told = np.frombuffer(data, np.int32).reshape(len(submitted.chain.rows), -1)
-            return [Chosen(int(row[0]), row[1:] if row.size > 1 else None) for row in told]
+            return [SampledToken(int(row[0]), row[1:] if row.size > 1 else None) for row in told]
 
     def _unsafe(self, head: GpuDelegate, plan: DevicePlan) -> str | None:
         """Why steps cannot run before the host has seen the tokens that they go on from."""

@@ -11,12 +11,12 @@ from webpte.ops.core.records import ceil_div
 from webpte.ops.sampling.sample import SETTINGS
 from webpte.ops.sampling.sample_numpy import WORD_BITS
 from webpte.ops.sampling.top_logprobs import words_of
-from webpte.runtime.decode.sampling import Choice
+from webpte.runtime.decode.sampling import SamplerSettings
 from webpte.shapes import Dims
 
 
 @dataclass(frozen=True)
-class HeadKind:
+class SamplerKind:
     """Which graph chooses: an argmax, or sampling by these steps.
 
     room        is for a history
@@ -33,7 +33,9 @@ class HeadKind:
     candidates: int = 0
 
     @classmethod
-    def of(cls, choice: Choice, context: int | None, masked: bool = False) -> HeadKind | None:
+    def of(
+        cls, choice: SamplerSettings, context: int | None, masked: bool = False
+    ) -> SamplerKind | None:
         """None where there is no knowing how long a history may become that it needs."""
         sampling, candidates = choice.sampling, choice.candidates
         if sampling.is_greedy and not masked:
@@ -58,7 +60,7 @@ class HeadKind:
         return (1, room, 1, 1)
 
 
-ARGMAX = HeadKind()
+ARGMAX = SamplerKind()
 
 
 def argmax_graph(dtype: DType, dims: Dims) -> Graph:
@@ -72,7 +74,7 @@ def argmax_graph(dtype: DType, dims: Dims) -> Graph:
     return Graph(values, (Call(0, "aten.argmax.default", (0, 1, 2, 3)),), (0,), (3,))
 
 
-def sample_graph(dtype: DType, dims: Dims, kind: HeadKind) -> Graph:
+def sample_graph(dtype: DType, dims: Dims, kind: SamplerKind) -> Graph:
     """One call of webpte.sample.default, for logits of up to these dims, [1, V] or [1, S, V].
 
     Inputs: the logits; the position, an int; settings, float32 [8]; the seed, int32 [2]; where it
@@ -80,7 +82,7 @@ def sample_graph(dtype: DType, dims: Dims, kind: HeadKind) -> Graph:
     to which the token is added. Output: the token, int32 [1, 1].
     """
     words = DTYPES["int32"]
-    dims_of_history = HeadKind.history_dims(kind.room)
+    dims_of_history = SamplerKind.history_dims(kind.room)
     history = Tensor(4, words, dims_of_history, None, None) if kind.penalized else NullValue()
     one = (1, 1, 1, 1)
     values: list[Value] = [

@@ -108,7 +108,7 @@ def seed_words(seed: int | None) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class SampledToken:
     """A token; `words` are those of top_logprobs.py about it, if they were asked for."""
 
     token: int
@@ -116,7 +116,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class SamplerSettings:
     """How to choose, the seed of its chance, and how many candidates to tell of (0: nothing)."""
 
     sampling: Sampling
@@ -128,12 +128,12 @@ class Choice:
             raise InputError(f"there can be 0 to {MOST_CANDIDATES} candidates of a token")
 
     @classmethod
-    def of(cls, sampling: Sampling, seed: int | None, candidates: int = 0) -> Choice:
+    def of(cls, sampling: Sampling, seed: int | None, candidates: int = 0) -> SamplerSettings:
         return cls(sampling, seed_words(seed), candidates)
 
     def on_host(
         self, logits: Array, history: Sequence[int], allowed: Array | None = None
-    ) -> Chosen:
+    ) -> SampledToken:
         """The token that follows the history; the last row of the logits tells."""
         row = logits.reshape(-1, logits.shape[-1])[-1]
         if self.sampling.is_greedy and allowed is None:
@@ -141,8 +141,8 @@ class Choice:
         else:
             token = self.sampling.choose(row, self.seed, len(history), history, allowed)
         if not self.candidates:
-            return Chosen(token)
-        return Chosen(token, candidate_words(row, token, self.candidates))
+            return SampledToken(token)
+        return SampledToken(token, candidate_words(row, token, self.candidates))
 
 
-GREEDY = Choice(Sampling(), np.zeros(2, np.int32))
+GREEDY = SamplerSettings(Sampling(), np.zeros(2, np.int32))

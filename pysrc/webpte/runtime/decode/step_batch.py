@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from webpte.errors import IndexRangeError
-from webpte.gpu.device import Device, GpuCopy, Part, PlanCommands, Readback, Upload
+from webpte.gpu.device import Device, GpuCopy, PlanCommands, Readback, SubPlan, Upload
 from webpte.runtime.base.gpu_tensor import DeviceTensor
 from webpte.runtime.execute.device_plan import DevicePlan, Segment
 from webpte.runtime.execute.memory import FAULT_BYTES, DelegateMemory, ScratchKey
@@ -25,7 +25,7 @@ Scratches = Callable[[ScratchKey], Awaitable[int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Chain:
+class StepBatch:
     """`rows` are bytes that go up, for each step the body's, then the head's."""
 
     handle: int
@@ -55,18 +55,18 @@ class Chain:
         return [output.unpack(result) for output in self.head.outputs]
 
 
-class Chains:
+class StepBatches:
     """The chains of one body, each kept for as long as both of its plans are there."""
 
     def __init__(self, device: Device, memory: DelegateMemory) -> None:
         self._device = device
         self._memory = memory
-        self._made: dict[object, Chain] = {}
+        self._made: dict[object, StepBatch] = {}
 
-    async def call(self, body: DevicePlan, head: DevicePlan, keep_token: bool) -> Chain:
+    async def call(self, body: DevicePlan, head: DevicePlan, keep_token: bool) -> StepBatch:
         """Both once. With `keep_token`, what the head chose last is kept for steps that follow."""
 
-        async def make(scratch: Scratches, ends: tuple[Segment, Segment]) -> Chain:
+        async def make(scratch: Scratches, ends: tuple[Segment, Segment]) -> StepBatch:
             first, second = ends
             kept: tuple[GpuCopy, ...] = ()
             if keep_token:
@@ -80,7 +80,7 @@ class Chains:
             if first.faults:  # the word for them is the last thing that it reads back
                 readbacks += (replace(first.readbacks[-1], result_offset=nbytes),)
                 nbytes += FAULT_BYTES
-            parts = (Part(first.handle), Part(second.handle, kept=kept))
+            parts = (SubPlan(first.handle), SubPlan(second.handle, kept=kept))
             uploads = (*first.uploads, *shifted)
             return await self._chain(
                 PlanCommands(uploads, (), readbacks, nbytes, parts=parts), ends, 1
@@ -88,13 +88,13 @@ class Chains:
 
         return await self._get(body, head, ("call", keep_token), make)
 
-    async def steps(self, body: DevicePlan, head: DevicePlan, tokens: int, count: int) -> Chain:
+    async def steps(self, body: DevicePlan, head: DevicePlan, tokens: int, count: int) -> StepBatch:
         """`count` steps, each of which writes the token that was chosen last to buffer `tokens`.
 
         What comes back are for each step the head's outputs, one after the other.
         """
 
-        async def make(scratch: Scratches, ends: tuple[Segment, Segment]) -> Chain:
+        async def make(scratch: Scratches, ends: tuple[Segment, Segment]) -> StepBatch:
             first, second = ends
             split = first.payload.data.size
             row = split + second.payload.data.size
@@ -104,15 +104,15 @@ class Chains:
             results = await scratch(("told", count * record))
             token = await scratch(TOKEN)
             chosen = told[0].buffer
-            parts: list[Part] = []
+            parts: list[SubPlan] = []
             for step in range(count):
                 start, latest = step * row, chosen if step else token
                 given = GpuCopy(latest, tokens, TOKEN_BYTES)
                 noted = _one_after_the_other(told, results, step * record)
                 last = (GpuCopy(chosen, token, TOKEN_BYTES),) if step == count - 1 else ()
                 parts += (
-                    Part(first.handle, (*_from_block(block, first.uploads, start), given)),
-                    Part(
+                    SubPlan(first.handle, (*_from_block(block, first.uploads, start), given)),
+                    SubPlan(
                         second.handle,
                         _from_block(block, second.uploads, start + split),
                         (*noted, *last),
@@ -129,18 +129,18 @@ class Chains:
 
     async def _chain(
         self, commands: PlanCommands, ends: tuple[Segment, Segment], count: int
-    ) -> Chain:
+    ) -> StepBatch:
         nbytes = sum(end.payload.data.size for end in ends)
         handle = await self._device.create_plan(commands)
-        return Chain(handle, np.zeros((count, nbytes), np.uint8), *ends)
+        return StepBatch(handle, np.zeros((count, nbytes), np.uint8), *ends)
 
     async def _get(
         self,
         body: DevicePlan,
         head: DevicePlan,
         kind: tuple[object, ...],
-        make: Callable[[Scratches, tuple[Segment, Segment]], Awaitable[Chain]],
-    ) -> Chain:
+        make: Callable[[Scratches, tuple[Segment, Segment]], Awaitable[StepBatch]],
+    ) -> StepBatch:
         ends = body.segments[-1], head.segments[-1]
         key = (*(end.handle for end in ends), *kind)
         if key in self._made:

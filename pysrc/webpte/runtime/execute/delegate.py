@@ -11,7 +11,7 @@ from webpte.gpu.device import Device, DeviceInfo, Progress, Transfer
 from webpte.graph.graph import Graph, Tensor
 from webpte.graph.live_state import LiveState
 from webpte.ops import definition_of
-from webpte.ops.core.target import Choices, Question
+from webpte.ops.core.target import Tunable, TunedConfigs
 from webpte.plan.memory_plan import plan_storage
 from webpte.plan.planner import Planner
 from webpte.plan.shaders import ShaderLibrary
@@ -29,10 +29,10 @@ from webpte.rewrite.validate import (
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.execute.device_plan import DevicePlan, PlanFactory
 from webpte.runtime.execute.guard import StateGuard
-from webpte.runtime.execute.io_binding import Fate, Input, readable
+from webpte.runtime.execute.io_binding import Input, OutputPlacement, to_readable_inputs
 from webpte.runtime.execute.memory import DelegateMemory
-from webpte.runtime.execute.plan_selection import Preparer
-from webpte.runtime.execute.replay import Prepared, Replayer
+from webpte.runtime.execute.plan_selection import PlanSelector
+from webpte.runtime.execute.replay import Prepared, SubmissionQueue
 from webpte.runtime.execute.shared_weights import ConstantStore, conversion, shareable
 from webpte.runtime.execute.timings import Timings
 from webpte.runtime.load.fold_graph import fold_constants
@@ -72,7 +72,7 @@ class GpuDelegate:
         self.lifetime = lifetime
         self._live = LiveState(graph)
         self._cut = self.info.choices  # how kernels are cut now: during a trial not as was chosen
-        self.asked: dict[int, tuple[Question, ...]] = {}  # by each call, in the last trial
+        self.asked: dict[int, tuple[Tunable, ...]] = {}  # by each call, in the last trial
         self._asked_for: DevicePlan | None = None
         self._planner = Planner(graph, self._live, ops, storage, self.info.target)
         self._symints = graph.used_symints()
@@ -83,11 +83,11 @@ class GpuDelegate:
         self._factory = PlanFactory(
             graph, self._live, self._planner, self.memory, device, library, self._symints
         )
-        self.preparer = Preparer(
+        self.preparer = PlanSelector(
             graph, self._live, self._planner, self._factory, sources, lifetime, strict, MAX_PLANS
         )
         self.guard = StateGuard(device, self.memory, sorted(Dataflow.of(graph).state))
-        self.replayer = Replayer(
+        self.replayer = SubmissionQueue(
             graph,
             self._live,
             self._planner,
@@ -98,7 +98,7 @@ class GpuDelegate:
             lifetime,
         )
         self.lock = asyncio.Lock()
-        self._all_read = [Fate.READ] * len(graph.outputs)
+        self._all_read = [OutputPlacement.READ] * len(graph.outputs)
         self.transfers = 0
 
     @classmethod
@@ -166,14 +166,14 @@ class GpuDelegate:
 
     # Tuning
 
-    async def choose(self, choices: Choices) -> None:
+    async def choose(self, choices: TunedConfigs) -> None:
         """Cut kernels so from now on."""
         self.info = replace(self.info, choices=choices)
         with self.lifetime.lease():
             async with self.lock:
                 self.cut()
 
-    def cut(self, trial: Choices | None = None) -> None:
+    def cut(self, trial: TunedConfigs | None = None) -> None:
         """Kernels as they were chosen, or for a run that tries others: so no other call ever has
         those that are on trial. Only for whoever has the lock."""
         wanted = self.info.choices if trial is None else trial
@@ -214,16 +214,16 @@ class GpuDelegate:
     async def execute_mixed(
         self,
         inputs: Sequence[Input],
-        fates: Sequence[Fate],
+        fates: Sequence[OutputPlacement],
         *,
         timings: Timings | None = None,
-        rehearsal: bool = False,
+        dry_run: bool = False,
         guarded: bool = False,
-        trial: Choices | None = None,
+        trial: TunedConfigs | None = None,
     ) -> list[Any]:
         """Run once; `fates` says what becomes of each tensor. SymInts are always on the host.
 
-        With `timings` every kernel is timed. A `rehearsal` leaves state as it was, and can be the
+        With `timings` every kernel is timed. A `dry_run` leaves state as it was, and can be the
         `trial` of other cuts of kernels. If it is `guarded`, the caller puts state back, for a
         method that may call this twice.
         """
@@ -232,16 +232,16 @@ class GpuDelegate:
             async with self.lock:  # calls run in the order in which they came
                 self.cut(trial)
                 self.guard.settle()
-                usual = fates is self._all_read and timings is None and not rehearsal
+                usual = fates is self._all_read and timings is None and not dry_run
                 submitted = replayer.again(inputs) if usual else None
                 if submitted is None:
-                    given = await self.readable(inputs)
+                    given = await self.to_readable_inputs(inputs)
                     self.guard.settle()
                     call = await replayer.prepare(given, fates, timings)
                     if trial is not None:
                         self._ask(call.plan)
-                    if not guarded and (rehearsal or self.may_spoil_state(call)):
-                        return await self._execute_guarded(call, rehearsal)
+                    if not guarded and (dry_run or self.may_spoil_state(call)):
+                        return await self._execute_guarded(call, dry_run)
                     submitted = await replayer.submit(call)
             return await replayer.results(submitted)
 
@@ -251,10 +251,10 @@ class GpuDelegate:
             return False
         return call.is_split or not self.preparer.are_checked(call.plan, call.inputs)
 
-    async def _execute_guarded(self, call: Prepared, rehearsal: bool) -> list[Any]:
+    async def _execute_guarded(self, call: Prepared, dry_run: bool) -> list[Any]:
         """No other call may come between what a call writes and its being put back."""
         try:
-            async with self.guard.guarding(rehearsal):
+            async with self.guard.guarding(dry_run):
                 return await self.replayer.results(await self.replayer.submit(call))
         except BaseException:
             call.returns.drop()
@@ -262,10 +262,10 @@ class GpuDelegate:
 
     async def execute_unread(self, inputs: Sequence[Input]) -> None:
         """Run once for its effect on state alone."""
-        await self.execute_mixed(inputs, [Fate.LEND] * len(self.graph.outputs))
+        await self.execute_mixed(inputs, [OutputPlacement.LEND] * len(self.graph.outputs))
 
-    async def readable(self, inputs: Sequence[Input]) -> list[Input]:
-        return await readable(inputs, self.graph, self._on_host, self.device)
+    async def to_readable_inputs(self, inputs: Sequence[Input]) -> list[Input]:
+        return await to_readable_inputs(inputs, self.graph, self._on_host, self.device)
 
     # Facts
 

@@ -28,9 +28,9 @@ from webpte.gpu.device import (
 )
 from webpte.graph.graph import Graph, Tensor
 from webpte.graph.live_state import LiveState
-from webpte.ops.core.records import Dispatch, Faults, SymIntBound, SymIntUniform
+from webpte.ops.core.records import Dispatch, IndexFlag, SymIntBound, SymIntUniform
 from webpte.plan.memory_plan import aligned
-from webpte.plan.planner import Planner, PlannerState, Step
+from webpte.plan.planner import PlannedCall, Planner, PlannerState
 from webpte.plan.shaders import Shader, ShaderLibrary
 from webpte.runtime.base.gpu_tensor import DeviceTensor
 from webpte.runtime.base.progress import call_progress
@@ -55,7 +55,7 @@ class Payload:
     """Bytes on their way up: tensors by value id, then one block per SymInt."""
 
     def __init__(self, tensors: Sequence[tuple[Tensor, Dims]], symints: int) -> None:
-        layout = _Layout()
+        layout = _PayloadLayout()
         places = [
             (tensor, dims, layout.add(numel(dims) * tensor.dtype.storage.itemsize)[0])
             for tensor, dims in tensors
@@ -87,7 +87,7 @@ class Payload:
         self._symints[:, 0] = values
 
 
-class _Layout:
+class _PayloadLayout:
     """Places parts one after the other, each aligned, so that every copy has whole words."""
 
     def __init__(self) -> None:
@@ -113,13 +113,13 @@ class Segment:
     outputs: tuple[Output, ...]
     labels: tuple[str, ...]
     calls: tuple[int, ...]  # by label, the call of the graph that it is for
-    host: Step | None
-    faults: tuple[Faults, ...]
+    host: PlannedCall | None
+    faults: tuple[IndexFlag, ...]
     uploads: tuple[Upload, ...]
     readbacks: tuple[Readback, ...]
     result_bytes: int
 
-    def fault_in(self, result: bytes) -> Faults | None:
+    def fault_in(self, result: bytes) -> IndexFlag | None:
         """The call that met an index out of range, if one did, by what came back last."""
         number = int.from_bytes(result[-FAULT_BYTES:][:4], "little") if self.faults else 0
         return next((fault for fault in self.faults if fault.number == number), None)
@@ -127,7 +127,9 @@ class Segment:
 
 # Live dims of each input tensor, and whether it is on the GPU already.
 Signature = tuple[tuple[Dims, bool], ...]
-PlanKey = tuple[Signature, tuple[Dispatch | Step, ...], tuple[Dims, ...], tuple[SymIntBound, ...]]
+PlanKey = tuple[
+    Signature, tuple[Dispatch | PlannedCall, ...], tuple[Dims, ...], tuple[SymIntBound, ...]
+]
 
 
 @dataclass(frozen=True)
@@ -152,11 +154,11 @@ class DevicePlan:
         return [label for segment in self.segments for label in segment.labels]
 
 
-def faults_of(work: Iterable[Dispatch | Step]) -> Iterator[Faults]:
+def faults_of(work: Iterable[Dispatch | PlannedCall]) -> Iterator[IndexFlag]:
     """What kernels check of tensors of indices."""
     for item in work:
         bindings = item.bindings if isinstance(item, Dispatch) else ()
-        yield from (binding for binding in bindings if isinstance(binding, Faults))
+        yield from (binding for binding in bindings if isinstance(binding, IndexFlag))
 
 
 def _label(record: Dispatch) -> str:
@@ -220,7 +222,7 @@ class PlanFactory:
         work = self._planner.work()
         crossing = [tensor.id for tensor in self._graph.tensor_outputs()]
         for item in work:
-            if isinstance(item, Step):
+            if isinstance(item, PlannedCall):
                 crossing += self._planner.reads(item) + self._planner.writes(item)
         dims = tuple(self._live.cur_dims(i) for i in crossing)
         return signature, work, dims, self._planner.symint_bounds()
@@ -260,7 +262,7 @@ class PlanFactory:
         ]
         memory = PlanMemory(self._memory)
         segments: list[Segment] = []
-        records: list[tuple[Step, Dispatch]] = []
+        records: list[tuple[PlannedCall, Dispatch]] = []
         symints = len(self._symints)
         faults = tuple(faults_of(work))
         # Whatever an earlier run left in the word for faults is gone before this one's kernels.
@@ -293,11 +295,11 @@ class PlanFactory:
         memory: PlanMemory,
         uploads: Sequence[Tensor],
         symints: int,
-        records: Sequence[tuple[Step, Dispatch]],
+        records: Sequence[tuple[PlannedCall, Dispatch]],
         reads: Sequence[Tensor],
-        host: Step | None,
+        host: PlannedCall | None,
         clears: tuple[int, ...],
-        faults: tuple[Faults, ...] = (),
+        faults: tuple[IndexFlag, ...] = (),
     ) -> Segment:
         """These records, and the tensors to read back after them."""
         compiled = await self.compile([record for _, record in records])
@@ -311,7 +313,7 @@ class PlanFactory:
                 DispatchCommand(pipeline, (*resources, block), record.grid, origins[step])
             )
         payload = Payload([(t, self._live.cur_dims(t.id)) for t in uploads], symints)
-        layout = _Layout()
+        layout = _PayloadLayout()
         outputs, readbacks = self._plan_readbacks(reads, layout)
         if faults:
             assert self._memory.fault_buffer is not None
@@ -339,10 +341,10 @@ class PlanFactory:
             commands.result_bytes,
         )
 
-    def _origin(self, step: Step, symints: Mapping[int, Resource]) -> Origin:
+    def _origin(self, step: PlannedCall, symints: Mapping[int, Resource]) -> Origin:
         ids = {*self._planner.reads(step), *self._planner.writes(step)}
         bound = [b for r in step.records if isinstance(r, Dispatch) for b in r.bindings]
-        faults = dict.fromkeys(b.number for b in bound if isinstance(b, Faults))
+        faults = dict.fromkeys(b.number for b in bound if isinstance(b, IndexFlag))
         return Origin(
             step.call,
             step.op,
@@ -369,7 +371,7 @@ class PlanFactory:
         return uploads
 
     def _plan_readbacks(
-        self, tensors: Sequence[Tensor], layout: _Layout
+        self, tensors: Sequence[Tensor], layout: _PayloadLayout
     ) -> tuple[tuple[Output, ...], list[Readback]]:
         outputs, readbacks = [], []
         for tensor in tensors:

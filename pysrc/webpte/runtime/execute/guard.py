@@ -47,7 +47,7 @@ class StateGuard:
         return self._restore
 
     @asynccontextmanager
-    async def guarding(self, rehearsal: bool = False) -> AsyncIterator[None]:
+    async def guarding(self, dry_run: bool = False) -> AsyncIterator[None]:
         """State is as before if anything is raised in here, and after a rehearsal."""
         restore = await self.save()
         try:
@@ -55,7 +55,7 @@ class StateGuard:
         except BaseException:
             restore()
             raise
-        if rehearsal:
+        if dry_run:
             restore()
 
     def _restore(self) -> None:

@@ -19,7 +19,7 @@ Input = np.ndarray | int | OnGpu
 Result = np.ndarray | OnGpu
 
 
-class Fate(Enum):
+class OutputPlacement(Enum):
     """What becomes of an output."""
 
     READ = "comes back as an array"
@@ -28,33 +28,33 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True)
-class Returns:
+class PendingOutputs:
     """The outputs of one execution. `kept` are those whose fate it is, in order."""
 
     outputs: Sequence[Output]
-    fates: Sequence[Fate]
+    fates: Sequence[OutputPlacement]
     kept: Sequence[GpuTensor]
 
     @classmethod
     async def prepare(
-        cls, device: Device, outputs: Sequence[Output], fates: Sequence[Fate]
-    ) -> Returns:
+        cls, device: Device, outputs: Sequence[Output], fates: Sequence[OutputPlacement]
+    ) -> PendingOutputs:
         """Allocate memory for what is to be kept."""
-        if Fate.KEEP not in fates:
+        if OutputPlacement.KEEP not in fates:
             return cls(outputs, fates, ())
         pairs = zip(outputs, fates, strict=True)
-        wanted = [output.tensor for output, fate in pairs if fate is Fate.KEEP]
+        wanted = [output.tensor for output, fate in pairs if fate is OutputPlacement.KEEP]
         kept = await allocate(device, [(t.dtype, t.stored, t.shape) for t in wanted])
         return cls(outputs, fates, kept)
 
     @property
     def read(self) -> bool:
-        return Fate.READ in self.fates
+        return OutputPlacement.READ in self.fates
 
     def copies(self, device: Device) -> list[GpuCopy]:
         """From the delegate's memory to what is kept."""
         pairs = zip(self.outputs, self.fates, strict=True)
-        sources = [output.tensor for output, fate in pairs if fate is Fate.KEEP]
+        sources = [output.tensor for output, fate in pairs if fate is OutputPlacement.KEEP]
         return [
             GpuCopy(source.buffer, tensor.lend(device).buffer, source.copy_bytes)
             for source, tensor in zip(sources, self.kept, strict=True)
@@ -66,10 +66,10 @@ class Returns:
         kept = iter(self.kept)
         found: list[Result] = []
         for output, fate in zip(self.outputs, self.fates, strict=True):
-            if fate is Fate.READ:
+            if fate is OutputPlacement.READ:
                 found.append(output.unpack(data))
             else:
-                found.append(output.tensor if fate is Fate.LEND else next(kept))
+                found.append(output.tensor if fate is OutputPlacement.LEND else next(kept))
         return found
 
     def drop(self) -> None:
@@ -82,7 +82,7 @@ def _place(value: OnGpu, device: Device) -> DeviceTensor:
     return value.lend(device) if isinstance(value, GpuTensor) else value
 
 
-async def readable(
+async def to_readable_inputs(
     inputs: Sequence[Input], graph: Graph, on_host: Collection[int], device: Device
 ) -> list[Input]:
     """Inputs as the graph can take them: some that are on the GPU have to be read back.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from webpte.gpu.arena import ParamsArena
 from webpte.gpu.device import UNIFORM_ALIGNMENT, Device, Resource
-from webpte.ops.core.records import Binding, Faults, Scratch, SymIntUniform
+from webpte.ops.core.records import Binding, IndexFlag, Scratch, SymIntUniform
 from webpte.plan.memory_plan import StoragePlan, aligned
 from webpte.runtime.execute.shared_weights import ConstantKey, ConstantStore
 
@@ -185,7 +185,7 @@ class PlanMemory:
             taken = await self._memory.take_scratch(key)
             self._scratch.append(key)
             return taken
-        if isinstance(binding, Faults):
+        if isinstance(binding, IndexFlag):
             return await self._memory.faults()
         return await self._memory.absent()
 

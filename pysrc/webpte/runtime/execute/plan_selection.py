@@ -15,8 +15,8 @@ from webpte.errors import ExecutionError, IndexRangeError, ResizeError, Unsuppor
 from webpte.format.vulkan import SymIntValue
 from webpte.graph.graph import Graph
 from webpte.graph.live_state import LiveState
-from webpte.ops.core.records import Faults
-from webpte.plan.planner import Planner, Step, check_bounds
+from webpte.ops.core.records import IndexFlag
+from webpte.plan.planner import PlannedCall, Planner, check_bounds
 from webpte.rewrite.validate import SymIntSource, read_symint
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.execute.device_plan import DevicePlan, PlanFactory, Signature, faults_of
@@ -28,7 +28,7 @@ class _ChangedError(Exception):
     """The commands are others at these inputs."""
 
 
-class Preparer:
+class PlanSelector:
     """Finds the plan for a call of one delegate; one call at a time."""
 
     def __init__(
@@ -162,11 +162,11 @@ class Preparer:
         """Ops that run on the host at the live shapes, with counts."""
         counts: dict[str, int] = {}
         for item in self._planner.work():
-            if isinstance(item, Step):
+            if isinstance(item, PlannedCall):
                 counts[item.op.name] = counts.get(item.op.name, 0) + 1
         return counts
 
-    def _check_indices(self, faults: Sequence[Faults], inputs: Sequence[Input]) -> bool:
+    def _check_indices(self, faults: Sequence[IndexFlag], inputs: Sequence[Input]) -> bool:
         """Before anything runs, for tensors of indices that the caller gave as arrays.
 
         Returns whether these were all.

@@ -26,9 +26,15 @@ from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.base.submissions import count_submission
 from webpte.runtime.execute.device_plan import DevicePlan, Payload, Segment
-from webpte.runtime.execute.io_binding import Fate, Input, OnGpu, Returns, input_copies
+from webpte.runtime.execute.io_binding import (
+    Input,
+    OnGpu,
+    OutputPlacement,
+    PendingOutputs,
+    input_copies,
+)
 from webpte.runtime.execute.memory import FAULT_BYTES, DelegateMemory
-from webpte.runtime.execute.plan_selection import Preparer
+from webpte.runtime.execute.plan_selection import PlanSelector
 from webpte.runtime.execute.timings import Timings, untimed
 
 
@@ -38,7 +44,7 @@ class Prepared:
 
     plan: DevicePlan
     inputs: Sequence[Input]
-    returns: Returns
+    returns: PendingOutputs
     timings: Timings | None
 
     @property
@@ -52,13 +58,13 @@ class Submitted:
     """An execution whose work is all in the queue."""
 
     segment: Segment
-    returns: Returns
+    returns: PendingOutputs
     running: Awaitable[bytes]
     symints: dict[int, int]  # the outputs that are no tensors, by value id
     faults: Awaitable[bytes] | None  # the word for them, if it does not come with the results
 
 
-class Replayer:
+class SubmissionQueue:
     """Runs the plans of one delegate."""
 
     def __init__(
@@ -66,7 +72,7 @@ class Replayer:
         graph: Graph,
         live: LiveState,
         planner: Planner,
-        preparer: Preparer,
+        preparer: PlanSelector,
         memory: DelegateMemory,
         device: Device,
         symints: Sequence[int],
@@ -86,7 +92,10 @@ class Replayer:
         self.host_ms: dict[str, float] = {}  # op name to milliseconds spent on the host, in all
 
     async def prepare(
-        self, inputs: Sequence[Input], fates: Sequence[Fate], timings: Timings | None = None
+        self,
+        inputs: Sequence[Input],
+        fates: Sequence[OutputPlacement],
+        timings: Timings | None = None,
     ) -> Prepared:
         """Everything that can be wrong with a call shows here, before any of it is submitted."""
         started = perf_counter()
@@ -100,7 +109,7 @@ class Replayer:
             timings.prepared(self._graph, self._live.snapshot(), times, nbytes)
         outputs = zip(self._graph.outputs, fates, strict=True)
         of_tensors = [fate for value_id, fate in outputs if not self._graph.is_symint(value_id)]
-        returns = await Returns.prepare(self._device, plan.segments[-1].outputs, of_tensors)
+        returns = await PendingOutputs.prepare(self._device, plan.segments[-1].outputs, of_tensors)
         self.last_ms["prepare"] = (perf_counter() - started) * 1000
         return Prepared(plan, inputs, returns, timings)
 
@@ -134,7 +143,7 @@ class Replayer:
         submitted = perf_counter()
         self.last_ms["prepare"] = (prepared - started) * 1000
         self.last_ms["submit"] = (submitted - prepared) * 1000
-        returns = Returns(segment.outputs, [Fate.READ] * len(segment.outputs), ())
+        returns = PendingOutputs(segment.outputs, [OutputPlacement.READ] * len(segment.outputs), ())
         return Submitted(segment, returns, running, {}, None)
 
     async def submit(self, call: Prepared) -> Submitted:

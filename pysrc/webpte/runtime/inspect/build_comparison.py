@@ -23,12 +23,12 @@ from webpte.report import (
 )
 from webpte.report.difference import Tolerance, difference, window
 from webpte.runtime.base.info import MethodInfo, TensorInfo
-from webpte.runtime.inspect.checker import Arrays, Followed, Notes
+from webpte.runtime.inspect.checker import Arrays, CheckedCall, ValueRecorder
 
 
 def made_of(
     graph: MethodGraph,
-    notes: Notes,
+    notes: ValueRecorder,
     device: str,
     outputs: Sequence[OutputComparison],
 ) -> Comparison:
@@ -52,7 +52,7 @@ def made_of(
     )
 
 
-def kept_of(graph: MethodGraph, notes: Notes) -> dict[int, KeptValues]:
+def kept_of(graph: MethodGraph, notes: ValueRecorder) -> dict[int, KeptValues]:
     """The arrays that were kept, by node."""
     nodes = {(node.place, node.call): node for node in graph.nodes}
     return {nodes[key].id: _kept(nodes[key], *arrays) for key, arrays in notes.kept.items()}
@@ -86,7 +86,7 @@ def _named(node: Node, arrays: Arrays) -> tuple[NamedArray, ...]:
     )
 
 
-def _call(node: Node, each: Followed) -> CallComparison:
+def _call(node: Node, each: CheckedCall) -> CallComparison:
     found = (each.own, each.drift, each.nans, each.infinities)
     return CallComparison(node.id, node.op, node.label, node.where, node.layer, *found)
 
@@ -94,7 +94,7 @@ def _call(node: Node, each: Followed) -> CallComparison:
 def _departure(
     nodes: Mapping[tuple[int, int | None], Node],
     calls: Sequence[CallComparison],
-    notes: Notes,
+    notes: ValueRecorder,
 ) -> Departure | None:
     first = notes.first
     if first is None:

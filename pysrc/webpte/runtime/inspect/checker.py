@@ -28,7 +28,7 @@ ROUNDING = ("quantize", "q8ta", "choose_qparams", "requant")
 
 
 @dataclass(frozen=True)
-class Followed:
+class CheckedCall:
     """What was found out about a call; `place` is the instruction of the method that it is in."""
 
     place: int
@@ -53,7 +53,7 @@ class Evidence:
     wanted: np.ndarray
 
 
-class Notes:
+class ValueRecorder:
     """What is collected over the calls of a method.
 
     keep      calls, by the instruction of the method and their index: their arrays are kept
@@ -73,7 +73,7 @@ class Notes:
         self.judged = judged
         self.tolerance = tolerance
         self.drift = drift
-        self.calls: list[Followed] = []
+        self.calls: list[CheckedCall] = []
         self.first: Evidence | None = None
         self.kept: dict[tuple[int, int], tuple[Arrays, Arrays]] = {}  # inputs and outputs
         self._keep = keep
@@ -98,7 +98,7 @@ class Notes:
     ) -> None:
         """A call has run. `given` are NaN and infinities among what went in, by their number."""
         nans, infinities = count_non_finite(made)
-        self.calls.append(Followed(place, call, name, *differences, nans, infinities, given))
+        self.calls.append(CheckedCall(place, call, name, *differences, nans, infinities, given))
         if self._progress is not None:
             self._progress(len(self.calls))
 
@@ -109,7 +109,7 @@ def count_non_finite(arrays: Iterable[Any]) -> tuple[int, int]:
     return sum(nans for nans, _ in counts), sum(infinities for _, infinities in counts)
 
 
-class Follower:
+class CallChecker:
     """`device` has the values that the device has computed so far, as long as a call needs them."""
 
     def __init__(
@@ -118,7 +118,7 @@ class Follower:
         live: LiveState,
         given: Arrays,
         constants: Mapping[int, ConstantTransfer],
-        notes: Notes,
+        notes: ValueRecorder,
         place: int,
     ) -> None:
         self._graph = graph

@@ -34,11 +34,11 @@ from webpte.graph.graph import PREPACK, Call, Graph, Tensor
 from webpte.graph.live_state import LiveState
 from webpte.ops import OpDef
 from webpte.ops.core.records import Dispatch
-from webpte.plan.planner import Step
+from webpte.plan.planner import PlannedCall
 from webpte.plan.shaders import ShaderLibrary
 from webpte.portable import lookup_kernel
 from webpte.report.layers import group_layers
-from webpte.report.method_graph import Argument, Edge, GraphValue, Kernel, MethodGraph, Node
+from webpte.report.method_graph import Argument, Edge, GraphKernel, GraphValue, MethodGraph, Node
 from webpte.report.weight_stats import StoredConstant
 from webpte.rewrite.dataflow import Dataflow
 from webpte.rewrite.validate import resolve_ops
@@ -53,7 +53,7 @@ class Inside:
 
     graph: Graph
     live: LiveState | None = None
-    steps: Mapping[int, Step] | None = None
+    steps: Mapping[int, PlannedCall] | None = None
     where: str = "delegate"
 
     def place(self, call: Call) -> tuple[str, str | None]:
@@ -254,7 +254,7 @@ class _Describer:
             call=call.index,
             _keys=scope.keys,
             arguments=tuple(arguments),
-            kernels=tuple(Kernel.of(record, self._library) for record in records),
+            kernels=tuple(GraphKernel.of(record, self._library) for record in records),
         )
 
     def _argument(self, scope: _Scope, name: str, kind: str, value_id: int) -> Argument:

@@ -7,33 +7,33 @@ from typing import Any, NamedTuple
 
 from webpte.graph.graph import Call, Graph
 from webpte.graph.live_state import LiveState
-from webpte.ops.core.target import Choices
+from webpte.ops.core.target import TunedConfigs
 from webpte.rewrite.dataflow import Dataflow
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.execute.timings import Timings
-from webpte.runtime.inspect.checker import Arrays, Follower, Notes, count_non_finite
-from webpte.runtime.inspect.stepwise import PiecewiseRun
+from webpte.runtime.inspect.checker import Arrays, CallChecker, ValueRecorder, count_non_finite
+from webpte.runtime.inspect.stepwise import StepwiseRun
 
 
 class Probe:
     """Compares what delegates compute with NumPy; `notes` are what it finds."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: ValueRecorder) -> None:
         self.notes = notes
 
     async def run(
         self, delegate: object, inputs: Sequence[Any], place: int, *, alone: bool
     ) -> list[Any]:
-        """One call of a delegate; see `PiecewiseRun.run` for `alone`."""
+        """One call of a delegate; see `StepwiseRun.run` for `alone`."""
         if isinstance(delegate, NumpyDelegate):
             return await delegate.execute(inputs, self._watch(place))
         assert isinstance(delegate, GpuDelegate)
 
-        def follow(live: LiveState, given: Arrays) -> Follower:
-            return Follower(delegate.graph, live, given, delegate.constants(), self.notes, place)
+        def follow(live: LiveState, given: Arrays) -> CallChecker:
+            return CallChecker(delegate.graph, live, given, delegate.constants(), self.notes, place)
 
-        return await PiecewiseRun(delegate, follow).run(inputs, alone=alone)
+        return await StepwiseRun(delegate, follow).run(inputs, alone=alone)
 
     def _watch(self, place: int) -> Callable[..., Callable[[], None]]:
         """In NumPy there is nothing to compare with, but NaN and infinities can be found."""
@@ -59,7 +59,7 @@ class Probe:
         self.notes.add_values(place, None, name, count_non_finite(given), made)
 
 
-class Rehearsal(NamedTuple):
+class DryRun(NamedTuple):
     """What a run is for, if it is not for its results: state stays as it was.
 
     `trial` are other cuts of kernels, for this run alone.
@@ -67,4 +67,4 @@ class Rehearsal(NamedTuple):
 
     timings: Timings | None = None
     probe: Probe | None = None
-    trial: Choices | None = None
+    trial: TunedConfigs | None = None

@@ -19,19 +19,19 @@ from webpte.errors import IndexRangeError
 from webpte.graph.graph import Tensor
 from webpte.graph.live_state import LiveState
 from webpte.ops.core.records import Dispatch
-from webpte.plan.planner import Step
+from webpte.plan.planner import PlannedCall
 from webpte.rewrite.dataflow import Dataflow
 from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor
 from webpte.runtime.base.submissions import count_submission
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.device_plan import DevicePlan, Segment, faults_of
-from webpte.runtime.execute.io_binding import Fate, Input
+from webpte.runtime.execute.io_binding import Input, OutputPlacement
 from webpte.runtime.execute.memory import PlanMemory
-from webpte.runtime.inspect.checker import Arrays, Follower
+from webpte.runtime.inspect.checker import Arrays, CallChecker
 
 PIECE_BYTES = 32 << 20  # that come back with one piece, if one op alone does not give more
 
-Follow = Callable[[LiveState, Arrays], Follower]
+Follow = Callable[[LiveState, Arrays], CallChecker]
 
 
 @dataclass
@@ -39,14 +39,14 @@ class _Piece:
     """Steps in order: those with kernels, and those in between that need none."""
 
     uploads: list[Tensor] = field(default_factory=list)
-    records: list[tuple[Step, Dispatch]] = field(default_factory=list)
+    records: list[tuple[PlannedCall, Dispatch]] = field(default_factory=list)
     reads: dict[int, Tensor] = field(default_factory=dict)  # what comes back, by value
     buffers: set[int] = field(default_factory=set)
     nbytes: int = 0
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PlannedCall] = field(default_factory=list)
 
 
-class PiecewiseRun:
+class StepwiseRun:
     """One such call; the caller says what follows it."""
 
     def __init__(self, delegate: GpuDelegate, follow: Follow) -> None:
@@ -65,11 +65,11 @@ class PiecewiseRun:
                 delegate.cut()
                 given = [await self._on_host(value) for value in inputs]
                 delegate.guard.settle()
-                fates = [Fate.LEND] * len(self._graph.outputs)
+                fates = [OutputPlacement.LEND] * len(self._graph.outputs)
                 await delegate.replayer.prepare(given, fates)
                 if not alone:
                     return await self._run(given)
-                async with delegate.guard.guarding(rehearsal=True):
+                async with delegate.guard.guarding(dry_run=True):
                     return await self._run(given)
 
     async def _on_host(self, value: Input) -> np.ndarray | int:
@@ -142,7 +142,7 @@ class PiecewiseRun:
                 pieces.append(_Piece([t for t in written if self._memory.holds(t.id)]))
         return pieces
 
-    def _given_by(self, step: Step, records: Sequence[Dispatch]) -> dict[int, Tensor]:
+    def _given_by(self, step: PlannedCall, records: Sequence[Dispatch]) -> dict[int, Tensor]:
         """What the kernels of a step write. An output that none of them binds means nothing."""
         bound = {b for record in records for b in record.bindings if isinstance(b, int)}
         writes = [i for i in self._delegate.planner.writes(step) if i in bound]
@@ -183,6 +183,6 @@ class PiecewiseRun:
         return {output.value_id: output.unpack(data) for output in segment.outputs}
 
 
-def _of_step(step: Step, computed: Mapping[int, np.ndarray]) -> Mapping[int, np.ndarray]:
+def _of_step(step: PlannedCall, computed: Mapping[int, np.ndarray]) -> Mapping[int, np.ndarray]:
     """What came back for a step; nothing for one that no kernel runs."""
     return computed if step.host is None and not step.aliased else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from webpte.report import MethodGraph, Node, Span, TimedStep, Trace, Work
+from webpte.report import MethodGraph, Node, TimedStep, TimeSpan, Trace, Work
 from webpte.report.timeline import GPU, HOST
 from webpte.report.work import work_of
 from webpte.rewrite.validate import resolve_ops
@@ -45,10 +45,10 @@ def _works(timings: Timings, nodes: Nodes) -> dict[int, Work]:
     return works
 
 
-def _host_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[Span]:
+def _host_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[TimeSpan]:
     for each in timings.stretches:
         node = nodes[each.place, each.call].id if each.kind == "host" else None
-        yield Span(
+        yield TimeSpan(
             HOST,
             each.kind,
             each.name,
@@ -59,19 +59,19 @@ def _host_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[Span]:
         )
 
 
-def _gpu_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[Span]:
+def _gpu_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[TimeSpan]:
     """Kernels one after the other, from when they were submitted."""
     for since, kernels in groupby(timings.kernels, key=lambda kernel: kernel.since):
         listed = list(kernels)
         at = (since - start) * 1e6
         if not timings.clocked:
             taken = (listed[0].until - since) * 1e6
-            yield Span(GPU, "kernels", f"{len(listed)} kernels, not timed", at, taken)
+            yield TimeSpan(GPU, "kernels", f"{len(listed)} kernels, not timed", at, taken)
             continue
         for kernel in listed:
             duration = kernel.microseconds or 0.0
             node = nodes[kernel.place, kernel.call]
-            yield Span(GPU, "kernel", kernel.label, at, duration, node.id)
+            yield TimeSpan(GPU, "kernel", kernel.label, at, duration, node.id)
             at += duration
 
 

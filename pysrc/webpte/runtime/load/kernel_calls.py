@@ -17,14 +17,19 @@ from webpte.format.program import (
     TensorList,
     TensorMeta,
 )
-from webpte.portable import Kernel, OutSpec, fit_output
+from webpte.portable import OutSpec, PortableKernel, fit_output
 from webpte.runtime.load.writes import targets
 
 Read = Callable[[int], Any]  # the live value at an index
 
 
 def run_kernel(
-    plan: ExecutionPlan, kernel: Kernel, call: KernelCall, read: Read, *, unwritten: bool = False
+    plan: ExecutionPlan,
+    kernel: PortableKernel,
+    call: KernelCall,
+    read: Read,
+    *,
+    unwritten: bool = False,
 ) -> list[tuple[int, Any]]:
     """The values that the call gives, by index; `unwritten` if nothing wrote what it changes."""
     written = targets(plan, kernel, call)

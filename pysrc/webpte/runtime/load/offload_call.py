@@ -32,7 +32,7 @@ from webpte.graph.live_state import LiveState
 from webpte.ops import OpDef, lookup
 from webpte.plan.memory_plan import plan_storage
 from webpte.plan.planner import Planner
-from webpte.portable import CallBuilder, Kernel, lookup_kernel, why_hosted
+from webpte.portable import CallBuilder, PortableKernel, lookup_kernel, why_hosted
 from webpte.rewrite.passes import store_halves
 from webpte.rewrite.validate import check_arity, resolve_ops
 from webpte.runtime.base.open import open_bytes
@@ -57,7 +57,7 @@ EXACT_CASTS = {
 class Lifted:
     """A call as a delegate. `inputs` and `outputs` are values of the method."""
 
-    kernel: Kernel
+    kernel: PortableKernel
     graph: Graph
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -97,7 +97,7 @@ def as_delegate(
 
 
 def _meaning(
-    plan: ExecutionPlan, kernel: Kernel, call: KernelCall, arguments: Sequence[Any]
+    plan: ExecutionPlan, kernel: PortableKernel, call: KernelCall, arguments: Sequence[Any]
 ) -> tuple[OpDef, Sequence[Any]]:
     """The operator that a call means, and its arguments."""
     name, given = kernel.op, kernel.op_arguments(arguments)
@@ -120,7 +120,7 @@ def _op(name: str) -> OpDef:
 
 
 def _cast_types(
-    plan: ExecutionPlan, kernel: Kernel, call: KernelCall, outputs: Sequence[int]
+    plan: ExecutionPlan, kernel: PortableKernel, call: KernelCall, outputs: Sequence[int]
 ) -> frozenset[str] | None:
     """The two types of a call that is a cast, and one that the GPU does as the host; else None."""
     ends = [plan.values[index] for index in (call.args[0], outputs[0])]
@@ -136,7 +136,7 @@ def _is_static(plan: ExecutionPlan, index: int) -> bool:
     return isinstance(value, TensorMeta) and value.dynamism == Dynamism.STATIC
 
 
-def _marked(graph: Graph, kernel: Kernel, static: Sequence[bool]) -> Graph:
+def _marked(graph: Graph, kernel: PortableKernel, static: Sequence[bool]) -> Graph:
     """The graph of a call that knows its kernel, and which outputs have the file's exact shape."""
     values = list(graph.values)
     for value_id, exact in zip(graph.outputs, static, strict=True):

@@ -18,7 +18,7 @@ from webpte.format.program import (
     KernelCall,
     TensorMeta,
 )
-from webpte.format.program import Program as FileProgram
+from webpte.format.program import ProgramFile as FileProgram
 from webpte.format.ptd import read_ptd
 from webpte.format.vulkan import read_delegate
 from webpte.graph.graph import Graph, Tensor, Value, build_graph

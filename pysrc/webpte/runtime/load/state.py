@@ -46,7 +46,7 @@ State = dict[int, Cell]
 
 async def read_states(contents: Contents) -> dict[str, State]:
     """By method: value index to cell, for every tensor that has contents before a call."""
-    reader = _Reader(contents)
+    reader = _StateReader(contents)
     writes = {name: Writes(method) for name, method in contents.methods.items()}
     arenas = _shared_arenas(contents, writes)
     shared: dict[tuple[Allocation, np.dtype[np.generic], tuple[int, ...]], Cell] = {}
@@ -122,7 +122,7 @@ def _numpy_dtype(tensor: TensorMeta, method: str) -> np.dtype[np.generic]:
     return dtype_of_program(tensor.scalar_type, f"method {method!r}").numpy
 
 
-class _Reader:
+class _StateReader:
     """Reads the bytes that tensors start with, each distinct part of the file once."""
 
     def __init__(self, contents: Contents) -> None:

@@ -114,8 +114,8 @@ class _Stitcher:
         calls = [i for i in block if isinstance(i, DelegateCall)]
         return len(calls) < 2 and not any(self._state.keys() & call.args for call in calls)
 
-    def _new_run(self) -> _Run:
-        return _Run(self._method, self._state, self._writes, self._device.has_halves)
+    def _new_run(self) -> _DelegateRun:
+        return _DelegateRun(self._method, self._state, self._writes, self._device.has_halves)
 
     def _kept(self, call: DelegateCall) -> DelegateCall:
         self._graphs[call.delegate_index] = self._graph_of(call)
@@ -131,7 +131,9 @@ class _Stitcher:
         (name,) = self._method.steps(call.delegate_index)
         return name
 
-    def _may_follow(self, run: _Run, freed: Collection[FreeCall], call: DelegateCall) -> bool:
+    def _may_follow(
+        self, run: _DelegateRun, freed: Collection[FreeCall], call: DelegateCall
+    ) -> bool:
         graph = self._graph_of(call)
         again = {f.value_index for f in freed}.intersection(call.args[len(graph.inputs) :])
         return not again and run.fits(call, graph)
@@ -148,7 +150,7 @@ class _Stitcher:
             return False  # said when the delegate is made
         return Dataflow.of(graph).volatile.isdisjoint(graph.inputs)
 
-    def _finished(self, run: _Run, freed: Iterable[FreeCall]) -> Iterator[Instruction]:
+    def _finished(self, run: _DelegateRun, freed: Iterable[FreeCall]) -> Iterator[Instruction]:
         """What a run becomes: one call, or those that it is made of."""
         joined = self._joined(run) if len(run.calls) > 1 or run.bound else None
         if joined is not None:
@@ -160,7 +162,7 @@ class _Stitcher:
             yield from map(self._kept, run.calls)
         yield from freed
 
-    def _joined(self, run: _Run) -> _Joined | None:
+    def _joined(self, run: _DelegateRun) -> _Joined | None:
         joined = run.join(self._needed(run))
         dynamic = any(isinstance(value, SymIntValue) for value in joined.graph.values)
         # With SymInts, live sizes can be smaller than those of the file before the first call.
@@ -168,7 +170,7 @@ class _Stitcher:
             return None
         return joined
 
-    def _needed(self, run: _Run) -> set[int]:
+    def _needed(self, run: _DelegateRun) -> set[int]:
         """The values that something outside of a run needs of it, or its own next time: in a
         loop, and of mutable buffers."""
         inside = Counter(r for call in run.calls for r in uses_of(self._method, call).reads)
@@ -197,7 +199,7 @@ class _Joined:
 
 
 @dataclass
-class _Run:
+class _DelegateRun:
     """Delegates that follow each other, on their way to one graph."""
 
     method: MethodContents

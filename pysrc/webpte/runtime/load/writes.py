@@ -12,7 +12,7 @@ from webpte.format.program import (
     MoveCall,
     TensorList,
 )
-from webpte.portable import Kernel, lookup_kernel
+from webpte.portable import PortableKernel, lookup_kernel
 from webpte.runtime.load.program_file import MethodContents
 
 
@@ -45,7 +45,7 @@ class Writes:
         return index in self.computed or index in self.changed
 
 
-def targets(plan: ExecutionPlan, kernel: Kernel, call: KernelCall) -> Sequence[int]:
+def targets(plan: ExecutionPlan, kernel: PortableKernel, call: KernelCall) -> Sequence[int]:
     """The values that a call of a kernel writes."""
     if kernel.in_place:
         return call.args[:1]

@@ -25,12 +25,12 @@ USE = """
 import asyncio, importlib.metadata, json
 import numpy as np
 import webpte
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 async def main():
     program = await webpte.load("tiny.pte", device="numpy")
     (y,) = await program.forward(np.ones(3, np.float32))
-    recorded = await webpte.load("tiny.pte", device=RecordingDevice())
+    recorded = await webpte.load("tiny.pte", device=SimulatedDevice())
     return y.tolist(), recorded.stats.pipelines
 
 y, pipelines = asyncio.run(main())

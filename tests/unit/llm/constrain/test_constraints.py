@@ -15,7 +15,7 @@ from support.graphs.small_llm import VOCABULARY, logits_of, small_llm
 from support.page.chats import Q4, conversation, open_chat, open_tokenizer
 from support.page.conversations import greedy, tokens_of
 from webpte.errors import DeviceError, ExecutionError, InputError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Allowed, Generator, OneOf
 from webpte.runtime.decode.sampling import Sampling, seed_words
 
@@ -54,7 +54,7 @@ def by_hand(context: Sequence[int], asked: dict[str, Any]) -> tuple[list[int], b
 @pytest.mark.parametrize("device", ["numpy", "recording"])
 def test_one_of_several(device: str, asked: dict[str, Any]) -> None:
     async def run() -> None:
-        used: Any = RecordingDevice() if device == "recording" else device
+        used: Any = SimulatedDevice() if device == "recording" else device
         generator = Generator(await webpte.load(small_llm(context=32), device=used))
         for prompt in (PROMPT, [7], [0, 9, 9, 2]):
             one_of = OneOf(ANSWERS)
@@ -72,7 +72,7 @@ def test_one_of_several(device: str, asked: dict[str, Any]) -> None:
 
 def test_no_logits_are_read_back() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         generator = Generator(await webpte.load(small_llm(), device=device))
         await tokens_of(generator.generate(PROMPT, 9, constraint=OneOf([[10, 2, 2, 2]])))
         sizes = {device.plans[run["plan"]].result_bytes for run in runs(device)}
@@ -86,7 +86,7 @@ def test_probabilities_are_those_of_the_model() -> None:
     """Before the constraint: the token that it wanted is listed, too."""
 
     async def run() -> None:
-        generator = Generator(await webpte.load(small_llm(), device=RecordingDevice()))
+        generator = Generator(await webpte.load(small_llm(), device=SimulatedDevice()))
         answer = generator.generate(PROMPT, 9, constraint=OneOf([[10, 2]]), logprobs=True, top=1)
         await tokens_of(answer)
         assert answer.logprobs[0].top[0].token == int(logits_of(PROMPT)[-1].argmax())
@@ -98,7 +98,7 @@ def test_probabilities_are_those_of_the_model() -> None:
 @pytest.mark.parametrize("taken", [1, 2, 3])
 def test_an_answer_that_is_broken_off(taken: int) -> None:
     async def run() -> None:
-        program = await webpte.load(small_llm(), device=RecordingDevice())
+        program = await webpte.load(small_llm(), device=SimulatedDevice())
         generator = Generator(program)
         answer = generator.generate(PROMPT, 9, constraint=OneOf([[10, 2, 2, 2]]))
         found = [await anext(answer) for _ in range(taken)]
@@ -114,7 +114,7 @@ def test_an_answer_that_is_broken_off(taken: int) -> None:
 
 def test_a_step_that_fails_is_asked_again() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         generator = Generator(await webpte.load(small_llm(), device=device))
         answer = generator.generate(PROMPT, 9, constraint=OneOf([[10, 2, 2, 2]]))
         await anext(answer)
@@ -173,7 +173,7 @@ class Beyond:
 @pytest.mark.parametrize("device", ["numpy", "recording"])
 def test_a_model_that_gives_no_number_to_what_is_allowed(device: str) -> None:
     async def run() -> None:
-        used: Any = RecordingDevice() if device == "recording" else device
+        used: Any = SimulatedDevice() if device == "recording" else device
         generator = Generator(await webpte.load(small_llm(), device=used))
         answer = generator.generate(PROMPT, 9, constraint=Beyond())
         with pytest.raises(ExecutionError, match="no number to any of the 1 tokens"):
@@ -191,7 +191,7 @@ def test_a_stop_token_that_is_a_part_of_an_answer(device: str) -> None:
     """It ends an answer where that may end, and is said where it may not."""
 
     async def run() -> None:
-        used: Any = RecordingDevice() if device == "recording" else device
+        used: Any = SimulatedDevice() if device == "recording" else device
         generator = Generator(await webpte.load(small_llm(), device=used))
         answer = generator.generate(PROMPT, 9, constraint=OneOf([[STOP, 2, STOP, 5]]), stop=[STOP])
         assert await tokens_of(answer) == [STOP, 2, STOP, 5]
@@ -229,7 +229,7 @@ def test_tokens_are_whole_numbers_from_zero_on() -> None:
 def test_a_chat_with_choices() -> None:
     async def run() -> None:
         tokenizer = await open_tokenizer()
-        for device in ("numpy", RecordingDevice()):
+        for device in ("numpy", SimulatedDevice()):
             chat = await open_chat(device)
             reply = chat.send("Is it?", 20, choices=["yes", "no", "no way"])
             text = await reply

@@ -14,7 +14,7 @@ from support.harness.texts import BYTES, PIECES, UNIGRAM, WORDS
 from support.llm.automata import of_regex
 from support.page.chats import open_chat, open_tokenizer
 from webpte.errors import InputError, TextError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Grammars
 from webpte.llm.constrain.automaton import ByteAutomaton
 
@@ -200,7 +200,7 @@ def test_a_chat_answers_as_it_is_asked_to() -> None:
 
     async def run() -> None:
         said = []
-        for device in ("numpy", RecordingDevice()):
+        for device in ("numpy", SimulatedDevice()):
             chat = await open_chat(device)
             first = await chat.send("One?", 20, schema=schema)
             assert isinstance(json.loads(first)["n"], bool)

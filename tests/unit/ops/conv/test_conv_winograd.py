@@ -22,12 +22,12 @@ from support.devices.winograd import (
 from support.graphs.conv_graphs import Block, conv_block
 from support.graphs.graphs import build_graph, make_planner, read_graph, run_once, wait
 from support.write.pte_writer import GraphWriter
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.graph.graph import Graph
 from webpte.ops.conv import conv as conv_module
 from webpte.ops.conv.conv_winograd import CUTS, Winograd
 from webpte.ops.core.records import Dispatch
-from webpte.ops.core.target import GPU, Question, Target
+from webpte.ops.core.target import GPU, Target, Tunable
 from webpte.rewrite.fusion import fuse
 
 
@@ -39,7 +39,7 @@ def lowered(graph: Graph, target: Target) -> tuple[Dispatch, ...]:
 
 def labels(graph: Graph, target: Target = GPU) -> set[str]:
     """What a convolution may be cut into."""
-    asked: list[Question] = []
+    asked: list[Tunable] = []
     lowered(graph, replace(target, asked=asked))
     return {label for question in asked for label in question.labels}
 
@@ -105,7 +105,7 @@ def test_what_is_around_it_stays_in_one_dispatch(case: Block) -> None:
 def test_half_floats_are_seen_as_such(cut: Winograd, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GraphWriter, "halves", True)
     monkeypatch.setattr(conv_module, "choose_cut", lambda *_: cut)
-    device = RecordingDevice(features=("shader-f16",))
+    device = SimulatedDevice(features=("shader-f16",))
     writer, inputs = conv_block(BLOCKS[1])
     wait(run_once(writer, *inputs, device=device, fuse=True))
     (code,) = {spec.code for spec in device.pipelines if spec.label.startswith("conv_winograd")}

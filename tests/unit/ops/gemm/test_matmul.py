@@ -16,15 +16,15 @@ from webpte.errors import GraphError
 from webpte.ops.core.records import Dispatch, Scratch
 from webpte.ops.gemm.gemm import (
     MAX_SLICED_ROWS,
-    TILINGS,
-    Kernel,
-    Product,
-    Slicing,
-    Tiling,
-    choose_slicing,
-    choose_tiling,
+    TILE_CONFIGS,
+    Gemm,
+    GemmKernel,
+    SkinnyConfig,
+    TileConfig,
+    choose_skinny_config,
+    choose_tile_config,
     part_length,
-    slice_dispatches,
+    skinny_dispatches,
     tile_dispatches,
 )
 from webpte.plan.planner import Planner
@@ -105,9 +105,9 @@ def test_one_column_is_one_row() -> None:
     assert dict(dispatch.overrides)["B_K_FIRST"]
 
 
-@pytest.mark.parametrize("tiling", TILINGS)
-def test_tiles_cover_the_matrix(tiling: Tiling) -> None:
-    product = Product(5 * tiling.rows + 1, 3 * tiling.columns - 1, 64, batches=2)
+@pytest.mark.parametrize("tiling", TILE_CONFIGS)
+def test_tiles_cover_the_matrix(tiling: TileConfig) -> None:
+    product = Gemm(5 * tiling.rows + 1, 3 * tiling.columns - 1, 64, batches=2)
     assert tiling.tiles(product) == 6 * 3 * 2
 
 
@@ -133,7 +133,7 @@ def test_parts_along_k_cover_it(k: int, parts: int) -> None:
     ],
 )
 def test_tiles_fill_a_large_gpu(sizes: tuple[int, int, int], rows: int, parts: int) -> None:
-    tiling, k_parts = choose_tiling(Product(*sizes))
+    tiling, k_parts = choose_tile_config(Gemm(*sizes))
     assert (tiling.rows, k_parts) == (rows, parts)
 
 
@@ -148,7 +148,7 @@ def test_tiles_fill_a_large_gpu(sizes: tuple[int, int, int], rows: int, parts: i
     ],
 )
 def test_slices(steps: int, threads: int, most: int, lanes: int) -> None:
-    assert choose_slicing(steps, threads, most) == Slicing(lanes, threads)
+    assert choose_skinny_config(steps, threads, most) == SkinnyConfig(lanes, threads)
 
 
 def test_parts_of_changing_sizes_share_memory() -> None:
@@ -162,10 +162,10 @@ def test_parts_of_changing_sizes_share_memory() -> None:
 
 
 def test_more_tiles_than_a_dim_of_the_grid_holds() -> None:
-    kernel = Kernel("matmul", (0, 1))
-    for product in (Product(20, 20, 4, batches=70_000), Product(1, 1, 4, batches=70_000)):
+    kernel = GemmKernel("matmul", (0, 1))
+    for product in (Gemm(20, 20, 4, batches=70_000), Gemm(1, 1, 4, batches=70_000)):
         tiled = tile_dispatches(kernel, product, 2)[0]
-        sliced = slice_dispatches(kernel, product, 2, Slicing(1, 64))[0]
+        sliced = skinny_dispatches(kernel, product, 2, SkinnyConfig(1, 64))[0]
         for x, y, z in (tiled.grid, sliced.grid):
             assert x <= 65_535
             assert x * y >= 70_000

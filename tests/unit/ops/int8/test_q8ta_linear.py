@@ -19,7 +19,7 @@ from support.cases.int8.q8ta_linear_cases import (
 from support.cases.live_cases import Const, LiveCase, check_reference, family_ops, lowered
 from support.cases.quant.quantize_cases import integers
 from webpte.errors import WebpteError
-from webpte.ops.int8.int8 import FLAT, FULL, LARGE, MAX_TERMS, SMALL, Tile, choose_tile
+from webpte.ops.int8.int8 import FLAT, FULL, LARGE, MAX_TERMS, SMALL, Int8Tile, choose_tile
 
 
 @pytest.mark.parametrize("case", Q8TA_LINEAR_CASES, ids=str)
@@ -80,7 +80,7 @@ def test_bytes_need_a_second_step_only_where_rows_are_not_whole_words(
         (65, 64, FULL // 2, LARGE),
     ],
 )
-def test_tiles(rows: int, columns: int, copies: int, wanted: Tile) -> None:
+def test_tiles(rows: int, columns: int, copies: int, wanted: Int8Tile) -> None:
     assert choose_tile(rows, columns, copies) == wanted
 
 

@@ -16,7 +16,12 @@ from support.write.pte_writer import GraphWriter
 from webpte.errors import WebpteError
 from webpte.ops import lookup, registered_names
 from webpte.ops.core.records import Dispatch, Scratch
-from webpte.ops.core.row_reduction import Layout, contiguous_layout, power_of_two, strided_layout
+from webpte.ops.core.row_reduction import (
+    RowThreads,
+    contiguous_layout,
+    power_of_two,
+    strided_layout,
+)
 from webpte.ops.core.target import GPU
 from webpte.rewrite.passes import store_halves
 
@@ -153,8 +158,8 @@ def test_neighbouring_threads_read_neighbouring_elements() -> None:
 
 
 def test_many_rows_fold_the_grid() -> None:
-    assert Layout(256).grid(65535) == (65535, 1, 1)
-    x, y, z = Layout(256).grid(70001)
+    assert RowThreads(256).grid(65535) == (65535, 1, 1)
+    x, y, z = RowThreads(256).grid(70001)
     assert x * y >= 70001
     assert (x <= 65535, y <= 65535, z) == (True, True, 1)
 

@@ -18,13 +18,13 @@ from support.cases.sampling.top_logprobs_cases import (
 )
 from support.graphs.graphs import wait
 from webpte.errors import GraphError
-from webpte.ops.sampling.top_logprobs import Candidates
+from webpte.ops.sampling.top_logprobs import TopLogprobs
 
 
-async def told_by(case: LiveCase) -> list[Candidates]:
+async def told_by(case: LiveCase) -> list[TopLogprobs]:
     async with await webpte.load(case.program(), device="numpy") as program:
         steps = range(len(case.steps))
-        return [Candidates.of((await program.forward(*case.inputs(i)))[0]) for i in steps]
+        return [TopLogprobs.of((await program.forward(*case.inputs(i)))[0]) for i in steps]
 
 
 @pytest.mark.parametrize("case", CANDIDATES_CASES, ids=str)

@@ -7,7 +7,7 @@ import pytest
 
 from support.graphs.fusion_graphs import HEADS, Heads, Net, attention, attention_steps
 from support.graphs.graphs import build_graph, load, make_planner, wait
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.graph.graph import Graph
 from webpte.ops.core.target import Target
 from webpte.rewrite.fusion import fuse
@@ -34,7 +34,7 @@ def test_attention_stays_what_it_was(heads: Heads) -> None:
             return [output for step in steps for output in await program.forward(*step)]
 
     assert fused(net) == ["et_vk.select_as_symint.default", "webpte.attention_block"]
-    for got, want in zip(wait(run(RecordingDevice())), wait(run("numpy")), strict=True):
+    for got, want in zip(wait(run(SimulatedDevice())), wait(run("numpy")), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 

@@ -11,7 +11,7 @@ from support.graphs.conv_graphs import BLOCKS, PAD, PLAIN, Block, conv_block, pr
 from support.graphs.fusion_graphs import ADD, RESIDUALS, Net, Residual, residual_conv
 from support.graphs.graphs import build_graph, make_planner, run_once, wait
 from support.write.pte_writer import GraphWriter
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.target import Target
 from webpte.rewrite.fusion import fuse
 
@@ -36,7 +36,7 @@ def test_all_of_it_becomes_one_call_that_means_the_same(case: Block) -> None:
     assert all(kernel.startswith("conv") or kernel == "gemm_small" for kernel in found)
     assert len(found) == 1 + ("conv_split_k_sum" in found)
     (want,) = wait(run_once(writer, *inputs))
-    (got,) = wait(run_once(writer, *inputs, device=RecordingDevice(), fuse=True))
+    (got,) = wait(run_once(writer, *inputs, device=SimulatedDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
@@ -103,7 +103,7 @@ def test_a_slope_for_each_pixel_runs_part_by_part() -> None:
     inputs = net.finish((x,), g.op("aten.where.self", positive, sums, bent, g.tensor(dims)))
     assert kernels(g)[1:] == ["unary", "binary", "where"]
     (want,) = wait(run_once(g, *inputs))
-    (got,) = wait(run_once(g, *inputs, device=RecordingDevice(), fuse=True))
+    (got,) = wait(run_once(g, *inputs, device=SimulatedDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
@@ -119,7 +119,7 @@ def test_channels_of_zeros_of_several_images_run_part_by_part() -> None:
     inputs = net.finish((x, y), net.add(sums, g.op(PAD, y, *args)))
     assert "pad" in kernels(g)
     (want,) = wait(run_once(g, *inputs))
-    (got,) = wait(run_once(g, *inputs, device=RecordingDevice(), fuse=True))
+    (got,) = wait(run_once(g, *inputs, device=SimulatedDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
@@ -132,7 +132,7 @@ def test_a_convolution_takes_its_residual_along(case: Residual) -> None:
     assert len(found) < 3
     assert kernels(writer, Target(software=True)) == ["conv_simple"]
     (want,) = wait(run_once(writer, *inputs))
-    (got,) = wait(run_once(writer, *inputs, device=RecordingDevice(), fuse=True))
+    (got,) = wait(run_once(writer, *inputs, device=SimulatedDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 

@@ -15,7 +15,7 @@ from support.graphs.encoder_graphs import (
 )
 from support.graphs.graphs import build_graph, make_planner, read_graph, run_once, wait
 from support.write import pack_suite
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.strided_view import dense
 from webpte.ops.core.target import Target
 from webpte.rewrite.fusion import fuse
@@ -44,7 +44,7 @@ def test_attention_is_one_call_that_means_the_same(case: Written) -> None:
     net, inputs = written_attention(case)
     assert names(net) == [ATTENTION]
     (want,) = wait(run_once(net.g, *inputs))
-    (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
+    (got,) = wait(run_once(net.g, *inputs, device=SimulatedDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
@@ -137,7 +137,7 @@ def test_an_encoder_layer_is_seven_dispatches() -> None:
         *("gemm_small", "gemm_small", "norm_centered"),
     ]
     (want,) = wait(run_once(net.g, *inputs))
-    (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
+    (got,) = wait(run_once(net.g, *inputs, device=SimulatedDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
@@ -162,7 +162,7 @@ def test_few_rows_mean_the_same() -> None:
     x = net.g.tensor((1, 3, 32))
     inputs = net.finish((x,), encoder_layer(net, x, 4, 64))
     (want,) = wait(run_once(net.g, *inputs))
-    (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
+    (got,) = wait(run_once(net.g, *inputs, device=SimulatedDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 

@@ -17,7 +17,7 @@ from support.graphs.fusion_graphs import (
     chains,
 )
 from support.graphs.graphs import build_graph, load, make_planner, run_once, wait
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.graph.graph import Graph
 from webpte.ops.core.target import Target
 from webpte.rewrite.fusion import fuse
@@ -44,7 +44,7 @@ def test_answers_stay(shape: str, kind: str) -> None:
     """On the device that computes with references: graph, memory and shapes of fused calls."""
     graph, inputs = SHAPES[shape](SIZES[3], kind)
     (want,) = wait(run_once(graph, *inputs))
-    (got,) = wait(run_once(graph, *inputs, device=RecordingDevice(), fuse=True))
+    (got,) = wait(run_once(graph, *inputs, device=SimulatedDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
@@ -140,7 +140,7 @@ def test_a_broadcast_sum_is_right() -> None:
     out = net.g.op(ADD, x, product, net.g.int(1), net.g.tensor((5, 5)))
     inputs = net.finish((h, x), out)
     (want,) = wait(run_once(net.g, *inputs))
-    (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
+    (got,) = wait(run_once(net.g, *inputs, device=SimulatedDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5)
     graph = fuse(build_graph(net.g))
     assert dispatches(graph, Target()) == ["matmul_skinny", "binary"]
@@ -190,7 +190,7 @@ def test_floats_with_a_bias_run_part_by_part() -> None:
     assert fused(net) == [NORMED]
     assert dispatches(fuse(build_graph(net.g)), Target()) == ["norm", "matmul_skinny"]
     (want,) = wait(run_once(net.g, *inputs))
-    (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
+    (got,) = wait(run_once(net.g, *inputs, device=SimulatedDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
@@ -238,7 +238,7 @@ def test_a_rounding_of_another_kind_runs_part_by_part() -> None:
     kernels = dispatches(fuse(build_graph(net.g)), Target())
     assert kernels == ["choose_qparams", "linear_q4_skinny"]
     (want,) = wait(run_once(net.g, *inputs))
-    (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
+    (got,) = wait(run_once(net.g, *inputs, device=SimulatedDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
@@ -267,7 +267,7 @@ def test_a_chain_of_element_wise_ops_becomes_one() -> None:
         assert [call.name for call in graph.calls] == [CHAIN]
         assert dispatches(graph, Target()) == ["fused_elementwise"]
         (want,) = wait(run_once(writer, *inputs))
-        (got,) = wait(run_once(writer, *inputs, device=RecordingDevice(), fuse=True))
+        (got,) = wait(run_once(writer, *inputs, device=SimulatedDevice(), fuse=True))
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
@@ -314,14 +314,14 @@ def test_a_single_row_may_be_as_long_as_the_live_tensor() -> None:
                 found += list(await program.forward(*arrays))
             return found
 
-    for got, want in zip(wait(run(RecordingDevice())), wait(run("numpy")), strict=True):
+    for got, want in zip(wait(run(SimulatedDevice())), wait(run("numpy")), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 def test_it_can_be_switched_off() -> None:
     async def count(fuse: bool) -> int:
         graph, inputs = SHAPES["gated"](SIZES[0], "q4")
-        async with await load(graph, device=RecordingDevice(), fuse=fuse) as program:
+        async with await load(graph, device=SimulatedDevice(), fuse=fuse) as program:
             await program.forward(*inputs)
             return program.stats.dispatches
 
@@ -350,5 +350,5 @@ def test_shapes_between_the_parts_follow() -> None:
                 found += list(await program.forward(*arrays))
             return found
 
-    for got, want in zip(wait(run(RecordingDevice())), wait(run("numpy")), strict=True):
+    for got, want in zip(wait(run(SimulatedDevice())), wait(run("numpy")), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

@@ -13,7 +13,7 @@ from support.graphs.near_misses import NEAR_MISSES
 from support.graphs.random_images import random_graph
 from support.harness import extent
 from support.write.pte_writer import GraphWriter
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.target import Target
 from webpte.rewrite.fusion import fuse
 
@@ -35,7 +35,7 @@ async def run(graph: GraphWriter, steps: list[list[np.ndarray]], device: Any) ->
 @pytest.mark.parametrize("name", NEAR_MISSES)
 def test_answers_stay(name: str) -> None:
     graph, steps = NEAR_MISSES[name]()
-    fused, alone = (wait(run(graph, steps, device)) for device in (RecordingDevice(), "numpy"))
+    fused, alone = (wait(run(graph, steps, device)) for device in (SimulatedDevice(), "numpy"))
     for got, want in zip(fused, alone, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
@@ -47,7 +47,7 @@ def test_random_graphs_stay(halves: bool, monkeypatch: pytest.MonkeyPatch) -> No
     features = ("shader-f16",) if halves else ()
     for seed in range(50, extent.count(80, 350)):
         case = random_graph(seed)
-        device = RecordingDevice(features=features)
+        device = SimulatedDevice(features=features)
         fused, alone = (wait(run(case.graph, case.steps, d)) for d in (device, "numpy"))
         for got, want in zip(fused, alone, strict=True):
             largest = max(1.0, np.abs(want[np.isfinite(want)]).max(initial=0))
@@ -93,7 +93,7 @@ def test_a_sum_of_two_types_is_no_addend(kind: str, rows: int) -> None:
     x, added = net.finish((h, y), net.add(y, product))
 
     async def run() -> int:
-        device = RecordingDevice(features=("shader-f16",))
+        device = SimulatedDevice(features=("shader-f16",))
         async with await load(g, device=device, fuse=True) as program:
             await program.forward(x.astype(half), added)
             return program.stats.dispatches

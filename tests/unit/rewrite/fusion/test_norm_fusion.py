@@ -7,7 +7,7 @@ import pytest
 
 from support.graphs.conv_graphs import BATCH_NORM, bent_norm
 from support.graphs.graphs import build_graph, make_planner, run_once, wait
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.rewrite.fusion import fuse
 
 NORM = "webpte.bent_norm"
@@ -22,7 +22,7 @@ def test_a_bend_before_it_is_part_of_it(dims: tuple[int, ...], bend: str) -> Non
     planner.lower_all()
     assert [dispatch.kernel for dispatch in planner.dispatches()] == ["norm_batch"]
     (want,) = wait(run_once(net.g, *inputs))
-    (got,) = wait(run_once(net.g, *inputs, device=RecordingDevice(), fuse=True))
+    (got,) = wait(run_once(net.g, *inputs, device=SimulatedDevice(), fuse=True))
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 

@@ -19,8 +19,8 @@ from support.graphs.graphs import wait
 from support.harness.timed import Timed
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.errors import ClosedError, DeviceError, InputError
-from webpte.gpu.simulated.device import RecordingDevice
-from webpte.ops.core.target import Question
+from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.ops.core.target import Tunable
 from webpte.runtime import program as runtime_program
 from webpte.runtime import tune as runtime_tune
 from webpte.runtime.autotune.tuning import meant_by
@@ -144,7 +144,7 @@ def test_what_is_closed_meanwhile_is_left_out_unless_it_was_asked_for() -> None:
 def test_what_cannot_be_tuned_says_so() -> None:
     async def check() -> None:
         made = convolution()
-        for device in ("numpy", RecordingDevice()):
+        for device in ("numpy", SimulatedDevice()):
             async with await load(made, device) as program:
                 await program.forward(*made[1])
                 with pytest.raises(DeviceError, match=r"no kernels to tune|no timestamps"):
@@ -184,7 +184,7 @@ def test_calls_come_between_in_the_background(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_kernel_counts_for_the_questions_about_it() -> None:
     row, tiles, splits = (
-        Question(key, "a", ("a",)) for key in ("gemv_q4 n1", "linear_q4 m1", "attention x")
+        Tunable(key, "a", ("a",)) for key in ("gemv_q4 n1", "linear_q4 m1", "attention x")
     )
     asked = (row, tiles, splits)
     assert meant_by("gemv_q4_gated f32", asked) == [row]

@@ -23,8 +23,8 @@ from support.schedules.kinds import KINDS, ops_of_kinds
 from support.write.pte_writer import write_pte
 from webpte.errors import DeviceError, SourceError
 from webpte.gpu.device import DeviceInfo
-from webpte.gpu.simulated.device import RecordingDevice
-from webpte.ops.core.target import GPU, Question, Target
+from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.ops.core.target import GPU, Target, Tunable
 from webpte.runtime.autotune import tuning
 from webpte.runtime.autotune.tuning_cache import FileStore, adapter_key, keep_choices, kept_choices
 
@@ -219,7 +219,7 @@ def test_two_at_once_do_not_time_each_other() -> None:
     wait(check())
 
 
-@pytest.mark.parametrize("device", ["numpy", RecordingDevice()])
+@pytest.mark.parametrize("device", ["numpy", SimulatedDevice()])
 def test_without_a_clock_there_is_nothing_to_measure(device: Any) -> None:
     async def check() -> None:
         loading, inputs = load(device)
@@ -238,7 +238,7 @@ def test_choices_are_asked_by_key() -> None:
     assert target.choice("op", "n2", "a", candidates) == 1  # a label of an older version
     asking = replace(target, asked=[])
     asking.choice("op", "n3", "a", candidates)
-    assert asking.asked == [Question("op n3", "a", ("a", "b"))]
+    assert asking.asked == [Tunable("op n3", "a", ("a", "b"))]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from support.devices.recorded import Slow, add_graph, names, ones, runs
 from support.graphs.graphs import chain, load, wait
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import GpuTensor, errors
-from webpte.gpu.simulated.device import RecordedBuffer, RecordingDevice
+from webpte.gpu.simulated.device import RecordedBuffer, SimulatedDevice
 from webpte.runtime.base import devices
 
 # Tensors
@@ -22,7 +22,7 @@ from webpte.runtime.base import devices
 
 def test_a_tensor_goes_from_call_to_call_on_the_gpu() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(chain(1), device=device)
         other = await load(chain(2), device=device)
         (tensor,) = await program.forward(ones(4), output="gpu")
@@ -70,7 +70,7 @@ def test_a_tensor_is_checked_like_an_array(
     shape: tuple[int, ...], dtype: str, message: str
 ) -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(chain(1), device=device)
         tensor = GpuTensor.from_buffer(RecordedBuffer(64), dtype, shape, device)
         for given in (tensor, np.zeros(shape, dtype)):
@@ -82,8 +82,8 @@ def test_a_tensor_is_checked_like_an_array(
 
 def test_a_tensor_of_another_device() -> None:
     async def run() -> None:
-        first = await load(chain(1), device=RecordingDevice())
-        second = await load(chain(1), device=RecordingDevice())
+        first = await load(chain(1), device=SimulatedDevice())
+        second = await load(chain(1), device=SimulatedDevice())
         (tensor,) = await first.forward(ones(4), output="gpu")
         with pytest.raises(errors.InputError, match="is on another device than the program"):
             await second.forward(tensor)
@@ -99,7 +99,7 @@ def test_a_host_kernel_reads_a_tensor_back() -> None:
     m.outputs(out)
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(m, device=device)
         (tensor,) = await program.forward(ones(4), output="gpu")
         (array,) = await program.forward(tensor)
@@ -120,7 +120,7 @@ def test_a_position_is_read_back() -> None:
     g.outputs(g.op("aten.slice_copy.Tensor", *slice_args, g.tensor((2, 2))))
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(g, device=device)
         buffer = RecordedBuffer(4)
         position = GpuTensor.from_buffer(buffer, "int32", (1,), device)
@@ -137,7 +137,7 @@ def test_a_position_is_read_back() -> None:
 
 def test_smaller_integers_are_widened_on_the_host() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(chain(1, dtype="int32"), device=device)
         buffer = RecordedBuffer(4)
         buffer.write(np.array([1, -2, 3, -4], np.int8))
@@ -166,7 +166,7 @@ def test_one_delegate_called_twice_does_not_overwrite_its_first_result() -> None
         call.slots[1].slots[0].value = 0
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(write_pte(m, edit=one_delegate), device=device)
         await program.forward(ones(4))
         first, second, third = runs(device)
@@ -208,7 +208,7 @@ def test_argmax_is_of_the_call_it_was_asked_for() -> None:
 
 def test_a_buffer_is_taken_as_it_is_where_the_shape_is_fixed() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(chain(1, dims=(3,)), device=device)
         for size in (12, 16):
             await program.forward(RecordedBuffer(size))
@@ -229,7 +229,7 @@ def test_a_buffer_is_taken_as_it_is_where_the_shape_is_fixed() -> None:
 
 def test_a_buffer_for_a_dynamic_input_needs_a_shape() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(add_graph((8, 3), dynamic=True), device=device)
         with pytest.raises(errors.InputError, match=r"from_buffer\(buffer, dtype, shape\)"):
             await program.forward(RecordedBuffer(96), RecordedBuffer(96))
@@ -243,7 +243,7 @@ def test_a_buffer_for_a_dynamic_input_needs_a_shape() -> None:
 
 def test_a_buffer_is_not_ours_to_destroy() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(chain(1), device=device)
         buffer = RecordedBuffer(16)
         tensor = GpuTensor.from_buffer(buffer, "float32", (4,), device)
@@ -269,7 +269,7 @@ def test_a_buffer_is_not_ours_to_destroy() -> None:
     ],
 )
 def test_what_a_buffer_cannot_be(dtype: str, shape: tuple[int, ...], message: str) -> None:
-    device = RecordingDevice()
+    device = SimulatedDevice()
     with pytest.raises(errors.InputError, match=message):
         GpuTensor.from_buffer(RecordedBuffer(16), dtype, shape, device)
     with pytest.raises(errors.InputError, match="not a buffer"):
@@ -296,7 +296,7 @@ def select_graph() -> GraphWriter:
 
 def test_indices_on_the_gpu_are_checked_though_nothing_is_read_back() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(select_graph(), device=device)
         buffer = RecordedBuffer(8)
         index = GpuTensor.from_buffer(buffer, "int32", (2,), device)
@@ -321,7 +321,7 @@ def test_indices_on_the_gpu_are_checked_though_nothing_is_read_back() -> None:
 
 def test_indices_that_the_host_has_seen_need_no_second_look() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(select_graph(), device=device)
         await program.forward(ones(4), ones(2, dtype="int32"), output="gpu")
         assert "read" not in names(device)

@@ -16,7 +16,7 @@ from support.write.pte_writer import MethodWriter, write_pte
 from webpte import GpuTensor, errors
 from webpte.dtypes import DTYPES
 from webpte.gpu.device import GpuCopy
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.base.gpu_tensor import DeviceTensor
 
 
@@ -32,7 +32,7 @@ def kernel_method(dtype: str = "float32", data: np.ndarray | None = None) -> Met
 
 def test_an_output_has_memory_of_its_own() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(add_graph((8, 3), dynamic=True), device=device)
         before = dict(device.buffers)
         (first,) = await program.forward(ones(2, 3), ones(2, 3), output="gpu")
@@ -59,7 +59,7 @@ def test_an_output_has_memory_of_its_own() -> None:
 @pytest.mark.parametrize("how", ["destroy", "drop", "close"])
 def test_memory_is_given_back(how: str) -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(chain(1), device=device)
         await program.forward(ones(4))
         before = dict(device.buffers)
@@ -85,7 +85,7 @@ def test_memory_is_given_back(how: str) -> None:
 
 def test_a_tensor_that_is_gone_is_an_error() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(chain(1), device=device)
         (tensor,) = await program.forward(ones(4), output="gpu")
         tensor.destroy()
@@ -105,7 +105,7 @@ def test_a_tensor_that_is_gone_is_an_error() -> None:
 
 def test_a_tensor_on_a_lost_device_is_an_error() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(chain(1), device=device)
         (tensor,) = await program.forward(ones(4), output="gpu")
         device.lost = True
@@ -118,7 +118,7 @@ def test_a_tensor_on_a_lost_device_is_an_error() -> None:
 
 def test_a_tensor_outlives_a_rebuilt_program_but_not_a_closed_one() -> None:
     async def run() -> None:
-        old, new = RecordingDevice(), RecordingDevice()
+        old, new = SimulatedDevice(), SimulatedDevice()
         program = await load(chain(1), device=old)
         (tensor,) = await program.forward(ones(4), output="gpu")
         await program.recover(new)
@@ -138,7 +138,7 @@ def test_closing_while_memory_is_allocated_leaves_no_tensor(kept: bool) -> None:
     """For what a delegate gives, and for what goes up from the host."""
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(chain(1) if kept else kernel_method(), device=device)
         original = device.create_buffers
 
@@ -157,7 +157,7 @@ def test_closing_while_memory_is_allocated_leaves_no_tensor(kept: bool) -> None:
 @pytest.mark.parametrize("failing", ["create_buffers", "run"])
 def test_a_call_that_fails_leaves_no_tensor(failing: str) -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(chain(1), device=device)
         await program.forward(ones(4))
         before = dict(device.buffers)
@@ -175,7 +175,7 @@ def test_a_call_that_fails_leaves_no_tensor(failing: str) -> None:
 
 def test_what_a_host_kernel_gives_goes_up() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(kernel_method(), device=device)
         (tensor,) = await program.forward(-ones(4), output="gpu")
         assert isinstance(tensor, GpuTensor)
@@ -187,7 +187,7 @@ def test_what_a_host_kernel_gives_goes_up() -> None:
 
 def test_an_integer_that_the_gpu_cannot_hold_is_an_error() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(kernel_method("int64", np.full(4, 2**40)), device=device)
         (array,) = await program.forward(ones(4, dtype="int64"))
         assert array.tolist() == [2**40] * 4
@@ -200,7 +200,7 @@ def test_an_integer_that_the_gpu_cannot_hold_is_an_error() -> None:
 def test_numbers_stay_numbers() -> None:
     async def run() -> None:
         program = await webpte.load(
-            write_pte(chain(1), constant_methods={"size": 7}), device=RecordingDevice()
+            write_pte(chain(1), constant_methods={"size": 7}), device=SimulatedDevice()
         )
         assert await program.run("size", output="gpu") == (7,)
 
@@ -212,7 +212,7 @@ def test_an_output_that_is_an_input_or_another_output_is_a_copy() -> None:
     m.outputs(m.output(0), m.input(0))
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(m, device=device)
         (given, *_) = await program.forward(ones(4), output="gpu")
         tensors = await program.forward(given, output="gpu")
@@ -225,7 +225,7 @@ def test_an_output_in_the_declared_type() -> None:
     g = narrowed_graph(2)
 
     async def run() -> None:
-        program = await load(g, device=RecordingDevice())
+        program = await load(g, device=SimulatedDevice())
         (tensor,) = await program.forward(np.array([1, 2]), output="gpu")
         types = [tensor.dtype.name, tensor.stored_dtype.name]
         assert (types, tensor.nbytes) == (["int64", "int32"], 8)
@@ -237,7 +237,7 @@ def test_an_output_in_the_declared_type() -> None:
 
 def test_outputs_without_elements() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(add_graph((8, 3), dynamic=True), device=device)
         (tensor,) = await program.forward(ones(0, 3), ones(0, 3), output="gpu")
         assert (await tensor.numpy()).shape == (0, 3)
@@ -251,7 +251,7 @@ def test_outputs_without_elements() -> None:
 @pytest.mark.parametrize("output", ["cpu", "", None, 1])
 def test_outputs_are_numpy_or_gpu(output: Any) -> None:
     async def run() -> None:
-        program = await load(chain(1), device=RecordingDevice())
+        program = await load(chain(1), device=SimulatedDevice())
         with pytest.raises(errors.InputError, match="there are 'numpy' and 'gpu'"):
             await program.forward(ones(4), output=output)
 
@@ -260,7 +260,7 @@ def test_outputs_are_numpy_or_gpu(output: Any) -> None:
 
 def test_numpy_has_no_gpu() -> None:
     async def run() -> None:
-        gpu = await load(chain(1), device=RecordingDevice())
+        gpu = await load(chain(1), device=SimulatedDevice())
         (tensor,) = await gpu.forward(ones(4), output="gpu")
         program = await load(chain(1), name="tiny.pte")
         with pytest.raises(errors.DeviceError, match=r"tiny\.pte runs on NumPy"):
@@ -276,7 +276,7 @@ def test_numpy_has_no_gpu() -> None:
 @pytest.mark.parametrize("native", [True, False])
 def test_half_floats_are_stored_as_the_device_has_them(native: bool) -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         if native:
             device.info = replace(device.info, features=("shader-f16",))
         program = await load(kernel_method("float16"), device=device)

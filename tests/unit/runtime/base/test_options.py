@@ -15,12 +15,12 @@ from support.graphs.graphs import wait
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte import Options
 from webpte.gpu.device import HALVES, MATRICES
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 
-def gpu() -> RecordingDevice:
+def gpu() -> SimulatedDevice:
     """One that has everything."""
-    device = RecordingDevice(features=("shader-f16", "subgroups"))
+    device = SimulatedDevice(features=("shader-f16", "subgroups"))
     device.info = replace(device.info, limits={"subgroupMinSize": 32})
     return device
 

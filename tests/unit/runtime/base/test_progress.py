@@ -11,7 +11,7 @@ import pytest
 from support.devices.recorded import add_graph, ones
 from support.graphs.graphs import chain, load, wait
 from webpte.gpu.device import Progress
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.base.progress import reporting
 from webpte.runtime.execute import numpy_delegate
 
@@ -23,7 +23,7 @@ def test_a_call_tells_of_the_kernels_that_it_compiles() -> None:
         def to(name: str) -> Progress:
             return lambda *told: calls[name].append(told)
 
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(add_graph((8, 3), dynamic=True), device=device)
         device.pipelines.clear()  # as if the shapes to come needed others
         await program.run("forward", ones(5, 3), ones(5, 3), progress=to("first"))
@@ -40,7 +40,7 @@ def test_whoever_has_asked_hears_of_calls_that_tell_nobody_else() -> None:
     async def run() -> None:
         outer: list[tuple[str, int, int]] = []
         inner: list[tuple[str, int, int]] = []
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(add_graph((8, 3), dynamic=True), device=device)
         with reporting(lambda *told: outer.append(told)):
             for rows, tell in ((5, None), (4, lambda *told: inner.append(told))):

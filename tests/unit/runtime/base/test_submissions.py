@@ -16,12 +16,12 @@ from support.graphs.graphs import load, wait
 from support.harness.samples import numbers, relu
 from support.write.pte_writer import GraphWriter, MethodWriter
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 SUBMITTING = {"run", "profile", "copy", "read"}
 
 
-def handed_over(device: RecordingDevice) -> int:
+def handed_over(device: SimulatedDevice) -> int:
     return sum(name in SUBMITTING for name, _ in device.log)
 
 
@@ -38,7 +38,7 @@ def counter() -> GraphWriter:
 
 def test_a_call_is_one_submission_and_outside_of_calls_nothing_counts() -> None:
     async def run() -> None:
-        program = await load(add_graph(), device=RecordingDevice())
+        program = await load(add_graph(), device=SimulatedDevice())
         assert program.stats.submissions == 0
         for _ in range(2):
             (y,) = await program.forward(ones(2, 3), ones(2, 3), output="gpu")
@@ -51,7 +51,7 @@ def test_a_call_is_one_submission_and_outside_of_calls_nothing_counts() -> None:
 
 def test_saving_state_and_putting_it_back_count_too() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(counter(), device=device)
         await program.forward(np.array([1], np.int32))
         assert program.stats.submissions == 1, "the index is checked before"
@@ -79,7 +79,7 @@ def _neg() -> GraphWriter:
 
 def test_a_call_that_fails_before_it_is_submitted_counts_nothing() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(add_graph(), device=device)
         await program.forward(ones(2, 3), ones(2, 3))
         device.inject(errors.DeviceError, method="run")
@@ -97,7 +97,7 @@ def test_calls_that_overlap_count_apart() -> None:
         m.inputs(x)
         m.kernel("aten::cumprod.out", relu(m, x, (4,)), 0, None, made, made)
         m.outputs(relu(m, made, (4,)))
-        program = await load(m, device=RecordingDevice())
+        program = await load(m, device=SimulatedDevice())
         counts = []
 
         async def call() -> None:
@@ -140,7 +140,7 @@ def encoder() -> MethodWriter:
 
 def test_an_encoder_of_sentences_is_one_submission() -> None:
     async def run() -> None:
-        program = await load(encoder(), device=RecordingDevice())
+        program = await load(encoder(), device=SimulatedDevice())
         expected = await load(encoder(), device="numpy")
         tokens = np.array([[3, 1, 0], [4, 0, 0]])
         (y,), (wanted,) = await program.forward(tokens), await expected.forward(tokens)
@@ -159,7 +159,7 @@ def test_models_as_the_exporter_writes_them_are_one_submission(root: Path, name:
         with zipfile.ZipFile(io.BytesIO((root / "tests/suites/models.zip").read_bytes())) as suite:
             (path,) = [n for n in suite.namelist() if n.endswith(f"{name}.pte")]
             data = suite.read(path)
-        device = RecordingDevice()
+        device = SimulatedDevice()
         async with await webpte.load(data, device=device) as program:
             info = program.methods["forward"]
             inputs = [ones(*i.shape) for i in info.inputs if isinstance(i, webpte.TensorInfo)]

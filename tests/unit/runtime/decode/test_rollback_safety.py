@@ -13,7 +13,7 @@ from support.graphs.graphs import wait
 from support.graphs.small_llm import CONTEXT, VOCABULARY, logits_of, small_llm
 from support.page.conversations import tokens_of
 from webpte.errors import ContextError, DeviceError, ExecutionError
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
 
 
@@ -26,7 +26,7 @@ def greedy(context: list[int], count: int) -> list[int]:
 
 
 async def answer(data: bytes, **options: Any) -> tuple[list[int], str | None]:
-    program = await webpte.load(data, device=RecordingDevice())
+    program = await webpte.load(data, device=SimulatedDevice())
     generation = Generator(program).generate([3, 1, 4], 12, **options)
     return await tokens_of(generation), generation.stats.step_by_step
 
@@ -61,7 +61,7 @@ def test_what_is_not_known_to_be_safe_goes_step_by_step(wrong: Any, reason: str)
 
 def test_a_mask_may_look_at_the_whole_cache() -> None:
     async def run() -> None:
-        program = await webpte.load(small_llm(mask=True), device=RecordingDevice())
+        program = await webpte.load(small_llm(mask=True), device=SimulatedDevice())
         assert not program.decoder("forward").follows_position
 
     wait(run())
@@ -97,7 +97,7 @@ def test_steps_that_nobody_asked_for_yet_may_be_impossible(model: Any, room: int
     """No place in the cache is left for them, or an index is out of range; others come first."""
 
     async def run() -> None:
-        program = await webpte.load(small_llm(**model), device=RecordingDevice())
+        program = await webpte.load(small_llm(**model), device=SimulatedDevice())
         generation = Generator(program).generate([3, 1, 4], 99)
         with pytest.raises(ExecutionError, match=r"in 0 to 31|out of range"):
             await tokens_of(generation)
@@ -121,7 +121,7 @@ def test_state_that_is_still_to_be_put_back_comes_first(steps_ahead: int) -> Non
     """A profile runs on the cache, and putting it back fails; the answer goes on all the same."""
 
     async def run() -> None:
-        device = RecordingDevice(features=("timestamp-query",))
+        device = SimulatedDevice(features=("timestamp-query",))
         program = await webpte.load(small_llm(), device=device)
         generation = Generator(program).generate([3, 1, 4], 12, steps_ahead=steps_ahead)
         tokens = [await anext(generation) for _ in range(2)]
@@ -135,7 +135,7 @@ def test_state_that_is_still_to_be_put_back_comes_first(steps_ahead: int) -> Non
 
 def test_memory_stays_until_steps_that_nobody_waits_for_have_run() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(small_llm(), device=device)
         generation = Generator(program).generate([3, 1, 4], 12)
         await anext(generation)
@@ -155,7 +155,7 @@ def test_an_index_that_only_the_gpu_sees_leaves_the_cache() -> None:
     """The argmax runs in the same submission, behind kernels that have written to the cache."""
 
     async def run() -> None:
-        program = await webpte.load(small_llm(negated=True), device=RecordingDevice())
+        program = await webpte.load(small_llm(negated=True), device=SimulatedDevice())
         await program.forward(np.array([[3, 1, 4]]), np.array([0]))
         with pytest.raises(ExecutionError, match="out of range"):
             await program.run_argmax("forward", np.array([[50, 50, 50]]), np.array([0]))
@@ -167,7 +167,7 @@ def test_an_index_that_only_the_gpu_sees_leaves_the_cache() -> None:
 
 def test_a_call_that_begins_while_steps_are_prepared_is_noticed() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(small_llm(), device=device)
         generation = Generator(program).generate([3, 1, 4], 12)
         await anext(generation)
@@ -188,7 +188,7 @@ def test_what_cannot_be_made_leaves_no_memory(failing: str) -> None:
     """A chain of steps, and a head with a history."""
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(small_llm(context=32), device=device)
         generator = Generator(program)
         generation = generator.generate([3, 1, 4], 12)

@@ -11,7 +11,7 @@ import pytest
 from support.graphs.graphs import make_delegate, wait
 from webpte.dtypes import DTYPES
 from webpte.errors import WebpteError
-from webpte.runtime.decode.sampler_graph import HeadKind, argmax_graph, sample_graph
+from webpte.runtime.decode.sampler_graph import SamplerKind, argmax_graph, sample_graph
 from webpte.runtime.decode.sampling import Sampling, seed_words
 
 ROWS = np.random.default_rng(0).normal(0, 2, (1, 4, 50)).astype(np.float32)
@@ -20,7 +20,7 @@ ROWS = np.random.default_rng(0).normal(0, 2, (1, 4, 50)).astype(np.float32)
 def as_cache(history: Sequence[int] | np.ndarray, room: int) -> np.ndarray:
     padded = np.zeros(room, np.int32)
     padded[: len(history)] = history
-    return padded.reshape(HeadKind.history_dims(room))
+    return padded.reshape(SamplerKind.history_dims(room))
 
 
 def test_argmax() -> None:
@@ -39,7 +39,7 @@ def test_sample(penalty: float | None, top_k: int | None, top_p: float | None) -
     """The last of the rows that there are, whatever their number; and as the host chooses."""
     asked = Sampling(1.2, top_k, top_p, 0.01, penalty)
     seed, history = seed_words(99), np.arange(12, dtype=np.int32)
-    kind = HeadKind(True, *asked.flags, 13)
+    kind = SamplerKind(True, *asked.flags, 13)
 
     async def run() -> None:
         graph = sample_graph(DTYPES["float32"], (1, 4, 50), kind)
@@ -58,7 +58,7 @@ def test_sample(penalty: float | None, top_k: int | None, top_p: float | None) -
 
 def test_a_history_that_is_full() -> None:
     async def run() -> None:
-        kind = HeadKind(True, penalized=True, room=3)
+        kind = SamplerKind(True, penalized=True, room=3)
         graph = sample_graph(DTYPES["float32"], (1, 50), kind)
         delegate, _ = await make_delegate(graph)
         settings, seed = Sampling(1.0, repetition_penalty=2.0).settings, seed_words(1)

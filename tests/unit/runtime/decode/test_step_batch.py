@@ -9,12 +9,12 @@ import webpte
 from support.graphs.graphs import wait
 from support.graphs.small_llm import logits_of, small_llm
 from support.page.conversations import tokens_of
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
 from webpte.runtime.execute import delegate as delegate_module
 
 
-def parts_are_there(device: RecordingDevice) -> bool:
+def parts_are_there(device: SimulatedDevice) -> bool:
     """Whether every plan that another one has parts of still exists."""
     parts = [part for commands in device.plans.values() for part in commands.parts]
     assert parts
@@ -26,7 +26,7 @@ def test_a_chain_goes_with_either_of_its_plans(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(delegate_module, "MAX_PLANS", 2)
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(small_llm(), device=device)
         start = np.array([0])
 
@@ -54,7 +54,7 @@ def test_memory_of_steps_goes_with_their_plan(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(delegate_module, "MAX_PLANS", 2)
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(small_llm(), device=device)
         left = []
         for steps in (1, 8):
@@ -71,7 +71,7 @@ def test_a_chain_that_keeps_no_token_serves_no_steps() -> None:
     """A call for its argmax alone, at the shapes at which an answer begins afterwards."""
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(small_llm(), device=device)
         context = [3, 1, 4]
         await program.run_argmax("forward", np.array([context]), np.array([0]))

@@ -12,7 +12,7 @@ from support.devices.recorded import ADD, RELU, names, ones, pair, plans, resiza
 from support.graphs.graphs import chain, load, make_delegate, temporary_op, wait
 from support.write.pte_writer import GraphWriter, MethodWriter
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.records import Dispatch
 
 # Static graphs
@@ -129,7 +129,7 @@ def test_an_op_that_writes_over_its_input_does_not_load(name: str) -> None:
         g.op(name, x, y, *extra, x)
         g.inputs(x, y)
         g.outputs(x)
-        device = RecordingDevice()
+        device = SimulatedDevice()
         with pytest.raises(errors.GraphError, match=rf"op 0 \({name}\)"):
             await make_delegate(g, device)
         assert device.buffers == {}
@@ -205,7 +205,7 @@ def test_the_wrong_number_of_inputs() -> None:
 
 
 def test_each_of_several_executions_at_once_has_its_own_bytes() -> None:
-    class Echo(RecordingDevice):
+    class Echo(SimulatedDevice):
         def run(self, plan: int, payload: np.ndarray, *rest: Any, **more: Any) -> Any:
             super().run(plan, payload, *rest, **more).close()  # type: ignore[attr-defined]
             taken = payload.tobytes()
@@ -260,7 +260,7 @@ def test_too_little_memory_frees_what_there_was(limit: int) -> None:
     """The limit strikes at the slots, or at the page for params: nothing stays either way."""
 
     async def run() -> None:
-        device = RecordingDevice(memory_limit=limit)
+        device = SimulatedDevice(memory_limit=limit)
         with pytest.raises(errors.OutOfMemoryError):
             await make_delegate(resizable(), device)
         assert device.buffers == {}
@@ -277,7 +277,7 @@ def test_any_failure_while_building_frees_what_there_was(
         raise errors.DeviceLostError("gone")
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         monkeypatch.setattr(device, method, fail)
         with pytest.raises(errors.DeviceLostError):
             await make_delegate(resizable(), device)
@@ -301,7 +301,7 @@ def test_a_second_delegate_that_fails_frees_the_first() -> None:
         return m
 
     async def run() -> None:
-        device = RecordingDevice(memory_limit=64 * 1024 + 10_000)
+        device = SimulatedDevice(memory_limit=64 * 1024 + 10_000)
         with pytest.raises(errors.OutOfMemoryError):
             await load(method(), device=device)
         assert "create_plan" in names(device), "the first was built"
@@ -323,7 +323,7 @@ def test_a_shader_that_does_not_match_its_record() -> None:
             x = g.tensor((4,))
             g.inputs(x)
             g.outputs(g.op("test.wrong.default", x, g.tensor((4,))))
-            device = RecordingDevice()
+            device = SimulatedDevice()
             with pytest.raises(errors.GraphError, match="has 3 bindings, the record fills 2"):
                 await make_delegate(g, device)
             assert device.buffers == {}

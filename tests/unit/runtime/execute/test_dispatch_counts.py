@@ -12,7 +12,7 @@ from support.graphs.fusion_graphs import llama_layers
 from support.graphs.graphs import build_graph, make_planner, wait
 from support.graphs.step_chains import longest_chain
 from support.write import pack_suite
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.target import Target
 from webpte.rewrite.fusion import fuse
 from webpte_host.base.layout import ROOT
@@ -20,7 +20,7 @@ from webpte_host.base.layout import ROOT
 
 async def decode(program: bytes, fuse: bool) -> tuple[int, int]:
     """Dispatches of one step, and the longest chain of them."""
-    device = RecordingDevice()
+    device = SimulatedDevice()
     device.info = replace(device.info, limits={"maxStorageBuffersPerShaderStage": 10})
     async with await webpte.load(program, device=device, fuse=fuse) as loaded:
         await loaded.forward(np.zeros((1, 1), np.int64), np.zeros(1, np.int64))

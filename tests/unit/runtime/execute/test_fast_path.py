@@ -12,11 +12,11 @@ from support.devices.recorded import ones
 from support.graphs.graphs import chain, load, make_delegate, wait
 from support.graphs.turns import lookup
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.execute.delegate import GpuDelegate
 
 
-class Echo(RecordingDevice):
+class Echo(SimulatedDevice):
     """What goes up comes back, once it is `told` to; what has a NaN in it fails."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ def test_calls_overlap_and_each_has_its_own_end() -> None:
 
 def test_numbers_that_do_not_fit_are_refused_as_in_a_first_call() -> None:
     async def run() -> None:
-        program = await load(chain(1, dtype="int32"), device=RecordingDevice())
+        program = await load(chain(1, dtype="int32"), device=SimulatedDevice())
         messages = []
         for _ in range(2):
             with pytest.raises(errors.InputError) as caught:

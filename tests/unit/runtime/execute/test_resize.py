@@ -12,7 +12,7 @@ from support.graphs.graphs import make_delegate, temporary_op, wait
 from support.write.pte_writer import GraphWriter
 from webpte import errors
 from webpte.gpu.device import PlanCommands
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.args import Args
 from webpte.runtime.execute import delegate as delegate_module
 
@@ -129,7 +129,7 @@ def test_a_failed_lowering_leaves_the_delegate_usable(failure: type[Exception]) 
 
 
 def test_a_plan_that_cannot_be_made_leaves_the_delegate_usable() -> None:
-    class Full(RecordingDevice):
+    class Full(SimulatedDevice):
         full = False
 
         async def create_plan(self, commands: PlanCommands) -> int:

@@ -13,7 +13,7 @@ from support.graphs.graphs import build_graph, wait
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
 from webpte.gpu.device import Transfer
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.shared_weights import ConstantStore
@@ -48,7 +48,7 @@ def remembering() -> GraphWriter:
     return g
 
 
-def transfers(device: RecordingDevice) -> list[Transfer]:
+def transfers(device: SimulatedDevice) -> list[Transfer]:
     return [t for name, detail in device.log if name == "transfer" for t in detail]  # type: ignore[attr-defined]
 
 
@@ -56,7 +56,7 @@ async def load(device: Any, **methods: Any) -> webpte.Program:
     return await webpte.load(write_pte(methods=methods), device=device)
 
 
-def weight_buffers(device: RecordingDevice) -> list[set[int]]:
+def weight_buffers(device: SimulatedDevice) -> list[set[int]]:
     """For each plan, what its dispatches bind that constants went into."""
     constants = {transfer.buffer for transfer in transfers(device)}
     return [
@@ -68,7 +68,7 @@ def weight_buffers(device: RecordingDevice) -> list[set[int]]:
 @pytest.mark.parametrize("prepack", [True, False])
 def test_two_methods_read_one_buffer(prepack: bool) -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         first, second = plus(W, prepack=prepack), plus(W, W + 1)
         program = await load(device, prefill=first, decode=second)
         assert len(transfers(device)) == program.stats.prepack_transfers == 2
@@ -97,7 +97,7 @@ def test_two_delegates_of_one_method_read_one_buffer() -> None:
     m.outputs(z)
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(device, forward=m)
         first, second = weight_buffers(device)
         assert first == second
@@ -110,7 +110,7 @@ def test_every_value_of_a_graph_has_a_buffer_of_its_own() -> None:
     """The first of two equal constants in one graph is the first of those in another."""
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         await load(device, one=plus(W), two=plus(W, W), three=plus(W, W, W))
         one, two, three = weight_buffers(device)
         assert [len(one), len(two), len(three)] == [1, 2, 3]
@@ -125,7 +125,7 @@ def test_what_is_converted_in_another_way_is_another_constant() -> None:
     doubles, longs = plus(wide.view(np.float64), dtype="float64"), plus(wide, dtype="int64")
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         await load(device, doubles=doubles, longs=longs, again=doubles)
         first, second = transfers(device)
         assert first.region == second.region
@@ -134,7 +134,7 @@ def test_what_is_converted_in_another_way_is_another_constant() -> None:
     wait(run())
 
 
-def written(device: RecordingDevice) -> set[int]:
+def written(device: SimulatedDevice) -> set[int]:
     """The buffers that some dispatch writes to."""
     accesses = {number: spec.bindings for spec, number in device.pipelines.items()}
     return {
@@ -150,7 +150,7 @@ def test_a_cache_is_not_shared() -> None:
     """Two methods with a cache each, and each with a constant of the same zeros."""
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(device, one=remembering(), two=remembering())
         one, two = weight_buffers(device)
         assert len(one) == len(two) == 2
@@ -173,7 +173,7 @@ def test_a_constant_that_is_an_input_is_not_shared() -> None:
         return g
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         await load(device, constant=plus(W), one=started(), two=started())
         buffers = [transfer.buffer for transfer in transfers(device)]
         assert len(set(buffers)) == len(buffers) == 3
@@ -185,7 +185,7 @@ def test_a_shared_constant_is_freed_with_its_last_reader() -> None:
     graph = build_graph(plus(W))
 
     async def run() -> None:
-        device, library, constants = RecordingDevice(), ShaderLibrary(), ConstantStore()
+        device, library, constants = SimulatedDevice(), ShaderLibrary(), ConstantStore()
         first = await GpuDelegate.create(graph, device, library, constants=constants)
         second = await GpuDelegate.create(graph, device, library, constants=constants)
         (shared,) = {buffer for buffers in weight_buffers(device) for buffer in buffers}
@@ -199,7 +199,7 @@ def test_a_shared_constant_is_freed_with_its_last_reader() -> None:
 
 @pytest.mark.parametrize("failing", ["create_buffers", "transfer", "create_plan"])
 def test_a_method_that_cannot_be_built_frees_what_it_shares(failing: str) -> None:
-    class Failing(RecordingDevice):
+    class Failing(SimulatedDevice):
         """From the second time on."""
 
         def __getattribute__(self, name: str) -> Any:

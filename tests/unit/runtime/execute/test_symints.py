@@ -13,7 +13,7 @@ from support.devices.recorded import DEVICES, RELU, device_of, names, ones, sent
 from support.graphs.graphs import load, make_delegate, temporary_op, wait
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.args import Args
 
 # SymInts
@@ -56,7 +56,7 @@ def test_a_symint_can_be_an_output(device: str) -> None:
         g.outputs(out, doubled, x)
         for value in (out, x):
             g.host(value, dynamic=True)
-        on = RecordingDevice() if device == "recording" else device
+        on = SimulatedDevice() if device == "recording" else device
         async with await webpte.load(write_pte(g), device=on) as program:
             for count in (5, 8, 1):
                 first, number, last = await program.forward(ones(count, 3))
@@ -282,7 +282,7 @@ def test_attention_that_no_kernel_takes_keeps_to_its_cache() -> None:
     g.outputs(out)
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         device.info = replace(device.info, features=("shader-f16",))
         program = await load(g, device=device)
         inputs = [np.ones(token, np.float32)] * 3

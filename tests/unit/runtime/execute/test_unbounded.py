@@ -15,7 +15,7 @@ import webpte
 from support.graphs.graphs import load, wait
 from support.write.pte_writer import MethodWriter
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 ROWS = [0, 1, 2, 4, 5, 1000]
 
@@ -77,7 +77,7 @@ def test_a_delegate_has_its_maximum_all_the_same(data: Path, device: str) -> Non
     """cumsum(relu(x)) + 1, with delegates for at most 4 rows."""
 
     async def run() -> None:
-        used = RecordingDevice() if device == "recording" else device
+        used = SimulatedDevice() if device == "recording" else device
         program = await webpte.load(data / "relu.pte", device=used)
         for rows in (2, 4, 0):
             x = matrix(rows)

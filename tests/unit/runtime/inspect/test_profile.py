@@ -14,7 +14,7 @@ from support.devices.recorded import ADD, RELU, ones
 from support.graphs.graphs import chain, load, temporary_op, wait
 from support.write.pte_writer import GraphWriter, MethodWriter
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 TIMED = ("timestamp-query",)
 
@@ -33,7 +33,7 @@ def counting() -> GraphWriter:
 
 def test_state_is_afterwards_as_before() -> None:
     async def run() -> None:
-        program = await load(counting(), device=RecordingDevice(features=TIMED))
+        program = await load(counting(), device=SimulatedDevice(features=TIMED))
         assert (await program.forward(ones(2)))[0].tolist() == [1, 1]
         rows = await program.profile()
         assert [microseconds for _, microseconds in rows] == [1.0] * len(rows)
@@ -46,7 +46,7 @@ def test_state_is_afterwards_as_before() -> None:
 
 def test_a_profile_between_calls_that_are_under_way() -> None:
     async def run() -> None:
-        program = await load(counting(), device=RecordingDevice(features=TIMED))
+        program = await load(counting(), device=SimulatedDevice(features=TIMED))
         first, _, second = await asyncio.gather(
             program.forward(ones(2)), program.profile("forward", ones(2)), program.forward(ones(2))
         )
@@ -57,7 +57,7 @@ def test_a_profile_between_calls_that_are_under_way() -> None:
 
 def test_a_profile_that_fails_leaves_state_alone() -> None:
     async def run() -> None:
-        device = RecordingDevice(features=TIMED)
+        device = SimulatedDevice(features=TIMED)
         program = await load(counting(), device=device)
         await program.forward(ones(2))
         for at_result in (False, True):
@@ -73,7 +73,7 @@ def test_a_language_model_goes_on_as_if_nothing_had_been_timed(root: Path) -> No
     """Its cache is written by kernels, and its indices are in memory that others use again."""
 
     async def tokens(profiled: bool) -> list[int]:
-        device = RecordingDevice(features=TIMED)
+        device = SimulatedDevice(features=TIMED)
         path = root / "tests" / "data" / "llm" / "llama_tiny_q4.pte"
         async with await webpte.load(path, device=device) as program:
             found = []
@@ -94,7 +94,7 @@ def test_a_language_model_goes_on_as_if_nothing_had_been_timed(root: Path) -> No
 
 def test_before_the_first_run_inputs_have_to_be_given() -> None:
     async def run() -> None:
-        program = await load(chain(3), device=RecordingDevice(features=TIMED), fuse=False)
+        program = await load(chain(3), device=SimulatedDevice(features=TIMED), fuse=False)
         with pytest.raises(errors.InputError, match="has not run yet; give its inputs"):
             await program.profile()
         assert len(await program.profile("forward", ones(4))) == 3
@@ -108,7 +108,7 @@ def test_before_the_first_run_inputs_have_to_be_given() -> None:
 
 def test_inputs_on_the_gpu_are_not_kept_for_a_later_profile() -> None:
     async def run() -> None:
-        device = RecordingDevice(features=TIMED)
+        device = SimulatedDevice(features=TIMED)
         program = await load(chain(1), device=device)
         (tensor,) = await program.forward(ones(4), output="gpu")
         await program.forward(tensor)
@@ -138,7 +138,7 @@ def test_several_delegates_and_steps_on_the_host() -> None:
         method.kernel("aten::cumprod.out", y, 0, None, z, z)
         method.delegate(g, [z, w])
         method.outputs(w)
-        program = await load(method, device=RecordingDevice(features=TIMED))
+        program = await load(method, device=SimulatedDevice(features=TIMED))
         assert (await program.forward(ones(2)))[0].tolist() == [-1, -1]
         rows = await program.profile()
         labels = [label for label, _ in rows]
@@ -162,7 +162,7 @@ def test_where_there_is_nothing_to_time() -> None:
         program = await load(chain(1))
         with pytest.raises(errors.DeviceError, match="runs on NumPy"):
             await program.profile("forward", ones(4))
-        program = await load(chain(1), device=RecordingDevice())
+        program = await load(chain(1), device=SimulatedDevice())
         with pytest.raises(errors.DeviceError, match="no timestamps"):
             await program.profile("forward", ones(4))
 

@@ -15,7 +15,7 @@ import webpte
 from support.devices.recorded import ADD
 from support.graphs.graphs import wait
 from support.write.pte_writer import GraphWriter, Node, Scalar, write_pte
-from webpte.gpu.simulated.device import MAX_KEPT, RecordingDevice
+from webpte.gpu.simulated.device import MAX_KEPT, SimulatedDevice
 
 GIB = 1 << 30
 FAR = np.array([1.5, -2, 3.25], np.float32)
@@ -71,7 +71,7 @@ def test_loading_takes_no_memory_for_the_bulk(tmp_path: Path) -> None:
     path = tmp_path / "big.pte"
     write_sparse(path, bulk=True)
 
-    async def run(device: RecordingDevice) -> None:
+    async def run(device: SimulatedDevice) -> None:
         async with await webpte.load(path, device=device) as program:
             constants = program.methods["forward"].constants
             assert [constant.nbytes for constant in constants] == [BULK, 12, 12]
@@ -81,10 +81,10 @@ def test_loading_takes_no_memory_for_the_bulk(tmp_path: Path) -> None:
             assert len(kept[2]) == MAX_KEPT
             assert max(device.buffers.values()) == BULK
 
-    wait(run(RecordingDevice()))  # imports and caches are not what is measured
+    wait(run(SimulatedDevice()))  # imports and caches are not what is measured
     tracemalloc.start()
     try:
-        wait(run(RecordingDevice()))
+        wait(run(SimulatedDevice()))
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
@@ -98,5 +98,5 @@ def test_a_big_file_that_was_cut_off(tmp_path: Path, missing: int) -> None:
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - missing)
     with pytest.raises(webpte.errors.FormatError, match="at byte"):
-        wait(webpte.load(path, device=RecordingDevice()))
+        wait(webpte.load(path, device=SimulatedDevice()))
     path.unlink()

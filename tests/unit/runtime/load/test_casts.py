@@ -13,7 +13,7 @@ from support.graphs.offloading import places
 from support.graphs.stitching import cumprod, neg
 from support.write.pte_writer import Host, MethodWriter, write_pte
 from webpte.dtypes import DTYPES
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.load.offload_call import EXACT_CASTS
 
 KERNEL = "aten::_to_copy.out"
@@ -55,7 +55,7 @@ def casting(source: str, target: str) -> MethodWriter:
 def test_exact_casts_are_on_the_gpu(source: str, target: str) -> None:
     async def run() -> None:
         data = write_pte(casting(source, target))
-        program = await webpte.load(data, device=RecordingDevice())
+        program = await webpte.load(data, device=SimulatedDevice())
         expected = await webpte.load(data, device="numpy")
         given = numbers(source), np.ones(4, np.float32)
         (got, _), (want, _) = await program.forward(*given), await expected.forward(*given)
@@ -69,7 +69,7 @@ def test_exact_casts_are_on_the_gpu(source: str, target: str) -> None:
 @pytest.mark.parametrize(("source", "target"), OTHERS)
 def test_others_stay_on_the_host(source: str, target: str) -> None:
     async def run() -> None:
-        program = await webpte.load(write_pte(casting(source, target)), device=RecordingDevice())
+        program = await webpte.load(write_pte(casting(source, target)), device=SimulatedDevice())
         assert places(program) == {KERNEL: "host"}
         assert "of one type" in str(next(n.why for n in program.graph().nodes if n.op == KERNEL))
 
@@ -88,7 +88,7 @@ def test_what_was_widened_is_whole_on_the_host() -> None:
     m.outputs(product_, neg(m, back), cumprod(m, x))
 
     async def run() -> None:
-        program = await webpte.load(write_pte(m), device=RecordingDevice())
+        program = await webpte.load(write_pte(m), device=SimulatedDevice())
         expected = await webpte.load(write_pte(m), device="numpy")
         given = np.array([0.1, 1 / 3, 7, -1e-3], np.float32)
         for got, want in zip(

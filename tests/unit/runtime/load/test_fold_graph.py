@@ -8,7 +8,7 @@ import pytest
 import webpte
 from support.graphs.graphs import build_graph, wait
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.graph.graph import Graph
 from webpte.runtime.load import fold_graph
 from webpte.runtime.load.fold_graph import fold_constants
@@ -45,7 +45,7 @@ def test_answers_stay_and_every_call_stays_without_fusion() -> None:
     want = x + (np.arange(6) * W).reshape(2, 3)
 
     async def run(fuse: bool) -> tuple[np.ndarray, int]:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         async with await webpte.load(write_pte(positions()), device=device, fuse=fuse) as program:
             (got,) = await program.forward(x)
             return got, program.stats.dispatches

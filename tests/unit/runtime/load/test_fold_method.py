@@ -13,7 +13,7 @@ from support.graphs.graphs import wait
 from support.harness.samples import numbers, relu
 from support.write.pte_writer import Host, MethodWriter, write_pte
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.load import fold_method as folding
 from webpte.runtime.load.fold_method import fold
 from webpte.runtime.load.program_file import MethodContents, read_contents
@@ -32,7 +32,7 @@ async def folded(m: MethodWriter) -> tuple[MethodContents, State]:
 async def expect(m: MethodWriter, *calls: list[Any], folds: dict[str, int]) -> webpte.Program:
     """What the NumPy device gives, which folds nothing, with these calls folded."""
     expected = await webpte.load(write_pte(m), device="numpy")
-    program = await webpte.load(write_pte(m), device=RecordingDevice())
+    program = await webpte.load(write_pte(m), device=SimulatedDevice())
     assert program._build.methods["forward"].folded == folds
     for inputs in calls:
         for got, want in zip(
@@ -109,12 +109,12 @@ def test_a_delegate_takes_it_as_a_constant() -> None:
         m.outputs(relu(m, add(m, relu(m, m.input(0), (4,)), arange(m)), (4,)))
         program = await expect(m, [-ones(4)], folds={"aten::arange.start_out": 1})
         device = program.device
-        assert isinstance(device, RecordingDevice)
+        assert isinstance(device, SimulatedDevice)
         assert np.arange(4, dtype=np.float32).tobytes() in device.contents.values()
         assert [detail[1] for name, detail in device.log if name == "run"] == [  # type: ignore[index]
             (-ones(4)).tobytes()
         ]
-        second = RecordingDevice()
+        second = SimulatedDevice()
         await program.recover(second)
         (y,) = await program.forward(ones(4))
         assert y.tolist() == [1, 2, 3, 4]

@@ -15,7 +15,7 @@ from support.devices.recorded import ADD, DEVICES, RELU, device_of, ones
 from support.graphs.graphs import chain, load, wait
 from support.write.pte_writer import GraphWriter, MethodWriter, write_ptd, write_pte
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.source import BytesSource
 
 
@@ -68,7 +68,7 @@ def test_a_foreign_delegate_names_its_backend_and_the_way_out() -> None:
 @pytest.mark.parametrize("broken", [b"", b"not a program", bytes(100), b"\x00" * 4 + b"ET12"])
 def test_bytes_that_are_no_program(broken: bytes) -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         for action in (webpte.load(broken, device=device), webpte.inspect(broken)):
             with pytest.raises(errors.FormatError, match=r"\(at byte \d+\)$"):
                 await action
@@ -180,7 +180,7 @@ def test_progress_and_times() -> None:
 
 def test_stats() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await load(chain(7), device=device)
         await program.forward(ones(4))
         stats = program.stats
@@ -200,7 +200,7 @@ def test_stats() -> None:
 
 def test_two_programs_on_one_device() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         first = await load(chain(2), device=device)
         buffers = set(device.buffers)
         second = await load(chain(3), device=device)

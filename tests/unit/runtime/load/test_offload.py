@@ -14,14 +14,14 @@ from support.graphs.offloading import between, compute, expect, lifted, mean_bet
 from support.harness.samples import convolution, numbers, relu
 from support.write.pte_writer import GraphWriter, MethodWriter, write_ptd, write_pte
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 # What stays on the GPU
 
 
 def test_what_is_between_two_delegates_stays_on_the_gpu() -> None:
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(write_pte(mean_between()), device=device)
         assert places(program) == {"aten::mean.out": "gpu"}
         for _ in range(2):
@@ -51,7 +51,7 @@ def test_the_numpy_device_lifts_nothing() -> None:
 
 def test_it_is_freed_rebuilt_and_strict_like_a_delegate() -> None:
     async def run() -> None:
-        first, second = RecordingDevice(), RecordingDevice()
+        first, second = SimulatedDevice(), SimulatedDevice()
         program = await webpte.load(write_pte(mean_between()), device=first, strict=True)
         assert program.stats.buffers == len(first.buffers)
         await program.recover(second)
@@ -73,7 +73,7 @@ def test_an_output_can_stay_there_too() -> None:
         m.inputs(x)
         m.kernel("aten::sum.IntList_out", relu(m, x, (4, 3)), [1], False, None, out, out)
         m.outputs(out)
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(write_pte(m), device=device)
         (tensor,) = await program.forward(ones(4, 3), output="gpu")
         assert isinstance(tensor, webpte.GpuTensor)
@@ -96,7 +96,7 @@ def test_memory_that_the_exporter_uses_again_makes_nothing_come_back() -> None:
         m.kernel("aten::exp.out", given, made, made)
         m.planned_bytes = place
         m.outputs(relu(m, made, (4, 3)))
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(write_pte(m), device=device)
         await program.forward(ones(4, 3))
         assert [r["read"] for r in runs(device)] == [True]
@@ -116,7 +116,7 @@ def test_a_view_that_nothing_writes_is_read_from_the_gpu() -> None:
         m.kernel("aten::exp.out", view, made, made)
         m.outputs(relu(m, made, (2, 6)))
         await expect(m, [numbers(4, 3)])
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(write_pte(m), device=device)
         await program.forward(ones(4, 3))
         assert [r["read"] for r in runs(device)] == [True]
@@ -132,7 +132,7 @@ def test_constants_move_once_in_their_logical_order(order: tuple[int, ...]) -> N
     async def run() -> None:
         weight = numbers(3, 2, 3, 3)
         m = convolution(data=np.ascontiguousarray(weight.transpose(order)), dim_order=order)
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(write_pte(m), device=device)
         assert weight.tobytes() in device.contents.values()
         loaded = len(device.log)
@@ -158,7 +158,7 @@ def test_a_constant_that_is_changed_for_a_product_stays_on_the_gpu() -> None:
         m.kernel("aten::mm.out", x, turned, made, made)
         m.outputs(made)
         await expect(m, [numbers(2, 3)])
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(write_pte(m), device=device)
         for _ in range(2):
             start = len(runs(device))
@@ -172,7 +172,7 @@ def test_methods_share_constants_that_they_have_in_common() -> None:
     async def run() -> None:
         weight = numbers(3, 2, 3, 3)
         methods = {"prefill": convolution(external="w"), "decode": convolution(external="w")}
-        data, device = write_ptd({"w": weight}), RecordingDevice()
+        data, device = write_ptd({"w": weight}), SimulatedDevice()
         program = await webpte.load(write_pte(methods=methods), data=[data], device=device)
         assert list(device.contents.values()).count(weight.tobytes()) == 1
         assert program.stats.prepack_transfers == 3, (
@@ -197,7 +197,7 @@ def test_a_mutable_buffer_goes_up_as_it_is() -> None:
     async def run() -> None:
         results = await compute(m, *[[ones(4)]] * 3)
         assert [y.tolist() for y, _ in results] == [[1] * 4, [2] * 4, [3] * 4]
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(write_pte(m), device=device)
         assert {(row.op, row.where, row.count) for row in program.report if "::" in row.op} == {
             ("aten::add.out", "gpu", 1),
@@ -219,7 +219,7 @@ def test_shapes_are_those_of_each_call() -> None:
     async def run() -> None:
         m = mean_between(dynamic=True)
         await expect(m, [numbers(4, 5, 2, 2)], [numbers(3, 5, 1, 2)], [numbers(0, 5, 2, 2)])
-        program = await webpte.load(write_pte(m), device=RecordingDevice())
+        program = await webpte.load(write_pte(m), device=SimulatedDevice())
         for dims in ((4, 5, 2, 2), (3, 5, 1, 2), (0, 5, 2, 2)):
             (y,) = await program.forward(np.zeros(dims, np.float32))
             assert y.shape == dims[:2]
@@ -241,7 +241,7 @@ def test_a_size_that_changes_is_an_argument() -> None:
 
     async def run() -> None:
         await expect(m, [numbers(4, 6)], [numbers(1, 6)], [numbers(3, 6)])
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(write_pte(m), device=device)
         assert places(program)["aten::view_copy.out"] == "alias"
         for count in (4, 1, 3):
@@ -260,7 +260,7 @@ def test_a_shape_that_the_file_does_not_allow_is_an_error() -> None:
     m.outputs(relu(m, made, (4, 3)))
 
     async def run() -> None:
-        for device in (RecordingDevice(), "numpy"):
+        for device in (SimulatedDevice(), "numpy"):
             program = await webpte.load(write_pte(m), device=device)
             await program.forward(ones(4, 3))
             with pytest.raises(errors.ExecutionError, match=r"'forward', aten::exp\.out: a result"):
@@ -330,7 +330,7 @@ def test_truth_values_between_delegates_stay_on_the_gpu(kernel: str) -> None:
         m.delegate(g, [made, out])
         m.outputs(out)
         await expect(m, [numbers(2, 3)], [-ones(2, 3)])
-        program = await webpte.load(write_pte(m), device=RecordingDevice())
+        program = await webpte.load(write_pte(m), device=SimulatedDevice())
         await program.forward(numbers(2, 3))
         assert places(program)[kernel] == "gpu"
         assert program.stats.submissions == 1

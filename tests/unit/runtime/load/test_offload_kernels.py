@@ -20,7 +20,7 @@ from support.graphs.stitching import expect, recording, unary
 from support.harness.samples import numbers
 from support.write.pte_writer import GraphWriter, Host, MethodWriter, write_pte
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 Out = tuple[tuple[int, ...], str]  # dims and dtype
 Row = tuple[str, Sequence[Any], Sequence[Out]]
@@ -248,7 +248,7 @@ def test_a_row_that_a_table_does_not_have_is_an_error(row: Row, outside: int) ->
     m, (index,) = method_of(row)
 
     async def run() -> None:
-        for device in ("numpy", RecordingDevice()):
+        for device in ("numpy", SimulatedDevice()):
             program = await webpte.load(write_pte(m), device=device)
             await program.forward(index)
             with pytest.raises(errors.WebpteError, match=r"embedding|range"):
@@ -298,7 +298,7 @@ def test_an_element_that_a_tensor_does_not_have_is_an_error(outside: int) -> Non
     m, (x, index) = method_of(PICKED[1])
 
     async def run() -> None:
-        for device in ("numpy", RecordingDevice()):
+        for device in ("numpy", SimulatedDevice()):
             program = await webpte.load(write_pte(m), device=device)
             with pytest.raises(errors.ExecutionError, match=r"gather"):
                 await program.forward(x, np.full_like(index, outside))

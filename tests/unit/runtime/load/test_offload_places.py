@@ -17,7 +17,7 @@ from support.graphs.stitching import cumprod
 from support.harness.samples import numbers, relu
 from support.write.pte_writer import MethodWriter, write_pte
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 # What stays on the host
 
@@ -148,7 +148,7 @@ def test_a_call_with_too_few_arguments_is_an_error_where_it_always_was() -> None
     m.outputs(made)
 
     async def run() -> None:
-        program = await webpte.load(write_pte(m), device=RecordingDevice())
+        program = await webpte.load(write_pte(m), device=SimulatedDevice())
         with pytest.raises(errors.ExecutionError, match=r"'forward', aten::mul\.Scalar_out"):
             await program.forward(ones(4))
 
@@ -163,7 +163,7 @@ def test_a_product_goes_to_the_gpu_from_anywhere() -> None:
         m.kernel("aten::mm.out", x, m.tensor((3, 4), data=numbers(3, 4)), made, made)
         m.outputs(made)
         await expect(m, [numbers(2, 3)])
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(write_pte(m), device=device)
         await asyncio.gather(*(program.forward(ones(2, 3)) for _ in range(3)))
         assert places(program) == {"aten::mm.out": "gpu"}
@@ -181,7 +181,7 @@ def test_what_joins_two_delegates_is_lifted_whoever_else_reads_it(build: Any) ->
         contents, _ = await lifted(m)
         assert list(contents.lifted.values()) == ["aten::exp.out"]
         await expect(m, [numbers(4)])
-        program = await webpte.load(write_pte(m), device=RecordingDevice())
+        program = await webpte.load(write_pte(m), device=SimulatedDevice())
         await program.forward(ones(4))
         assert program.stats.submissions == 1
 

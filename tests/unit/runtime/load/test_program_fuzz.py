@@ -21,7 +21,7 @@ from support.harness import extent
 from support.harness.bounded import begin_file, bounded_work
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.plan import reference
 from webpte.runtime import method
 from webpte.runtime.base.info import MethodInfo, TensorInfo
@@ -68,7 +68,7 @@ def check(data: bytes, *, run: bool) -> bool:
     begin_file()
     if not run:
         return _outcome(webpte.inspect(data))
-    recording = RecordingDevice(memory_limit=DEVICE_BYTES)
+    recording = SimulatedDevice(memory_limit=DEVICE_BYTES)
     good = [_outcome(load_and_run(data, device)) for device in ("numpy", recording)]
     assert recording.buffers == {}, "what was allocated is given back"
     assert recording.plans == {}
@@ -92,7 +92,7 @@ def _outcome(work: Any) -> bool:
 @pytest.mark.parametrize("name", FILES)
 def test_the_programs_run_before_they_are_broken(name: str) -> None:
     wait(load_and_run(FILES[name], "numpy"))
-    wait(load_and_run(FILES[name], RecordingDevice()))
+    wait(load_and_run(FILES[name], SimulatedDevice()))
 
 
 @pytest.mark.parametrize("name", FILES)

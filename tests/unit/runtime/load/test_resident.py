@@ -27,7 +27,7 @@ from support.harness.samples import relu
 from support.write.pte_writer import GraphWriter, Host, MethodWriter, write_pte
 from webpte import errors
 from webpte.gpu.device import CLOCK, DeviceInfo
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.load.stitch import stitch
 
 COPY = "aten::copy_"
@@ -261,7 +261,7 @@ def test_what_others_touch_stays_on_the_host(build: Any) -> None:
     m.outputs(build(m, buffer(m)))
 
     async def run() -> None:
-        program = await webpte.load(write_pte(m), device=RecordingDevice())
+        program = await webpte.load(write_pte(m), device=SimulatedDevice())
         expected = await webpte.load(write_pte(m), device="numpy")
         for _ in range(3):
             for got, want in zip(await program.forward(X), await expected.forward(X), strict=True):
@@ -303,7 +303,7 @@ def test_without_delegates_a_method_is_on_the_gpu_as_a_whole_or_on_the_host(host
 def test_methods_that_share_a_buffer_see_what_the_other_wrote(root: Path) -> None:
     async def run() -> None:
         file = root / "tests" / "data" / "state" / "mixed.pte"
-        program = await webpte.load(file, device=RecordingDevice())
+        program = await webpte.load(file, device=SimulatedDevice())
         expected = await webpte.load(file, device="numpy")
         for x in ([1.0, -2.0, 0.5], [-1.0, 3.0, 0.25]):
             for name, *given in (("add", np.array([x], np.float32)), ("get",)):
@@ -333,7 +333,7 @@ def test_a_call_that_fails_leaves_a_buffer_alone() -> None:
     m.outputs(out)
 
     async def run() -> None:
-        program = await webpte.load(write_pte(m), device=RecordingDevice())
+        program = await webpte.load(write_pte(m), device=SimulatedDevice())
         assert places(program) == {COPY: "gpu"}
         good, bad = np.array([0, -3], np.int32), np.array([0, -4], np.int32)
         assert [y.tolist() for y in await program.forward(X, good)] == [[-1, 4]]
@@ -346,13 +346,13 @@ def test_a_call_that_fails_leaves_a_buffer_alone() -> None:
 
 def test_looking_at_a_method_changes_nothing_and_a_new_device_starts_over() -> None:
     async def run() -> None:
-        device = RecordingDevice(features=(CLOCK,))
+        device = SimulatedDevice(features=(CLOCK,))
         program = await webpte.load(write_pte(summing()), device=device)
         first = (await program.forward(X))[0].tolist()
         await program.profile("forward", X)
         await program.compare("forward", X)
         assert (await program.forward(X))[0].tolist() == [2 * y for y in first]
-        await program.recover(RecordingDevice())
+        await program.recover(SimulatedDevice())
         assert (await program.forward(X))[0].tolist() == first
 
     wait(run())

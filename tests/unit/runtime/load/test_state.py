@@ -26,7 +26,7 @@ from support.devices.recorded import ones
 from support.graphs.graphs import chain, wait
 from support.write.pte_writer import MethodWriter, write_pte
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 X = np.array([1, 2], np.float32)
 CALLS: list[tuple[Any, ...]] = [
@@ -124,7 +124,7 @@ def test_delegates_between_shared_state(data: Path) -> None:
             (second,) = await program.run("get")
             np.testing.assert_allclose(first, [y], rtol=1e-6)
             np.testing.assert_allclose(second, [z], rtol=1e-6)
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(data / "mixed.pte", device=device)
         assert program.stats.prepack_transfers == 1, "the delegates of both methods read w"
 
@@ -134,7 +134,7 @@ def test_delegates_between_shared_state(data: Path) -> None:
 def test_calls_at_once_take_turns_with_state() -> None:
     """state += 1 + relu(x), where the relu comes back some time later."""
 
-    class Slow(RecordingDevice):
+    class Slow(SimulatedDevice):
         def run(self, *args: Any, **options: Any) -> Any:
             running = super().run(*args, **options)
 

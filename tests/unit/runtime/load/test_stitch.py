@@ -26,7 +26,7 @@ from support.graphs.stitching import (
 from support.harness.samples import numbers, relu
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 # What becomes one
 
@@ -48,7 +48,7 @@ def test_it_is_the_whole_method_for_a_search_of_its_output() -> None:
     async def run() -> None:
         m = method((4,), (4,))
         m.outputs(plus(m, neg(m, m.input(1)), m.input(0)))
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(write_pte(m), device=device)
         assert program._build.methods["forward"].only_delegate is not None
         y = np.array([0, 9, 0, 0], np.float32)
@@ -219,7 +219,7 @@ def test_sizes_that_are_wrong_before_the_first_call_keep_delegates_apart() -> No
     m.outputs(out)
 
     async def run() -> None:
-        program = await webpte.load(write_pte(m), device=RecordingDevice())
+        program = await webpte.load(write_pte(m), device=SimulatedDevice())
         with pytest.raises(errors.ExecutionError, match="'forward', delegate 1: op 0"):
             await program.forward(ones(8))
 
@@ -282,7 +282,7 @@ def test_a_call_that_fails_leaves_the_state_of_all_alone() -> None:
     m.outputs(out)
 
     async def run() -> None:
-        program = await webpte.load(write_pte(m), device=RecordingDevice())
+        program = await webpte.load(write_pte(m), device=SimulatedDevice())
         good, bad = np.array([0, -3], np.int32), np.array([0, -4], np.int32)
         assert [y.tolist() for y in await program.forward(X, good)] == [[0, 5]]
         with pytest.raises(errors.ExecutionError, match="'forward', delegate 2: op 0"):
@@ -330,7 +330,7 @@ def test_an_error_of_the_device_names_all_of_them(count: int, named: str) -> Non
     m.outputs(made)
 
     async def run() -> None:
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(write_pte(m), device=device)
         device.lost = True
         with pytest.raises(errors.DeviceLostError, match=f"'forward', {named}: "):
@@ -346,7 +346,7 @@ def test_overlapping_calls_have_their_own_results() -> None:
     async def run() -> None:
         m = method((4,))
         m.outputs(relu(m, neg(m, m.input(0)), (4,)))
-        device = RecordingDevice()
+        device = SimulatedDevice()
         program = await webpte.load(write_pte(m), device=device)
         inputs = [numbers(4) * i for i in range(5)]
         results = await asyncio.gather(*(program.forward(x) for x in inputs))
@@ -362,7 +362,7 @@ def test_it_is_profiled_rebuilt_and_freed() -> None:
         m = method((4,))
         m.outputs(counting(m, neg(m, m.input(0))))
         features = ("timestamp-query",)
-        first, second = RecordingDevice(features=features), RecordingDevice(features=features)
+        first, second = SimulatedDevice(features=features), SimulatedDevice(features=features)
         program = await webpte.load(write_pte(m), device=first, strict=True)
         await program.forward(X)
         await program.profile("forward", X)

@@ -23,7 +23,7 @@ from support.graphs.stitching import (
 from support.harness.samples import numbers, relu
 from support.write.flat_writer import Node, Scalar, i32s
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 # Kernels on the host
 
@@ -211,7 +211,7 @@ def test_half_floats_become_floats_and_floats_half_floats(features: tuple[str, .
             g.outputs(g.op("aten.neg.default", a, g.tensor((10,), dtype)))
             m.delegate(g, [source, out])
         m.outputs(*values)
-        device, apart = RecordingDevice(features=features), RecordingDevice(features=features)
+        device, apart = SimulatedDevice(features=features), SimulatedDevice(features=features)
         program = await webpte.load(write_pte(m), device=device)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("webpte.runtime.build.stitch", lambda method, *_: method)

@@ -13,7 +13,7 @@ from support.graphs.graphs import wait
 from support.graphs.stitching import CUMPROD, counting, neg, plus
 from support.harness.samples import Dims, numbers, relu
 from support.write.pte_writer import Host, MethodWriter, write_pte
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 
 DIMS: Dims = (4,)
 
@@ -144,7 +144,7 @@ class Writer:
 @pytest.mark.parametrize("start", range(0, 200, 20))
 def test_random_methods(start: int) -> None:
     async def run(seed: int) -> tuple[int, int]:
-        data, device = Writer(seed).write(), RecordingDevice()
+        data, device = Writer(seed).write(), SimulatedDevice()
         program = await webpte.load(data, device=device)
         expected = await webpte.load(data, device="numpy")
         rng = np.random.default_rng(seed)

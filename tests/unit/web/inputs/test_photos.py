@@ -12,7 +12,7 @@ import pytest
 from page.app import App
 from page.cards.cards import CardValue, read_card
 from page.inputs.inputs import TensorInput, inputs_of
-from page.inputs.photos import Form, Settings, form_of, prepare, resized, settings_of
+from page.inputs.photos import Form, PhotoSettings, form_of, prepare, resized, settings_of
 from page.inputs.typed import TypedError, parse_values
 from page.npy import NpyError, write_npy
 from page.outputs.pictures import seen
@@ -57,7 +57,7 @@ def test_resizing_keeps_what_is_even_and_averages_what_gets_smaller() -> None:
 
 def test_fits() -> None:
     def columns(fit: str) -> list[float]:
-        array = prepare(SQUARE, RGB, Settings(fit=fit), (1, 3, 8, 16), "float32")
+        array = prepare(SQUARE, RGB, PhotoSettings(fit=fit), (1, 3, 8, 16), "float32")
         assert array.shape == (1, 3, 8, 16)
         return [round(float(value), 2) for value in array[0, 0, 4]]
 
@@ -72,14 +72,14 @@ def test_fits() -> None:
 @pytest.mark.parametrize(
     ("settings", "orange"),
     [
-        (Settings(), (1, 0.2, 0)),
-        (Settings(order="BGR"), (0, 0.2, 1)),
-        (Settings(scale="signed"), (1, -0.6, -1)),
-        (Settings(scale="bytes"), (255, 51, 0)),
-        (Settings(scale="own", mean=(1, 0.2, 0), std=(0.5,)), (0, 0, 0)),
+        (PhotoSettings(), (1, 0.2, 0)),
+        (PhotoSettings(order="BGR"), (0, 0.2, 1)),
+        (PhotoSettings(scale="signed"), (1, -0.6, -1)),
+        (PhotoSettings(scale="bytes"), (255, 51, 0)),
+        (PhotoSettings(scale="own", mean=(1, 0.2, 0), std=(0.5,)), (0, 0, 0)),
     ],
 )
-def test_pixels_become_numbers(settings: Settings, orange: tuple[float, ...]) -> None:
+def test_pixels_become_numbers(settings: PhotoSettings, orange: tuple[float, ...]) -> None:
     array = prepare(SQUARE, RGB, settings, (1, 3, 20, 20), "float32")
     np.testing.assert_allclose(array[0, :, 3, 15], orange, atol=1e-4)
     rows = prepare(SQUARE, Form("NHWC", 3), settings, (1, 20, 20, 3), "float32")
@@ -87,17 +87,17 @@ def test_pixels_become_numbers(settings: Settings, orange: tuple[float, ...]) ->
 
 
 def test_grey_and_bytes() -> None:
-    grey = prepare(SQUARE, Form("NCHW", 1), Settings(), (1, 1, 20, 20), "float32")
+    grey = prepare(SQUARE, Form("NCHW", 1), PhotoSettings(), (1, 1, 20, 20), "float32")
     np.testing.assert_allclose(grey[0, 0, 3, 15], 0.299 + 0.2 * 0.587, atol=1e-4)
-    assert prepare(SQUARE, RGB, Settings(), (1, 3, 20, 20), "uint8")[0, 1, 0, 15] == 51
+    assert prepare(SQUARE, RGB, PhotoSettings(), (1, 3, 20, 20), "uint8")[0, 1, 0, 15] == 51
 
 
 def test_settings_of_a_card() -> None:
     half = (0.5, 0.5, 0.5)
-    assert settings_of(CardValue(mean=half, std=half, order="BGR")) == Settings(
+    assert settings_of(CardValue(mean=half, std=half, order="BGR")) == PhotoSettings(
         "crop", "BGR", "signed"
     )
-    assert settings_of(CardValue()) == Settings()
+    assert settings_of(CardValue()) == PhotoSettings()
     own = settings_of(CardValue(mean=(0.1,), std=(0.3,)))
     assert own.mean_std == ((0.1,), (0.3,))
 
@@ -116,7 +116,7 @@ def test_a_range_of_a_card_is_called_by_its_name(given: list[int], scale: str) -
 
 
 def test_what_the_model_sees() -> None:
-    array = prepare(SQUARE, RGB, Settings(scale="imagenet"), (1, 3, 20, 20), "float32")
+    array = prepare(SQUARE, RGB, PhotoSettings(scale="imagenet"), (1, 3, 20, 20), "float32")
     png = base64.b64decode(seen(array, "NCHW").partition(",")[2])
     rows = zlib.decompress(png[png.index(b"IDAT") + 4 : -16])
     assert len(rows) == 20 * (1 + 3 * 20)

@@ -13,7 +13,7 @@ from page.app import App
 from page.cards.cards import CardValue, read_card
 from page.npy import read_npz
 from page.outputs.curves import envelope, lines_chart
-from page.outputs.renderers.base import Choice, Output, Sight
+from page.outputs.renderers.base import Choice, Output, OutputContext
 from page.outputs.renderers.boxes import boxes_of
 from page.outputs.renderers.choose import LOOKS, chosen_look, looks_for
 from page.outputs.renderers.mask import classes_of, colour_of, overlaid, planes_over
@@ -24,17 +24,17 @@ from support.write.pngs import read_png
 GREY = np.full((24, 32, 3), 100, np.uint8)  # a picture that went in
 
 
-def sight(array: Any, **more: Any) -> Sight:
+def sight(array: Any, **more: Any) -> OutputContext:
     if "backdrop" in more:
         more.setdefault("size", more["backdrop"].shape[:2])
-    return Sight(Output(0, "y", np.asarray(array)), **more)
+    return OutputContext(Output(0, "y", np.asarray(array)), **more)
 
 
 def named(name: str) -> Any:
     return next(look for look in LOOKS if look.name == name)
 
 
-def names(one: Sight) -> list[str]:
+def names(one: OutputContext) -> list[str]:
     return [look.name for look in looks_for(one)]
 
 
@@ -63,7 +63,7 @@ def floats(*shape: int) -> np.ndarray:
         (sight(np.float32(3)), ["overview", "table"]),
     ],
 )
-def test_which_looks_there_are(one: Sight, wanted: list[str]) -> None:
+def test_which_looks_there_are(one: OutputContext, wanted: list[str]) -> None:
     assert names(one) == wanted
 
 

@@ -18,7 +18,7 @@ from page.views.graph.outline import all_folds, outline
 from page.views.graph.tints import HEATS, Times
 from support.page.chats import Q4
 from support.page.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, run
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.report import MethodGraph
 
 DIGITS = SAMPLES / "digits.pte"
@@ -30,7 +30,7 @@ class Recorded:
     inspect = staticmethod(webpte.inspect)
 
     async def load(self, source: Any, **options: Any) -> Any:
-        device = RecordingDevice(features=("timestamp-query",))
+        device = SimulatedDevice(features=("timestamp-query",))
         return await webpte.load(source, **{**options, "device": device})
 
 

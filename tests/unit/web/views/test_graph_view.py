@@ -15,11 +15,11 @@ import webpte
 from page.app import App
 from page.views.graph import outline
 from page.views.graph.drawn import short
-from page.views.graph.outline import Box, Call, all_folds
+from page.views.graph.outline import Box, OutlineCall, all_folds
 from page.views.graph.panel import GraphPanel
 from support.page.chats import Q4
 from support.page.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, open_sample, run
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.report import MethodGraph
 
 
@@ -29,7 +29,7 @@ class Recorded:
     inspect = staticmethod(webpte.inspect)
 
     async def load(self, source: Any, **options: Any) -> Any:
-        return await webpte.load(source, **{**options, "device": RecordingDevice()})
+        return await webpte.load(source, **{**options, "device": SimulatedDevice()})
 
 
 async def act(app: App, what: str, **more: object) -> None:
@@ -61,7 +61,7 @@ async def graph_of(path: Path, stage: str = "planned", device: Any = "numpy") ->
 
 
 def nodes_of(boxes: Sequence[Box]) -> list[int]:
-    return [box.node.id for box in boxes if isinstance(box, Call)]
+    return [box.node.id for box in boxes if isinstance(box, OutlineCall)]
 
 
 def test_every_call_is_in_one_box_whatever_is_open() -> None:
@@ -70,7 +70,7 @@ def test_every_call_is_in_one_box_whatever_is_open() -> None:
     everything = [node.id for node in graph.nodes]
     assert nodes_of(outline.outline(graph, all_folds(graph))) == everything
     folded = outline.outline(graph, ())
-    (fold,) = [box for box in folded if not isinstance(box, Call)]
+    (fold,) = [box for box in folded if not isinstance(box, OutlineCall)]
     assert sorted([*nodes_of(folded), *(node.id for node in fold.nodes)]) == everything
     for node in graph.nodes:
         assert node.id in nodes_of(outline.outline(graph, outline.folds_around(graph, node.id)))
@@ -137,7 +137,7 @@ def test_finding_and_following_an_edge() -> None:
 def test_a_call_on_the_gpu_shows_its_kernels() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app)
-        graph = await graph_of(Q4, device=RecordingDevice())
+        graph = await graph_of(Q4, device=SimulatedDevice())
         node = graph.find("gated_product")[0]
         await act(app, "go", node=str(node.id))
         shown, kernel = text_of(browser), node.kernels[0]

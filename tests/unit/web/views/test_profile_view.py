@@ -20,7 +20,7 @@ from page.views.profile.chart import Bar, thinned
 from page.views.profile.shorter import TOKENS
 from page.views.profile.timeline import amount_text, rows_view
 from support.page.fake_page import GPU, ROOT, FakeBrowser, drive, open_file, open_sample, run
-from webpte.gpu.simulated.device import RecordingDevice
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.report import Rates, TimedStep, Trace, Work
 
 LLAMA = ROOT / "tests" / "data" / "llm" / "llama_tiny_fp32.pte"
@@ -32,7 +32,7 @@ class Recording:
     """webpte on a device that records, and says what is given of itself."""
 
     def __init__(self, *features: str, **info: Any) -> None:
-        self.device = RecordingDevice(features=features)
+        self.device = SimulatedDevice(features=features)
         self.device.info = replace(self.device.info, **info)
         self.programs: list[Any] = []
 

@@ -15,7 +15,7 @@ import webpte
 from page.app import App
 from page.browser import Message
 from page.npy import write_npy
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 from page.views import find_views
 from page.views.view import LANGUAGE_MODEL, PROGRAM, RUN, TIMESTAMPS, Panel, View
 from support.harness.virtual_time import run_virtually
@@ -28,7 +28,7 @@ HOME = View("run", "Run", 0, Panel)
 class Counting(Panel):
     """Says how often it was drawn, and what it was told."""
 
-    def __init__(self, view: View, stage: Stage) -> None:
+    def __init__(self, view: View, stage: AppState) -> None:
         super().__init__(view, stage)
         self.drawn = self.forgotten = 0
 
@@ -117,7 +117,7 @@ def test_a_module_that_is_no_view_stops_no_other(more_views: Path) -> None:
 
 
 class Unmade(Panel):
-    def __init__(self, view: View, stage: Stage) -> None:
+    def __init__(self, view: View, stage: AppState) -> None:
         raise RuntimeError("a fault in the making")
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from page.inputs.inputs import Input, ScalarInput, TensorInput
-from page.outputs.renderers.base import Choice, Output, Sight
+from page.outputs.renderers.base import Choice, Output, OutputContext
 from page.parts.file_view import Placed, constant_text, file_card, short_op
 from page.parts.gpu_view import adapter_banner, no_gpu_banner
 from page.parts.input_view import inputs_card
@@ -234,7 +234,7 @@ def test_outputs() -> None:
         7,
     ]
     outputs = [Output(i, f"out{i} {NASTY}", value) for i, value in enumerate(values)]
-    sights = [Sight(output) for output in outputs]
+    sights = [OutputContext(output) for output in outputs]
     checked = check(outputs_card(sights, [Choice() for _ in sights]))
     assert checked.acts() == {"copy", "download", "compare", "download-all", "look"}
     for part in ("Largest values", "Distribution", "Image:", "1 NaN and 1 infinite", "is empty"):
@@ -243,7 +243,7 @@ def test_outputs() -> None:
 
 
 def test_large_outputs_cannot_be_copied() -> None:
-    sight = Sight(Output(0, "y", np.zeros(300_000, np.float32)))
+    sight = OutputContext(Output(0, "y", np.zeros(300_000, np.float32)))
     made = outputs_card([sight], [Choice()])
     assert "download instead" in made
 

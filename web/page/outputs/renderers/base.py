@@ -44,7 +44,7 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class Sight:
+class OutputContext:
     """One output with all that helps to show it.
 
     labels    of its last dim, or of the classes that it has numbers of
@@ -67,7 +67,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Look:
+class Renderer:
     """A way to see an output.
 
     fits   whether it can be seen so
@@ -78,10 +78,10 @@ class Look:
 
     name: str
     title: str
-    fits: Callable[[Sight], bool]
-    draw: Callable[[Sight, Settings], Html]
-    best: Callable[[Sight], bool] = lambda sight: False
-    point: Callable[[Sight, Settings, float, float], str] | None = None
+    fits: Callable[[OutputContext], bool]
+    draw: Callable[[OutputContext, Settings], Html]
+    best: Callable[[OutputContext], bool] = lambda sight: False
+    point: Callable[[OutputContext, Settings, float, float], str] | None = None
 
 
 def is_numeric(array: Array) -> bool:
@@ -117,13 +117,13 @@ def one_of(settings: Settings, name: str, options: Sequence[str], default: str) 
 
 
 def choice_field(
-    sight: Sight, name: str, label: str, options: Mapping[str, str], chosen: str
+    sight: OutputContext, name: str, label: str, options: Mapping[str, str], chosen: str
 ) -> Html:
     return choice(label, options, chosen, **_acting(sight, name))
 
 
 def slider(
-    sight: Sight,
+    sight: OutputContext,
     name: str,
     label: str,
     value: float,
@@ -136,7 +136,9 @@ def slider(
     return labelled(label, field)
 
 
-def step_button(sight: Sight, name: str, text: str, value: int, title: str, usable: bool) -> Html:
+def step_button(
+    sight: OutputContext, name: str, text: str, value: int, title: str, usable: bool
+) -> Html:
     """A button that sets a number, such as the first row of the next page."""
     return h(
         "button",
@@ -150,13 +152,13 @@ def step_button(sight: Sight, name: str, text: str, value: int, title: str, usab
     )
 
 
-def number_field(sight: Sight, name: str, label: str, value: int, highest: int) -> Html:
+def number_field(sight: OutputContext, name: str, label: str, value: int, highest: int) -> Html:
     field = h("input", type="number", min="0", max=highest, step="1", value=value, class_="small",
               **_acting(sight, name))  # fmt: skip
     return labelled(label, field)
 
 
-def _acting(sight: Sight, name: str) -> dict[str, object]:
+def _acting(sight: OutputContext, name: str) -> dict[str, object]:
     return {
         "data_act": "look-setting",
         "data_output": sight.output.index,
@@ -165,7 +167,7 @@ def _acting(sight: Sight, name: str) -> dict[str, object]:
 
 
 def pointed(
-    sight: Sight, inside: object, label: str, cells: tuple[int, int], kind: str = ""
+    sight: OutputContext, inside: object, label: str, cells: tuple[int, int], kind: str = ""
 ) -> Html:
     """Something whose values are told where one points; `point.js` says where that is.
 
@@ -208,11 +210,11 @@ def plane_at(array: Array, number: int) -> tuple[Array, tuple[int, ...]]:
     return (array[lead] if array.ndim > 2 else array), (lead if array.ndim > 2 else ())
 
 
-def chosen_plane(sight: Sight, settings: Settings) -> int:
+def chosen_plane(sight: OutputContext, settings: Settings) -> int:
     return whole(settings, "plane", 0, 0, plane_count(sight.array) - 1)
 
 
-def plane_control(sight: Sight, settings: Settings) -> Html | None:
+def plane_control(sight: OutputContext, settings: Settings) -> Html | None:
     count = plane_count(sight.array)
     if count < 2:
         return None

@@ -15,7 +15,15 @@ from page.html.tables import scrolled
 from page.html.units import number_text, plural
 from page.npy import Array
 from page.outputs.pictures import data_url, png_rgb
-from page.outputs.renderers.base import Look, Settings, Sight, choice_field, one_of, real, slider
+from page.outputs.renderers.base import (
+    OutputContext,
+    Renderer,
+    Settings,
+    choice_field,
+    one_of,
+    real,
+    slider,
+)
 from page.outputs.renderers.mask import colour_of
 from page.outputs.renderers.picture import planes_of
 
@@ -45,7 +53,7 @@ class Box:
     kind: int | None
 
 
-def _rows(sight: Sight) -> Array | None:
+def _rows(sight: OutputContext) -> Array | None:
     """(boxes, 4 to 6)"""
     rows = planes_of(sight.array)
     if rows.ndim != 2 or not 4 <= rows.shape[1] <= 6 or rows.dtype.kind not in "fiu":
@@ -53,7 +61,7 @@ def _rows(sight: Sight) -> Array | None:
     return rows if 0 < len(rows) <= _MOST else None
 
 
-def _beside(sight: Sight, kinds: str) -> Array | None:
+def _beside(sight: OutputContext, kinds: str) -> Array | None:
     """Another output with a value for each box, of one of these kinds of numbers."""
     rows = _rows(sight)
     for other in sight.others:
@@ -63,7 +71,7 @@ def _beside(sight: Sight, kinds: str) -> Array | None:
     return None
 
 
-def _size(sight: Sight) -> tuple[int, int]:
+def _size(sight: OutputContext) -> tuple[int, int]:
     """(height, width) that boxes are drawn in."""
     if sight.backdrop is not None:
         return sight.size
@@ -74,7 +82,7 @@ def _size(sight: Sight) -> tuple[int, int]:
     return side, side
 
 
-def boxes_of(sight: Sight, settings: Settings) -> list[Box]:
+def boxes_of(sight: OutputContext, settings: Settings) -> list[Box]:
     """All of them, the highest scores first."""
     rows = _rows(sight)
     assert rows is not None  # as `fits` says
@@ -105,19 +113,19 @@ def _corners(values: Array, form: str) -> Array:
     return np.stack([b, a, d, c], axis=1) if form == "yxyx" else values
 
 
-def _form(sight: Sight, settings: Settings) -> str:
+def _form(sight: OutputContext, settings: Settings) -> str:
     told = sight.told.boxes if sight.told.boxes in FORMS else "xyxy"
     return one_of(settings, "boxes", list(FORMS), told)
 
 
-def _unit(sight: Sight, settings: Settings) -> str:
+def _unit(sight: OutputContext, settings: Settings) -> str:
     rows = _rows(sight)
     assert rows is not None
     small = np.nan_to_num(np.abs(rows[:, :4].astype(np.float64))).max() <= 2
     return one_of(settings, "unit", list(UNITS), "unit" if small else "pixels")
 
 
-def _draw(sight: Sight, settings: Settings) -> Html:
+def _draw(sight: OutputContext, settings: Settings) -> Html:
     boxes = boxes_of(sight, settings)
     scored = bool(boxes) and boxes[0].score is not None
     scores = [box.score for box in boxes if box.score is not None]
@@ -160,7 +168,7 @@ def _draw(sight: Sight, settings: Settings) -> Html:
     )
 
 
-def _rect(sight: Sight, box: Box, thick: float) -> Html:
+def _rect(sight: OutputContext, box: Box, thick: float) -> Html:
     colour = "#{:02x}{:02x}{:02x}".format(*colour_of(box.kind or 0))
     width, height = max(0.0, box.right - box.left), max(0.0, box.bottom - box.top)
     line = max(box.top - 1.5 * thick, 5 * thick)  # of the text, within the picture
@@ -175,7 +183,7 @@ def _rect(sight: Sight, box: Box, thick: float) -> Html:
     )  # fmt: skip
 
 
-def _told(sight: Sight, box: Box, short: bool = False) -> str:
+def _told(sight: OutputContext, box: Box, short: bool = False) -> str:
     parts = []
     if box.kind is not None:
         known = 0 <= box.kind < len(sight.labels)
@@ -187,7 +195,7 @@ def _told(sight: Sight, box: Box, short: bool = False) -> str:
     return " ".join(parts)
 
 
-def _list(sight: Sight, boxes: list[Box]) -> Html | None:
+def _list(sight: OutputContext, boxes: list[Box]) -> Html | None:
     if not boxes:
         return None
     heads = ("box", "left", "top", "right", "bottom")
@@ -201,9 +209,9 @@ def _list(sight: Sight, boxes: list[Box]) -> Html | None:
     return scrolled("Boxes", h("table", h("thead", head), h("tbody", rows), class_="grid paged"))
 
 
-def _fits(sight: Sight) -> bool:
+def _fits(sight: OutputContext) -> bool:
     rows = _rows(sight)
     return rows is not None and (sight.backdrop is not None or bool(sight.told.boxes))
 
 
-LOOK = Look("boxes", "Boxes", _fits, _draw, best=lambda sight: bool(sight.told.boxes))
+LOOK = Renderer("boxes", "Boxes", _fits, _draw, best=lambda sight: bool(sight.told.boxes))

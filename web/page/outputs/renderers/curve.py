@@ -9,9 +9,9 @@ from page.html.units import count_text, number_text
 from page.npy import Array
 from page.outputs.curves import lines_chart
 from page.outputs.renderers.base import (
-    Look,
+    OutputContext,
+    Renderer,
     Settings,
-    Sight,
     choice_field,
     is_numeric,
     one_of,
@@ -24,7 +24,7 @@ LINES = 6  # drawn at once: more colours nobody tells apart
 _LEAST = 3  # points of a line
 
 
-def _fits(sight: Sight) -> bool:
+def _fits(sight: OutputContext) -> bool:
     return is_numeric(sight.array) and max(sight.array.shape, default=0) >= _LEAST
 
 
@@ -33,7 +33,7 @@ def is_line(array: Array) -> bool:
     return is_numeric(array) and array.ndim > 0 and array.size == max(array.shape) >= 32
 
 
-def _axis(sight: Sight, settings: Settings) -> int:
+def _axis(sight: OutputContext, settings: Settings) -> int:
     """The dim that goes across: the longest, unless someone chose another."""
     shape = sight.array.shape
     longest = max(range(len(shape)), key=lambda dim: (shape[dim], dim))
@@ -41,7 +41,7 @@ def _axis(sight: Sight, settings: Settings) -> int:
     return int(one_of(settings, "along", options, str(longest)))
 
 
-def _lines(sight: Sight, settings: Settings) -> tuple[Array, int, list[list[int]]]:
+def _lines(sight: OutputContext, settings: Settings) -> tuple[Array, int, list[list[int]]]:
     """(lines, points) of those that are drawn, of how many, and the index of each."""
     array, axis = sight.array, _axis(sight, settings)
     rest = tuple(size for dim, size in enumerate(array.shape) if dim != axis)
@@ -55,7 +55,7 @@ def _lines(sight: Sight, settings: Settings) -> tuple[Array, int, list[list[int]
     return shown, len(rows), places
 
 
-def _draw(sight: Sight, settings: Settings) -> Html:
+def _draw(sight: OutputContext, settings: Settings) -> Html:
     shape, axis = sight.array.shape, _axis(sight, settings)
     shown, count, places = _lines(sight, settings)
     axes = {
@@ -97,7 +97,7 @@ def _legend(names: list[str]) -> Html:
     return h("ul", [entry(at, name) for at, name in enumerate(names)], class_="legend")
 
 
-def _point(sight: Sight, settings: Settings, x: float, y: float) -> str:
+def _point(sight: OutputContext, settings: Settings, x: float, y: float) -> str:
     shown, count, places = _lines(sight, settings)
     at = min(int(x * shown.shape[1]), shown.shape[1] - 1)
     values = [
@@ -107,4 +107,4 @@ def _point(sight: Sight, settings: Settings, x: float, y: float) -> str:
     return f"at {at}: {', '.join(values)}"
 
 
-LOOK = Look("curve", "Curve", _fits, _draw, point=_point)
+LOOK = Renderer("curve", "Curve", _fits, _draw, point=_point)

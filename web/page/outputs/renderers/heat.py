@@ -6,9 +6,9 @@ from page.html.markup import Html, h
 from page.html.units import count_text, number_text
 from page.outputs.pictures import Picture, heat_map, scale_url, thinning
 from page.outputs.renderers.base import (
-    Look,
+    OutputContext,
+    Renderer,
     Settings,
-    Sight,
     chosen_plane,
     is_numeric,
     plane_at,
@@ -20,12 +20,12 @@ SIDE = 512  # pixels of the picture; larger planes are thinned out by whole step
 _STRETCHED = 4  # a plane so much longer than wide is drawn as if it were not
 
 
-def _fits(sight: Sight) -> bool:
+def _fits(sight: OutputContext) -> bool:
     shape = sight.array.shape
     return is_numeric(sight.array) and len(shape) > 1 and min(shape[-2:]) > 1
 
 
-def _draw(sight: Sight, settings: Settings) -> Html:
+def _draw(sight: OutputContext, settings: Settings) -> Html:
     plane, lead = plane_at(sight.array, chosen_plane(sight, settings))
     made = heat_map(plane, SIDE)
     rows, columns = plane.shape
@@ -69,7 +69,7 @@ def scale_bar(made: Picture) -> Html:
     )  # fmt: skip
 
 
-def _point(sight: Sight, settings: Settings, x: float, y: float) -> str:
+def _point(sight: OutputContext, settings: Settings, x: float, y: float) -> str:
     plane, lead = plane_at(sight.array, chosen_plane(sight, settings))
     down, across = thinning(plane.shape, SIDE)
     shown_rows, shown_columns = -(-plane.shape[0] // down), -(-plane.shape[1] // across)
@@ -78,4 +78,4 @@ def _point(sight: Sight, settings: Settings, x: float, y: float) -> str:
     return f"{[*lead, row, column]}: {number_text(plane[row, column].item())}"
 
 
-LOOK = Look("heat", "Heat map", _fits, _draw, point=_point)
+LOOK = Renderer("heat", "Heat map", _fits, _draw, point=_point)

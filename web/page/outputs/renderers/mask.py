@@ -11,9 +11,9 @@ from page.html.units import number_text
 from page.npy import Array
 from page.outputs.pictures import data_url, png_rgb
 from page.outputs.renderers.base import (
-    Look,
+    OutputContext,
+    Renderer,
     Settings,
-    Sight,
     choice_field,
     is_numeric,
     one_of,
@@ -30,7 +30,7 @@ _LEGEND = 12  # entries, the largest classes first
 _HIDDEN = {"": "none", "0": "class 0"}
 
 
-def planes_over(sight: Sight) -> Array | None:
+def planes_over(sight: OutputContext) -> Array | None:
     """(classes, rows, columns) of what may lie over the picture; None if it cannot."""
     planes = planes_of(sight.array)
     if planes.ndim == 2:
@@ -73,12 +73,12 @@ def _range(planes: Array) -> tuple[float, float, float]:
     return low, high, 0.5 if low >= 0 and high <= 1 else 0.0
 
 
-def _threshold(sight: Sight, settings: Settings, planes: Array) -> float:
+def _threshold(sight: OutputContext, settings: Settings, planes: Array) -> float:
     low, high, usual = _range(planes)
     return real(settings, "threshold", sight.told.threshold or usual, min(low, usual), high)
 
 
-def _hidden(sight: Sight, settings: Settings, planes: Array) -> str:
+def _hidden(sight: OutputContext, settings: Settings, planes: Array) -> str:
     """Class 0 is what lies behind everything, unless it has another name."""
     named = sight.labels[0].lower() if sight.labels else "background"
     usual = "0" if "background" in named or is_threshold(planes) else ""
@@ -101,7 +101,7 @@ def overlaid(backdrop: Array, classes: Array, opacity: float, hidden: bool) -> A
     return np.rint(mixed).astype(np.uint8)
 
 
-def _draw(sight: Sight, settings: Settings) -> Html:
+def _draw(sight: OutputContext, settings: Settings) -> Html:
     planes = planes_over(sight)
     assert planes is not None  # as `fits` says
     assert sight.backdrop is not None
@@ -135,7 +135,7 @@ def _draw(sight: Sight, settings: Settings) -> Html:
     )
 
 
-def _legend(sight: Sight, classes: Array, single: bool) -> Html:
+def _legend(sight: OutputContext, classes: Array, single: bool) -> Html:
     numbers, counts = np.unique(classes, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:_LEGEND]
 
@@ -153,12 +153,12 @@ def _legend(sight: Sight, classes: Array, single: bool) -> Html:
     return h("ul", entries, class_="legend")
 
 
-def _name(sight: Sight, number: int) -> str:
+def _name(sight: OutputContext, number: int) -> str:
     known = 0 <= number < len(sight.labels)
     return sight.labels[number] if known else f"class {number}"
 
 
-def _point(sight: Sight, settings: Settings, x: float, y: float) -> str:
+def _point(sight: OutputContext, settings: Settings, x: float, y: float) -> str:
     planes = planes_over(sight)
     assert planes is not None
     row = min(int(y * planes.shape[1]), planes.shape[1] - 1)
@@ -172,10 +172,10 @@ def _point(sight: Sight, settings: Settings, x: float, y: float) -> str:
     return f"{where}: {_name(sight, number)}, {number_text(planes[number, row, column].item())}"
 
 
-def _fits(sight: Sight) -> bool:
+def _fits(sight: OutputContext) -> bool:
     """What a card calls a picture is no mask, unless it says that, too."""
     may_be = sight.told.mask or "H" not in sight.told.layout
     return may_be and is_numeric(sight.array) and planes_over(sight) is not None
 
 
-LOOK = Look("mask", "Mask", _fits, _draw, best=lambda sight: sight.told.mask, point=_point)
+LOOK = Renderer("mask", "Mask", _fits, _draw, best=lambda sight: sight.told.mask, point=_point)

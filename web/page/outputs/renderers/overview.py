@@ -11,13 +11,13 @@ from page.npy import Array
 from page.outputs.curves import lines_chart
 from page.outputs.figures import caption, histogram_figure, picture_figure
 from page.outputs.pictures import picture
-from page.outputs.renderers.base import Look, Settings, Sight
+from page.outputs.renderers.base import OutputContext, Renderer, Settings
 from page.outputs.renderers.curve import is_line
 from page.outputs.renderers.scores import scores_figure
 from page.outputs.tensors import Grid, grid, histogram
 
 
-def _draw(sight: Sight, settings: Settings) -> Html:
+def _draw(sight: OutputContext, settings: Settings) -> Html:
     array = sight.array
     shown = [scores_figure(sight), _picture(array), _curve(array), _histogram(array)]
     return h(
@@ -75,4 +75,4 @@ def _value_row(line: Sequence[str], table: Grid) -> Html:
     return h("tr", [h("td", text) for text in line], h("td", "…") if table.more_columns else None)
 
 
-LOOK = Look("overview", "Overview", lambda sight: True, _draw)
+LOOK = Renderer("overview", "Overview", lambda sight: True, _draw)

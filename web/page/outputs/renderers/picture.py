@@ -7,7 +7,14 @@ import numpy as np
 from page.html.markup import Html, h
 from page.npy import Array
 from page.outputs.pictures import data_url, levels, png_rgb, thinned
-from page.outputs.renderers.base import Look, Settings, Sight, choice_field, is_numeric, one_of
+from page.outputs.renderers.base import (
+    OutputContext,
+    Renderer,
+    Settings,
+    choice_field,
+    is_numeric,
+    one_of,
+)
 from page.outputs.renderers.heat import shape_class
 
 SIDE = 1024  # pixels of what is shown; larger pictures are thinned out
@@ -47,13 +54,13 @@ def layouts_of(array: Array) -> list[str]:
     return found
 
 
-def _layout(sight: Sight, settings: Settings) -> str:
+def _layout(sight: OutputContext, settings: Settings) -> str:
     options = layouts_of(sight.array)
     told = sight.told.layout.replace("N", "")
     return one_of(settings, "layout", options, told if told in options else options[0])
 
 
-def pixels_of(sight: Sight, settings: Settings) -> Array:
+def pixels_of(sight: OutputContext, settings: Settings) -> Array:
     """(height, width, 3) uint8"""
     planes, layout = planes_of(sight.array), _layout(sight, settings)
     pixels = planes[:, :, None] if layout == "HW" else planes
@@ -66,7 +73,7 @@ def pixels_of(sight: Sight, settings: Settings) -> Array:
     return levels(thinned(pixels[:, :, :3], SIDE), ends, stretch)
 
 
-def _draw(sight: Sight, settings: Settings) -> Html:
+def _draw(sight: OutputContext, settings: Settings) -> Html:
     layouts = {key: _LAYOUTS[key] for key in layouts_of(sight.array) if key in _LAYOUTS}
     pixels = pixels_of(sight, settings)
     height, width = pixels.shape[:2]
@@ -97,13 +104,13 @@ def _draw(sight: Sight, settings: Settings) -> Html:
     )  # fmt: skip
 
 
-def _fits(sight: Sight) -> bool:
+def _fits(sight: OutputContext) -> bool:
     return is_numeric(sight.array) and bool(layouts_of(sight.array))
 
 
-def _best(sight: Sight) -> bool:
+def _best(sight: OutputContext) -> bool:
     """Where a card says that it is one."""
     return "H" in sight.told.layout and not sight.told.mask
 
 
-LOOK = Look("picture", "Picture", _fits, _draw, best=_best)
+LOOK = Renderer("picture", "Picture", _fits, _draw, best=_best)

@@ -5,13 +5,20 @@ from __future__ import annotations
 from page.html.markup import Html, h
 from page.html.units import count_text, number_text
 from page.outputs.figures import bar
-from page.outputs.renderers.base import Look, Settings, Sight, choice_field, one_of, whole
+from page.outputs.renderers.base import (
+    OutputContext,
+    Renderer,
+    Settings,
+    choice_field,
+    one_of,
+    whole,
+)
 from page.outputs.scores import HOWS, Score, rank
 
 _TOPS = {"5": "5", "10": "10", "25": "25", "100": "100"}
 
 
-def _draw(sight: Sight, settings: Settings) -> Html:
+def _draw(sight: OutputContext, settings: Settings) -> Html:
     top = whole(settings, "top", 5, 1, 100)
     how = one_of(settings, "how", list(HOWS), "auto")
     shown = scores_figure(sight, top, how)
@@ -29,7 +36,7 @@ def _draw(sight: Sight, settings: Settings) -> Html:
     )
 
 
-def scores_figure(sight: Sight, top: int = 5, how: str = "auto") -> Html | None:
+def scores_figure(sight: OutputContext, top: int = 5, how: str = "auto") -> Html | None:
     ranking = rank(sight.array, sight.labels, top, how)
     if ranking is None:
         return None
@@ -54,4 +61,6 @@ def _score(score: Score) -> Html:
     )  # fmt: skip
 
 
-LOOK = Look("scores", "Scores", lambda sight: rank(sight.array, sight.labels) is not None, _draw)
+LOOK = Renderer(
+    "scores", "Scores", lambda sight: rank(sight.array, sight.labels) is not None, _draw
+)

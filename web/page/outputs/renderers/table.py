@@ -7,9 +7,9 @@ from page.html.tables import scrolled
 from page.html.units import count_text, number_text
 from page.npy import Array
 from page.outputs.renderers.base import (
-    Look,
+    OutputContext,
+    Renderer,
     Settings,
-    Sight,
     chosen_plane,
     number_field,
     plane_at,
@@ -27,7 +27,7 @@ def _folded(array: Array) -> bool:
     return array.ndim < 2 or (array.shape[-2] == 1 and array.shape[-1] > _LINE)
 
 
-def _draw(sight: Sight, settings: Settings) -> Html:
+def _draw(sight: OutputContext, settings: Settings) -> Html:
     array = sight.array
     plane, _ = plane_at(array, chosen_plane(sight, settings))  # (rows, columns)
     if _folded(array):
@@ -50,7 +50,7 @@ def _draw(sight: Sight, settings: Settings) -> Html:
     )
 
 
-def _vector(sight: Sight, settings: Settings, flat: Array) -> Html:
+def _vector(sight: OutputContext, settings: Settings, flat: Array) -> Html:
     start = whole(settings, "row", 0, 0, flat.size - 1) // _LINE * _LINE
     part = flat[start : start + ROWS * _LINE]
     lines = [part[at : at + _LINE] for at in range(0, len(part), _LINE)]
@@ -93,7 +93,9 @@ def _paged(head: Html, body: list[Html]) -> Html:
     return scrolled("Values", h("table", h("thead", head), h("tbody", body), class_="grid paged"))
 
 
-def _pager(sight: Sight, name: str, at: int, count: int, page: int, what: str = "") -> Html | None:
+def _pager(
+    sight: OutputContext, name: str, at: int, count: int, page: int, what: str = ""
+) -> Html | None:
     """Where the page begins, and the pages before and after it; nothing if all is on one."""
     if count <= page:
         return None
@@ -108,4 +110,4 @@ def _pager(sight: Sight, name: str, at: int, count: int, page: int, what: str = 
     )
 
 
-LOOK = Look("table", "Table", lambda sight: sight.array.size > 0, _draw)
+LOOK = Renderer("table", "Table", lambda sight: sight.array.size > 0, _draw)

@@ -8,7 +8,7 @@ from page.html.fields import labelled
 from page.html.markup import Html, h
 from page.html.units import plural
 from page.persistence.codec import CHAT, IDS, TEXT, Codec
-from page.views.chat.settings import SETTINGS, Settings
+from page.views.chat.settings import SETTINGS, ChatSettings
 
 Act = Callable[[str], str]  # the name of a method of the panel -> the act that calls it
 FIELD, PROBLEM = "chat-text", "chat-problem"
@@ -56,7 +56,7 @@ def form_view(codec: Codec, act: Act, *, busy: bool, streaming: bool) -> Html:
     )
 
 
-def settings_view(settings: Settings, codec: Codec, act: Act) -> Html:
+def settings_view(settings: ChatSettings, codec: Codec, act: Act) -> Html:
     numbers = [
         h(
             "label",
@@ -87,7 +87,7 @@ def settings_view(settings: Settings, codec: Codec, act: Act) -> Html:
     )
 
 
-def problem_view(settings: Settings) -> Html | None:
+def problem_view(settings: ChatSettings) -> Html | None:
     problem = settings.problem()
     return h("p", problem, class_="notice notice-bad") if problem else None
 

@@ -10,7 +10,7 @@ from page.html.units import count_text, ms_text, plural
 from page.outputs.figures import tile
 from page.persistence.codec import word_after
 from page.views.chat.controls import Act
-from page.views.chat.settings import Settings
+from page.views.chat.settings import ChatSettings
 from page.views.chat.talk import Answer, Message, Talk
 from webpte.text import Tokenizer
 
@@ -36,7 +36,7 @@ def said_id(line: int) -> str:
 
 def log_view(
     talk: Talk,
-    settings: Settings,
+    settings: ChatSettings,
     act: Act,
     questions: Sequence[str],
     *,
@@ -90,7 +90,7 @@ def _line(
     at: int,
     line: Message,
     talk: Talk,
-    settings: Settings,
+    settings: ChatSettings,
     act: Act,
     busy: bool,
     streaming: bool,

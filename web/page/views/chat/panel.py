@@ -13,9 +13,9 @@ from page.persistence.codec import TOKENIZER, Codec, find_codec, id_codec, kind_
 from page.persistence.keeping import keep
 from page.session.palette import Command
 from page.session.session import Session
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 from page.views.chat import controls, markup, saved_chats
-from page.views.chat.settings import Settings
+from page.views.chat.settings import ChatSettings
 from page.views.chat.talk import Talk
 from page.views.view import LANGUAGE_MODEL, Panel, View
 from webpte.errors import TextError, WebpteError
@@ -26,9 +26,9 @@ _ANSWERING = "answering"
 
 
 class ChatPanel(Panel):
-    def __init__(self, view: View, stage: Stage) -> None:
+    def __init__(self, view: View, stage: AppState) -> None:
         super().__init__(view, stage)
-        self._settings = Settings()
+        self._settings = ChatSettings()
         self._file = ""  # the address or name of the program that all below belongs to
         self._codec: Codec | None = None
         self._search: asyncio.Task[None] | None = None  # for a tokenizer

@@ -37,7 +37,7 @@ SETTINGS = (
 )
 
 
-class Settings:
+class ChatSettings:
     def __init__(self) -> None:
         self.system = ""
         self.texts = {setting.name: setting.start for setting in SETTINGS}

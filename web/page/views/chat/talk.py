@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from page.persistence.codec import Codec
-from page.views.chat.settings import Settings
+from page.views.chat.settings import ChatSettings
 from webpte import Program
 from webpte.llm import Chat, Generator, Reply, ReplyOptions, ReplyStats, TokenLogprob
 from webpte.text import TextStream, Tokenizer
@@ -106,18 +106,18 @@ class Talk:
 
     # ---- what can be done
 
-    def ask(self, text: str, settings: Settings) -> None:
+    def ask(self, text: str, settings: ChatSettings) -> None:
         self._set_system(settings.system)
         options = settings.options()
         self._begin(self._chat.send(text, settings.max_tokens, **options), options)
 
-    def ask_again(self, settings: Settings) -> None:
+    def ask_again(self, settings: ChatSettings) -> None:
         """Another answer to the last question."""
         self._set_system(settings.system)
         options = settings.options()
         self._begin(self._chat.regenerate(settings.max_tokens, **options), options)
 
-    def ask_more(self, settings: Settings) -> None:
+    def ask_more(self, settings: ChatSettings) -> None:
         """Of the last answer, with the chance that it began with."""
         line = len(self.lines) - 1
         answer, options = self.answers.get(line), settings.options()

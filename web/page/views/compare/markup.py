@@ -16,16 +16,16 @@ from page.views.compare.calls import Act, is_off
 from page.views.compare.diff_map import diff_map, gaps_of
 from page.views.compare.drift_chart import drift_chart
 from page.views.compare.expected import Expected
-from page.views.compare.settings import Settings
+from page.views.compare.settings import CompareSettings
 from webpte.report import (
     CallComparison,
     Comparison,
     Departure,
     Difference,
+    ElementWindow,
     NamedArray,
     OutputComparison,
     Tolerance,
-    Window,
 )
 
 PROGRESS = "compare-progress"
@@ -37,8 +37,8 @@ ON_NUMPY = (
 
 
 def form_card(
-    settings: Settings, expected: Sequence[Expected], act: Act, *, busy: bool, comparing: bool,
-    on_numpy: bool, progress: Html | None,
+    settings: CompareSettings, expected: Sequence[Expected], act: Act, *, busy: bool, comparing:
+    bool, on_numpy: bool, progress: Html | None,
 ) -> Html:  # fmt: skip
     """The tolerances, the files of expected outputs, and the button."""
     return h(
@@ -265,7 +265,7 @@ def _closer(
     actual: Array,
     wanted: Array,
     off: Difference,
-    around: Window | None,
+    around: ElementWindow | None,
     tolerance: Tolerance,
     names: tuple[str, str],
 ) -> Html:
@@ -277,7 +277,11 @@ def _closer(
 
 
 def _values(
-    around: Window, worst: tuple[int, ...], tolerance: Tolerance, at: int, names: tuple[str, str]
+    around: ElementWindow,
+    worst: tuple[int, ...],
+    tolerance: Tolerance,
+    at: int,
+    names: tuple[str, str],
 ) -> Html:
     """The elements of one of the arrays, with those marked that are off."""
     one, two = (np.atleast_2d(np.array(values)) for values in (around.actual, around.wanted))

@@ -12,23 +12,23 @@ from page.controllers.open_controller import REDRAW_SECONDS
 from page.html.markup import render
 from page.parts.status_view import causes
 from page.session.session import DEVICE_NAMES, Held, Session
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 from page.views.compare import markup
 from page.views.compare.calls import PAGE, Listing, calls_card
 from page.views.compare.expected import Expected, assign, is_expected_file
-from page.views.compare.settings import Settings
+from page.views.compare.settings import CompareSettings
 from page.views.view import METHOD, PROGRAM, Panel, View
 from webpte.report import Comparison
 
 _COMPARING = "comparing"
 
 
-class _StoppedError(Exception):
+class _ComparisonStoppedError(Exception):
     """Raised into a comparison that nobody waits for any more: it has no other way to end."""
 
 
 @dataclass(frozen=True)
-class _Found:
+class _FoundFiles:
     """`held` is what the inputs held; `files` name the expected outputs, by output."""
 
     comparison: Comparison
@@ -37,13 +37,13 @@ class _Found:
 
 
 class ComparePanel(Panel):
-    def __init__(self, view: View, stage: Stage) -> None:
+    def __init__(self, view: View, stage: AppState) -> None:
         super().__init__(view, stage)
-        self._settings = Settings()
+        self._settings = CompareSettings()
         self._listing = Listing()
         self._file = ""  # the address or name of the program that outputs are expected of
         self._expected: dict[str, list[Expected]] = {}  # by method, as is what was found
-        self._found: dict[str, _Found] = {}
+        self._found: dict[str, _FoundFiles] = {}
         self._progress = (0, 0)
 
     def forget(self) -> None:
@@ -94,11 +94,11 @@ class ComparePanel(Panel):
                 progress=self._watch(session),
             )
         except Exception as error:  # whatever it is by the time it comes out of the run
-            if not any(isinstance(cause, _StoppedError) for cause in causes(error)):
+            if not any(isinstance(cause, _ComparisonStoppedError) for cause in causes(error)):
                 raise
             self.stage.tell("Stopped: nothing is compared")
             return
-        self._found[method] = _Found(found, held, {one.output: one.file for one in expected})
+        self._found[method] = _FoundFiles(found, held, {one.output: one.file for one in expected})
         self._listing.rows = PAGE
         self._tell(found)
 
@@ -108,7 +108,7 @@ class ComparePanel(Panel):
         def progress(_stage: str, done: int, total: int) -> None:
             nonlocal drawn
             if session.runner.stopping:
-                raise _StoppedError
+                raise _ComparisonStoppedError
             self._progress = (done, total)
             if perf_counter() - drawn > REDRAW_SECONDS:
                 drawn = perf_counter()
@@ -199,7 +199,7 @@ class ComparePanel(Panel):
         known = self._found.get(session.method)
         self.show(render((form, self._cards(session, known) if known is not None else None)))
 
-    def _cards(self, session: Session, known: _Found) -> list[str]:
+    def _cards(self, session: Session, known: _FoundFiles) -> list[str]:
         found, device = known.comparison, DEVICE_NAMES[session.device]
         age = "" if known.held == session.held() else "The inputs are others now: compare again."
         cards = [markup.verdict_card(found, device, age, self.act)]

@@ -10,7 +10,7 @@ from webpte.report.difference import ATOL, RTOL
 
 
 @dataclass
-class Settings:
+class CompareSettings:
     """Texts, so that a wrong one stays on the page to be mended."""
 
     rtol: str = f"{RTOL:g}"

@@ -18,7 +18,7 @@ from page.inputs.inputs import TensorInput
 from page.npy import Array
 from page.outputs.pictures import seen
 from page.session.session import Held, Session
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 from page.views.view import Need, Panel, View
 from webpte.vision import LEAST_SCORE, Face, Line, faces, line_of
 
@@ -26,7 +26,7 @@ _FINDING = "looking at the picture"
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenPicture:
     """A picture as the model sees it, what came out, and the file that is needed to read that."""
 
     held: Held
@@ -50,11 +50,11 @@ class Finder:
     outputs: tuple[str, ...]
     title: str
     beside: str
-    show: Callable[[Seen, float], Html]
+    show: Callable[[SeenPicture, float], Html]
     graded: bool = False
 
 
-def faces_view(found: Seen, least: float) -> Html:
+def faces_view(found: SeenPicture, least: float) -> Html:
     anchors = np.array([line.split() for line in found.beside if line.strip()], np.float64)
     boxes, scores = found.outputs
     side = found.size[1]
@@ -82,7 +82,7 @@ def _box(face: Face) -> list[Html]:
     return [frame, *(h("circle", cx=x, cy=y, r=0.008) for x, y in face.points)]
 
 
-def text_view(found: Seen, least: float) -> Html:
+def text_view(found: SeenPicture, least: float) -> Html:
     line = line_of(found.outputs[0][0], found.beside)
     told = f"It reads: {line.text}" if line.letters else "No letters found"
     return h(
@@ -108,7 +108,7 @@ def _letters(line: Line) -> list[Html]:
     ]
 
 
-def _picture(found: Seen, told: str, overlay: Html | None = None) -> Html:
+def _picture(found: SeenPicture, told: str, overlay: Html | None = None) -> Html:
     height, width = found.size
     told = f"What the model sees. {told}"
     image = h("img", src=found.picture, width=width, height=height, alt=told)
@@ -146,7 +146,7 @@ FINDERS = (
 )
 
 
-def _finder(stage: Stage) -> Finder | None:
+def _finder(stage: AppState) -> Finder | None:
     session = stage.session
     card = session.source.card if session is not None else None
     if session is None or card is None or not session.source.address:
@@ -159,9 +159,9 @@ FINDS = Need("Open a model that finds something.", lambda s: _finder(s) is not N
 
 
 class FindPanel(Panel):
-    def __init__(self, view: View, stage: Stage) -> None:
+    def __init__(self, view: View, stage: AppState) -> None:
         super().__init__(view, stage)
-        self._seen: Seen | None = None
+        self._seen: SeenPicture | None = None
         self._least = LEAST_SCORE
         self._beside: dict[str, list[str]] = {}  # lines, by address
 
@@ -197,7 +197,7 @@ class FindPanel(Panel):
             self._beside[address] = data.decode("utf-8").removesuffix("\n").split("\n")
         outputs = await session.program.run(session.method, array)
         size = array.shape[layout.index("H")], array.shape[layout.index("W")]
-        self._seen = Seen(held, name, picture, size, outputs, self._beside[address])
+        self._seen = SeenPicture(held, name, picture, size, outputs, self._beside[address])
         self.stage.tell(f"Looked at {name}")
 
     def draw(self) -> None:

@@ -8,7 +8,7 @@ from page.html.markup import Html, h
 from page.html.units import count_text, plural
 from page.views.graph.choices import Act, Choices
 from page.views.graph.drawn import fold_title, gives_text, short, type_text
-from page.views.graph.outline import SHOWN, Box, Call, Fold
+from page.views.graph.outline import SHOWN, Box, Fold, OutlineCall
 from page.views.graph.tints import Tints
 from webpte.report import MethodGraph, Node
 
@@ -85,7 +85,7 @@ class Column:
             start += width
         return h("svg", parts, width="100%", height="5", class_="graph-bar", aria_hidden="true")
 
-    def _call(self, box: Call, near: dict[int, str]) -> Html:
+    def _call(self, box: OutlineCall, near: dict[int, str]) -> Html:
         node = box.node
         chosen = node.id == self._choices.chosen
         note = self._tints.note((node,))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from page.html.units import plural, shape_text
-from page.views.graph.outline import Box, Call, Fold
+from page.views.graph.outline import Box, Fold, OutlineCall
 from page.views.graph.tints import Tints
 from webpte.report import MethodGraph, Node
 
@@ -84,7 +84,7 @@ def drawing_of(graph: MethodGraph, outline: Sequence[Box]) -> Drawing:
     box_of: dict[int, int] = {}
     opened: list[tuple[Fold, int]] = []
     for each in outline:
-        if isinstance(each, Call):
+        if isinstance(each, OutlineCall):
             box_of[each.node.id] = len(boxes)
             boxes.append(_call(graph, each.node))
         elif each.is_open:

@@ -12,7 +12,7 @@ from page.views.graph.boxes import call_link
 from page.views.graph.choices import PLACES, Act
 from page.views.graph.drawn import short
 from page.views.graph.tints import Times, Tints
-from webpte.report import Argument, GraphValue, Histogram, Kernel, MethodGraph, Node
+from webpte.report import Argument, GraphKernel, GraphValue, Histogram, MethodGraph, Node
 
 Counted = Mapping[str, Histogram | None]  # by constant; None while it is being counted
 _MOST_READERS = 8
@@ -155,7 +155,7 @@ def _histogram(histogram: Histogram, key: str) -> Html:
 # ---- kernels
 
 
-def _kernel(kernel: Kernel, at: int, opened: bool, act: Act) -> Html:
+def _kernel(kernel: GraphKernel, at: int, opened: bool, act: Act) -> Html:
     grid = " × ".join(map(str, kernel.grid))
     params = [(name, "param", _param_text(value)) for name, value in kernel.params.items()]
     params += [(name, "override", number_text(value)) for name, value in kernel.overrides.items()]

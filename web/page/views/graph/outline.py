@@ -27,12 +27,12 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Call:
+class OutlineCall:
     node: Node
     depth: int
 
 
-Box = Fold | Call
+Box = Fold | OutlineCall
 
 
 def outline(graph: MethodGraph, opened: Collection[str]) -> list[Box]:
@@ -41,14 +41,14 @@ def outline(graph: MethodGraph, opened: Collection[str]) -> list[Box]:
     at = 0
     for number, group in enumerate(graph.layers):
         first, last = group.ranges[0][0], group.ranges[-1][1]
-        boxes += [Call(node, 0) for node in graph.nodes[at:first]]
+        boxes += [OutlineCall(node, 0) for node in graph.nodes[at:first]]
         key = str(number)
         whole = Fold(key, group.name, graph.nodes[first:last], len(group.ranges), 0, key in opened)
         boxes.append(whole)
         if whole.is_open:
             boxes += _blocks(graph, number, opened)
         at = last
-    return [*boxes, *(Call(node, 0) for node in graph.nodes[at:])]
+    return [*boxes, *(OutlineCall(node, 0) for node in graph.nodes[at:])]
 
 
 def _blocks(graph: MethodGraph, number: int, opened: Collection[str]) -> list[Box]:
@@ -56,12 +56,12 @@ def _blocks(graph: MethodGraph, number: int, opened: Collection[str]) -> list[Bo
     group = graph.layers[number]
     at = group.ranges[0][0]
     for index, (start, stop) in enumerate(group.ranges):
-        boxes += [Call(node, 1) for node in graph.nodes[at:start]]  # between two blocks
+        boxes += [OutlineCall(node, 1) for node in graph.nodes[at:start]]  # between two blocks
         key = f"{number}.{index}"
         nodes = graph.nodes[start:stop]
         boxes.append(Fold(key, f"{group.name} {index}", nodes, 0, 1, key in opened))
         if key in opened:
-            boxes += [Call(node, 2) for node in nodes]
+            boxes += [OutlineCall(node, 2) for node in nodes]
         at = stop
     return boxes
 
@@ -82,12 +82,12 @@ def folds_around(graph: MethodGraph, node: int) -> set[str]:
     return set()
 
 
-def found(graph: MethodGraph, text: str) -> list[Call]:
+def found(graph: MethodGraph, text: str) -> list[OutlineCall]:
     """The calls with a text in their operator, label or layer, in a kernel's name, or in the name
     or the dtype of a value.
     """
     wanted = text.strip().lower()
-    return [Call(node, 0) for node in graph.nodes if wanted in _words(graph, node)]
+    return [OutlineCall(node, 0) for node in graph.nodes if wanted in _words(graph, node)]
 
 
 def _words(graph: MethodGraph, node: Node) -> str:
@@ -101,5 +101,7 @@ def _words(graph: MethodGraph, node: Node) -> str:
 
 def page_of(boxes: list[Box], node: int) -> int:
     """The first box of the part of the column that a call is in."""
-    places = [i for i, box in enumerate(boxes) if isinstance(box, Call) and box.node.id == node]
+    places = [
+        i for i, box in enumerate(boxes) if isinstance(box, OutlineCall) and box.node.id == node
+    ]
     return places[0] // SHOWN * SHOWN if places else 0

@@ -11,33 +11,33 @@ from page.html.markup import Html, h
 from page.html.units import count_text, plural
 from page.parts.status_view import causes
 from page.session.session import Session
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 from page.views.graph.boxes import Column, node_id
 from page.views.graph.choices import COLOURS, DRAWINGS, STAGES, Choices
 from page.views.graph.controls import KEYS, controls_view, drawing_tools, legend_view
 from page.views.graph.drawn import Drawing, drawing_of, paint_of
 from page.views.graph.inside import inside_view
 from page.views.graph.outline import Box, all_folds, folds_around, found, outline, page_of
-from page.views.graph.seen import Seen, seen_view, wanted_nodes
+from page.views.graph.seen import SeenRun, seen_view, wanted_nodes
 from page.views.graph.tints import Tints, times_of
 from page.views.profile.shorter import traced_inputs
 from page.views.view import METHOD, PROGRAM, TIMESTAMPS, Panel, View
 from webpte.report import Histogram, MethodGraph, StoredConstant, Trace
 
 
-class _StoppedError(Exception):
+class _RunStoppedError(Exception):
     """Raised into a run that nobody waits for any more: it has no other way to end."""
 
 
 class GraphPanel(Panel):
-    def __init__(self, view: View, stage: Stage) -> None:
+    def __init__(self, view: View, stage: AppState) -> None:
         super().__init__(view, stage)
         self._graph: MethodGraph | None = None
         self._graph_key: tuple[object, ...] = ()
         self._method = ""
         self._choices = Choices()
         self._counted: dict[str, Histogram | None] = {}  # None: being counted
-        self._seen: Seen | None = None
+        self._seen: SeenRun | None = None
         self._sent = ("", "")  # the drawing and its colours, as the script has them
 
     def forget(self) -> None:
@@ -148,7 +148,7 @@ class GraphPanel(Panel):
         values = seen_view(node, choices.stage, kept, session.runner.busy, self.act)
         return inside_view(graph, node, tints, self._counted, choices.shaders, values, self.act)
 
-    def _fresh_seen(self, session: Session) -> Seen | None:
+    def _fresh_seen(self, session: Session) -> SeenRun | None:
         """What was seen, unless a run with what is set now could show something else."""
         now = (session.held(), session.program.stats.executions)
         if self._seen is not None and (self._seen.held, self._seen.executions) != now:
@@ -348,20 +348,20 @@ class GraphPanel(Panel):
 
         def progress(_stage: str, _done: int, _total: int) -> None:
             if session.runner.stopping:
-                raise _StoppedError
+                raise _RunStoppedError
 
         try:
             values = await session.program.values(
                 session.method, *arrays, nodes=nodes, progress=progress
             )
         except Exception as error:  # whatever it is by the time it comes out of the run
-            if not any(isinstance(cause, _StoppedError) for cause in causes(error)):
+            if not any(isinstance(cause, _RunStoppedError) for cause in causes(error)):
                 raise
             self.stage.tell("Stopped: no values are shown")
             return
         before = known.calls if known is not None else {}
         executions = session.program.stats.executions  # nothing else can have run meanwhile
-        self._seen = Seen(held, executions, {**before, **values.calls})
+        self._seen = SeenRun(held, executions, {**before, **values.calls})
         self.stage.tell("Values of a run are shown")
 
     def _ready(self) -> Session | None:

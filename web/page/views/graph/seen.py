@@ -22,7 +22,7 @@ _ROWS, _COLUMNS = 6, 6
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRun:
     """Of one run: what the inputs held, how often the program had run, and the calls by node."""
 
     held: Held

@@ -9,7 +9,7 @@ from page.html.markup import Html, h
 from page.html.tables import table
 from page.html.units import count_text, plural, us_text
 from page.views.profile.timeline import BY, KINDS, shown_name
-from webpte.report import Row, RowPair, Trace
+from webpte.report import RowPair, TimelineRow, Trace
 
 _NOTHING = "-"
 
@@ -74,7 +74,7 @@ def _cells(pair: RowPair, by: str) -> list[str]:
     return [shown_name(pair.name, by), *counts, us_text(a), us_text(b), *change]
 
 
-def _time(row: Row | None) -> float | None:
+def _time(row: TimelineRow | None) -> float | None:
     return None if row is None else row.microseconds
 
 

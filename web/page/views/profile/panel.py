@@ -12,7 +12,7 @@ from page.html.markup import Html, h
 from page.html.units import us_text
 from page.session.palette import Command
 from page.session.session import DEVICE_NAMES, Held, Session
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 from page.views.profile.memory import memory_view
 from page.views.profile.pair import Kept, pair_view
 from page.views.profile.shorter import Shorter, traced_inputs
@@ -47,7 +47,7 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Memory:
+class FoundMemory:
     """What was found once, and what it was found for. `problem` says why there is no report."""
 
     found_for: tuple[object, ...]
@@ -57,10 +57,10 @@ class Memory:
 
 
 class ProfilePanel(Panel):
-    def __init__(self, view: View, stage: Stage) -> None:
+    def __init__(self, view: View, stage: AppState) -> None:
         super().__init__(view, stage)
         self._profiles: dict[str, Profile] = {}  # by method
-        self._memory: Memory | None = None
+        self._memory: FoundMemory | None = None
         self._by = "kernel"
         self._run = "again"
         self._zoom = 1
@@ -275,7 +275,7 @@ class ProfilePanel(Panel):
             return [head, h("p", memory.problem, class_="notice notice-warn")]
         return [head, memory_view(report, memory.ops)]
 
-    def _found_memory(self, session: Session) -> Memory | None:
+    def _found_memory(self, session: Session) -> FoundMemory | None:
         """None while something uses the program, and nothing was found for its method before."""
         program, method = session.program, session.method
         key = (method, program.generation, program.stats.executions)
@@ -286,9 +286,9 @@ class ProfilePanel(Panel):
             try:
                 report = program.memory(method)
                 ops = tuple(node.op for node in program.graph(method).nodes)
-                known = Memory(key, report, ops)
+                known = FoundMemory(key, report, ops)
             except WebpteError as error:
-                known = Memory(key, None, problem=str(error))
+                known = FoundMemory(key, None, problem=str(error))
             self._memory = known
         return known
 

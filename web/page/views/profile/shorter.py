@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from page.inputs.inputs import Input, TensorInput
 from page.session.session import Session
-from page.session.state import Stage
+from page.session.state import AppState
 from page.views.view import LANGUAGE_MODEL
 
 TOKENS = 32  # enough to see which kernels take their time
@@ -21,7 +21,7 @@ class Shorter:
     note: str = ""
 
 
-def traced_inputs(stage: Stage, session: Session) -> Shorter:
+def traced_inputs(stage: AppState, session: Session) -> Shorter:
     """The inputs that are set, or shorter ones where those would take very long."""
     slow = session.device == "webgpu" and session.program.device_info.software
     if slow and LANGUAGE_MODEL.met(stage):

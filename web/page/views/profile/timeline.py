@@ -9,7 +9,7 @@ from page.html.markup import Html, h
 from page.html.tables import table
 from page.html.units import bytes_text, count_text, plural, us_text
 from page.views.profile.chart import Bar, chart, legend, thinned
-from webpte.report import Rates, Row, Span, Trace
+from webpte.report import Rates, TimelineRow, TimeSpan, Trace
 from webpte.report.timeline import GPU, HOST, WITHOUT_CLOCK
 
 MOST_BARS = 1000  # of a row; a patch of the page must stay quick
@@ -51,7 +51,7 @@ def timeline_view(trace: Trace, zoom: int) -> Html:
     )
 
 
-def _span_text(span: Span, ops: dict[int, str]) -> str:
+def _span_text(span: TimeSpan, ops: dict[int, str]) -> str:
     name = span.name if span.name == span.kind else f"{span.kind}: {span.name}"
     told = [name, us_text(span.duration), f"at {us_text(span.start)}"]
     if span.node is not None:
@@ -138,7 +138,7 @@ def shown_name(name: str, by: str) -> str:
     return unnamed.get(name, name)
 
 
-def _cells(row: Row, by: str, best: Rates | None) -> list[str]:
+def _cells(row: TimelineRow, by: str, best: Rates | None) -> list[str]:
     part = row.part_of(best) if best is not None else None
     limit = [] if best is None else [_NO_TIME if part is None else f"{_rate(100 * part)} %"]
     return [

@@ -11,7 +11,7 @@ from page.html.units import ms_text, plural
 from page.outputs.figures import bar
 from page.persistence.codec import Codec, find_codec, kind_of_file, load_codec
 from page.session.session import Session
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 from page.views.view import Need, Panel, View
 from webpte.errors import SourceError
 from webpte.json_reader import parse_json
@@ -27,7 +27,7 @@ _LINES = (
 )
 
 
-def _encoder(stage: Stage) -> bool:
+def _encoder(stage: AppState) -> bool:
     return stage.session is not None and encodes_sentences(stage.session.methods)
 
 
@@ -48,7 +48,7 @@ class Asked:
 
 
 class RankPanel(Panel):
-    def __init__(self, view: View, stage: Stage) -> None:
+    def __init__(self, view: View, stage: AppState) -> None:
         super().__init__(view, stage)
         self._asked: dict[str, Asked] = {}  # by file
 

@@ -15,7 +15,7 @@ from page.controllers.open_controller import REDRAW_SECONDS
 from page.html.markup import render
 from page.npy import Array
 from page.session.session import Session
-from page.session.state import Change, Stage
+from page.session.state import AppState, Change
 from page.views.teach import markup
 from page.views.teach.drawings import centred, is_empty, varied
 from page.views.teach.lesson import Lesson
@@ -26,7 +26,7 @@ _LEARNING, _LOOKING = "learning", "looking at the drawing"
 _MOST_STEPS = 2000
 
 
-def _teachable(stage: Stage) -> bool:
+def _teachable(stage: AppState) -> bool:
     return stage.session is not None and can_be_taught(stage.session.methods)
 
 
@@ -34,7 +34,7 @@ TEACHABLE = Need("Open a program with the methods learn and predict.", _teachabl
 
 
 class TeachPanel(Panel):
-    def __init__(self, view: View, stage: Stage) -> None:
+    def __init__(self, view: View, stage: AppState) -> None:
         super().__init__(view, stage)
         self._lessons: dict[str, Lesson] = {}  # by file: it may be opened again, or elsewhere
         self._learner: Learner | None = None  # of the session that is open
