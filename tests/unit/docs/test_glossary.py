@@ -1,0 +1,33 @@
+"""docs/glossary.md names places that exist."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from webpte_host.base.layout import ROOT
+
+TEXT = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+ROWS = [line.strip("| ").split(" | ") for line in TEXT.splitlines() if line.startswith("| ")]
+BASES = (ROOT, ROOT / "pysrc/webpte")
+
+
+def exists(place: str, beside: str) -> bool:
+    """Tell whether a place is there, from the top, from the package, or beside the one before."""
+    if place.startswith("*"):
+        return any((ROOT / "wgsl").rglob(place))
+    bases = [*BASES, *((base / beside).parent for base in BASES)]
+    return any(any(base.glob(place.rstrip("/"))) for base in bases)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row[0] not in ("word", "---")], ids=lambda r: r[0]
+)
+def test_each_word_has_a_meaning_and_a_place(row: list[str]) -> None:
+    _, meaning, where = row
+    assert meaning
+    places = re.findall(r"`([^`]+)`", where)
+    assert places
+    for beside, place in zip([places[0], *places], places, strict=False):
+        assert exists(place, beside), place
