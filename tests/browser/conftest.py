@@ -9,6 +9,7 @@ The data folder of the tests is served at `/data/`.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +81,27 @@ def browser() -> Iterator[Browser]:
 def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
     """A browser that keeps what it has fetched and compiled, as people's do: it halves a start.
 
-    `visit` sees to it that nothing else is left of the visit before.
+    `visit` sees to it that nothing else is left of the visit before. The camera and the microphone
+    show and play a test signal.
     """
+    signal = "--use-fake-device-for-media-stream"
+    with _kept_context(browser, tmp_path_factory.mktemp("profile"), signal) as context:
+        yield context
+
+
+@pytest.fixture(scope="session")
+def workshop(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrowserContext]:
+    """The same for harness pages, apart from what pages store."""
+    with _kept_context(browser, tmp_path_factory.mktemp("workshop")) as context:
+        yield context
+
+
+@contextmanager
+def _kept_context(browser: Browser, folder: Path, *flags: str) -> Iterator[BrowserContext]:
     context = browser.browser_type.launch_persistent_context(
-        tmp_path_factory.mktemp("profile"), **chromium.launch_options(), timeout=limits.START_MS
+        folder, **chromium.launch_options(None, *flags), timeout=limits.START_MS
     )
     context.set_default_timeout(limits.EXPECT_MS)
     yield context
@@ -107,8 +125,8 @@ def page(own_browser: Browser) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="session")
-def shared_harness(browser: Browser, site: Site) -> SharedHarness:
-    return SharedHarness(browser, site)
+def shared_harness(workshop: BrowserContext, site: Site) -> SharedHarness:
+    return SharedHarness(workshop, site)
 
 
 @pytest.fixture
@@ -117,9 +135,9 @@ def harness(shared_harness: SharedHarness) -> Harness:
 
 
 @pytest.fixture
-def fresh_harness(browser: Browser, site: Site) -> Iterator[Harness]:
+def fresh_harness(workshop: BrowserContext, site: Site) -> Iterator[Harness]:
     """A page of one's own, to break."""
-    harness = Harness.open(browser, site)
+    harness = Harness.open(workshop, site)
     yield harness
     harness.close()
 

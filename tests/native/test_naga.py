@@ -15,7 +15,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from support.cases.tables import every_row, one_row_per_op
+from support.cases.tables import every_row, one_row_per_op, rows_of_every_kernel
 from support.devices.naga import NoAdapterError, Spec, make_all
 from support.devices.variants import collect, collect_programs, lower, without_results
 from support.harness.extent import everything
@@ -24,9 +24,6 @@ from webpte.ops.core.target import GPU
 from webpte.plan.shaders import kernel_files, shader_folder
 
 PARTS = ("rows 0", "rows 1", "programs", "others")
-# Families whose operators have several kernels each. Of the others a row of each operator has all
-# kernels; further rows have them with other numbers, and are for `--all`.
-SEVERAL_KERNELS = {"cat", "choose_qparams", "conv", "matmul"}
 
 MAIN = """
 @group(0) @binding(0) var<storage, read_write> output: array<u32>;
@@ -59,8 +56,7 @@ def collect_part(part: str) -> set[PipelineSpec]:
     with without_results():
         if part == "programs":
             return asyncio.run(collect_programs())
-        rows = [row for row in every_row() if everything() or row.family in SEVERAL_KERNELS]
-        rows += [] if everything() else one_row_per_op()
+        rows = list(every_row()) if everything() else rows_of_every_kernel()
         if part.startswith("rows"):
             alone = [row for row in rows if len(row.steps) == 1]
             return lower(alone[int(part[-1]) :: 2], [GPU])

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import ROOT
@@ -17,6 +18,8 @@ _NATIVE = ("tests/native", "tests/unit/gpu/test_native.py", "tests/unit/gpu/test
 _ALL = "--all"
 _SITE = ("tests/browser/page/test_site.py", "tests/browser/page/test_modes.py", "tests/site")
 _LAST_WORDS_SECONDS = 10
+# One process, which would leave the other processors idle: it runs beside the unit tests.
+_ASIDE = "mypy"
 # A browser that hangs or crashes, once in a great while, is no verdict on a test: it is repeated
 # in another page, once. The run says so, for a crash with the browser's processes and their memory.
 # Whatever else goes wrong is a failure at once.
@@ -69,7 +72,7 @@ def main(arguments: list[str]) -> int:
         checks = _checks(python, [*_SITE, *rest])
     else:
         checks = _checks(python, arguments)
-    return _conclude([title for title, command in checks if not _run_section(title, command)])
+    return _conclude(_run_sections(checks))
 
 
 def _conclude(failed: Sequence[str]) -> int:
@@ -140,13 +143,65 @@ def _native_tests(python: Path, arguments: list[str]) -> tuple[str, list[str]]:
     return "native tests", [*command, *arguments]
 
 
+def _run_sections(sections: Sequence[tuple[str, list[str]]]) -> list[str]:
+    """Run one after the other, but what runs beside the next; name those that failed."""
+    failed, aside = [], None
+    for title, command in sections:
+        if title == _ASIDE:
+            aside = _Aside(title, command)
+            continue
+        try:
+            if not _run_section(title, command):
+                failed.append(title)
+            if aside is not None and not aside.tell():
+                failed.append(aside.title)
+        finally:
+            if aside is not None:
+                aside.stop()
+                aside = None
+    return failed
+
+
 def _run_section(title: str, command: list[str]) -> bool:
     print(f"\n=== {title}", flush=True)
     started = time.monotonic()
-    code = _run(command)
+    return _tell(title, _run(command), time.monotonic() - started)
+
+
+def _tell(title: str, code: int, seconds: float) -> bool:
     verdict = "passed" if code == 0 else f"FAILED with exit code {code}"
-    print(f"=== {title} {verdict} in {time.monotonic() - started:.1f} s", flush=True)
+    print(f"=== {title} {verdict} in {seconds:.1f} s", flush=True)
     return code == 0
+
+
+class _Aside:
+    """A section beside another one, which tells all that it said when that has ended."""
+
+    def __init__(self, title: str, command: list[str]) -> None:
+        self.title = title
+        self._said = TemporaryFile()  # noqa: SIM115 - stop() closes it
+        self._started = time.monotonic()
+        self._process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment.tool_environment(),
+            stdout=self._said,
+            stderr=subprocess.STDOUT,
+        )
+
+    def tell(self) -> bool:
+        """Wait for its end; return whether it passed."""
+        code = self._process.wait()
+        print(f"\n=== {self.title}, beside the section before", flush=True)
+        self._said.seek(0)
+        print(self._said.read().decode(errors="replace"), end="", flush=True)
+        return _tell(self.title, code, time.monotonic() - self._started)
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
+        self._said.close()
 
 
 def _run(command: list[str]) -> int:

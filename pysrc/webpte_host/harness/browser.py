@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
 from webpte_host.base.errors import HostError
@@ -119,7 +119,9 @@ class Harness:
         return self._given_up or self.log.crashed
 
     @classmethod
-    def open(cls, browser: Browser, site: Site, stuck_seconds: float = STUCK_SECONDS) -> Harness:
+    def open(
+        cls, browser: Browser | BrowserContext, site: Site, stuck_seconds: float = STUCK_SECONDS
+    ) -> Harness:
         """Raises PageLostError if the page does not come up, with the reason."""
         try:
             harness = cls(browser.new_page(), stuck_seconds)
@@ -255,7 +257,7 @@ class Harness:
 class SharedHarness:
     """One page for many tests; one that loses it does not take the others with it."""
 
-    def __init__(self, browser: Browser, site: Site) -> None:
+    def __init__(self, browser: Browser | BrowserContext, site: Site) -> None:
         self._browser = browser
         self._site = site
         self._harness: Harness | None = None

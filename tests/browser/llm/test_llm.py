@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from support.harness import limits
+from support.harness import extent, limits
 from support.page.page import python
 from webpte_host.harness.browser import Harness
+
+# More run natively, see tests/native/test_generation.py.
+TOKENS = extent.count(12, 40)
+BREAKS = [1, 2, 5, 13, 20] if extent.everything() else [1, 5, 20]
 
 CODE = """
 import js
@@ -31,13 +35,14 @@ return results
 
 
 @pytest.mark.parametrize("name", ["llama_tiny_fp32", "llama_tiny_q4"])
-def test_forty_tokens_are_those_of_the_references(harness: Harness, name: str) -> None:
+def test_tokens_are_those_of_the_references(harness: Harness, name: str) -> None:
     """80 is longer than the 63 tokens that the program takes at once."""
     lengths = [1, 7, 63, 80]
     url = f"/data/llm/{name}.pte"
-    results = python(harness, CODE, timeout=limits.CALL_SECONDS, url=url, lengths=lengths, count=40)
+    given = {"url": url, "lengths": lengths, "count": TOKENS}
+    results = python(harness, CODE, timeout=limits.CALL_SECONDS, **given)
     for length, (found, expected) in zip(lengths, results, strict=True):
-        assert len(found) == 40
+        assert len(found) == TOKENS
         assert found == expected, f"prompt of {length}"
 
 
@@ -133,7 +138,7 @@ return [found, costs]
 def test_steps_ahead_say_the_same(harness: Harness, asked: dict[str, float]) -> None:
     url = "/data/llm/llama_tiny_q4.pte"
     found, costs = python(
-        harness, AHEAD, timeout=limits.CALL_SECONDS, url=url, asked=asked, breaks=[1, 2, 5, 13, 20]
+        harness, AHEAD, timeout=limits.CALL_SECONDS, url=url, asked=asked, breaks=BREAKS
     )
     for steps, taken, said, wanted, reason in found:
         assert said == wanted, f"{steps} steps ahead, broken off after {taken}"

@@ -18,9 +18,8 @@ from webpte_host.serving.server import Site
 
 @pytest.fixture(scope="module")
 def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    """Comes by a link to a view of a model."""
-    with visit(profile, site, "?model=superres&view=python") as page:
-        expect(status(page)).to_contain_text("superres.pte is loaded", timeout=START_MS)
+    """One page for the whole file: Python starts once."""
+    with visit(profile, site) as page:
         yield page
 
 
@@ -35,11 +34,7 @@ def card(page: Page, name: str) -> None:
     expect(status(page)).to_contain_text(f"{name}.pte is loaded")
 
 
-def test_a_link_opens_a_view_and_the_address_follows(page: Page) -> None:
-    expect(page.get_by_role("tab", name="Python")).to_have_attribute("aria-selected", "true")
-    expect(page.get_by_role("tabpanel")).to_contain_text("samples/superres.pte")
-    page.get_by_role("tab", name="Run").click()
-    expect(page).to_have_url(re.compile(r"\?model=superres&view=run$"))
+def test_the_address_follows(page: Page) -> None:
     card(page, "add")
     expect(page).to_have_url(re.compile(r"\?model=add&view=run$"))
     opened = page.locator("#gallery-list [aria-current]")
@@ -140,13 +135,16 @@ def test_a_misspelled_field_of_a_card_is_told_in_its_place(page: Page) -> None:
     expect(entry).to_contain_text("an image in and a larger one out")
 
 
-def test_the_card_of_a_link_is_in_sight_in_a_line_that_is_longer_than_the_window(
-    page: Page,
-) -> None:
+def test_a_link_opens_a_view_with_its_card_in_sight(page: Page) -> None:
+    """In a line of cards that is longer than the window."""
     page.set_viewport_size({"width": 360, "height": 800})
-    page.goto(f"{page.url.partition('?')[0]}?model=superres")
+    page.goto(f"{page.url.partition('?')[0]}?model=superres&view=python")
     expect(status(page)).to_contain_text("superres.pte is loaded", timeout=START_MS)
     expect(page.locator("#gallery-list [aria-current]")).to_be_in_viewport(ratio=1)
+    expect(page.get_by_role("tab", name="Python")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tabpanel")).to_contain_text("samples/superres.pte")
+    page.get_by_role("tab", name="Run").click()
+    expect(page).to_have_url(re.compile(r"\?model=superres&view=run$"))
     page.set_viewport_size({"width": 1280, "height": 900})
 
 

@@ -8,43 +8,24 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from support.harness import limits
-from support.page.page_visit import (
-    WATCH_LONG_TASKS,
-    drop,
-    leave,
-    open_sample,
-    payload,
-    run,
-    status,
-    wait_until_ready,
-)
+from support.page.page_visit import drop, leave, open_sample, payload, run, status, visit
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.harness.browser import PageLog
 from webpte_host.serving.server import Site
-from webpte_host.setup import chromium
 
 RATE = 16_000
 
 
 @pytest.fixture(scope="module")
-def started(browser: Browser, site: Site) -> Iterator[Page]:
-    """A browser with a camera and a microphone that show and play a test signal."""
-    options = chromium.launch_options(None, "--use-fake-device-for-media-stream")
-    launched = browser.browser_type.launch(**options)
-    page = launched.new_page(viewport={"width": 1280, "height": 900})
-    page.add_init_script(WATCH_LONG_TASKS)
-    log = PageLog(page)
-    page.goto(site.url)
-    wait_until_ready(page)
-    page.evaluate("longTasks.length = 0")
-    yield page
-    assert max(page.evaluate("longTasks"), default=0) < limits.LONG_TASK_MS
-    assert log.errors == []
-    assert log.console_errors == []
-    launched.close()
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    """One page for the whole file: Python starts once."""
+    with visit(profile, site) as page:
+        page.evaluate("longTasks.length = 0")
+        yield page
+        assert max(page.evaluate("longTasks"), default=0) < limits.LONG_TASK_MS
+    profile.clear_permissions()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from support.harness import limits
 from support.write.pte_writer import GraphWriter, write_pte
@@ -107,13 +107,15 @@ def test_plain_pyodide(harness: Harness, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "where"), [("main", "the main thread"), ("worker", "a worker")])
-def test_pyscript(page: Page, modes_site: Site, name: str, where: str) -> None:
+def test_pyscript(profile: BrowserContext, site: Site, name: str, where: str) -> None:
     """The examples: a page of twenty lines that runs a sample."""
+    page = profile.new_page()
     log = PageLog(page)
-    page.goto(f"{modes_site.url}examples/{name}.html")
+    page.goto(f"{site.url}examples/{name}.html")
     said = page.get_by_text(f"In {where}, this is a 1.")
     expect(said).to_be_visible(timeout=limits.START_MS)
     assert (log.errors, log.console_errors) == ([], [])
+    page.close()
 
 
 def test_wheel(page: Page, modes_site: Site, folder: Path, tmp_path: Path) -> None:

@@ -277,9 +277,9 @@ def test_the_main_thread_stays_free(page: Page) -> None:
     ],
 )
 def test_a_start_that_fails_is_told(
-    browser: Browser, site: Site, path: str, body: str, told: str
+    profile: BrowserContext, site: Site, path: str, body: str, told: str
 ) -> None:
-    page = browser.new_page()
+    page = profile.new_page()
     page.route(path, lambda route: route.fulfill(body=body, content_type="text/javascript"))
     page.goto(site.url)
     expect(page.locator("#boot-note")).to_contain_text(told, timeout=START_MS)

@@ -28,8 +28,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def host(folder: Path) -> Iterator[StaticHost]:
+    """A host for one test, which may stop it."""
     root = folder.parents[len(Path(FOLDER).parts) - 1]
     with static_host(root) as host:
         yield host

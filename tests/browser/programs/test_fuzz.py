@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
 from support.graphs.fuzz import FILES, WRITTEN, changed_bytes, changed_tree
 from support.harness import extent
@@ -65,9 +65,9 @@ def run_all(harness: Harness, programs: list[bytes]) -> int:
 
 
 @pytest.fixture(scope="module")
-def page(browser: Browser, site: Site) -> Iterator[Harness]:
+def page(workshop: BrowserContext, site: Site) -> Iterator[Harness]:
     """One page, and one device, for everything that is broken in here."""
-    page = Harness.open(browser, site)
+    page = Harness.open(workshop, site)
     yield page
     page.close()
 

@@ -21,6 +21,7 @@ from support.devices.recorded import ADD, RELU
 from support.harness import limits
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.commands import verify
+from webpte_host.harness import browser
 from webpte_host.harness.browser import Harness, PageLostError, PagePythonError
 from webpte_host.setup import chromium
 
@@ -117,7 +118,7 @@ def test_python_that_computes_is_waited_for(harness: Harness) -> None:
     while time.process_time() - start < seconds: pass
     return "done"
     """
-    assert harness.python(code, timeout=1.0, seconds=4) == "done"
+    assert harness.python(code, timeout=0.5, seconds=2) == "done"
 
 
 def test_python_that_reports_progress_is_waited_for(harness: Harness) -> None:
@@ -178,9 +179,9 @@ return "done"
 @pytest.mark.skipif(
     chromium.chosen_adapter() == "hardware", reason="a GPU that computes takes no processor's time"
 )
-def test_a_gpu_that_computes_is_waited_for(fresh_harness: Harness) -> None:
+def test_a_gpu_that_computes_is_waited_for(harness: Harness) -> None:
     """Python is idle all the while, as it is while kernels are compiled."""
-    assert fresh_harness.python(_BUSY_GPU, timeout=3, seconds=9) == "done"
+    assert harness.python(_BUSY_GPU, timeout=2, seconds=5) == "done"
 
 
 def test_python_that_waits_for_ever_is_reported(fresh_harness: Harness) -> None:
@@ -202,13 +203,16 @@ def test_python_that_waits_for_ever_is_reported(fresh_harness: Harness) -> None:
         fresh_harness.python("return 1")
 
 
-def test_python_that_computes_for_ever_is_reported(fresh_harness: Harness) -> None:
+def test_python_that_computes_for_ever_is_reported(
+    fresh_harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browser, "_ANSWER_MS", 2000)  # it computes all the while
     told = (
-        r"no progress for 10 s, though the browser is alive \(no stage reported\); "
+        r"no progress for 5 s, though the browser is alive \(no stage reported\); "
         "Python does not answer; another device of its GPU answers"
     )
     with pytest.raises(PageLostError, match=told):
-        fresh_harness.python("while True: pass", timeout=1)
+        fresh_harness.python("while True: pass", timeout=0.5)
     assert fresh_harness.lost
 
 

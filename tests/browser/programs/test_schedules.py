@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
 from support.harness import extent, limits
 from support.page.page import python
 from webpte_host.harness.browser import Harness, SharedHarness
 from webpte_host.serving.server import Site
 
-COUNT, PER_CALL = extent.count(60, 200), 20
+COUNT, PER_CALL = extent.count(40, 200), 20
 MODULES = (
     *("schedules", "schedules_base", "schedules_kinds", "schedules_stateful"),
     *("schedules_judge", "schedules_run", "schedules_talk", "small_llm"),
@@ -64,9 +64,9 @@ return failed
 
 
 @pytest.fixture(scope="module")
-def pages(browser: Browser, site: Site) -> Iterator[SharedHarness]:
+def pages(workshop: BrowserContext, site: Site) -> Iterator[SharedHarness]:
     """A page of its own, or, where that was lost, another."""
-    pages = SharedHarness(browser, site)
+    pages = SharedHarness(workshop, site)
     yield pages
     pages.close()
 

@@ -38,10 +38,10 @@ def for_browser(cases: Sequence[T]) -> list[T]:
     """A sample of a table; all of it, if there is no driver to run it natively.
 
     What the kernels compute is compared with the references by tests/native/test_tables.py, and
-    tests/browser/kernels/test_variants.py compiles the shaders of every row. A browser has to show
-    that numbers of all types find their way to them and back, at one size and at several: the first
-    case of every such kind runs there, and every so many of the others. If everything is to run, so
-    do the first case of each op and more of the others.
+    tests/browser/kernels/test_variants.py compiles the shaders of every kernel. A browser has to
+    show that numbers of all types find their way to them and back, at one size and at several: the
+    first case of every such kind runs there, and every so many of the others. If everything is to
+    run, so do the first case of each op and more of the others.
     """
     if why_not() is not None:
         return list(cases)
@@ -102,18 +102,18 @@ def cases_for(
     """The cases to run inside, with the adapter's own kernels or a GPU's.
 
     All of a GPU's kernels run natively where there is a driver, see tests/native/test_tables.py:
-    here a sample does then, and a larger one without. `few` is what runs where compiling is slow:
-    cases without barriers. Where the adapter is a GPU, its own kernels are those, and there is
-    nothing more to run.
+    here a sample does then if everything is to run, and a larger one without a driver. `few` is
+    what runs otherwise, and where compiling is slow: cases without barriers. Where the adapter is a
+    GPU, its own kernels are those, and there is nothing more to run.
     """
     if kernels == ADAPTERS:
         yield list(every)
         return
     software = harness.python(_TELL, software=False)
     try:
-        quick = software and compiles_quickly(harness)
-        sample = SAMPLE if why_not() is None else SAMPLE_ALONE
-        chosen = list(every[:sample] if quick else few)
+        sample = SAMPLE_ALONE if why_not() is not None else extent.count(0, SAMPLE)
+        compiled = sample and software and compiles_quickly(harness)
+        chosen = list(every[:sample] if compiled else few)
         print(f"{len(chosen)} of {len(every)} cases with the kernels of a GPU")
         yield chosen if software else []
     finally:

@@ -9,6 +9,7 @@ import base64
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
@@ -48,6 +49,15 @@ class RowCase:
 
     def expected(self, inputs: tuple[Array, ...]) -> list[Array]:
         """Floats stay float64, so as not to round twice."""
+        if all(one is other for one, other in zip(inputs, self.steps[0], strict=True)):
+            return self._first  # which the program has asked for, too
+        return self._compute(inputs)
+
+    @cached_property
+    def _first(self) -> list[Array]:
+        return self._compute(self.steps[0])
+
+    def _compute(self, inputs: tuple[Array, ...]) -> list[Array]:
         arrays = iter(x.astype(np.float64) if x.dtype.kind == "f" else x for x in inputs)
         with np.errstate(all="ignore"):
             result = self.expect(*(next(arrays) if is_array(a) else a for a in self.args))

@@ -79,6 +79,16 @@ def one_row_per_op() -> list[Row]:
     return list(found.values())
 
 
+# Families whose operators have several kernels each. Of the others a row of each operator has all
+# kernels; further rows have them with other numbers.
+SEVERAL_KERNELS = {"cat", "choose_qparams", "conv", "matmul", "q8ta_linear", "sample", "strided"}
+
+
+def rows_of_every_kernel() -> list[Row]:
+    """List rows that have all kernels, but not with all numbers."""
+    return [row for row in every_row() if row.family in SEVERAL_KERNELS] + one_row_per_op()
+
+
 def rounded_to_half(array: Array) -> Array:
     """What a half float keeps of it."""
     with np.errstate(over="ignore"):

@@ -7,6 +7,10 @@ is what another test runs in the same way elsewhere, and further random cases of
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _VARIABLE = "WEBPTE_TEST_ALL"  # tables are chosen from at import, where no fixture is at hand
 
@@ -18,6 +22,11 @@ def run_everything() -> None:
 
 def everything() -> bool:
     return bool(os.environ.get(_VARIABLE))
+
+
+def some(usual: Sequence[T], *others: T) -> list[T]:
+    """Choose parameters of a test: the usual ones, and the others if everything is to run."""
+    return [*usual, *(others if everything() else ())]
 
 
 def count(usual: int, of_all: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,26 +39,33 @@ FORGET = """async () => {
 }"""
 
 
-def open_page(profile: BrowserContext, site: Site, link: str = "") -> Page:
-    """In a tab of its own, as if nobody had used the page before."""
+def open_page(
+    profile: BrowserContext, site: Site, link: str = "", scripts: Sequence[str] = ()
+) -> Page:
+    """Open a tab of its own, as if nobody had used the page before; `scripts` come first in it."""
     page = profile.new_page()
     page.set_viewport_size({"width": 1280, "height": 900})
     page.goto(f"{site.url}icon.svg")  # of the same origin, without a script
     page.evaluate(FORGET)
-    page.add_init_script(WATCH_LONG_TASKS)
+    for script in (WATCH_LONG_TASKS, *scripts):
+        page.add_init_script(script)
     page.goto(f"{site.url}{link}")
     return page
 
 
 @contextmanager
 def visit(
-    profile: BrowserContext, site: Site, link: str = "", but: str | None = None
+    profile: BrowserContext,
+    site: Site,
+    link: str = "",
+    but: str | None = None,
+    scripts: Sequence[str] = (),
 ) -> Iterator[Page]:
     """One page for many tests, because Python starts slowly; nothing is wrong on it until its end.
 
     What the console says of `but` (404, say) is what tests there are about.
     """
-    page = open_page(profile, site, link)
+    page = open_page(profile, site, link, scripts)
     log = PageLog(page)
     wait_until_ready(page)
     yield page

@@ -24,7 +24,7 @@ COPIED = (
     "tests/conftest.py",
     "tests/support",
     "tests/unit/portable/test_document.py",
-    "tests/unit/ops/elementwise/test_unary.py",
+    "tests/unit/ops/test_reference.py",
     "tests/unit/rewrite/fusion/test_fusion.py",
     "tests/unit/docs/test_operators_doc.py",
     "wgsl",
@@ -98,7 +98,7 @@ def test_an_operator(copy: Path) -> None:
     )
     run(copy, "tests/unit/portable/test_document.py")
     assert re.search(r"`aten::exp2.out`.* GPU \|$", (copy / "docs/kernels.md").read_text(), re.M)
-    tests = ["tests/unit/ops/elementwise/test_unary.py", "tests/unit/docs/test_operators_doc.py"]
+    tests = ["tests/unit/ops/test_reference.py", "tests/unit/docs/test_operators_doc.py"]
     wanted = "exp2 or every_op"
     said = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "-k", wanted)
     assert int(re.findall(r"(\d+) passed", said)[0]) >= 10

@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 
+from support.devices import device_fixture
 from support.devices.broken_devices import BROKEN, LIMIT, Uncompiled, recording
 from support.devices.device_conformance import CHECKS
 from support.devices.device_fixture import Subject
@@ -39,7 +40,10 @@ def test_native_device(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), BROKEN)
-def test_a_check_sees_a_broken_promise(name: str, kind: type[SimulatedDevice]) -> None:
+def test_a_check_sees_a_broken_promise(
+    name: str, kind: type[SimulatedDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_fixture, "SETTLING_SECONDS", 0.2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of runs that nobody waited for
         with pytest.raises((AssertionError, DeviceError)):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
 
 from support.graphs.graphs import wait
+from support.harness.reading import run_apart
 from support.harness.texts import BYTES, PIECES
 from support.page.chats import END, Q4, conversation, open_chat, open_tokenizer, pieces_of
 from support.page.conversations import greedy
@@ -19,7 +21,13 @@ QUESTION = "Hello!"
 SAMPLED = {"temperature": 1.0, "top_p": 0.9, "seed": 11}
 
 
-async def free_answer() -> tuple[str, list[int], list[str]]:
+@cache
+def free_answer() -> tuple[str, list[int], list[str]]:
+    """Give the answer that nothing stops, as text, tokens and pieces: the same every time."""
+    return run_apart(_ask_freely())
+
+
+async def _ask_freely() -> tuple[str, list[int], list[str]]:
     reply = (await open_chat()).send(QUESTION, 24, **SAMPLED)  # type: ignore[arg-type]
     pieces = await pieces_of(reply)
     assert reply.ended == "length"
@@ -32,7 +40,7 @@ def test_a_stop_text_anywhere_in_an_answer() -> None:
 
     async def run() -> None:
         tokenizer = await open_tokenizer()
-        text, _, pieces = await free_answer()
+        text, _, pieces = free_answer()
         borders = {len("".join(pieces[:n])) for n in range(len(pieces))}
         within = across = 0
         for start in range(0, len(text) - 3, 5):
@@ -59,7 +67,7 @@ def test_a_stop_text_anywhere_in_an_answer() -> None:
 def test_a_conversation_goes_on_after_a_stop_text() -> None:
     async def run() -> None:
         tokenizer = await open_tokenizer()
-        text, tokens, pieces = await free_answer()
+        text, tokens, pieces = free_answer()
         # One that begins within a token: its other half is not said.
         index = next(n for n, piece in enumerate(pieces) if n > 2 and len(piece) > 1)
         at = len("".join(pieces[:index])) + 1
@@ -82,7 +90,7 @@ def test_a_conversation_goes_on_after_a_stop_text() -> None:
 
 def test_what_may_begin_a_stop_text_waits() -> None:
     async def run() -> None:
-        text, _, pieces = await free_answer()
+        text, _, pieces = free_answer()
         at = len("".join(pieces[:4]))
         chat = await open_chat(stop=[text[at : at + 12] + "\0never"])
         reply = chat.send(QUESTION, 24, **SAMPLED)  # type: ignore[arg-type]
@@ -98,7 +106,7 @@ def test_what_may_begin_a_stop_text_waits() -> None:
 
 def test_an_answer_that_ends_within_a_stop_text_has_it() -> None:
     async def run() -> None:
-        text, _, _ = await free_answer()
+        text, _, _ = free_answer()
         reply = (await open_chat()).send(QUESTION, 24, stop=[text[-3:] + "!!"], **SAMPLED)  # type: ignore[arg-type]
         assert await reply == text
 
@@ -108,7 +116,7 @@ def test_an_answer_that_ends_within_a_stop_text_has_it() -> None:
 def test_a_break_leaves_out_what_waits() -> None:
     async def run() -> None:
         tokenizer = await open_tokenizer()
-        text, _, pieces = await free_answer()
+        text, _, pieces = free_answer()
         for count in range(1, len(pieces) - 2, 3):
             at = len("".join(pieces[:count]))
             chat = await open_chat(stop=[text[at : at + 3] + "\0never"])
@@ -128,7 +136,7 @@ def test_a_break_leaves_out_what_waits() -> None:
 def test_stop_tokens_are_the_templates_and_ones_own() -> None:
     async def run() -> None:
         tokenizer = await open_tokenizer()
-        _, tokens, _ = await free_answer()
+        _, tokens, _ = free_answer()
         chat = await open_chat()
         assert END in chat._stop_tokens
         assert chat._prompts.turn_end() == END

@@ -13,6 +13,7 @@ import pytest
 import webpte
 from support.devices.recorded import runs
 from support.graphs.graphs import wait
+from support.harness import extent
 from support.page.conversations import greedy, load, tokens_of
 from webpte.dtypes import DTYPES
 from webpte.errors import ClosedError, ContextError, DeviceError, ExecutionError
@@ -30,7 +31,7 @@ def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelined_decode, "BATCH_SECONDS", 1e6)
 
 
-@pytest.fixture(params=["llama_tiny_fp32", "llama_tiny_q4"])
+@pytest.fixture(params=extent.some(["llama_tiny_q4"], "llama_tiny_fp32"))
 def path(root: Path, request: pytest.FixtureRequest) -> Path:
     return root / "tests/data/llm" / f"{request.param}.pte"
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from support.graphs.graphs import wait
+from support.harness import extent
 from support.page.conversations import change_calls, failing, greedy, load, slow, tokens_of
 from webpte.dev.bench import bench_llm
 from webpte.errors import ContextError, ExecutionError, InputError
@@ -23,7 +24,7 @@ FIRST, SECOND, THIRD = [5, 9, 33, 7], [81, 402], [17, 3, 260]
 Ending = Callable[[Generator, list[int], list[int]], Awaitable[list[int]]]
 
 
-@pytest.fixture(params=["llama_tiny_fp32", "llama_tiny_q4"])
+@pytest.fixture(params=extent.some(["llama_tiny_q4"], "llama_tiny_fp32"))
 def path(root: Path, request: pytest.FixtureRequest) -> Path:
     return root / "tests/data/llm" / f"{request.param}.pte"
 

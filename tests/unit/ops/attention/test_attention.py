@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import webpte
-from support.cases.attention.attention_cases import CACHED, PLAIN, SWEEP, CacheCase, PlainCase
+from support.cases.attention.attention_cases import PLAIN, CacheCase, PlainCase
 from support.cases.cases import Array
 from support.graphs.graphs import make_delegate, make_planner, read_graph, run_once, wait
 from support.write.pte_writer import GraphWriter
@@ -20,16 +20,6 @@ from webpte.ops.core.records import Dispatch
 from webpte.ops.core.target import Target
 
 Case = CacheCase | PlainCase
-
-
-@pytest.mark.parametrize("case", [*CACHED, *PLAIN, *SWEEP], ids=str)
-def test_reference(case: Case) -> None:
-    async def run() -> None:
-        program = await webpte.load(case.program(), device="numpy")
-        for index in range(len(case.steps)):
-            case.check(index, await program.forward(*case.inputs(index)))
-
-    wait(run())
 
 
 # Numbers that ExecuTorch 1.5.1 computes for these inputs (llama::custom_sdpa and others).

@@ -6,29 +6,11 @@ import numpy as np
 import pytest
 
 import webpte
-from support.cases.attention.rope_cases import (
-    COMPLEX,
-    HALVES,
-    INTERLEAVED,
-    PAIRS,
-    ROPE,
-    ComplexCase,
-    RopeCase,
-)
+from support.cases.attention.rope_cases import COMPLEX, HALVES, PAIRS, RopeCase
 from support.cases.cases import Array
 from support.graphs.graphs import make_delegate, read_graph, run_once, wait
 from support.write.pte_writer import GraphWriter
 from webpte.errors import ExecutionError, WebpteError
-
-
-@pytest.mark.parametrize("case", [*ROPE, *INTERLEAVED], ids=str)
-def test_reference(case: RopeCase | ComplexCase) -> None:
-    async def run() -> None:
-        program = await webpte.load(case.program(), device="numpy")
-        for index in range(len(case.steps)):
-            case.check(index, await program.forward(*case.inputs(index)))
-
-    wait(run())
 
 
 @pytest.mark.parametrize("op", [PAIRS, HALVES])

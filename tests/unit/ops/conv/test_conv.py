@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from support.cases.conv.conv_cases import (
-    CLAMPED,
     CONV_CASES,
     CONVOLUTION,
     DIRECT,
@@ -22,22 +21,11 @@ from support.cases.conv.conv_cases import (
     WINDOWS,
     conv,
 )
-from support.cases.live_cases import family_ops
 from support.cases.row_cases import RowCase
 from support.graphs.graphs import make_planner, read_graph, wait
 from webpte.errors import GraphError, UnsupportedError, WebpteError
 from webpte.ops.conv.conv_tiles import FULL
 from webpte.ops.core.records import Dispatch
-
-
-@pytest.mark.parametrize("case", CONV_CASES, ids=str)
-def test_reference(case: RowCase) -> None:
-    wait(case.run_reference())
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("conv") == {CONVOLUTION, CLAMPED} == {case.op for case in CONV_CASES}
-
 
 # Computed by PyTorch: an input that counts, 0, 1, 2, .., and weights that repeat -2, -1, 0, 1, 2.
 FORWARD = [[[[-15, -14, -13], [-47, -50, -53]], [[-44, -47, -50], [12, 13, 14]]]]

@@ -79,8 +79,9 @@ def test_others_may_not(change: dict[str, Any]) -> None:
 
 def test_none_does_unless_it_was_chosen() -> None:
     for case in (*OFFERED, *SMALL, *CONV_CASES):
+        graph = graph_of(case)
         for target in (GPU, replace(GPU, asked=[]), replace(GPU, choices=(("conv m1", "x"),))):
-            kernels = [dispatch.kernel for dispatch in lowered(graph_of(case), target)]
+            kernels = [dispatch.kernel for dispatch in lowered(graph, target)]
             assert "conv_winograd" not in kernels, str(case)
 
 

@@ -8,31 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases.conv.resample_cases import (
-    GRID,
-    LINEAR,
-    NEAREST,
-    RESAMPLE_CASES,
-    linear,
-    nearest,
-    sampled,
-)
-from support.cases.live_cases import family_ops
+from support.cases.conv.resample_cases import LINEAR, linear, nearest, sampled
 from support.cases.row_cases import RowCase, normal
 from support.graphs.graphs import make_planner, read_graph, wait
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.core.records import Dispatch
-
-
-@pytest.mark.parametrize("case", RESAMPLE_CASES, ids=str)
-def test_reference(case: RowCase) -> None:
-    wait(case.run_reference())
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    family = {NEAREST, LINEAR, GRID}
-    assert family_ops("resample") == family == {case.op for case in RESAMPLE_CASES}
-
 
 # Computed by PyTorch.
 

@@ -31,7 +31,7 @@ SOFTWARE = Target(software=True)
 
 @pytest.mark.parametrize("row", one_row_per_op(), ids=str)
 def test_nothing_waits_for_other_threads(row: Row) -> None:
-    """native/test_tables.py and browser/kernels/test_variants.py ask it of every row."""
+    """tests/native/test_tables.py asks it of every row."""
     assert slow_kernels(lowered(row.program(), SOFTWARE)) == []
 
 

@@ -5,25 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.cases.elementwise.where_cases import WHERE, WHERE_CASES, chosen, where
-from support.cases.live_cases import (
-    LiveCase,
-    check_reference,
-    dispatch_of,
-    family_ops,
-    lowered,
-    random_bits,
-)
+from support.cases.elementwise.where_cases import WHERE, chosen, where
+from support.cases.live_cases import LiveCase, dispatch_of, lowered, random_bits
 from webpte.errors import GraphError
-
-
-@pytest.mark.parametrize("case", WHERE_CASES, ids=str)
-def test_reference(case: LiveCase) -> None:
-    check_reference(case)
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("where") == {case.op for case in WHERE_CASES}
 
 
 def test_floats_move_as_bits() -> None:

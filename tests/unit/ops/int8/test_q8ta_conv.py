@@ -7,28 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases.int8.q8ta_conv_cases import (
-    CONV,
-    DEPTHWISE,
-    POINTWISE,
-    Q8TA_CONV_CASES,
-    TRANSPOSED,
-    conv,
-)
+from support.cases.int8.q8ta_conv_cases import CONV, DEPTHWISE, POINTWISE, TRANSPOSED, conv
 from support.cases.int8.q8ta_linear_cases import WRONG_SUMS, per_channel
-from support.cases.live_cases import Const, LiveCase, check_reference, family_ops, lowered
+from support.cases.live_cases import Const, LiveCase, check_reference, lowered
 from support.cases.quant.quantize_cases import integers
 from webpte.errors import WebpteError
 from webpte.ops.core.records import Dispatch
-
-
-@pytest.mark.parametrize("case", Q8TA_CONV_CASES, ids=str)
-def test_reference(case: LiveCase) -> None:
-    check_reference(case)
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("q8ta_conv") == {case.op for case in Q8TA_CONV_CASES}
 
 
 def test_padding_adds_nothing() -> None:

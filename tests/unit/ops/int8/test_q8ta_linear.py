@@ -11,24 +11,14 @@ from support.cases.int8.q8ta_linear_cases import (
     FLOAT,
     GEMV,
     LINEAR,
-    Q8TA_LINEAR_CASES,
     WRONG_SUMS,
     linear,
     per_channel,
 )
-from support.cases.live_cases import Const, LiveCase, check_reference, family_ops, lowered
+from support.cases.live_cases import Const, LiveCase, check_reference, lowered
 from support.cases.quant.quantize_cases import integers
 from webpte.errors import WebpteError
 from webpte.ops.int8.int8 import FLAT, FULL, LARGE, MAX_TERMS, SMALL, Int8Tile, choose_tile
-
-
-@pytest.mark.parametrize("case", Q8TA_LINEAR_CASES, ids=str)
-def test_reference(case: LiveCase) -> None:
-    check_reference(case)
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("q8ta_linear") == {case.op for case in Q8TA_LINEAR_CASES}
 
 
 @pytest.mark.parametrize(

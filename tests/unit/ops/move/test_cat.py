@@ -7,22 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases.live_cases import LiveCase, check_reference, family_ops, lowered, random_bits
-from support.cases.move.cat_cases import CAT_CASES, joined, parts
+from support.cases.live_cases import LiveCase, lowered, random_bits
+from support.cases.move.cat_cases import joined, parts
 from support.graphs.graphs import build_graph, load, make_planner, wait
 from support.write.pte_writer import GraphWriter
 from webpte.errors import GraphError
 
 CAT = "aten.cat.default"
-
-
-@pytest.mark.parametrize("case", CAT_CASES, ids=str)
-def test_reference(case: LiveCase) -> None:
-    check_reference(case)
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("cat") == {case.op for case in CAT_CASES}
 
 
 @pytest.mark.parametrize(

@@ -7,30 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases.live_cases import (
-    LiveCase,
-    Sym,
-    check_reference,
-    family_ops,
-    lowered,
-    random_bits,
-)
-from support.cases.move.fill_cases import ARANGE, FILL_CASES, ascending
+from support.cases.live_cases import LiveCase, Sym, check_reference, lowered, random_bits
+from support.cases.move.fill_cases import ARANGE, ascending
 from webpte.errors import ExecutionError, GraphError
 from webpte.format.vulkan import SymIntValue
 from webpte.ops.core.records import SymIntBound
 
 FULL, GRID = "aten.full.default", "et_vk.grid_priors.default"
 NULLS = (None,) * 4
-
-
-@pytest.mark.parametrize("case", FILL_CASES, ids=str)
-def test_reference(case: LiveCase) -> None:
-    check_reference(case)
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("fill") == {case.op for case in FILL_CASES}
 
 
 def arange(*ends: Any, out: str = "int32") -> LiveCase:

@@ -8,28 +8,12 @@ import numpy as np
 import pytest
 
 from support.cases.cases import Array
-from support.cases.live_cases import (
-    LiveCase,
-    check_reference,
-    dispatch_of,
-    family_ops,
-    lowered,
-    random_bits,
-)
-from support.cases.move.indexing_cases import INDEXING_CASES, indexed, indices
+from support.cases.live_cases import LiveCase, check_reference, dispatch_of, lowered, random_bits
+from support.cases.move.indexing_cases import indexed, indices
 from webpte.errors import ExecutionError, GraphError, UnsupportedError
 
 GATHER, INDEX = "aten.gather.default", "aten.index.Tensor"
 SELECT, EMBEDDING = "aten.index_select.default", "aten.embedding.default"
-
-
-@pytest.mark.parametrize("case", INDEXING_CASES, ids=str)
-def test_reference(case: LiveCase) -> None:
-    check_reference(case)
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("indexing") == {case.op for case in INDEXING_CASES}
 
 
 @pytest.mark.parametrize(

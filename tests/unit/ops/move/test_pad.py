@@ -7,27 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases.live_cases import (
-    LiveCase,
-    check_reference,
-    dispatch_of,
-    family_ops,
-    lowered,
-    random_bits,
-)
-from support.cases.move.pad_cases import PAD_CASES, padded
+from support.cases.live_cases import LiveCase, dispatch_of, lowered, random_bits
+from support.cases.move.pad_cases import padded
 from webpte.errors import GraphError
 
 PAD = "aten.constant_pad_nd.default"
-
-
-@pytest.mark.parametrize("case", PAD_CASES, ids=str)
-def test_reference(case: LiveCase) -> None:
-    check_reference(case)
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("pad") == {case.op for case in PAD_CASES}
 
 
 @pytest.mark.parametrize(

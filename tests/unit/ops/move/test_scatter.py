@@ -7,19 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases.live_cases import LiveCase, check_reference, family_ops, lowered
-from support.cases.move.scatter_cases import ADD, PUT, SCATTER_CASES, SRC, VALUE, scattered
+from support.cases.live_cases import LiveCase, check_reference, lowered
+from support.cases.move.scatter_cases import ADD, PUT, SRC, VALUE, scattered
 from support.cases.row_cases import normal
 from webpte.errors import ExecutionError, GraphError
-
-
-@pytest.mark.parametrize("case", SCATTER_CASES, ids=str)
-def test_reference(case: LiveCase) -> None:
-    check_reference(case)
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("scatter") == {case.op for case in SCATTER_CASES}
 
 
 def test_the_last_of_several_values_stays() -> None:

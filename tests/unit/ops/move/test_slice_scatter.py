@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from support.cases.live_cases import LiveCase, check_reference, family_ops
-from support.cases.move.slice_scatter_cases import SELECT, SLICE, SLICE_SCATTER_CASES
+from support.cases.move.slice_scatter_cases import SELECT, SLICE
 from support.graphs.graphs import build_graph, make_planner
 from support.write.pte_writer import GraphWriter
 from webpte.errors import GraphError
-
-
-@pytest.mark.parametrize("case", SLICE_SCATTER_CASES, ids=str)
-def test_reference(case: LiveCase) -> None:
-    check_reference(case)
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("slice_scatter") == {case.op for case in SLICE_SCATTER_CASES}
 
 
 @pytest.mark.parametrize(

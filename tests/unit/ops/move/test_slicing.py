@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 
 from support.cases.cases import Array
-from support.cases.live_cases import (
-    LiveCase,
-    Sym,
-    check_reference,
-    family_ops,
-    lowered,
-    random_bits,
-)
-from support.cases.move.slicing_cases import SLICING_CASES, selected, sliced, split
+from support.cases.live_cases import LiveCase, Sym, lowered, random_bits
+from support.cases.move.slicing_cases import selected, sliced, split
 from support.graphs.graphs import load, wait
 from support.write.pte_writer import GraphWriter
 from webpte.errors import ExecutionError, GraphError
@@ -26,15 +19,6 @@ from webpte.plan.planner import Planner
 
 SLICE, SELECT = "aten.slice_copy.Tensor", "aten.select_copy.int"
 SPLIT = "aten.split_with_sizes_copy.default"
-
-
-@pytest.mark.parametrize("case", SLICING_CASES, ids=str)
-def test_reference(case: LiveCase) -> None:
-    check_reference(case)
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("slicing") == {case.op for case in SLICING_CASES}
 
 
 def symints(planner: Planner) -> list[int]:

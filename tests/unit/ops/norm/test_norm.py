@@ -6,35 +6,12 @@ import numpy as np
 import pytest
 
 from support.cases.cases import write_arg
-from support.cases.norm.norm_cases import (
-    BATCH,
-    GROUP,
-    LAYER,
-    NORM_CASES,
-    OWN_BATCH,
-    RMS,
-    own_batch_norm,
-)
-from support.cases.row_cases import RowCase, normal
+from support.cases.norm.norm_cases import BATCH, GROUP, LAYER, RMS, own_batch_norm
+from support.cases.row_cases import normal
 from support.graphs.graphs import build_graph, make_planner, read_graph, run_once, wait
 from support.write.pte_writer import GraphWriter
 from webpte.errors import WebpteError
-from webpte.ops import lookup, registered_names
 from webpte.ops.core.records import Dispatch
-
-
-@pytest.mark.parametrize("case", NORM_CASES, ids=str)
-def test_reference(case: RowCase) -> None:
-    wait(case.run_reference())
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    family = {
-        name
-        for name in registered_names()
-        if (op := lookup(name)) and op.lower.__module__ == "webpte.ops.norm.norm"
-    }
-    assert family == {LAYER, RMS, GROUP, BATCH, OWN_BATCH} == {case.op for case in NORM_CASES}
 
 
 def graph_of(op: str, outs: tuple[tuple[int, ...], ...], *args: object) -> GraphWriter:

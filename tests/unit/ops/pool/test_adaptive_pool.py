@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from support.cases.live_cases import family_ops
-from support.cases.pool.adaptive_pool_cases import ADAPTIVE_CASES
-from support.cases.row_cases import RowCase
-from support.graphs.graphs import build_graph, make_planner, wait
+from support.graphs.graphs import build_graph, make_planner
 from support.write.pte_writer import GraphWriter
 from webpte.errors import GraphError
-
-
-@pytest.mark.parametrize("case", ADAPTIVE_CASES, ids=str)
-def test_reference(case: RowCase) -> None:
-    wait(case.run_reference())
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("adaptive_pool") == {case.op for case in ADAPTIVE_CASES}
 
 
 @pytest.mark.parametrize(

@@ -8,32 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases.live_cases import family_ops
-from support.cases.pool.pool_cases import (
-    AVERAGE,
-    MAXIMUM,
-    POOL_CASES,
-    WITH_INDICES,
-    average,
-    digits,
-    maximum,
-    with_indices,
-)
+from support.cases.pool.pool_cases import AVERAGE, average, digits, maximum, with_indices
 from support.cases.row_cases import RowCase, normal
 from support.graphs.graphs import make_planner, read_graph, wait
 from webpte.errors import GraphError
 from webpte.ops.core.records import Dispatch
-
-
-@pytest.mark.parametrize("case", POOL_CASES, ids=str)
-def test_reference(case: RowCase) -> None:
-    wait(case.run_reference())
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    family = {AVERAGE, MAXIMUM, WITH_INDICES}
-    assert family_ops("pool") == family == {case.op for case in POOL_CASES}
-
 
 # Computed by PyTorch, from numbers that count 0, 1, 2, ..
 PADDED = [[[1, 3, 13 / 3, 8 / 3], [6, 13.5, 15.5, 8.5], [7, 15, 49 / 3, 26 / 3]]]

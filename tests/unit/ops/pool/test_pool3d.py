@@ -9,21 +9,10 @@ import numpy as np
 import pytest
 
 from support.cases.conv.conv_cases import conv
-from support.cases.live_cases import family_ops
-from support.cases.pool.pool3d_cases import AVERAGE, VOLUMES_CASES, maximum
-from support.cases.row_cases import RowCase
+from support.cases.pool.pool3d_cases import AVERAGE, maximum
 from support.graphs.graphs import build_graph, make_planner, read_graph, wait
 from support.write.pte_writer import GraphWriter
 from webpte.errors import GraphError
-
-
-@pytest.mark.parametrize("case", VOLUMES_CASES, ids=str)
-def test_reference(case: RowCase) -> None:
-    wait(case.run_reference())
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("pool3d") == {case.op for case in VOLUMES_CASES}
 
 
 def pooled(dims: tuple[int, ...], dtype: str = "float32", **given: Any) -> GraphWriter:

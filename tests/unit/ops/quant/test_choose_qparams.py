@@ -7,28 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases.live_cases import family_ops
-from support.cases.quant.choose_qparams_cases import (
-    AFFINE,
-    CHOOSE_CASES,
-    TENSOR,
-    TOKEN,
-    affine,
-    whole,
-)
+from support.cases.quant.choose_qparams_cases import AFFINE, TENSOR, TOKEN, affine, whole
 from support.cases.row_cases import RowCase, normal
 from support.graphs.graphs import make_planner, read_graph, wait
 from webpte.errors import GraphError, UnsupportedError
-
-
-@pytest.mark.parametrize("case", CHOOSE_CASES, ids=str)
-def test_reference(case: RowCase) -> None:
-    wait(case.run_reference())
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("choose_qparams") == {case.op for case in CHOOSE_CASES}
-
 
 X = np.array([[1, -2, 0.5, 3], [0.1, 0.2, 0.3, 0.4], [-5, -1, -2, -0.5]], np.float32)
 

@@ -7,33 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases.live_cases import (
-    Const,
-    LiveCase,
-    check_reference,
-    dispatch_of,
-    family_ops,
-    lowered,
-)
+from support.cases.live_cases import Const, LiveCase, check_reference, dispatch_of, lowered
 from support.cases.move.indexing_cases import indices
-from support.cases.quant.embedding_quantized_cases import (
-    DECOMPOSED,
-    EMBEDDING_CASES,
-    Q4GSW,
-    of_kind,
-    q4gsw,
-    table,
-)
+from support.cases.quant.embedding_quantized_cases import DECOMPOSED, Q4GSW, of_kind, q4gsw, table
 from webpte.errors import ExecutionError, GraphError
-
-
-@pytest.mark.parametrize("case", EMBEDDING_CASES, ids=str)
-def test_reference(case: LiveCase) -> None:
-    check_reference(case)
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("embedding_quantized") == {case.op for case in EMBEDDING_CASES}
 
 
 def test_nibbles_by_hand() -> None:

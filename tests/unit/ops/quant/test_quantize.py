@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from support.cases.cases import Array
-from support.cases.live_cases import LiveCase, check_reference, dispatch_of, family_ops, lowered
+from support.cases.live_cases import LiveCase, check_reference, dispatch_of, lowered
 from support.cases.quant.quantize_cases import (
     AFFINE,
     BY_NUMBERS,
     BY_TENSORS,
     CHANNEL,
-    QUANTIZE_CASES,
     TIES,
     TOKEN,
     both,
@@ -26,15 +25,6 @@ from support.cases.quant.quantize_cases import (
     zeros,
 )
 from webpte.errors import GraphError, UnsupportedError
-
-
-@pytest.mark.parametrize("case", QUANTIZE_CASES, ids=str)
-def test_reference(case: LiveCase) -> None:
-    check_reference(case)
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("quantize") == {case.op for case in QUANTIZE_CASES}
 
 
 def fixed(op: str, args: tuple[Any, ...], out: list[Any], dtype: str) -> LiveCase:

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from support.cases.live_cases import family_ops
-from support.cases.reduce.median_cases import MEDIAN_CASES
-from support.cases.row_cases import RowCase
-from support.graphs.graphs import build_graph, make_planner, wait
+from support.graphs.graphs import build_graph, make_planner
 from support.write.pte_writer import GraphWriter
 from webpte.errors import GraphError
 from webpte.plan.planner import Planner
-
-
-@pytest.mark.parametrize("case", MEDIAN_CASES, ids=str)
-def test_reference(case: RowCase) -> None:
-    wait(case.run_reference())
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("median") == {case.op for case in MEDIAN_CASES}
 
 
 def planner_of(dims: tuple[int, ...], dtype: str = "float32", places: str = "int32") -> Planner:

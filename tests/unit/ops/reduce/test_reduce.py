@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 
 from support.cases.cases import Arg, write_arg
-from support.cases.reduce.reduce_cases import AMAX, ARGMAX, ARGMIN, MEAN, REDUCE_CASES, SPECIAL, SUM
-from support.cases.reduce.variance_cases import EXTREME_CASES
-from support.cases.row_cases import RowCase
+from support.cases.reduce.reduce_cases import AMAX, ARGMAX, ARGMIN, MEAN, SPECIAL, SUM
 from support.graphs.graphs import build_graph, make_planner, run_once, wait
 from support.write.pte_writer import GraphWriter
 from webpte.errors import WebpteError
-from webpte.ops import lookup, registered_names
 from webpte.ops.core.records import Dispatch, Scratch
 from webpte.ops.core.row_reduction import (
     RowThreads,
@@ -24,23 +21,6 @@ from webpte.ops.core.row_reduction import (
 )
 from webpte.ops.core.target import GPU
 from webpte.rewrite.passes import store_halves
-
-
-@pytest.mark.parametrize("case", REDUCE_CASES, ids=str)
-def test_reference(case: RowCase) -> None:
-    wait(case.run_reference())
-
-
-def test_every_op_of_the_families_has_cases() -> None:
-    families = {
-        name
-        for name in registered_names()
-        if (op := lookup(name))
-        and op.lower.__module__ in ("webpte.ops.reduce.reduce", "webpte.ops.reduce.argreduce")
-    }
-    assert len(families) == 10
-    assert families == {case.op for case in (*REDUCE_CASES, *EXTREME_CASES)}
-
 
 # As PyTorch 2.13 gives them for SPECIAL.
 TORCH = {

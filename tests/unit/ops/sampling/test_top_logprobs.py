@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import webpte
-from support.cases.live_cases import LiveCase, family_ops, lowered
+from support.cases.live_cases import LiveCase, lowered
 from support.cases.sampling.sample_cases import logits_of
 from support.cases.sampling.top_logprobs_cases import (
     CANDIDATES,
@@ -34,10 +34,6 @@ def test_reference(case: LiveCase) -> None:
         # A token that is 2^-32 as probable as the likeliest counts as nothing in the sum.
         np.testing.assert_allclose(told.logprob, logprob, rtol=1e-6, atol=5e-6)
         np.testing.assert_allclose(told.logprobs, logprobs, rtol=1e-6, atol=5e-6)
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    assert family_ops("top_logprobs") == {CANDIDATES} == {case.op for case in CANDIDATES_CASES}
 
 
 def test_probabilities_of_few_tokens_are_one_in_sum() -> None:

@@ -7,27 +7,11 @@ import pytest
 
 import webpte
 from support.cases.cases import Array
-from support.cases.row_cases import RowCase
-from support.cases.training.training_cases import ADAMW, CROSS_ENTROPY, TRAINING_CASES, Classifier
+from support.cases.training.training_cases import ADAMW, CROSS_ENTROPY, Classifier
 from support.graphs.fine_tuning import PYTORCH_LOSSES, FineTuning
 from support.graphs.graphs import run_once, wait
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.errors import WebpteError
-from webpte.ops import lookup, registered_names
-
-
-@pytest.mark.parametrize("case", TRAINING_CASES, ids=str)
-def test_reference(case: RowCase) -> None:
-    wait(case.run_reference())
-
-
-def test_every_op_of_the_family_has_cases() -> None:
-    family = {
-        name
-        for name in registered_names()
-        if (op := lookup(name)) and op.lower.__module__ == "webpte.ops.training.training"
-    }
-    assert family == {ADAMW, CROSS_ENTROPY} == {case.op for case in TRAINING_CASES}
 
 
 def cross_entropy_graph(

@@ -1,0 +1,49 @@
+"""Sections of `serve.py test`: each is told, in order, and one that fails fails the run."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from webpte_host.commands import test_command
+
+
+def say(text: str, code: int = 0) -> list[str]:
+    return [sys.executable, "-c", f"print({text!r}); raise SystemExit({code})"]
+
+
+@pytest.mark.parametrize(("code", "failed"), [(0, ["last"]), (2, ["mypy", "last"])])
+def test_mypy_runs_beside_the_next_section(
+    code: int, failed: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    sections = [
+        ("first", say("one")),
+        ("mypy", say("types", code)),
+        ("next", say("two")),
+        ("last", say("three", 1)),
+    ]
+    assert test_command._run_sections(sections) == failed
+    said = capfd.readouterr().out
+    places = [said.index(text) for text in ("one", "two", "types", "=== mypy ", "three")]
+    assert places == sorted(places)
+    assert ("mypy FAILED with exit code 2" in said) == (code == 2)
+
+
+def test_an_interrupt_ends_what_runs_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    asides: list[test_command._Aside] = []
+
+    def interrupt(title: str, command: list[str]) -> bool:
+        raise KeyboardInterrupt
+
+    class Noted(test_command._Aside):
+        def __init__(self, title: str, command: list[str]) -> None:
+            super().__init__(title, command)
+            asides.append(self)
+
+    monkeypatch.setattr(test_command, "_run_section", interrupt)
+    monkeypatch.setattr(test_command, "_Aside", Noted)
+    long = [sys.executable, "-c", "import time; time.sleep(1000)"]
+    with pytest.raises(KeyboardInterrupt):
+        test_command._run_sections([("mypy", long), ("next", say("two"))])
+    assert asides[0]._process.poll() is not None
