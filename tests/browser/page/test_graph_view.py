@@ -9,13 +9,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, ViewportSize, expect
 
 from support.harness import limits
 from support.page.page_visit import WATCH_LONG_TASKS, status, visit
 from webpte_host.serving.server import Site
 
 NARROWEST = 360  # pixels, of a phone
+USUAL_SIZE: ViewportSize = {"width": 1280, "height": 720}
 LONGEST_TASK_MS = limits.LONG_TASK_MS
 
 
@@ -226,12 +227,21 @@ def test_what_is_drawn_can_be_moved_while_another_drawing_is_laid_out(bare: Page
     assert errors == []
 
 
-def test_the_drawing_is_looked_into(page: Page) -> None:
+def open_graph(page: Page, shown_as: str) -> Locator:
+    """Open a language model and its graph as it runs, whatever another test left on the page."""
+    page.set_viewport_size(USUAL_SIZE)
     page.get_by_label("or its address").first.fill("/data/llm/llama_tiny_q4.pte")
     page.get_by_role("button", name="Open", exact=True).click()
     expect(status(page)).to_contain_text("is loaded")
     page.get_by_role("tab", name="Graph").click()
     panel = page.get_by_role("tabpanel", name="Graph")
+    panel.get_by_role("button", name="As it runs").click()
+    panel.get_by_role("button", name=shown_as).click()
+    return panel
+
+
+def test_the_drawing_is_looked_into(page: Page) -> None:
+    panel = open_graph(page, "Drawn")
     sight = panel.get_by_role("application", name="Drawing of the graph")
     fold = panel.get_by_role("img", name="fold layer × 2")
     expect(fold).to_be_visible()
@@ -259,12 +269,7 @@ def test_the_drawing_is_looked_into(page: Page) -> None:
 
 
 def test_a_graph_is_looked_into(page: Page) -> None:
-    page.get_by_label("or its address").first.fill("/data/llm/llama_tiny_q4.pte")
-    page.get_by_role("button", name="Open", exact=True).click()
-    expect(status(page)).to_contain_text("is loaded")
-    page.get_by_role("tab", name="Graph").click()
-    panel = page.get_by_role("tabpanel", name="Graph")
-    panel.get_by_role("button", name="List").click()
+    panel = open_graph(page, "List")
 
     # Layers are folded; the keyboard alone goes to them and opens them.
     layers = panel.get_by_role("button", name="layer × 2")

@@ -37,8 +37,9 @@ export class Drawing {
   show({ drawing, paint, mark, file }) {
     if (file) this.file = file;
     if (paint) this.next.paint = JSON.parse(paint);
-    if (mark) this.next.marks = { ...mark, found: new Set(mark.found) };
-    this.reveal ||= Boolean(mark?.reveal);
+    // Python's None comes as undefined; here a box that is not chosen is null.
+    if (mark) this.next.marks = { ...mark, chosen: mark.chosen ?? null, found: new Set(mark.found) };
+    this.reveal ||= Boolean(mark?.reveal) && mark.chosen != null;
     if (drawing) this.layOut(JSON.parse(drawing));
     else if (!this.pending) this.take();
   }
