@@ -49,7 +49,7 @@ from urllib.parse import quote
 import js
 from pyodide.http import pyfetch
 from webpte import Options
-from webpte.dev.variants import Ways
+from webpte.dev.variants import VariantRuns
 from webpte.dev.suite import run_entry
 
 def locate(path):
@@ -67,7 +67,7 @@ if way is None:
 global ways
 # What it gives as chosen is kept for the other ways, which come next, maybe in a page that is new.
 if way["label"] == "as chosen" or "ways" not in globals():
-    ways = Ways(fetch_bytes, "webgpu", **how)
+    ways = VariantRuns(fetch_bytes, "webgpu", **how)
 return await ways.run(entry, way)
 """
 

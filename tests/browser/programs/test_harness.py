@@ -73,7 +73,7 @@ def test_webpte_imports_with_its_shaders(harness: Harness) -> None:
     code = """
     from importlib.resources import files
     import webpte
-    shaders = [item.name for item in (files("webpte") / "wgsl").iterdir()]
+    shaders = [item.name for item in (files("webpte") / "wgsl" / "gemm").iterdir()]
     return [webpte.__version__, shaders]
     """
     version, shaders = harness.python(code)
@@ -237,7 +237,7 @@ return {**row, "outputs": [], "ops": [], "ms": 1}
 # A process of its own: one can have only one Playwright at a time.
 _VERIFY = """
 import sys
-from webpte_host import environment, verify
+from webpte_host.commands import verify; from webpte_host.setup import environment
 environment.inside = lambda: True
 verify._IN_PAGE = sys.argv.pop(1)
 sys.exit(verify.main(sys.argv[1:]))
