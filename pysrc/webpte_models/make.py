@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from webpte_models.recipe import LanguageModel, Network, Recipe, all_recipes
+from webpte_models.catalog import all_recipes
+from webpte_models.recipe import LanguageModel, Network, Recipe
 
 PROGRAM = "model.pte"
 LICENCE = "LICENCE.txt"

@@ -1,13 +1,10 @@
-"""What a recipe says, and where recipes are found: every module of `webpte_models.recipes`."""
+"""The parts of a recipe: its package, its files, and how the network is built."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 
@@ -89,16 +86,3 @@ class Recipe:
     @property
     def source(self) -> str:
         return f"{self.wheels[0].name} {self.wheels[0].version}"
-
-
-def all_recipes() -> dict[str, Recipe]:
-    """All of them, by name."""
-    found = [module.RECIPE for module in _modules()]
-    return {recipe.name: recipe for recipe in sorted(found, key=lambda recipe: recipe.name)}
-
-
-def _modules() -> list[ModuleType]:
-    from webpte_models import recipes as package
-
-    names = [info.name for info in pkgutil.iter_modules(package.__path__)]
-    return [importlib.import_module(f"{package.__name__}.{name}") for name in names]

@@ -9,7 +9,8 @@ from typing import Any
 from webpte_export.errors import ExportError
 from webpte_export.exporter import Clock, export_prepared, program_path, quiet_logs
 from webpte_export.exporter_patches import mend_exporter
-from webpte_export.llm.source import Source, read_source
+from webpte_export.llm.read_source import read_source
+from webpte_export.llm.source import Source
 from webpte_export.quantize import QUANTIZATIONS
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance

@@ -79,26 +79,6 @@ class Source:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_source(source: str | Path) -> Source:
-    """A GGUF file, or a folder with config.json, *.safetensors and tokenizer.json."""
-    path = Path(source)
-    if "\0" in str(path):
-        raise ExportError(f"{str(path)!r} is no name of a file or folder.")
-    if path.is_dir():
-        from webpte_export.llm.huggingface import read_folder
-
-        return read_folder(path)
-    if path.suffix == ".gguf" and path.is_file():
-        from webpte_export.llm.from_gguf import read_gguf
-
-        return read_gguf(path)
-    if not path.exists():
-        raise ExportError(f"{path}: there is no such file or folder.")
-    raise ExportError(
-        f"{path} is neither a .gguf file nor a folder with config.json and *.safetensors."
-    )
-
-
 def check_architecture(name: object, where: Path) -> None:
     if name not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)

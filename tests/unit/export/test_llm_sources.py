@@ -13,7 +13,8 @@ from webpte_export import ExportError
 from webpte_export.llm import from_gguf, huggingface
 from webpte_export.llm.export import export_llm, metadata, write_tokenizer
 from webpte_export.llm.gguf_tokenizer import tokenizer_files
-from webpte_export.llm.source import Source, read_source
+from webpte_export.llm.read_source import read_source
+from webpte_export.llm.source import Source
 
 HERE = Path("model")
 CONFIG = {

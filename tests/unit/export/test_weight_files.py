@@ -30,7 +30,7 @@ from support.write.weight_files import (
 )
 from webpte_export import ExportError
 from webpte_export.llm import from_gguf, huggingface, weight_files
-from webpte_export.llm.source import read_source
+from webpte_export.llm.read_source import read_source
 from webpte_export.llm.weight_files import read_gguf_header, read_safetensors_header
 
 
@@ -222,7 +222,7 @@ def test_a_factor_of_positions_is_not_rounded() -> None:
 
 
 def test_sources_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match="no name of a file"):
+    with pytest.raises(ExportError, match="cannot be the name of a file"):
         read_source("a\0b")
     folder = write_folder(tmp_path / "m")
     (folder / "config.json").unlink()
