@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from webpte_export.architectures.table import render
+from bench.architectures.table import render
 
 
 def result(**changes: Any) -> dict[str, Any]:
