@@ -45,10 +45,6 @@ class Report:
     problem: str | None  # why it did not pass
     extra: Mapping[str, Any] = field(default_factory=dict)  # what special exports add
 
-    @property
-    def stays_on_host(self) -> list[HostOp]:
-        return [op for op in self.host_ops if op.where == "host"]
-
     def json(self) -> dict[str, Any]:
         """Everything, for `json.dumps`; paths are file names beside the report."""
         raw = asdict(self)

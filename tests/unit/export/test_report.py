@@ -130,7 +130,6 @@ def test_the_text() -> None:
         "  perplexity 8w: 18.02",
         "  torch.export 1.2 s, lowering 3.0 s",
     ]
-    assert [op.op for op in report().stays_on_host] == ["aten::topk.values"]
 
 
 @pytest.mark.parametrize(
