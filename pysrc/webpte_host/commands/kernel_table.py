@@ -1,4 +1,4 @@
-"""`serve.py bench --kernels`: times a list of kernels, and says how near they are to the limits."""
+"""`serve.py bench --kernels`: times a list of kernels and compares them with the GPU's limits."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _HEADINGS = (
 
 
 def read_list(path: Path) -> Any:
-    """The entries as the file has them: what they mean is checked where they are built."""
+    """Read the entries unchecked: they are checked where they are built."""
     return read_json(path, HostError)
 
 
 def run(path: Path, pattern: str | None, refuse_cpu: Callable[[Any], None]) -> dict[str, Any]:
-    """`refuse_cpu` raises for the info of a device whose figures say nothing."""
+    """Time the kernels; `refuse_cpu` raises for the info of a software device."""
     import webpte
     from webpte.dev import kernel_bench
 
@@ -60,7 +60,7 @@ def show(figures: dict[str, Any]) -> None:
 
 
 def _cells(row: dict[str, Any], limits: dict[str, Any]) -> tuple[str, ...]:
-    """One per heading, or the name and why there is no time."""
+    """Return one cell per heading, or the name and why there is no time."""
     if "error" in row:
         return row["name"], row["error"]
     return (

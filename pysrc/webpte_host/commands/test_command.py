@@ -22,7 +22,7 @@ _LAST_WORDS_SECONDS = 10
 # A browser hangs or crashes on rare occasions, which says nothing about the test: that test runs
 # once more in another page. The run reports it, a crash with the browser's processes and their
 # memory. Every other error is a failure at once.
-_LOST = "PageLostError: no sign of life|(?i:(page|target) crashed)"
+_LOST = "PageLostError: no progress and no CPU activity|(?i:(page|target) crashed)"
 _IN_BROWSER = ("--reruns", "1", "--only-rerun", _LOST)
 
 _USAGE = """\

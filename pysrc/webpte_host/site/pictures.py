@@ -1,7 +1,7 @@
-"""`serve.py pictures`: the pictures of the README, taken of the page while it works.
+"""`serve.py pictures`: takes the README's pictures of the page at work.
 
-Each is a card of the gallery, a view, and what to do there. The page is the real one, in headless
-Chromium, and one visit has them all: Python starts once.
+Each is a card of the gallery, a view, and actions in it. The page is the real one, in headless
+Chromium; one visit takes all pictures, so that Python starts once.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 WIDTH = 1280
 _WAIT_MS = 300_000  # a software adapter on a busy machine
-_SETTLE_MS = 1_500  # for what scripts of views draw last
+_SETTLE_MS = 1_500  # for the last drawing of the views' scripts
 
-# Pixels out of a PNG: the browser can read those that it makes.
+# Decodes a PNG to pixels, in the browser.
 _DECODE = """async (png) => {
     const bytes = Uint8Array.from(atob(png), (letter) => letter.charCodeAt(0));
     const bitmap = await createImageBitmap(new Blob([bytes]));
@@ -40,7 +40,7 @@ _DECODE = """async (png) => {
 
 @dataclass(frozen=True)
 class Shot:
-    """`model` is the card's name, `act` does what is to be seen, `height` is of the picture."""
+    """A picture: `model` is the card's name, `act` performs the actions, `height` is in pixels."""
 
     name: str
     model: str
@@ -54,7 +54,7 @@ def _told(page: Page, text: str) -> None:
 
 
 def _ended(page: Page, text: str) -> None:
-    """Whatever comes after it, too: "Traced …; measuring" is told, and not the end."""
+    """Wait for the final status: "Traced …; measuring" is not the end."""
     page.locator("#status:not([data-mood=busy])", has_text=text).wait_for(timeout=_WAIT_MS)
 
 
@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("names", nargs="*", help=f"of {', '.join(one.name for one in SHOTS)}")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder (%(default)s)")
-    parser.add_argument("--adapter", choices=chromium.ADAPTERS, help="as verify has it")
+    parser.add_argument("--adapter", choices=chromium.ADAPTERS, help="as for verify")
     options = parser.parse_args(arguments)
     unknown = {*options.names} - {one.name for one in SHOTS}
     if unknown:

@@ -18,12 +18,12 @@ from bench.architectures.table import render
 from webpte.dev.suite import run_entry
 from webpte_export.errors import ExportError
 from webpte_export.exporter import export
-from webpte_export.exporter_patches import mend_exporter
+from webpte_export.exporter_patches import patch_exporter
 
 
 def main(arguments: list[str]) -> int:
     options = _parse(arguments)
-    mend_exporter()
+    patch_exporter()
     results: dict[str, Any] = {}
     if options.json and options.json.exists():
         results = json.loads(options.json.read_text(encoding="utf-8"))

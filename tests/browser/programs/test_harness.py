@@ -1,4 +1,4 @@
-"""The ground the other browser tests stand on: adapter, isolation, policy, Python in the page."""
+"""The basis of the other browser tests: adapter, isolation, policy, Python in the page."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_error_carries_traceback(harness: Harness) -> None:
 
 
 def test_python_that_computes_is_waited_for(harness: Harness) -> None:
-    """Also where the machine is so busy that it hardly gets a processor."""
+    """It is not given up, even if a busy machine hardly gives it a processor."""
     code = """
     import time
     start = time.process_time()
@@ -121,7 +121,7 @@ def test_python_that_computes_is_waited_for(harness: Harness) -> None:
 
 
 def test_python_that_reports_progress_is_waited_for(harness: Harness) -> None:
-    """It waits, as for a network: nothing else tells that it is well."""
+    """It waits, as for a network: only its reports of progress show that it works."""
     code = """
     import asyncio
     for step in range(steps):
@@ -190,9 +190,10 @@ def test_python_that_waits_for_ever_is_reported(fresh_harness: Harness) -> None:
     await asyncio.Future()
     """
     seconds = limits.HANG_SECONDS
-    # On a busy machine even what is idle has to wait for a processor, which looks like work.
+    # On a busy machine even an idle page waits for a processor, which counts as activity.
     told = (
-        rf"no (sign of life|progress) for ({seconds}|{10 * seconds}) s.* \(compile 3 of 8\); "
+        rf"no progress (and no CPU activity )?for ({seconds}|{10 * seconds}) s.* "
+        r"\(compile 3 of 8\); "
         r"Python waits in .*_body \(<harness>:4\).*; another device of its GPU answers"
     )
     with pytest.raises(PageLostError, match=told):
@@ -220,7 +221,7 @@ def test_crashed_page_is_reported(fresh_harness: Harness) -> None:
     assert fresh_harness.lost
 
 
-# What runs in the page in place of a suite's programs.
+# Runs in the page in place of a suite's programs.
 _IN_PAGE = """
 import asyncio
 if entry["case"] == "waits":
@@ -230,7 +231,7 @@ row = {"op": entry["op"], "case": entry["case"], "verdict": "passed", "error": N
 return {**row, "outputs": [], "ops": [], "ms": 1}
 """
 
-# A process of its own: one can have only one Playwright at a time.
+# In its own process, because a process can have only one Playwright at a time.
 _VERIFY = """
 import sys
 from webpte_host import environment, verify
@@ -239,7 +240,7 @@ verify._IN_PAGE = sys.argv.pop(1)
 sys.exit(verify.main(sys.argv[1:]))
 """
 
-# The same, because what does not answer is killed with all other pages of the process.
+# In its own process, too, because a stuck page is killed with all other pages of the process.
 _STUCK = """
 import os, signal
 from webpte_host.harness.browser import Harness, PageLostError, open_browser
@@ -278,8 +279,8 @@ def test_verify_goes_on_after_a_hanging_case(root: Path, tmp_path: Path) -> None
     said = [line for line in done.stdout.splitlines() if "/3 " not in line]
     failed, *rest = [line for line in said if not line.startswith("adapter: ")]  # where it is a GPU
     told = (
-        rf"no (sign of life|progress) for ({seconds}|{10 * seconds}) s.* \(compile 3 of 8\); "
-        "Python waits in .*; another device of its GPU answers"
+        rf"no progress (and no CPU activity )?for ({seconds}|{10 * seconds}) s.* "
+        r"\(compile 3 of 8\); Python waits in .*; another device of its GPU answers"
     )
     assert re.fullmatch(f"FAILED op__waits: {told}", failed)
     assert rest == ["2 passed, 1 failed"]

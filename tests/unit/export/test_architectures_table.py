@@ -1,4 +1,4 @@
-"""The table of architectures, from results as the command keeps them."""
+"""The table of architectures, from the results that the command stores."""
 
 from __future__ import annotations
 

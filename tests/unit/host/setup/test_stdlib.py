@@ -1,5 +1,4 @@
-"""Compiling Python's library: what is there when it is not possible. Whether it is used, the
-browser tests tell."""
+"""Compiling Python's library if it is not possible. Browser tests check that it is used."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from webpte_host.setup import stdlib
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A runtime without an interpreter, which Node cannot start."""
+    """A runtime without an interpreter, which Node cannot run."""
     folder = tmp_path / "runtime"
     (folder / "pyodide").mkdir(parents=True)
     (folder / stdlib.LIBRARY).write_bytes(b"sources")
