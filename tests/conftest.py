@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.harness import extent
-from support.harness.parts import Part, TellFailures, TellTimes, files_of
+from support.harness.parts import FailureReporter, Part, TimeReporter, files_of
 from webpte_host.base.layout import ROOT
 
 # Tuning results of this machine must not decide which kernels are tested.
@@ -42,8 +42,8 @@ def pytest_configure(config: pytest.Config) -> None:
         extent.run_everything()
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None:  # as in one process of several
-        config.pluginmanager.register(TellFailures(terminal))
-        config.pluginmanager.register(TellTimes(terminal))
+        config.pluginmanager.register(FailureReporter(terminal))
+        config.pluginmanager.register(TimeReporter(terminal))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

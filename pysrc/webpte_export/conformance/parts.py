@@ -200,8 +200,8 @@ def _method(cls: Any, name: str) -> Callable[[], None]:
         setattr(test, name, getattr(body, "__wrapped__", body).__get__(test))
         result = unittest.TestResult()
         test.run(result)
-        for _, told in (*result.errors, *result.failures, *result.skipped):
-            raise RefusedError(told.strip().splitlines()[-1])
+        for _, message in (*result.errors, *result.failures, *result.skipped):
+            raise RefusedError(message.strip().splitlines()[-1])
 
     return run
 

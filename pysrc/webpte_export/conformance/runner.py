@@ -96,10 +96,10 @@ def _every_op_first(cases: Iterable[Case]) -> list[Case]:
 def _tell(folder: Folder, case: Case, done: int, total: int) -> None:
     record = json.loads(folder.record(case).read_text(encoding="utf-8"))
     count, why = len(record["entries"]), record["refused"]
-    told = f"{count} program{'' if count == 1 else 's'}" if count else "lowers no program"
+    message = f"{count} program{'' if count == 1 else 's'}" if count else "lowers no program"
     if why is not None:
-        told += f"; refused: {why}"
-    print(f"[{done}/{total}] {case.id}: {told[:160]}", flush=True)
+        message += f"; refused: {why}"
+    print(f"[{done}/{total}] {case.id}: {message[:160]}", flush=True)
 
 
 def _fork(case: Case, folder: Folder, recorder: Recorder) -> int:

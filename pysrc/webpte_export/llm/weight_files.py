@@ -134,8 +134,8 @@ class _Cursor:
     def left(self) -> int:
         return self._size - self.at
 
-    def fail(self, told: str) -> ExportError:
-        return ExportError(f"{self._path}: {told} (at byte {self.at:,}).")
+    def fail(self, problem: str) -> ExportError:
+        return ExportError(f"{self._path}: {problem} (at byte {self.at:,}).")
 
     def take(self, length: int, what: str) -> bytes:
         if length > self.left:

@@ -14,7 +14,7 @@ BUILT_IN = Path(__file__).with_name("kernel_list.json")
 DASH = "-"
 
 _HEADINGS = (
-    *("kernel", "time", "MB", "GB/s", "of copy", "MFLOP", "GFLOP/s", "of product", "dispatches"),
+    *("kernel", "time", "MB", "GB/s", "of copy", "MFLOP", "GFLOP/s", "of GEMM", "dispatches"),
 )
 
 
@@ -45,8 +45,8 @@ def run(path: Path, pattern: str | None, refuse_cpu: Callable[[Any], None]) -> d
 def show(figures: dict[str, Any]) -> None:
     adapter, limits = figures["adapter"], figures["limits"]
     print(f"adapter: {adapter['vendor']} {adapter['architecture']} {adapter['description']}")
-    copy, product = limits["copy_gbps"], limits["gflops"]
-    print(f"limits: copy {_number(copy)} GB/s, product {_number(product)} GFLOP/s")
+    copy, gemm = limits["copy_gbps"], limits["gflops"]
+    print(f"limits: copy {_number(copy)} GB/s, GEMM {_number(gemm)} GFLOP/s")
     rows = [_cells(row, limits) for row in figures["rows"]]
     columns = list(zip(*[_HEADINGS, *(row for row in rows if len(row) > 2)], strict=True))
     widths = [max(map(len, column)) for column in columns]

@@ -74,7 +74,7 @@ return await ways.run(entry, way)
 _FIND_WAYS = """
 from webpte.dev.variants import described_variants
 
-return await described_variants(asked, "webgpu")
+return await described_variants(requested, "webgpu")
 """
 
 
@@ -199,7 +199,7 @@ def select(entries: list[dict[str, Any]], pattern: str | None) -> list[dict[str,
 class Runner(Protocol):
     """A way to run cases; `way` is one of `ways`, the default first, or None."""
 
-    def ways(self, asked: Sequence[str]) -> list[Way]: ...
+    def ways(self, requested: Sequence[str]) -> list[Way]: ...
 
     def run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]: ...
 
@@ -268,7 +268,7 @@ class HereRunner:
         self._ways: VariantRuns | None = None
         self._show: Show = lambda _doing: None
 
-    def ways(self, asked: Sequence[str]) -> list[Way]:
+    def ways(self, requested: Sequence[str]) -> list[Way]:
         from webpte.dev.variants import VariantRuns, described_variants
 
         self._ways = VariantRuns(
@@ -277,7 +277,7 @@ class HereRunner:
             locate=lambda path: self._suite / path,
             progress=lambda *state: self._show(describe(*state)),
         )
-        return asyncio.run(described_variants(asked, self._device))
+        return asyncio.run(described_variants(requested, self._device))
 
     def run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]:
         if way is None:
@@ -340,8 +340,9 @@ class PageRunner:
         with contextlib.suppress(Exception):
             self._browser_stack.close()
 
-    def ways(self, asked: Sequence[str]) -> list[Way]:
-        found: list[Way] = self._open().python(_FIND_WAYS, timeout=self._timeout, asked=list(asked))
+    def ways(self, requested: Sequence[str]) -> list[Way]:
+        page, names = self._open(), list(requested)
+        found: list[Way] = page.python(_FIND_WAYS, timeout=self._timeout, requested=names)
         return found
 
     def run(self, entry: dict[str, Any], show: Show, way: Way | None = None) -> dict[str, Any]:

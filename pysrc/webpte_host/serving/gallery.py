@@ -71,7 +71,7 @@ def _model(content: object, at: int) -> dict[str, Any]:
             raise _CardError("its card is not a table with a name")
         _check(content, f"the card of {name}")
     except _CardError as error:
-        return {**place, "problem": f"{error}. Install it anew: serve.py models add"}
+        return {**place, "problem": f"{error}. Install it again: serve.py models add"}
     return {**content, **place}
 
 

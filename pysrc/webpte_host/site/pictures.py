@@ -49,11 +49,11 @@ class Shot:
     height: int = 900
 
 
-def _told(page: Page, text: str) -> None:
+def _wait_for_status(page: Page, text: str) -> None:
     page.locator("#status", has_text=text).wait_for(timeout=_WAIT_MS)
 
 
-def _ended(page: Page, text: str) -> None:
+def _wait_for_end(page: Page, text: str) -> None:
     """Wait for the final status: "Traced …; measuring" is not the end."""
     page.locator("#status:not([data-mood=busy])", has_text=text).wait_for(timeout=_WAIT_MS)
 
@@ -63,13 +63,13 @@ def _chat(page: Page) -> None:
     for question in ("Hello! Who are you?", "Tell me a story about a robot and a fox."):
         message.fill(question)
         message.press("Enter")
-        _told(page, "Answering")
-        _ended(page, "Answered")
+        _wait_for_status(page, "Answering")
+        _wait_for_end(page, "Answered")
 
 
 def _run(page: Page) -> None:
     page.locator("#run-form [type=submit]").click()
-    _ended(page, "Done")
+    _wait_for_end(page, "Done")
 
 
 def _graph(page: Page) -> None:
@@ -78,7 +78,7 @@ def _graph(page: Page) -> None:
 
 def trace(page: Page) -> None:
     page.locator("#view-profile button.primary").first.click()
-    _ended(page, "Traced")
+    _wait_for_end(page, "Traced")
 
 
 SHOTS = (
@@ -129,7 +129,7 @@ def _picture(browser: Browser, page: Page, shot: Shot) -> bytes:
 
     page.set_viewport_size({"width": WIDTH, "height": shot.height})
     page.locator(f".entry[data-name={shot.model}]").click()
-    _told(page, f"{shot.model}.pte is loaded")
+    _wait_for_status(page, f"{shot.model}.pte is loaded")
     page.locator(f"#tab-{shot.view}").click()
     page.wait_for_timeout(_SETTLE_MS)
     shot.act(page)

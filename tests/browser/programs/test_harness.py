@@ -313,12 +313,12 @@ def test_verify_compares_ways_in_one_page(harness: Harness) -> None:
         route.fulfill(body=files[route.request.url.rpartition("/")[2]])
 
     harness.page.route("**/made-up/*", fulfill)
-    asked = harness.python(verify._FIND_WAYS, asked=["fuse", "f16", "fuse+subgroups"])
-    ways = [way for way in asked if way["label"] in ("as chosen", "without fusion")]
+    found = harness.python(verify._FIND_WAYS, requested=["fuse", "f16", "fuse+subgroups"])
+    ways = [way for way in found if way["label"] in ("as chosen", "without fusion")]
     given: dict[str, Any] = {"entry": entry, "prefix": "/made-up/", "fuse": True}
     chosen, single = [harness.python(verify._IN_PAGE, way=way, **given) for way in ways]
     harness.page.unroute("**/made-up/*")
-    assert [way["label"] for way in asked][:3] == ["as chosen", "without fusion", "without f16"]
+    assert [way["label"] for way in found][:3] == ["as chosen", "without fusion", "without f16"]
     assert (chosen["error"], single["error"]) == (None, None)
     assert (single["difference"], single["other_kernels"]) == (0.0, True)
 

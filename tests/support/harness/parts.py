@@ -17,7 +17,7 @@ import pytest
 
 _MESSAGE_LINES = 12
 _SLOW_FILES = 12
-_WORTH_TELLING = 60  # seconds
+_WORTH_REPORTING = 60  # seconds
 
 # The title of a report's section about the browser of a crashed page.
 CRASH_SECTION = "browser of the page that crashed"
@@ -55,7 +55,7 @@ def files_of(part: Part, tests: Sequence[File]) -> set[File]:
     return set(shares[part.number - 1])
 
 
-class TellFailures:
+class FailureReporter:
     """A reporter that prints each failure at once, with the last lines of its message."""
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
@@ -77,7 +77,7 @@ class TellFailures:
             self._terminal.write_line(f"    {line}")
 
 
-class TellTimes:
+class TimeReporter:
     """A reporter of the files that took most of the time of a long run."""
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
@@ -90,7 +90,7 @@ class TellTimes:
 
     def pytest_terminal_summary(self) -> None:
         total = sum(self._seconds.values())
-        if total < _WORTH_TELLING:
+        if total < _WORTH_REPORTING:
             return
         self._terminal.section(f"{total:.0f} s of tests, by file")
         slowest = sorted(self._seconds, key=self._seconds.__getitem__, reverse=True)

@@ -118,8 +118,8 @@ def first_failure(found: Iterable[Schedule]) -> str | None:
     return None
 
 
-def schedule_count(asked: int | None) -> int:
-    return extent.count(USUAL, ALL) if asked is None else asked
+def schedule_count(requested: int | None) -> int:
+    return extent.count(USUAL, ALL) if requested is None else requested
 
 
 def first_failure_of(chunk: int, count: int, seed: int) -> str | None:

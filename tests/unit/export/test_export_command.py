@@ -126,7 +126,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("users_broken:good", "imports 'a_package_that_is_not_there'"),
     ],
 )
-def test_faults_of_the_function_are_told_plainly(module: str, target: str, says: str) -> None:
+def test_faults_of_the_function_are_reported_plainly(module: str, target: str, says: str) -> None:
     assert call(f"{module}:good") == ("a model", "inputs")
     with pytest.raises(ExportError, match=says):
         call(target)

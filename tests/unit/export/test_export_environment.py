@@ -93,7 +93,7 @@ def test_one_without_a_stamp_is_not_taken_for_whole(pip: FakePip) -> None:
     assert len(pip.installed) == 2
 
 
-def test_a_full_disk_is_told(pip: FakePip) -> None:
+def test_a_full_disk_is_reported(pip: FakePip) -> None:
     pip.failure = OSError(28, "No space left on device")
     with pytest.raises(HostError, match=r"No space left.*\n.*6000\.0 MB free"):
         export_environment.export_python(display())
@@ -125,7 +125,7 @@ def test_the_setting_is_taken_if_it_can_export(
         (f'exec {sys.executable} -S "$@"', "it has no torch, executorch, torchao"),
     ],
 )
-def test_a_setting_that_cannot_export_is_told(
+def test_a_setting_that_cannot_export_is_reported(
     pip: FakePip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str | None, says: str
 ) -> None:
     python = tmp_path / "nowhere" if body is None else interpreter(tmp_path, body)

@@ -146,7 +146,7 @@ def test_sizes_of_a_folder() -> None:
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, '"llama3"'),
     ],
 )
-def test_what_cannot_be_exported_is_told(changes: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_exported_is_reported(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ExportError, match=says):
         huggingface.shape_of({**CONFIG, **changes}, HERE)
 

@@ -53,7 +53,7 @@ def test_a_suite_is_made_anew(tmp_path: Path) -> None:
     assert not (suite / "left_over.bin").exists()
 
 
-def test_a_difference_is_found_and_told(tmp_path: Path) -> None:
+def test_a_difference_is_found_and_reported(tmp_path: Path) -> None:
     suite, entry = adding_suite(tmp_path, wrong=0.25)
     verdict = check_on_numpy(suite, entry)
     assert not verdict.passed
@@ -72,7 +72,7 @@ def test_where_operators_run_and_why(tmp_path: Path) -> None:
     assert placed.submissions == 1
 
 
-def test_a_program_that_no_gpu_would_run_is_told(tmp_path: Path) -> None:
+def test_a_program_that_no_gpu_would_run_is_reported(tmp_path: Path) -> None:
     """An unknown operator is reported, for NumPy and for a GPU."""
     graph = GraphWriter()
     x = graph.tensor((2, 3))

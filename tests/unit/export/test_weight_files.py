@@ -133,7 +133,7 @@ BAD_GGUF = [
 
 
 @pytest.mark.parametrize(("data", "says"), BAD_GGUF, ids=[says for _, says in BAD_GGUF])
-def test_bad_gguf_files_are_told(gguf: Callable[[bytes], Any], data: bytes, says: str) -> None:
+def test_bad_gguf_files_are_reported(gguf: Callable[[bytes], Any], data: bytes, says: str) -> None:
     with pytest.raises(ExportError, match=rf"m\.gguf.*{says}"):
         gguf(data)
 
@@ -179,14 +179,14 @@ BAD_SAFETENSORS = [
 
 
 @pytest.mark.parametrize(("data", "says"), BAD_SAFETENSORS, ids=[s for _, s in BAD_SAFETENSORS])
-def test_bad_safetensors_files_are_told(tmp_path: Path, data: bytes, says: str) -> None:
+def test_bad_safetensors_files_are_reported(tmp_path: Path, data: bytes, says: str) -> None:
     folder = write_folder(tmp_path / "m")
     (folder / "model.safetensors").write_bytes(data)
     with pytest.raises(ExportError, match=says):
         huggingface.describe(folder)
 
 
-def test_a_tensor_in_two_files_is_told(tmp_path: Path) -> None:
+def test_a_tensor_in_two_files_is_reported(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "m")
     (folder / "other.safetensors").write_bytes(WHOLE)
     with pytest.raises(
@@ -208,7 +208,7 @@ BAD_CONFIGS = [
 
 
 @pytest.mark.parametrize(("config", "says"), BAD_CONFIGS, ids=[says for _, says in BAD_CONFIGS])
-def test_bad_configurations_are_told(tmp_path: Path, config: Any, says: str) -> None:
+def test_bad_configurations_are_reported(tmp_path: Path, config: Any, says: str) -> None:
     folder = write_folder(tmp_path / "m")
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ExportError, match=says):

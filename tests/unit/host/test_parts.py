@@ -35,7 +35,7 @@ def test_parts_that_are_none(text: str) -> None:
         Part.parse(text)
 
 
-def test_a_failure_is_told_before_the_run_ends(tmp_path: Path) -> None:
+def test_a_failure_is_reported_before_the_run_ends(tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     (tmp_path / "test_a.py").write_text("def test_bad():\n    assert 3 == 4, 'as it is meant'\n")
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-q", "-n", "1"]

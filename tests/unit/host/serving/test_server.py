@@ -296,7 +296,7 @@ def prefix(site: Site, tree: Path) -> Iterator[str]:
     page.write_bytes(before)
 
 
-def test_the_page_names_its_files_by_addresses_that_last(site: Site, prefix: str) -> None:
+def test_the_page_names_its_files_by_immutable_urls(site: Site, prefix: str) -> None:
     text = ask(site, "/")[2]
     assert text.count(prefix.encode()) == 3 == text.count(b'"./')
     assert ask(site, "/")[1]["Cache-Control"] == "no-cache"
@@ -314,7 +314,7 @@ def test_the_page_names_its_files_by_addresses_that_last(site: Site, prefix: str
         assert ask(site, f"/{path}")[1]["Cache-Control"] == "no-cache"
 
 
-def test_the_configuration_by_a_lasting_address_names_the_same_runtime(
+def test_the_configuration_by_an_immutable_url_names_the_same_runtime(
     site: Site, prefix: str
 ) -> None:
     def interpreter(path: str) -> str:
@@ -327,7 +327,7 @@ def test_the_configuration_by_a_lasting_address_names_the_same_runtime(
 @pytest.mark.parametrize(
     "changed", ["web/main.py", "web/new.js", "package/__init__.py", "wgsl/elementwise/unary.wgsl"]
 )
-def test_a_change_gives_other_addresses(site: Site, tree: Path, prefix: str, changed: str) -> None:
+def test_a_change_gives_other_urls(site: Site, tree: Path, prefix: str, changed: str) -> None:
     assert immutable_prefix(site) == prefix
     file = tree / changed
     before = file.read_bytes() if file.exists() else None

@@ -177,7 +177,7 @@ def test_a_compiled_package_leaves_its_compiled_modules_behind(world: World) -> 
     assert packages["marks"]["depends"] == ["numpy"]
 
 
-def test_second_run_asks_nobody_and_says_nothing(world: World) -> None:
+def test_a_second_run_fetches_and_prints_nothing(world: World) -> None:
     world.ensure()
     before = world.calls()
     assert world.ensure() == ""

@@ -29,7 +29,7 @@ def compile_in(folder: Path) -> str:
     return shown.getvalue()
 
 
-def test_what_cannot_be_compiled_is_told_and_left_as_it_was(folder: Path) -> None:
+def test_what_cannot_be_compiled_is_reported_and_left_as_it_was(folder: Path) -> None:
     before = (folder / "stamp.json").read_bytes()
     told = compile_in(folder)
     assert "pages start slower" in told
