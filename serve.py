@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`python3 serve.py` serves the page; `python3 serve.py --help` lists what else it can do."""
+"""`python3 serve.py` serves the page; `python3 serve.py --help` lists the other commands."""
 
 import sys
 from pathlib import Path

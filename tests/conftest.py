@@ -1,4 +1,4 @@
-"""For all tests."""
+"""Options, order and fixtures of all tests."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from support.harness import extent
-from support.harness.parts import Part, TellFailures, TellTimes, files_of
+from support.harness.parts import FailureReporter, Part, TimeReporter, files_of
 from webpte_host.base.layout import ROOT
 
-# What somebody has measured on this machine must not decide which kernels are tested.
+# Tuning results of this machine must not decide which kernels are tested.
 os.environ["WEBPTE_TUNING"] = ""
 
 
@@ -29,11 +29,11 @@ def root() -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--schedules and --seed are for tests/unit/test_schedules_*.py: more of them, or others."""
-    parser.addoption("--all", action="store_true", help="run what is usually left out, too")
-    parser.addoption("--schedules", type=int, help="how many schedules to run")
-    parser.addoption("--seed", type=int, default=0, help="what schedules are made from")
-    parser.addoption("--part", help="1/3 runs the first of three parts, of whole files")
+    """Add options; --schedules and --seed are for tests/unit/schedules/test_schedules_*.py."""
+    parser.addoption("--all", action="store_true", help="also run tests that are usually left out")
+    parser.addoption("--schedules", type=int, help="the number of schedules to run")
+    parser.addoption("--seed", type=int, default=0, help="the seed of random schedules")
+    parser.addoption("--part", help="1/3 runs the first of three parts; files are not split")
 
 
 @pytest.hookimpl(trylast=True)  # then there is a terminal
@@ -42,14 +42,14 @@ def pytest_configure(config: pytest.Config) -> None:
         extent.run_everything()
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None:  # as in one process of several
-        config.pluginmanager.register(TellFailures(terminal))
-        config.pluginmanager.register(TellTimes(terminal))
+        config.pluginmanager.register(FailureReporter(terminal))
+        config.pluginmanager.register(TimeReporter(terminal))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Browser tests last: Playwright's event loop, once started, is in the way of asyncio.run.
+    """Sort browser tests last: asyncio.run fails once Playwright's event loop is running.
 
-    Of those, the files that take longest come first, so that no process is left alone with one.
+    The longest files come first among them, so that no process ends up alone with one.
     """
     folder = ROOT / "tests" / "browser"
     ranks = {f"test_{name}.py": rank for rank, name in enumerate(LONG)}

@@ -1,4 +1,4 @@
-"""Exports PyTorch models for webpte, and checks at once that they run: the host's side of it.
+"""Exports PyTorch models for webpte, on the host, and checks that they run.
 
 from webpte_export import export
 
@@ -6,7 +6,7 @@ report = export(model, (x,), "out/model")       # writes out/model.pte, out/mode
 print(report.text())
 
 It needs PyTorch and ExecuTorch, which `python3 serve.py export` sets up in an environment of its
-own; importing the package needs neither. docs/exporting.md tells the rest.
+own; importing the package needs neither. docs/exporting.md explains the rest.
 """
 
 from __future__ import annotations

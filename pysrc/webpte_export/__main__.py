@@ -1,6 +1,6 @@
-"""The process behind `serve.py export`: a request as JSON in, a file with the answer out.
+"""The process of `serve.py export`: takes a request as JSON, and writes a file with the answer.
 
-The answer has the report's text, or the sentence that says what is wrong.
+The answer has the report's text, or an error message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from webpte_export.errors import ExportError
-from webpte_export.exporter_patches import without_broken_torchvision
+from webpte_export.exporter_patches import hide_broken_torchvision
 from webpte_export.report import Report
 
 
@@ -25,7 +25,7 @@ def main(request: dict[str, Any], answer: Path) -> int:
         result: dict[str, Any] = {"error": str(error)}
     else:
         result = {"text": report.text(), "suite": str(report.suite), "passed": report.passed}
-    # Whole or not at all: whoever waits takes a file for an answer.
+    # Renamed when complete: the waiting process reads the file as soon as it exists.
     draft = answer.with_suffix(".draft")
     draft.write_text(json.dumps(result), encoding="utf-8")
     draft.replace(answer)
@@ -47,36 +47,36 @@ def run(request: dict[str, Any]) -> Report:
         )
     from webpte_export.exporter import export
 
-    without_broken_torchvision()  # before the user's module imports what imports it
+    hide_broken_torchvision()  # before the user's module imports it
     arguments = {**as_arguments(call(request["source"]), request["source"]), **chosen}
     return export(path=request["out"], **arguments)
 
 
 def call(target: str) -> Any:
-    """What the function gives; errors in it are told by its own lines."""
+    """Import and call `module:function`; errors name the line of that module."""
     module_name, _, function_name = target.partition(":")
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and module_name.split(".")[0] == error.name.split(".")[0]:
             raise ExportError(
-                f"there is no module {module_name!r}, looked for from {Path.cwd()} on."
+                f"there is no module {module_name!r} in {Path.cwd()} or in the environment."
             ) from error
         raise ExportError(
             f"{module_name} imports {error.name!r}, which the export environment does not have."
         ) from error
     except Exception as error:
-        raise ExportError(f"importing {module_name} failed: {_told(error, module_name)}") from error
+        raise ExportError(f"importing {module_name} failed: {_text(error, module_name)}") from error
     function: Callable[[], Any] | None = getattr(module, function_name, None)
     if not callable(function):
         raise ExportError(f"{module_name} has no function {function_name!r}.")
     try:
         return function()
     except Exception as error:
-        raise ExportError(f"{target} failed: {_told(error, module_name)}") from error
+        raise ExportError(f"{target} failed: {_text(error, module_name)}") from error
 
 
-def _told(error: Exception, module_name: str) -> str:
+def _text(error: Exception, module_name: str) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     file = module_name.rpartition(".")[2] + ".py"
     own = [frame for frame in frames if Path(frame.filename).name == file]
@@ -85,7 +85,7 @@ def _told(error: Exception, module_name: str) -> str:
 
 
 def as_arguments(made: Any, target: str) -> dict[str, Any]:
-    """(model, inputs), (model, inputs, dynamic_shapes) or a dict, as arguments of `export`."""
+    """Convert a function's result, a tuple or a dict, to arguments of `export`."""
     names = ("model", "inputs", "dynamic_shapes")
     if isinstance(made, tuple) and len(made) in (2, 3):
         return dict(zip(names, made, strict=False))
@@ -93,7 +93,7 @@ def as_arguments(made: Any, target: str) -> dict[str, Any]:
         known = {*names, "quantize", "half", "metadata", "more_inputs", "tolerance", "strict"}
         unknown = sorted(made.keys() - known)
         if unknown:
-            raise ExportError(f"{target} gives {unknown[0]!r}, which export does not take.")
+            raise ExportError(f"{target} returns {unknown[0]!r}, which export does not take.")
         if "model" in made and "inputs" in made:
             return made
     raise ExportError(

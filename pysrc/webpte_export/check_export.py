@@ -1,4 +1,4 @@
-"""Runs what was exported: the error on NumPy, and where every operator goes on a GPU."""
+"""Checks an export: its error on NumPy, and where each of its operators runs with a GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webpte.runtime.base.open import open_source
 from webpte.runtime.load.program_file import read_contents
 from webpte_export.report import HostOp
 
-# The device that counts submissions computes everything with NumPy: large models take too long.
+# The simulated device, which counts submissions, computes with NumPy: too slow for large models.
 _MOST_BYTES_TO_COUNT = 64 * 2**20
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ Reasons = Mapping[str, tuple[str, ...]]  # operator -> why the partitioner left 
 
 @dataclass(frozen=True)
 class Placed:
-    """What is in a file, and where it runs."""
+    """The operators of a program, and where they run."""
 
     delegates: int
     constant_bytes: int
@@ -44,7 +44,7 @@ class Verdict:
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """In a notebook a loop runs already, which must not be waited in: then in another thread."""
+    """Run a coroutine to its end; in a thread if a loop already runs here, as in notebooks."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -53,8 +53,8 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, work).result()
 
 
-def judge(suite: Path, entry: dict[str, Any]) -> Verdict:
-    """The suite's entry on NumPy, by the rules of `serve.py verify`."""
+def check_on_numpy(suite: Path, entry: dict[str, Any]) -> Verdict:
+    """Run the suite's entry on NumPy and compare it by the rules of `serve.py verify`."""
 
     async def fetch_bytes(path: str) -> bytes:
         return (suite / path).read_bytes()
@@ -76,7 +76,7 @@ def _largest(errors: list[float | None]) -> float | None:
 
 
 def place(suite: Path, entry: dict[str, Any], reasons: Reasons) -> Placed:
-    """Where the operators of a program run."""
+    """Find where the operators of a program run."""
     return wait_for(_place(suite, entry, reasons))
 
 
@@ -95,7 +95,7 @@ async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:
                 await program.run(entry.method, *inputs)
                 submissions = program.stats.submissions
                 where = _places(program, entry.method)
-    except webpte.WebpteError as error:  # to be reported, not to lose what took minutes
+    except webpte.WebpteError as error:  # report it rather than lose an export of minutes
         problem = f"on a GPU: {type(error).__name__}: {error}"
     return Placed(
         delegates=len(method.plan.delegates),
@@ -111,7 +111,7 @@ async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:
 
 
 def _places(program: webpte.Program, method: str) -> dict[str, str]:
-    """Kernels outside of delegates: the worst place of their calls."""
+    """Map each kernel outside of delegates to the worst place of its calls."""
     rank = {"load": 0, "gpu": 1, "host": 2}
     found: dict[str, str] = {}
     for row in program.report:
@@ -122,5 +122,5 @@ def _places(program: webpte.Program, method: str) -> dict[str, str]:
 
 
 def _aten_name(kernel: str) -> str:
-    """`aten::abs.out` as the partitioner calls it when it gives reasons: `aten.abs`."""
+    """Return the partitioner's name of a kernel: `aten.abs` for `aten::abs.out`."""
     return kernel.replace("::", ".").rpartition(".")[0] if "." in kernel else kernel

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class ExportError(Exception):
-    """A model that cannot be exported as asked. The message says what to change."""
+    """A model cannot be exported as requested. The message says what to change."""

@@ -1,4 +1,4 @@
-"""`export`: a PyTorch model becomes a program, its suite and a report."""
+"""`export`: turns a PyTorch model into a program, its suite and a report."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from webpte_export.check_export import judge, place
+from webpte_export.check_export import check_on_numpy, place
 from webpte_export.errors import ExportError
-from webpte_export.exporter_patches import fewer_collections, mend_exporter
+from webpte_export.exporter_patches import fewer_collections, patch_exporter
 from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Call, Tolerance, write_suite
@@ -38,23 +38,23 @@ def export(
     tolerance: tuple[float, float] | None = None,
     strict: bool = False,
 ) -> Report:
-    """Exports `model` (a torch.nn.Module) for webpte and checks the result against PyTorch.
+    """Export `model` (a torch.nn.Module) for webpte and check the result against PyTorch.
 
-    inputs          what `model(*inputs)` takes: a tensor, or a tuple of tensors (or nested)
-    path            PATH.pte is written, and beside it PATH.suite (a folder for `serve.py verify`)
-                    and PATH.report.json; a suffix .pte is no part of PATH
-    dynamic_shapes  as torch.export takes them
+    inputs          the arguments of `model(*inputs)`: a tensor, or a tuple of tensors (or nested)
+    path            writes PATH.pte, PATH.suite (a folder for `serve.py verify`) and
+                    PATH.report.json; PATH may end in .pte
+    dynamic_shapes  as for torch.export
     quantize        None, "4w", "8w" or "8da4w": see `webpte_export.quantize`. PyTorch's results in
                     the suite are those of the quantized model
-    half            weights and values on the GPU are half floats; inputs and outputs stay
+    half            weights and values on the GPU are f16; inputs and outputs keep their types
     metadata        name -> int, float, bool or list of ints: methods of the program that return it
     more_inputs     further calls for the suite, in order, such as other sizes; a model that keeps
                     state in buffers sees them one after the other
     tolerance       (atol, rtol) of the suite; by default 1e-3 each, 2e-2 with `half`
-    strict          torch.export's; it finds more faults of models, and fails on more models
+    strict          as for torch.export: finds more faults of models, and fails on more models
 
-    Raises ExportError with what to change. A program that runs but differs from PyTorch is no
-    error: the report says so (`passed`, `problem`).
+    Raises ExportError with what to change. A program that differs from PyTorch raises nothing: the
+    report says so (`passed`, `problem`).
     """
     program = program_path(path)
     _check_arguments(model, quantize, tolerance)
@@ -68,8 +68,8 @@ def export(
             count = quantize_weights(module, quantize)
         if not count:
             raise ExportError(
-                f"quantize={quantize!r} quantizes linear layers, and {type(model).__name__} has "
-                "none that fits (widths must be multiples of 32, for 8w of 4); leave it out."
+                f"quantize={quantize!r} quantizes linear layers, but {type(model).__name__} has "
+                "none that fits (widths must be multiples of 32, for 8w of 4); omit it."
             )
     return export_prepared(
         module,
@@ -100,13 +100,13 @@ def export_prepared(
     rewrite: Callable[[Any], Any] | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Report:
-    """`export` of a module that is quantized already; `quantize` only says how, in the report.
+    """Export a module that is already quantized; `quantize` is only for the report.
 
-    `rewrite` changes the graph between PyTorch's export and ExecuTorch's: a module, in place.
+    `rewrite` changes the graph module between PyTorch's export and ExecuTorch's.
     """
     import torch
 
-    mend_exporter()
+    patch_exporter()
     with torch.no_grad(), fewer_collections(), quiet_logs() as reasons:
         exported = _torch_export(module, calls[0], dynamic_shapes, strict)
         if rewrite is not None:
@@ -120,7 +120,7 @@ def export_prepared(
     suite = program.with_suffix(".suite")
     entry = write_suite(suite, program, program.stem, results, tolerance)
     clock.lap("PyTorch's results")
-    verdict = judge(suite, entry)
+    verdict = check_on_numpy(suite, entry)
     placed = place(suite, entry, {op: tuple(sorted(why)) for op, why in reasons.items()})
     clock.lap("check on NumPy")
     report = Report(
@@ -147,7 +147,7 @@ def export_prepared(
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    """Or not at all: a program that was there before stays until the new one is complete."""
+    """Write a file under a temporary name; an earlier one stays until it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".pte.part")
     try:
@@ -159,7 +159,7 @@ def _write_whole(path: Path, data: bytes) -> None:
 
 
 class Clock:
-    """Seconds per stage."""
+    """A stopwatch: seconds per stage."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter()
@@ -201,8 +201,8 @@ def _as_inputs(given: Any) -> tuple[Any, ...]:
     for leaf in tree_leaves(inputs):
         if not isinstance(leaf, torch.Tensor):
             raise ExportError(
-                f"inputs must be tensors, and one is {leaf!r}. What never changes belongs into "
-                "the model; make a tensor of what does."
+                f"inputs must be tensors, but one is {leaf!r}. Put constants into the model, and "
+                "pass variable values as tensors."
             )
     return inputs
 
@@ -222,13 +222,12 @@ def _lower(exported: Any, half: bool, metadata: Mapping[str, Any] | None) -> byt
     from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    # The limits of Vulkan's images are none of WebGPU's buffers.
+    # WebGPU's buffers do not have the limits of Vulkan's images.
     options: dict[str, Any] = {"texture_limits": (_NO_LIMIT,) * 3}
     if half:
         options["force_fp16"] = True
     if exported.graph_signature.buffers_to_mutate:
-        # Otherwise what the graph writes to a buffer is another value than the buffer, copied back
-        # by the host after each call.
+        # Otherwise a mutated buffer is an extra output, which the host copies back after each call.
         options["alias_buffer_mutations"] = True
     try:
         lowered = to_edge_transform_and_lower(
@@ -243,7 +242,7 @@ def _lower(exported: Any, half: bool, metadata: Mapping[str, Any] | None) -> byt
 
 
 def _first_lines(error: BaseException, most: int = 3) -> str:
-    """What was wrong at first: exporters wrap errors in errors that say less."""
+    """Return the first lines of the original error: exporters wrap it in ones that say less."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -254,7 +253,7 @@ def _first_lines(error: BaseException, most: int = 3) -> str:
 
 
 def _eager(module: Any, calls: Sequence[tuple[Any, ...]]) -> list[Call]:
-    """PyTorch's results; of a copy, so that state which calls leave behind is not exported."""
+    """Compute PyTorch's results with a copy, so that state of these calls is not exported."""
     from torch.utils._pytree import tree_leaves
 
     fresh = copy.deepcopy(module)
@@ -279,7 +278,7 @@ def _array(value: Any) -> Any:
 
 @contextmanager
 def quiet_logs() -> Iterator[dict[str, set[str]]]:
-    """What the partitioner says about operators that it does not take, while this is open."""
+    """The partitioner's reasons for operators that it rejects, collected from its log."""
     found: dict[str, set[str]] = defaultdict(set)
 
     class Listener(logging.Handler):
@@ -292,7 +291,7 @@ def quiet_logs() -> Iterator[dict[str, set[str]]]:
     level, others = root.level, root.handlers[:]
     root.addHandler(listener)
     root.setLevel(logging.INFO)
-    for handler in others:  # nobody else is interested
+    for handler in others:  # no other output of the log is wanted
         root.removeHandler(handler)
     try:
         yield found

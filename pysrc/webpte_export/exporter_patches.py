@@ -1,4 +1,4 @@
-"""Around faults of ExecuTorch 1.5.1's exporter. Each says what is wrong there."""
+"""Patches for faults of ExecuTorch 1.5.1's exporter, each with the fault that it works around."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-def mend_exporter() -> None:
-    """Once per process, before anything of ExecuTorch's exporter is used."""
-    without_broken_torchvision()
+def patch_exporter() -> None:
+    """Apply the patches, before anything of ExecuTorch's exporter is used."""
+    hide_broken_torchvision()
     import executorch.backends.vulkan.partitioner.vulkan_partitioner  # noqa: F401
     from executorch.backends.vulkan.patterns import fusable_patterns
     from torch.fx.traceback import NodeSource
 
-    # Every pass notes where a node came from, with a copy of all notes before: most of the time of
-    # a long chain of passes. Nobody changes them, so that they can be shared.
+    # Every pass records a node's origin with a deep copy of all earlier records, which takes most
+    # of the time of a long chain of passes. They are never changed, so they can be shared.
     NodeSource.__deepcopy__ = lambda source, _memo: source
-    # The pattern graphs, which take it longer to make than most models take in all, are cached,
-    # but the functions were registered before that: they were made anew for every delegate.
+    # Building the pattern graphs takes longer than most models. Their functions are cached, but
+    # were registered uncached, so that every delegate built them again.
     for entry in fusable_patterns.values():
         if entry.get_graphs_fn is not None and not hasattr(entry.get_graphs_fn, "cache_info"):
             entry.get_graphs_fn = functools.cache(entry.get_graphs_fn)
 
 
-def without_broken_torchvision() -> None:
-    """One that was built for another torch fails when libraries that could do without import it."""
+def hide_broken_torchvision() -> None:
+    """Hide a torchvision built for another torch, whose import fails in libraries that try it."""
     if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is None:
         return
     try:
@@ -39,8 +39,11 @@ def without_broken_torchvision() -> None:
 
 @contextmanager
 def fewer_collections() -> Iterator[None]:
-    """The libraries are millions of objects, and passes make so many more that looking through all
-    of them for garbage, again and again, takes a quarter of an export's time."""
+    """Rarer garbage collections, which else take a quarter of an export's time.
+
+    The libraries hold millions of objects, and passes allocate so many more that each collection
+    traverses all of them.
+    """
     before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

@@ -1,10 +1,10 @@
-"""Quantized weights, in the forms that the Vulkan partitioner turns into one kernel per layer.
+"""Quantizes weights, in the forms that the Vulkan partitioner turns into one kernel per layer.
 
     4w      linear layers: 4 bits in groups of 32, scales per group
     8w      linear layers: 8 bits, a scale per row
-    8da4w   as 4w, and activations quantized to 8 bits per row as they come
+    8da4w   as 4w, and activations dynamically quantized to 8 bits per row
 
-Layers whose width does not fit (a multiple of 4; of the group's size for 4 bits) stay as they are.
+Layers whose width does not fit (a multiple of 4; of the group's size for 4 bits) are left alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WIDTH_STEP = 4  # the kernels' rows are words of four values
 
 
 def quantize_weights(model: Any, how: str) -> int:
-    """In place; returns how many layers were quantized."""
+    """Quantize linear layers in place; return the number of them."""
     return quantize_rows(model) if how == "8w" else _quantize_groups(model, how)
 
 
@@ -50,11 +50,11 @@ def _quantize_groups(model: Any, how: str) -> int:
 
 
 def quantize_rows(model: Any) -> int:
-    """Every fitting `Linear` of `model`, in place, for one with 8-bit weights; returns how many.
+    """Replace every fitting `Linear` by one with 8-bit weights, in place; return the number.
 
-    Layers of our own, since torchao's leave a dequantization of the whole weight to every call, and
-    the exporter's quantizer calibrates, which leaves traces in KV caches, and turns scalars into
-    tensors, after which its rule for rms_norm fails.
+    The layers are our own: torchao's dequantize the whole weight in every call; the exporter's
+    quantizer calibrates, which writes to KV caches, and turns scalars into tensors, after which its
+    rule for rms_norm fails.
     """
     import torch
 
@@ -69,12 +69,12 @@ def quantize_rows(model: Any) -> int:
 
 
 def row_scales(weight: Any) -> Any:
-    """(rows, width) -> (rows,): what 127 steps of an 8-bit weight are to reach."""
+    """Return the scale of each row of 8-bit weights: (rows, width) -> (rows,)."""
     return weight.abs().amax(1).clamp(min=1e-12) / 127
 
 
 def row_quantized(linear: Any) -> Any:
-    """A layer that computes what `linear` does with weights rounded to 8 bits, a scale per row."""
+    """Build a layer with the weights of `linear` in 8 bits, with a scale per row."""
     import torch
     from torch.ao.quantization.fx._decomposed import quantized_decomposed_lib  # noqa: F401
 

@@ -1,4 +1,4 @@
-"""What became of an export: where each operator runs and why, sizes, and the largest error."""
+"""The report of an export: where each operator runs and why, sizes, and the largest error."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class HostOp:
-    """An operator that no delegate took.
+    """An operator outside of delegates.
 
-    The runtime may still compute it on the GPU, or at load where it depends on constants alone:
-    `where` says so, as "gpu", "host" or "load". `reasons` are the partitioner's words.
+    The runtime may still run it on the GPU, or fold it at load if it depends on constants only:
+    `where` is "gpu", "host" or "load". `reasons` are the partitioner's.
     """
 
     op: str
@@ -43,20 +43,16 @@ class Report:
     max_abs: float | None  # against PyTorch, on NumPy; None: it did not run, or gave NaN
     max_rel: float | None
     problem: str | None  # why it did not pass
-    extra: Mapping[str, Any] = field(default_factory=dict)  # what special exports add
-
-    @property
-    def stays_on_host(self) -> list[HostOp]:
-        return [op for op in self.host_ops if op.where == "host"]
+    extra: Mapping[str, Any] = field(default_factory=dict)  # facts of special exports
 
     def json(self) -> dict[str, Any]:
-        """Everything, for `json.dumps`; paths are file names beside the report."""
+        """Return everything for `json.dumps`; paths are names of files in the report's folder."""
         raw = asdict(self)
         raw |= {"program": self.program.name, "suite": self.suite.name, "extra": dict(self.extra)}
         return raw
 
     def write(self) -> Path:
-        """Beside the program, as NAME.report.json."""
+        """Write the report to NAME.report.json in the program's folder."""
         path = self.program.with_suffix(".report.json")
         path.write_text(json.dumps(self.json(), indent=1) + "\n", encoding="utf-8")
         return path
@@ -97,7 +93,7 @@ class Report:
         return sizes if self.passed else f"{sizes}, FAILED: {self.problem}"
 
 
-_PLACES = {"gpu": "on the GPU all the same", "load": "computed at load", "host": "on the host"}
+_PLACES = {"gpu": "offloaded to the GPU", "load": "computed at load", "host": "on the host"}
 
 
 def _by_count(ops: Mapping[str, int]) -> list[tuple[str, int]]:

@@ -1,6 +1,6 @@
-"""Writes the suite of an export: its inputs and PyTorch's results, as `serve.py verify` wants them.
+"""Writes the suite of an export for `serve.py verify`: its inputs and PyTorch's results.
 
-The program is in the folder as well, as a second name of the same file where the disk allows it.
+The folder also contains the program, as a hard link if the disk allows it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_LEAST_TOLERANCE = 1e-6  # where all that PyTorch gives is zero
+_LEAST_TOLERANCE = 1e-6  # for outputs that are all zero
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the program: what goes in, and what PyTorch gives for it, flat and in order."""
+    """A call of the program: its inputs and PyTorch's results, flat and in order."""
 
     inputs: tuple[Array | int | float | bool, ...]
     expected: tuple[Array | None, ...]  # None: not to be compared
@@ -30,7 +30,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """An element passes within either of them."""
+    """Tolerances: an element passes within either of them."""
 
     atol: float
     rtol: float
@@ -39,7 +39,7 @@ class Tolerance:
 def write_suite(
     folder: Path, program: Path, name: str, calls: Sequence[Call], tolerance: Tolerance
 ) -> dict[str, Any]:
-    """Makes the folder anew, with one entry whose steps are the calls; returns the entry."""
+    """Replace the folder by one with a single entry, whose steps are the calls; return it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     _link(program, folder / program.name)
@@ -53,9 +53,9 @@ def write_suite(
 def entry_of(
     folder: Path, program: str, op: str, case: str, calls: Sequence[Call], share: float
 ) -> dict[str, Any]:
-    """An entry for a program that lies in `folder`, with its files there, for a manifest.
+    """Write the files of a program in `folder`, and return its entry for a manifest.
 
-    An element may be off by `share` of the largest number in its output.
+    An element may differ by `share` of the largest number in its output.
     """
     steps = []
     for number, call in enumerate(calls):

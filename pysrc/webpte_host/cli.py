@@ -1,4 +1,4 @@
-"""The command line: which command, and how its failures are shown."""
+"""The command line: selects the command, and shows its failures."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ usage: python3 serve.py [--port PORT] [--folder DIR]    serve the page (sets up 
        python3 serve.py verify SUITE_DIR [options]      run a suite of programs, compare the outputs
        python3 serve.py export MODEL OUT [options]      export a PyTorch model, check the result
        python3 serve.py bench PROGRAM [options]         time a program, kernel by kernel
-       python3 serve.py models [add NAME...]            real models: a list, and how to get them
-       python3 serve.py build OUT [options]             the page as a static site, for any host
-       python3 serve.py docs OUT                        the documentation and API reference as HTML
-       python3 serve.py test [pytest arguments]         linters, type checks, unit and browser tests
-       python3 serve.py pictures [NAME...]              take the pictures of the README anew
-       python3 serve.py setup                           only set up the browser runtime
+       python3 serve.py models [add NAME...]            list real models, and install them
+       python3 serve.py build OUT [options]             write the page as a static site for any host
+       python3 serve.py docs OUT                        write the docs and API reference as HTML
+       python3 serve.py test [pytest arguments]         run linters, type checks and tests
+       python3 serve.py pictures [NAME...]              take the README's pictures again
+       python3 serve.py setup                           set up the browser runtime only
 
-Each command explains itself with --help."""
+Each command has --help."""
 
 _FOLDER = "/folder/"
 _MODELS = "/models/"
@@ -49,7 +49,7 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _command(arguments: list[str]) -> Callable[[list[str]], int]:
-    """Imports are in here so that serving does not wait for what only the tests need."""
+    """Return the command's function. Imports are in here so that serving starts fast."""
     name = arguments[0] if arguments else ""
     if name == "test":
         from webpte_host.commands.test_command import main as run_checks
@@ -111,13 +111,13 @@ def _serve(arguments: list[str]) -> int:
         action="append",
         default=[],
         metavar="NAME",
-        help="a name of this machine in the address that browsers open, besides localhost",
+        help="a name besides localhost by which browsers may address this machine",
     )
     parser.add_argument("--port", type=int, default=8000, help="0: any free one (%(default)s)")
     parser.add_argument("--folder", type=Path, help=f"serve this folder too, as {_FOLDER}")
     options = parser.parse_args(arguments)
     models = ModelStore()
-    with contextlib.suppress(OSError):  # a checkout that is read-only can be served as it is
+    with contextlib.suppress(OSError):  # a read-only checkout is served without
         models.write_index()
     mounts = [Mount(_MODELS, models.folder)]
     if options.folder is not None:
@@ -128,7 +128,7 @@ def _serve(arguments: list[str]) -> int:
     with Site(
         host=options.host, port=options.port, mounts=mounts, names=options.allow_host
     ) as site:
-        # Whoever reads the address may stop the server before the next line is printed.
+        # A program that reads the address may stop the server before the next line is printed.
         try:
             print(f"webpte: {site.url}   (Ctrl-C stops it)", flush=True)
             if options.folder is not None:

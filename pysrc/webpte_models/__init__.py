@@ -2,15 +2,17 @@
 
     recipes/     one small file per model; they import in any Python
     networks/    the networks in PyTorch, and readers of ONNX, TFLite and ncnn files
-    recipe.py    what a recipe says
+    recipe.py    the parts of a recipe
+    catalog.py   finds all recipes
     make.py      builds and exports one, in the export environment
-    check_export.py  runs what was made, against PyTorch's results
+    check_export.py  runs the exported program and compares it with PyTorch's results
 
-`python3 serve.py models` is the way in; docs/models.md tells how to add one.
+`python3 serve.py models` is the command; docs/models.md explains how to add a model.
 """
 
 from __future__ import annotations
 
-from webpte_models.recipe import LanguageModel, Network, Recipe, Value, Wheel, all_recipes
+from webpte_models.catalog import all_recipes
+from webpte_models.recipe import LanguageModel, Network, Recipe, Value, Wheel
 
 __all__ = ["LanguageModel", "Network", "Recipe", "Value", "Wheel", "all_recipes"]

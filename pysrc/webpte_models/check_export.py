@@ -1,7 +1,7 @@
-"""Judges what was made: `python -m webpte_models.check_export NAME MADE OUT.json`, where NumPy is.
+"""Checks an export: `python -m webpte_models.check_export NAME MADE OUT.json`. Needs NumPy.
 
-By the same code as `serve.py verify --device numpy`. OUT.json then says what it found, and what the
-program makes of the example.
+It runs the code of `serve.py verify --device numpy`. OUT.json gets the verdict, and a sentence
+about the program's output for the example.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import numpy as np
 import webpte
 from webpte_host.commands.verify import check_entries, read_manifest, run_here
 from webpte_host.models.stages import summary
+from webpte_models.catalog import all_recipes
 from webpte_models.make import PROGRAM
-from webpte_models.recipe import Recipe, all_recipes
+from webpte_models.recipe import Recipe
 
-_ANSWER_TOKENS = 16  # NumPy takes a second for each
+_ANSWER_TOKENS = 16  # NumPy takes a second for each token
 
 
-def judge(recipe: Recipe, made: Path) -> dict[str, Any]:
-    """The verdict's `error` is empty if every case passed."""
+def check(recipe: Recipe, made: Path) -> dict[str, Any]:
+    """Check an export; the verdict's `error` is empty if every case passed."""
     suite = made / "suite"
     entries = check_entries(read_manifest(suite), suite)
     results = [run_here(suite, entry) for entry in entries]
@@ -58,7 +59,7 @@ async def _answer(folder: Path, question: str) -> str:
 
 def main(arguments: list[str]) -> int:
     name, made, out = arguments
-    verdict = judge(all_recipes()[name], Path(made))
+    verdict = check(all_recipes()[name], Path(made))
     Path(out).write_text(json.dumps(verdict, indent=1), encoding="utf-8")
     return 0
 

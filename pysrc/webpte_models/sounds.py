@@ -16,7 +16,7 @@ _SYLLABLES = 4.0  # in a second
 
 
 def voice(samples: int, rate: int) -> Array:
-    """Pulses of the vocal cords through resonances that glide from vowel to vowel."""
+    """Synthesize pulses of vocal cords through resonances that glide from vowel to vowel."""
     times = np.arange(samples) / rate
     pitch = 120 + 15 * np.sin(2 * np.pi * 0.7 * times) + 6 * np.sin(2 * np.pi * 5 * times)
     pulses = np.diff(np.floor(np.cumsum(pitch) / rate), prepend=0)
@@ -36,7 +36,7 @@ def noise(samples: int) -> Array:
 
 
 def _resonance(wave: Array, hertz: Array, bandwidth: float, rate: int) -> Array:
-    """A filter of two poles, whose frequency changes from sample to sample."""
+    """Apply a two-pole filter whose frequency changes from sample to sample."""
     radius = np.exp(-np.pi * bandwidth / rate)
     turns = 2 * radius * np.cos(2 * np.pi * hertz / rate)
     made, last, before = [], 0.0, 0.0

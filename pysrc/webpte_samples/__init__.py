@@ -1,5 +1,5 @@
-"""The programs in web/samples, made from nothing but this project: data, training and export.
+"""The data, training and export of the programs in web/samples.
 
-The host's side: it needs PyTorch and ExecuTorch, which `python3 serve.py export` sets up, and is
-never imported by the page. docs/samples.md tells what each sample is and how it was made.
+It runs on the host, with PyTorch and ExecuTorch, which `python3 serve.py export` sets up; the page
+never imports it. docs/samples.md describes each sample and how it was trained.
 """

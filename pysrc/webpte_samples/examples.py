@@ -1,8 +1,8 @@
-"""Writes the example beside the sample `photo`: a photo that training never saw.
+"""Writes the example input of the sample `photo`: a photo that is not in its training data.
 
     python -m webpte_samples.examples DATA web/samples
 
-DATA is `prepare`'s; Pillow writes the file.
+DATA is the folder of `prepare`; Pillow writes the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def write(path: Path, pixels: np.ndarray) -> None:
 
 
 def photo_example(picture: np.ndarray) -> np.ndarray:
-    """(132, 176, 3), half the size of what is on the photo"""
+    """Cut out a part of the photo and halve its size: (132, 176, 3)."""
     small = smaller(as_tensor(picture[ROWS, COLUMNS], "cpu"))[0].permute(1, 2, 0)
     return (small * 255).round().byte().numpy()
 

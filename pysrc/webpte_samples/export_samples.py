@@ -1,10 +1,10 @@
-"""From trained weights to web/samples: programs, and PyTorch's results for the tests.
+"""Exports trained weights to web/samples: programs, and PyTorch's results for the tests.
 
     python -m webpte_samples.export_samples digits WEIGHTS OUT_DIR     # digits.pt of train_digits
     python -m webpte_samples.export_samples photo WEIGHTS OUT_DIR      # photo.pt of train_photo
     python -m webpte_samples.export_samples stories MODEL_DIR OUT_DIR  # of train_stories
 
-OUT_DIR gets NAME.pte and NAME.suite; `pack_suite` takes the latter into tests/suites.
+OUT_DIR gets NAME.pte and NAME.suite; `pack_suite` packs the latter into tests/suites.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def export_photo(weights: Path, out: Path) -> Report:
 
 
 def export_stories(folder: Path, out: Path) -> Report:
-    """The tokenizer's files get names of their own, and stay as short as they were written."""
+    """Export `stories`, and rename its tokenizer's files, which keep their compact form."""
     report = export_llm(folder, out / "stories", quantize="8w", max_context=CONTEXT)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (out / name).unlink()

@@ -1,9 +1,9 @@
-"""Puts the data of `digits` and `photo` into DATA: digits.npz and pictures.npz.
+"""Writes the data of `digits` and `photo` into DATA: digits.npz and pictures.npz.
 
     python -m webpte_samples.prepare DATA
 
-Needs scikit-learn (its scans of digits, CC BY 4.0), scikit-image (its photos; only those are
-taken that are CC0 or in the public domain) and Pillow. Training needs none of them.
+Needs scikit-learn (its scans of digits, CC BY 4.0), scikit-image (those of its photos that are CC0
+or in the public domain) and Pillow. Training needs none of them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-# In skimage/data; who gave them away is told in its _fetchers.py. Others are left out where
-# that says nothing, or only that no restrictions are known.
+# Photos in skimage/data, whose _fetchers.py names their licences. Those without a licence, or with
+# "no known restrictions" only, are left out.
 TRAINED_ON = (
     "astronaut.png", "rocket.jpg", "camera.png", "brick.png", "grass.png", "gravel.png",
     "hubble_deep_field.jpg", "retina.jpg",
@@ -31,7 +31,7 @@ def photos_folder() -> Path:
 
 
 def read_picture(path: Path) -> np.ndarray:
-    """(height, width, 3), uint8"""
+    """Read a picture as uint8 (height, width, 3)."""
     from PIL import Image
 
     return np.asarray(Image.open(path).convert("RGB"))

@@ -1,4 +1,4 @@
-"""PyTorch's results for a sample, in one file: what the tests hold a program against.
+"""Packs PyTorch's results for a sample into one file, with which tests compare the program.
 
     python -m webpte_samples.results NAME.suite tests/data/samples/NAME.npz
 
@@ -25,7 +25,7 @@ class Call:
 
 
 def pack(suite: Path, file: Path) -> None:
-    """`suite` is an export's: one entry, whose steps follow each other."""
+    """Pack a suite of one entry, whose steps run one after the other."""
     (entry,) = json.loads((suite / "manifest.json").read_text(encoding="utf-8"))
     arrays: dict[str, Array] = {}
     for number, step in enumerate(entry["steps"]):

@@ -1,4 +1,4 @@
-"""What a training leaves: weights, and beside them what was measured."""
+"""The results of a training: weights and measurements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 
 
 def keep(model: nn.Module, measured: Mapping[str, Any], folder: Path, name: str) -> None:
-    """As NAME.pt and NAME.json, which is printed, too."""
+    """Write NAME.pt and NAME.json, and print the latter."""
     parameters = sum(weight.numel() for weight in model.parameters())
     report = json.dumps({"parameters": parameters, **measured}, indent=1)
     print(report)

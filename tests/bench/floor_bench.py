@@ -1,10 +1,10 @@
-"""What a lone call costs a browser without Python: the floor under `serve.py bench`.
+"""The time of a single call in a browser without Python: a lower bound for `serve.py bench`.
 
     PYTHONPATH=pysrc:tests python -m bench.floor_bench [--adapter swiftshader] [--calls 300]
 
-Plain JavaScript in a worker writes an input, encodes dispatches that depend on each other and do
-next to nothing, submits, and maps a small result, in the ways that waiting.js knows. What a
-model's call takes above that is its kernels and our Python.
+Plain JavaScript in a worker writes an input, encodes dependent dispatches that do next to nothing,
+submits, and maps a small result, by each of the methods of waiting.js. The rest of a model's call
+is its kernels and our Python.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Whole programs on this machine's GPU with no host in the loop, one way against another.
+"""Times whole programs on this machine's GPU without the host, one variant against another.
 
     PYTHONPATH=pysrc:tests python -m bench.model_bench FOLDER OUT.json [--only NAME ...]
 
-FOLDER has NAME.pte, NAME.input.npy and NAME.expected.npy. A figure is what one run takes when many
-are in one submission: commands are encoded before the clock starts. Each kernel is repeated by
-itself in the same way. A way is a set of values that a module's constants get, for comparison.
+FOLDER has NAME.pte, NAME.input.npy and NAME.expected.npy. A figure is the time of one run when many
+are in one submission: commands are encoded before the clock starts. Each kernel is also repeated
+alone in the same way. A variant ("way") sets constants of modules, for comparison.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WAYS: dict[str, Way] = {"as chosen": ()}
 
 
 async def seconds_of(device: NativeDevice, encode: Callable[[Any], None], times: int) -> float:
-    """Of one, where so many are submitted at once."""
+    """Return the seconds of one of `times` runs in one submission."""
     inner = device._device
     with submission(inner) as encoder:
         for _ in range(times):
@@ -61,7 +61,7 @@ async def seconds_of(device: NativeDevice, encode: Callable[[Any], None], times:
 
 
 async def whole(device: NativeDevice, plan: NativePlan, times: int, rounds: int) -> list[float]:
-    """Microseconds of a run."""
+    """Return the microseconds of a run, per round."""
     c = device._device.c
     return [
         1e6 * await seconds_of(device, lambda encoder: plan.encode(c, encoder), times)
@@ -70,13 +70,13 @@ async def whole(device: NativeDevice, plan: NativePlan, times: int, rounds: int)
 
 
 async def alone(device: NativeDevice, dispatch: Dispatched, times: int) -> float:
-    """Microseconds of one dispatch among many of the same."""
+    """Return the microseconds of one dispatch among many of the same."""
     plan = NativePlan([], [], [dispatch] * times, [], 0)
     return min(await whole(device, plan, 1, 3)) / times
 
 
 def plan_of(device: NativeDevice) -> NativePlan:
-    """The plan with the most dispatches, which is the model's."""
+    """Return the plan with the most dispatches, which is the model's."""
     return max(device._plans.values(), key=lambda plan: len(plan.dispatches))
 
 
@@ -135,7 +135,7 @@ async def by_kernel(
 
 
 def concerns(way_name: str, model: str) -> bool:
-    """Images have convolutions, some of them products; encoders have products alone."""
+    """Tell whether a variant concerns a model: images have convolutions, encoders only GEMMs."""
     kind = way_name.split(maxsplit=1)[0]
     if kind == "conv:":
         return model == "resnet18"
@@ -158,7 +158,7 @@ async def compare(options: argparse.Namespace) -> None:
             try:
                 kernels = perf_counter() < until - 20
                 rows[way_name] = await measure(device, base, way, options.times, kernels)
-            except Exception as error:  # one way that fails leaves the others their figures
+            except Exception as error:  # the other variants still run
                 rows[way_name] = {"failed": f"{type(error).__name__}: {error}"[:2000]}
             shown = {k: v for k, v in rows[way_name].items() if k != "kernels"}
             print(name, way_name, shown, flush=True)
@@ -168,7 +168,7 @@ async def compare(options: argparse.Namespace) -> None:
 
 
 async def single(device: NativeDevice, entry: dict[str, Any], way: Way) -> list[float]:
-    """Microseconds of each dispatch of one call of an operator."""
+    """Return the microseconds of each dispatch of one call of an operator."""
     (call,) = read_calls([entry])
     with patched(way):
         delegate = await GpuDelegate.create(call.graph, device, ShaderLibrary())

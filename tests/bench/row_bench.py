@@ -1,10 +1,10 @@
-"""Decode on this machine's GPU: layers of the 1B Llama, one kernel's way against another's.
+"""Times decode on this machine's GPU: layers of the 1B Llama, with several GEMV configs.
 
     PYTHONPATH=pysrc:tests python -m bench.row_bench [--layers 8] [--steps 200] [--position 512]
 
-Steps are queued and waited for once: a figure is what a step takes with no host in the loop.
-Weights of the layers together are larger than caches: the memory is read. A way is how products
-of one row are cut: threads of a workgroup, and slices along k; or as few rows are, by subgroups.
+Steps are queued and waited for once: a figure is the time of a step without the host. The layers'
+weights together exceed the GPU's caches, so they are read from memory. A GEMV config is the threads
+of a workgroup and the slices along k, or sums by subgroups, as for skinny GEMMs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CUTS = (RowCut(64, 32), RowCut(128, 16), RowCut(128, 32), RowCut(128, 64), RowCu
 async def show(
     graph: Graph, device: NativeDevice, steps: int, position: int, fuse: bool = True
 ) -> None:
-    """Milliseconds of a step: the median of five rounds, after one that does not count."""
+    """Print the milliseconds of a step: the median of five rounds after a warm-up."""
     delegate = await GpuDelegate.create(graph, device, ShaderLibrary(), fused=fuse)
     shapes = [graph.tensor(i).dims for i in graph.inputs if not graph.is_symint(i)]
     x, *tables = (np.zeros(dims, np.float32) for dims in shapes)

@@ -1,11 +1,11 @@
-"""How long the page takes until it is ready: the first visit, and those after it.
+"""Times the start of the page: the first visit, and those after it.
 
     PYTHONPATH=pysrc:tests .webpte/venv/bin/python -m bench.start_bench [ROUNDS] [--rate MBIT]
 
-Each round is a browser with an empty profile. A visit is from the address to "ready"; what is
-printed is seconds of wall clock and of processor time, of the browser with all its processes. The
-browser is closed in between, as people close theirs. `--rate` lets the network be slower than it
-is on one machine: so many megabits per second, with 20 ms for each answer.
+Each round starts with an empty browser profile. A visit lasts from the address to "ready"; it
+prints seconds of wall clock and of CPU time, of all the browser's processes. The browser is closed
+between visits. `--rate` simulates a network of so many megabits per second, with a latency of
+20 ms.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from webpte_host.setup import chromium
 from webpte_host.setup.runtime import ensure_runtime
 
 VISITS = 3
-SETTLE_SECONDS = 12  # after "ready": compiled modules and machine code are kept in the background
+SETTLE_SECONDS = 12  # after "ready", the browser stores compiled code in the background
 LATENCY_MS = 20
 _TICKS = os.sysconf("SC_CLK_TCK")
 
-Visit = tuple[float, float]  # seconds of wall clock and of processor time
+Visit = tuple[float, float]  # seconds of wall clock and of CPU time
 
-# Whoever asks again and again takes time from the start, a tenth of it on two cores.
+# Polling would slow the start down, by a tenth on two cores.
 READY = """new Promise((resolve, reject) => {
   const page = document.documentElement;
   const look = () => {
@@ -43,7 +43,7 @@ READY = """new Promise((resolve, reject) => {
 
 
 def processor_seconds(profile: Path) -> float:
-    """Of the processes that have this profile, by name or by descent."""
+    """Return the CPU time of the processes with this profile, and of their descendants."""
     parents, spent, ours = {}, {}, set()
     for place in Path("/proc").glob("[0-9]*"):
         try:

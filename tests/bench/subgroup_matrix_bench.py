@@ -1,11 +1,11 @@
-"""Prefill's products in a browser on this machine's GPU: by subgroup matrices, against float tiles.
+"""Times the GEMMs of prefill in a browser on a GPU: subgroup matrices against float tiles.
 
     PYTHONPATH=pysrc:tests python -m bench.subgroup_matrix_bench [--runs 30] [--rows 512] [--small]
 
-For each of the 1B Llama's products, by the GPU's own clock: float tiles as chosen, matrices as
-chosen, and every cut of them. `error` is the largest difference from float tiles, as a share of the
-largest element; below 1e-5 is what half floats in pairs should give. Kernels with their times go
-to --json.
+For each of the 1B Llama's GEMMs, by the GPU's own clock: the default float tiles, the default
+subgroup matrices, and every tile config of these. `error` is the largest difference from float
+tiles, relative to the largest element; split f16 should stay below 1e-5. Kernels with their times
+go to --json.
 """
 
 from __future__ import annotations
@@ -112,5 +112,5 @@ if __name__ == "__main__":
     parser.add_argument("--rows", type=int, default=512)
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--small", action="store_true", help="one tiny product: that it runs")
+    parser.add_argument("--small", action="store_true", help="one tiny GEMM, to test that it runs")
     main(parser.parse_args())

@@ -10,7 +10,7 @@ import pytest
 import webpte
 from support.devices import native
 from support.devices.native import need_native
-from support.graphs.conv_graphs import BLOCKS, bent_norm, conv_block
+from support.graphs.conv_graphs import BLOCKS, activation_norm, conv_block
 from support.graphs.encoder_graphs import (
     WRITTEN,
     Encoder,
@@ -96,7 +96,7 @@ def test_what_is_around_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("dims", "bend"), [((2, 3, 5, 7), "relu"), ((1, 6, 8), "clamp")])
 def test_batch_norms(dims: tuple[int, ...], bend: str) -> None:
-    net, _, inputs = bent_norm(dims, bend)
+    net, _, inputs = activation_norm(dims, bend)
     compare(net.g, [inputs], tolerance=1e-5)
 
 

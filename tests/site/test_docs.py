@@ -1,4 +1,4 @@
-"""The documentation as HTML: whole, with links that lead somewhere, under the page's policy."""
+"""The documentation as HTML: complete, without broken links, under the page's policy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pages(out: Path) -> Iterator[Path]:
-    """Without the examples, which are pages of their own."""
+    """Yield all pages except the examples."""
     return (path for path in out.rglob("*.html") if "examples" not in path.parts)
 
 

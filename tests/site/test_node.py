@@ -1,4 +1,4 @@
-"""webpte in Node, on Dawn: the example of docs/your_own_page.md, as it is written there."""
+"""webpte in Node, on Dawn: runs the example of docs/your_own_page.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXAMPLE = ROOT / "docs" / "examples" / "node" / "digits.mjs"
 
 @pytest.fixture
 def folder() -> Path:
-    """With Dawn in it, fetched once."""
+    """A folder with Dawn in it, fetched once."""
     folder = STATE / "node"
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "node_modules" / "webgpu").is_dir():
@@ -33,7 +33,7 @@ def folder() -> Path:
 
 
 def software_adapter() -> dict[str, str]:
-    """The driver that Chromium brings, so that a GPU need not be there."""
+    """Return variables that select Chromium's software driver, so that no GPU is needed."""
     browser = chromium.find()
     roots = [Path(browser).resolve().parent] if browser else []
     drivers = [

@@ -1,4 +1,4 @@
-"""The notebooks in JupyterLite, as the static site has them: opened, and run from top to bottom."""
+"""The notebooks of the static site in JupyterLite: opened, and run from top to bottom."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webpte_host.site.command import build
 
 NAMES = [path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb"))]
 PICTURES = {"a_picture_model": 3}
-# The kernel, IPython and matplotlib start, and then everything is run.
+# Time for the kernel, IPython and matplotlib to start, and for all cells to run.
 RUN_MS = 4 * limits.START_MS
 
 
@@ -46,7 +46,7 @@ def run_all(page: Page, address: str) -> None:
     page.goto(address)
     # The first visit loads the page twice, for the isolation headers.
     page.wait_for_function("crossOriginIsolated && document.querySelector('.jp-CodeCell')")
-    # Cells that are run before the notebook has a kernel are passed over, without a word.
+    # Cells that are run before the notebook has a kernel are skipped silently.
     kernel = page.locator(".jp-Notebook-ExecutionIndicator")
     expect(kernel).to_have_attribute("data-status", "idle", timeout=limits.START_MS)
     page.get_by_role("menuitem", name="Run", exact=True).click()
@@ -54,7 +54,7 @@ def run_all(page: Page, address: str) -> None:
     ended = page.locator(".jp-OutputArea-output").filter(
         has_text=re.compile(r"^done\s*$|Traceback")
     )
-    asked = page.locator(".jp-Dialog")  # for another kernel, say: nobody would answer
+    asked = page.locator(".jp-Dialog")  # such as a request for a kernel, which nobody answers
     expect(ended.or_(asked).first).to_be_visible(timeout=RUN_MS)
     assert asked.all_inner_texts() == []
 
@@ -65,7 +65,7 @@ def test_runs_from_top_to_bottom(page: Page, host: StaticHost, name: str) -> Non
     texts = page.locator(".jp-OutputArea-output").all_inner_texts()
     assert [text for text in texts if "Traceback" in text] == []
     assert texts[-1].strip() == "done"
-    # A program is the first thing that each of them shows.
+    # The first output of each notebook is a program.
     expect(page.locator(".jp-OutputArea-output table caption").first).to_contain_text(".pte")
     expect(page.locator(".jp-OutputArea-output img")).to_have_count(PICTURES.get(name, 0))
 

@@ -1,4 +1,4 @@
-"""The shape of the code base: imports point one way, and only `gpu/` knows JavaScript."""
+"""The shape of the code base: imports point one way, and only `gpu/` imports JavaScript."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ MAX_FILES = 20  # of code in one folder
 
 @dataclass(frozen=True)
 class Import:
-    """`module` imports `target`; `late` if inside of a function."""
+    """An import of `target` in `module`; `late` if it is inside of a function."""
 
     module: str
     target: str
@@ -68,20 +69,20 @@ TEMPLATES = "webpte.text.sandbox"
 JAVASCRIPT = {"js", "pyodide", "pyodide_js", "pyscript"}
 
 
-def module_files() -> dict[str, Path]:
+def module_files(package: Path) -> dict[str, Path]:
     found = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package.parent).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         found[name] = path
     return found
 
 
-MODULES = module_files()
+MODULES = module_files(PACKAGE)
 
 
-def imports_of(module: str) -> Iterator[Import]:
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+def imports_of(module: str, modules: dict[str, Path] = MODULES) -> Iterator[Import]:
+    tree = ast.parse(modules[module].read_text(encoding="utf-8"))
     late_nodes = {
         id(inner)
         for node in ast.walk(tree)
@@ -98,18 +99,18 @@ def imports_of(module: str) -> Iterator[Import]:
             for alias in node.names:
                 # `from webpte import errors` imports a module, `from webpte.x import Y` a name.
                 full = f"{node.module}.{alias.name}"
-                target = full if full in MODULES else node.module
+                target = full if full in modules else node.module
                 yield Import(module, target, id(node) in late_nodes)
 
 
 ALL_IMPORTS = [found for module in MODULES for found in imports_of(module)]
 
 
-def unit_of(module: str) -> str:
-    """The folder that a module is in, or the module where that is the package itself."""
+def unit_of(module: str, modules: dict[str, Path] = MODULES) -> str:
+    """Return the folder that a module is in, or the module if that is the package itself."""
     parts = module.split(".")
-    inside = parts[1:] if MODULES[module].name == "__init__.py" else parts[1:-1] or parts[1:]
-    return ".".join(inside) or "webpte"
+    inside = parts[1:] if modules[module].name == "__init__.py" else parts[1:-1] or parts[1:]
+    return ".".join(inside) or parts[0]
 
 
 def test_every_module_has_a_place_in_the_order() -> None:
@@ -133,6 +134,79 @@ def test_the_walk_sees_imports() -> None:
     assert Import("webpte", "webpte.errors", False) in ALL_IMPORTS
     assert Import("webpte.runtime.base.devices", "webpte.gpu.webgpu.device", True) in ALL_IMPORTS
     assert len(ALL_IMPORTS) > 100
+
+
+# Every package, the page included.
+ALL_PACKAGES = [*sorted((ROOT / "pysrc").glob("webpte*")), ROOT / "web" / "page"]
+Graph = dict[str, set[str]]
+
+
+def module_graph(package: Path) -> Graph:
+    """Map each module of a package to those that it imports, late and for types only included."""
+    modules = module_files(package)
+    graph: Graph = {module: set() for module in modules}
+    for module in modules:
+        targets = {found.target for found in imports_of(module, modules)}
+        graph[module] = (targets & modules.keys()) - {module}
+    return graph
+
+
+def folder_graph(package: Path) -> Graph:
+    """Map each folder of a package to those that its modules import from."""
+    modules = module_files(package)
+    graph: Graph = {}
+    for module, targets in module_graph(package).items():
+        unit = unit_of(module, modules)
+        units = {unit_of(target, modules) for target in targets}
+        graph[unit] = graph.get(unit, set()) | (units - {unit})
+    return graph
+
+
+def circle_in(graph: Graph) -> list[str]:
+    """Return one circle of a graph, or nothing if it has none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+@pytest.mark.parametrize("package", ALL_PACKAGES, ids=lambda path: path.name)
+def test_no_modules_import_each_other(package: Path) -> None:
+    assert not circle_in(module_graph(package))
+
+
+@pytest.mark.parametrize("package", ALL_PACKAGES, ids=lambda path: path.name)
+def test_no_folders_import_each_other(package: Path) -> None:
+    assert not circle_in(folder_graph(package))
+
+
+def test_circles_are_found(tmp_path: Path) -> None:
+    package = tmp_path / "some"
+    (package / "low").mkdir(parents=True)
+    for name, text in {
+        "__init__.py": "from some.high import run",
+        "high.py": "from some.low import a",
+        "low/a.py": "from typing import TYPE_CHECKING",
+        "low/b.py": "from some.low import a",
+    }.items():
+        (package / name).write_text(text)
+    assert not circle_in(module_graph(package))
+    (package / "low" / "a.py").write_text("if TYPE_CHECKING:\n    from some.low.b import B\n")
+    assert set(circle_in(module_graph(package))) == {"some.low.a", "some.low.b"}
+    assert not circle_in(folder_graph(package))
+    (package / "low" / "b.py").write_text("def run():\n    import some.high\n")
+    assert set(circle_in(folder_graph(package))) == {"high", "low"}
+
+
+@pytest.mark.parametrize("package", ALL_PACKAGES, ids=lambda path: path.name)
+def test_a_class_name_stands_once_in_a_package(package: Path) -> None:
+    places: dict[str, list[str]] = {}
+    for module, path in module_files(package).items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(f"{module}:{node.lineno}")
+    assert not {name: found for name, found in places.items() if len(found) > 1}
 
 
 def test_only_the_gpu_folder_imports_javascript() -> None:
@@ -204,7 +278,7 @@ def test_public_names_are_complete_and_sorted() -> None:
 
 
 def tree_of_errors() -> dict[str, str | None]:
-    """Class -> parent, as the docstring of `errors` draws it."""
+    """Map each class to its parent, as the docstring of `errors` draws them."""
     tree: dict[str, str | None] = {}
     above: list[str] = []
     for line in (errors.__doc__ or "").splitlines():

@@ -186,14 +186,6 @@ class Graph:
         """How often each operator is called, most frequent first."""
         return dict(Counter(call.name for call in self.calls).most_common())
 
-    def memory_groups(self) -> dict[int, tuple[int, ...]]:
-        """The exporter's memory plan: tensor ids by mem_obj_id. Constants own their buffers."""
-        groups: dict[int, list[int]] = {}
-        for tensor in self.tensors():
-            if tensor.constant is None and tensor.mem_obj_id is not None:
-                groups.setdefault(tensor.mem_obj_id, []).append(tensor.id)
-        return {group: tuple(ids) for group, ids in groups.items()}
-
 
 def build_graph(delegate: VkDelegate, source: ByteSource, named: Mapping[str, Region]) -> Graph:
     """Resolve what the file left as numbers. `named` maps keys to the bytes of named data."""

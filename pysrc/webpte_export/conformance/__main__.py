@@ -20,12 +20,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("checkout", type=Path, nargs="?", help="a source tree of ExecuTorch")
     parser.add_argument("out", type=Path, help="the folder for the suites, one per part")
     parser.add_argument(
-        "--table", action="store_true", help="only write the table of results that are in OUT"
+        "--table", action="store_true", help="only print the table of the results in OUT"
     )
-    parser.add_argument("--part", action="append", choices=PARTS, help="only this one; repeatable")
-    parser.add_argument("--filter", default="*", metavar="GLOB", help="only cases with such an id")
-    parser.add_argument("--jobs", type=int, default=1, help="exports at a time")
-    parser.add_argument("--seconds", type=float, default=300, help="at most for one case")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this part; repeatable")
+    parser.add_argument("--filter", default="*", metavar="GLOB", help="only cases with this id")
+    parser.add_argument("--jobs", type=int, default=1, help="parallel exports")
+    parser.add_argument("--seconds", type=float, default=300, help="time limit of a case")
     given = parser.parse_args(arguments)
     if given.table:
         print(table(given.out, PARTS), *failures(given.out, PARTS), sep="\n")
@@ -50,15 +50,15 @@ def export_part(
     from webpte_export.conformance.checkout import use_checkout
     from webpte_export.conformance.parts import import_torchvision
     from webpte_export.conformance.runner import Folder, export_cases
-    from webpte_export.exporter_patches import fewer_collections, mend_exporter
+    from webpte_export.exporter_patches import fewer_collections, patch_exporter
 
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
-    torch.set_num_threads(1)  # children are forked, and threads are not
+    torch.set_num_threads(1)  # children are forked, which does not copy threads
     backends = use_checkout(checkout)
-    # Before the mend, which hides one that is broken; declared for as long as this runs.
+    # Before the patch that hides a broken torchvision; the declarations last while this runs.
     _declared = import_torchvision() if part == "models" else None
-    mend_exporter()
+    patch_exporter()
     recorder = Recorder()
     recorder.listen()
     cases = [case for case in PARTS[part](backends) if fnmatch.fnmatch(case.id, pattern)]
@@ -68,13 +68,13 @@ def export_part(
 
 
 def keep_what_exports_share() -> None:
-    """Makes once what every export of a child would make anew: the larger half of a small one."""
+    """Build tables that all exports share, which take more than half of a small export's time."""
     import functools
 
     import torch._export.utils as utils
     from executorch.backends.vulkan.patterns import fusable_patterns
 
-    # Libraries are not loaded any more, so that no operator is added.
+    # No libraries are loaded from here on, so no operators are added.
     collect = functools.cache(utils._collect_all_valid_cia_ops_for_namespace)
     utils._collect_all_valid_cia_ops_for_namespace = collect
     utils._collect_all_valid_cia_ops()
@@ -85,9 +85,9 @@ def keep_what_exports_share() -> None:
 
 
 def register_kernels_faster() -> None:
-    """Takes a short way where PyTorch registers kernels in Python: 6,000 per decomposition.
+    """Shorten PyTorch's registration of kernels in Python: 6,000 per decomposition table.
 
-    Its function has annotations that are evaluated at every call, most of the time of such a table.
+    Its function evaluates annotations at every call, which takes most of the time of a table.
     """
     import torch._ops as ops
 

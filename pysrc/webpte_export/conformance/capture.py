@@ -1,8 +1,8 @@
-"""Catches the programs of a test on their way to the runtime, and answers in its place.
+"""Captures the programs that a test lowers, and answers its calls in place of the runtime.
 
-A test lowers a model and runs it. While a `Recorder` listens, whatever is lowered is kept with the
-exported program that it came from, and a runtime that is PyTorch itself answers the test's calls
-and notes each of them: its inputs, and what PyTorch gives for them.
+A test lowers a model and runs it. While a `Recorder` listens, each lowered program is kept with the
+exported program that it came from. PyTorch itself answers the test's calls, and each call is
+recorded with its inputs and PyTorch's results.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import numpy as np
 from webpte_export.errors import ExportError
 from webpte_export.suite_writer import Array, Call
 
-# Operators whose result is memory that nobody wrote: there is nothing to compare.
+# Operators whose result is uninitialized memory: there is nothing to compare.
 _UNWRITTEN = ("llama.update_cache",)
 
 
 @dataclass(frozen=True)
 class CapturedModel:
-    """A model as PyTorch exported it, taken before the exporter takes its weights out of it."""
+    """A model as PyTorch exported it, before the exporter removes its weights."""
 
     module: Any
     example: tuple[tuple[Any, ...], dict[str, Any]] | None
-    unwritten: frozenset[int]  # results that hold nothing
+    unwritten: frozenset[int]  # results that are uninitialized
 
     @classmethod
     def of(cls, exported: Any) -> CapturedModel:
@@ -38,16 +38,16 @@ class CapturedModel:
 
 
 @dataclass
-class Caught:
+class CapturedProgram:
     """A lowered program, its model in PyTorch, and the calls that the test made."""
 
     program: bytes
     source: CapturedModel
-    outputs: tuple[int | None, ...]  # the input that each is, changed; None: the next result
+    outputs: tuple[int | None, ...]  # for each, the input that it mutates; None: the next result
     calls: list[Call] = field(default_factory=list)
 
     def run(self, *args: Any, **kwargs: Any) -> list[Any]:
-        """Answers a call with PyTorch's results, and notes it."""
+        """Answer a call with PyTorch's results, and record it."""
         import torch
         from torch.utils._pytree import tree_leaves
 
@@ -60,7 +60,7 @@ class Caught:
             results = tree_leaves(self.source.module(*given[0], **given[1]))
         if len(results) != self.outputs.count(None) or any(leaf is None for leaf in results):
             raise ExportError(
-                f"PyTorch gives {len(results)} results, the program {self.outputs.count(None)}"
+                f"PyTorch returns {len(results)} results, the program {self.outputs.count(None)}"
             )
         changed, rest = tree_leaves(given), iter(enumerate(results))
         expected: list[Array | None] = []
@@ -73,7 +73,7 @@ class Caught:
         return answer
 
     def call_with_example(self) -> None:
-        """Calls a program that the test did not run with the inputs that it was exported with."""
+        """Call a program that the test did not run with the inputs of its export."""
         if not self.calls:
             if self.source.example is None:
                 raise ExportError("the test neither runs the program nor has an example for it")
@@ -82,22 +82,22 @@ class Caught:
 
 
 class Recorder:
-    """Programs caught since the last `start`. There is one per process."""
+    """The programs captured since the last `start`. There is one recorder per process."""
 
     class Enough(KeyboardInterrupt):
-        """Ends a test that has given as many programs as are wanted: no test stops this."""
+        """The end of a test that has lowered enough programs; tests do not catch it."""
 
     def __init__(self) -> None:
-        self.caught: list[Caught] = []
+        self.captured: list[CapturedProgram] = []
         self._most: int | None = None
         self._source: CapturedModel | None = None
 
     def start(self, most: int | None = None) -> None:
-        """Forgets what was caught; a test is ended when it lowers more than `most` programs."""
-        self.caught, self._most, self._source = [], most, None
+        """Forget earlier programs; a test ends when it lowers more than `most`."""
+        self.captured, self._most, self._source = [], most, None
 
     def listen(self) -> None:
-        """Takes the places of the exporter's functions: before any test is imported."""
+        """Replace the exporter's functions, before any test is imported."""
         import executorch.exir
         import executorch.exir.program
         import executorch.exir.program._program as programs
@@ -110,9 +110,9 @@ class Recorder:
         lower = programs.EdgeProgramManager.to_executorch
 
         def to_executorch(manager: Any, *args: Any, **kwargs: Any) -> Any:
-            outputs = _outputs(manager)  # before it is lowered, which changes it
+            outputs = _outputs(manager)  # before lowering, which changes it
             lowered = lower(manager, *args, **kwargs)
-            self._catch(manager, lowered, outputs)
+            self._capture(manager, lowered, outputs)
             return lowered
 
         programs.EdgeProgramManager.to_executorch = to_executorch
@@ -128,34 +128,34 @@ class Recorder:
 
         return noted
 
-    def _catch(self, manager: Any, lowered: Any, outputs: tuple[int | None, ...]) -> None:
-        """Keeps what a test lowered; what has several methods is no test of a backend."""
-        # Passes may have made a new manager since: then the last one lowered is its source.
+    def _capture(self, manager: Any, lowered: Any, outputs: tuple[int | None, ...]) -> None:
+        """Keep a lowered program; one of several methods is not a test of a backend."""
+        # Passes may have created a new manager: then the last one lowered is its source.
         source = getattr(manager, "webpte_source", self._source)
         if source is None or len(lowered.executorch_program.execution_plan) != 1:
             return
-        if self._most is not None and len(self.caught) >= self._most:
+        if self._most is not None and len(self.captured) >= self._most:
             raise Recorder.Enough
-        self.caught.append(Caught(bytes(lowered.buffer), source, outputs))
+        self.captured.append(CapturedProgram(bytes(lowered.buffer), source, outputs))
 
     def _load(self, program: bytes, *_args: Any, **_kwargs: Any) -> _Answering:
-        for caught in reversed(self.caught):
-            if caught.program == program:
-                return _Answering(caught)
+        for captured in reversed(self.captured):
+            if captured.program == program:
+                return _Answering(captured)
         raise ExportError("the test runs a program that it did not lower")
 
 
 class _Answering:
-    """The face of ExecuTorch's runtime over a caught program."""
+    """The interface of ExecuTorch's runtime over a captured program."""
 
-    def __init__(self, caught: Caught) -> None:
-        self._caught = caught
+    def __init__(self, captured: CapturedProgram) -> None:
+        self._caught = captured
 
     def run_method(self, _name: str, inputs: Sequence[Any], **_kwargs: Any) -> list[Any]:
         return self.forward(inputs)
 
     def forward(self, inputs: Sequence[Any], **_kwargs: Any) -> list[Any]:
-        """Nested inputs come flat; the model takes them as its example has them."""
+        """Nest the flat inputs like the model's example, and call it."""
         from torch.utils._pytree import tree_structure, tree_unflatten
 
         example = self._caught.source.example
@@ -181,7 +181,7 @@ def _outputs(manager: Any) -> tuple[int | None, ...]:
 
 
 def _array(value: Any) -> Array:
-    """An input or a result for the suite."""
+    """Convert an input or a result for the suite."""
     import torch
 
     if not isinstance(value, torch.Tensor):

@@ -18,7 +18,7 @@ _NEEDED = ("backends/test/suite", "backends/vulkan/test", "backends/webgpu/test"
 
 
 class _TestFinder:
-    """A finder on `sys.meta_path` that sees the tests of a source tree, and nothing else of it."""
+    """A finder on `sys.meta_path` that finds the tests of a source tree, and nothing else."""
 
     def __init__(self, backends: Path) -> None:
         self._backends = backends
@@ -34,12 +34,12 @@ class _TestFinder:
 
 
 def use_checkout(checkout: Path) -> Path:
-    """Makes the tests of `checkout` importable, skipped ones too; returns its backends."""
+    """Make the tests of `checkout` importable, skipped ones too; return its backends."""
     missing = [part for part in _NEEDED if not (checkout / part).is_dir()]
     if missing:
         raise ExportError(
-            f"{checkout} has no {missing[0]}; name a source tree of ExecuTorch, such as "
-            "`git clone https://github.com/pytorch/executorch` makes."
+            f"{checkout} has no {missing[0]}; name a source tree of ExecuTorch, such as one of "
+            "`git clone https://github.com/pytorch/executorch`."
         )
     importlib.import_module("executorch")
     for name in ("skip", "skipIf", "skipUnless"):
@@ -49,7 +49,7 @@ def use_checkout(checkout: Path) -> Path:
 
 
 def modules_under(backends: Path, package: str) -> list[str]:
-    """The names of all test modules in a package of `executorch.backends`, in order."""
+    """List the names of all test modules in a package of `executorch.backends`, in order."""
     folder = backends.joinpath(*package.split("."))
     found = []
     for file in sorted(folder.rglob("test_*.py")):

@@ -1,7 +1,7 @@
 """The parts of ExecuTorch's tests: which cases each has, and how one is run.
 
-A case is a test as upstream counts it: a function, a method of a test class, an entry of a table.
-It may lower several programs. Nothing here says what they compute: upstream does.
+A case is a test of upstream: a function, a method of a test class, or an entry of a table. It may
+lower several programs.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _BACKENDS = "executorch.backends"
 
 @dataclass(frozen=True)
 class Case:
-    """One test. `run` raises what the test does, and may have lowered programs before."""
+    """A test. `run` raises the test's errors, and may have lowered programs before."""
 
     op: str
     name: str
     run: Callable[[], None]
-    most: int | None = None  # programs to take; a generator of arguments may give hundreds
+    most: int | None = None  # programs to capture; a generator of arguments may yield hundreds
 
     @property
     def id(self) -> str:
@@ -39,17 +39,17 @@ class Case:
 
 
 class RefusedError(ExportError):
-    """A test that upstream itself skips, or whose model the exporter does not take."""
+    """A test is skipped upstream, or the exporter rejects its model."""
 
 
 def suite_cases(backends: Path) -> Iterator[Case]:
-    """The operators of backends/test/suite, in Vulkan's flows: floats, and static int8."""
+    """Yield the operators of backends/test/suite, in Vulkan's flows: floats and static int8."""
     for module in _imported(modules_under(backends, "test.suite.operators")):
         yield from _flow_cases(module)
 
 
 def model_cases(backends: Path) -> Iterator[Case]:
-    """The models of backends/test/suite, with the random weights that the tests give them."""
+    """Yield the models of backends/test/suite, with the tests' random weights."""
     for module in _imported(modules_under(backends, "test.suite.models")):
         yield from _flow_cases(module)
 
@@ -66,7 +66,7 @@ def webgpu_op_cases(backends: Path) -> Iterator[Case]:
 
 
 def webgpu_table_cases(_backends: Path) -> Iterator[Case]:
-    """The table of backends/webgpu/test/op_tests, with what it calls heavy or unverified."""
+    """Yield the table of backends/webgpu/test/op_tests, heavy and unverified entries included."""
     generator = importlib.import_module(f"{_BACKENDS}.webgpu.test.op_tests.generate_op_tests")
     for op, suite in generator.op_test_registry.items():
         for number, case in enumerate(suite.cases):
@@ -74,7 +74,7 @@ def webgpu_table_cases(_backends: Path) -> Iterator[Case]:
 
 
 def facto_cases(_backends: Path) -> Iterator[Case]:
-    """FACTO's operators: the first programs of each that Vulkan's partitioner takes."""
+    """Yield FACTO's operators: the first programs of each that Vulkan's partitioner accepts."""
     module = importlib.import_module(f"{_BACKENDS}.test.facto.test_facto")
     tester = importlib.import_module(f"{_BACKENDS}.vulkan.test.tester").VulkanTester
 
@@ -97,7 +97,7 @@ PARTS: dict[str, Callable[[Path], Iterator[Case]]] = {
 
 
 def _imported(names: list[str]) -> Iterator[Any]:
-    """The modules that can be imported; the others are told of, since their tests are not lost."""
+    """Yield the modules that can be imported, and print the names of the others."""
     for name in names:
         try:
             yield importlib.import_module(name)
@@ -113,7 +113,7 @@ def _op_of(module: Any) -> str:
 
 
 class _Runner:
-    """A stand-in for the runner that such a test is given: it lowers a model in one flow."""
+    """A substitute for the runner that a test gets: it lowers a model in one flow."""
 
     def __init__(self, flow: Any, name: str) -> None:
         self._flow, self._name, self._count = flow, name, 0
@@ -156,7 +156,7 @@ def _function(function: Any, flow: Any, name: str, arguments: dict[str, Any]) ->
 
 
 def _flows() -> list[Any]:
-    """Vulkan's flows, with what upstream skips because its own kernels do not have it."""
+    """Return Vulkan's flows, with the cases that upstream skips for lack of kernels."""
     flows = importlib.import_module(f"{_BACKENDS}.test.suite.flows.vulkan")
     runner = importlib.import_module(f"{_BACKENDS}.test.suite.runner")
     vars(runner)["UNSUPPORTED_PORTABLE_OPS"] = frozenset()
@@ -166,7 +166,7 @@ def _flows() -> list[Any]:
 
 
 def _parameters(function: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every combination of pytest's parameters, with a name."""
+    """Yield every combination of pytest's parameters, with a name."""
     axes = []
     for mark in getattr(function, "pytestmark", ()):
         if mark.name == "parametrize":
@@ -196,19 +196,19 @@ def _method(cls: Any, name: str) -> Callable[[], None]:
     def run() -> None:
         test = cls(name)
         body = getattr(cls, name)
-        # A test that is switched off for upstream's runtime still has a program.
+        # A test that is disabled for upstream's runtime still lowers a program.
         setattr(test, name, getattr(body, "__wrapped__", body).__get__(test))
         result = unittest.TestResult()
         test.run(result)
-        for _, told in (*result.errors, *result.failures, *result.skipped):
-            raise RefusedError(told.strip().splitlines()[-1])
+        for _, message in (*result.errors, *result.failures, *result.skipped):
+            raise RefusedError(message.strip().splitlines()[-1])
 
     return run
 
 
 def _lowering(generator: Any, suite: Any, case: Any) -> Callable[[], None]:
     def run() -> None:
-        """Calls the program with the case's own inputs; it may be exported with larger ones."""
+        """Call the program with the case's own inputs; the export may have had larger ones."""
         _, inputs, program = generator.export_case(suite, case)
         runtime = importlib.import_module("executorch.extension.pybindings.portable_lib")
         runtime._load_for_executorch_from_buffer(program.buffer).forward(inputs)
@@ -217,10 +217,10 @@ def _lowering(generator: Any, suite: Any, case: Any) -> Callable[[], None]:
 
 
 def import_torchvision() -> Any:
-    """Imports torchvision even where its compiled operators were built for another torch.
+    """Import torchvision even if its compiled operators were built for another torch.
 
-    The models that the tests use need none of them, but the import wants them to be declared: they
-    are as long as what is returned is there.
+    The tests' models need none of these operators, but the import needs their declarations, which
+    last as long as the returned object.
     """
     import torch
 
@@ -236,4 +236,4 @@ def import_torchvision() -> Any:
             library.define(f"{missing[1]}(Tensor x) -> Tensor")
             for name in [n for n in sys.modules if n.partition(".")[0] == "torchvision"]:
                 del sys.modules[name]
-    raise ExportError("torchvision cannot be imported: it declares no end of operators")
+    raise ExportError("torchvision cannot be imported: too many of its operators are missing")

@@ -1,7 +1,7 @@
-"""Runs cases one by one in children of this process, which has imported everything already.
+"""Runs each case in a forked child of this process, which has already imported everything.
 
-A child that takes too long or dies costs its own case. What was exported before is kept: a case
-with a record is not run again.
+A child that takes too long or dies costs only its own case. A case with a record from an earlier
+run does not run again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from webpte_export.conformance.capture import Caught, Recorder
+from webpte_export.conformance.capture import CapturedProgram, Recorder
 from webpte_export.conformance.parts import Case
 from webpte_export.suite_writer import entry_of
 
-# Of the largest number that PyTorch gives in an output.
+# As a share of the largest number in PyTorch's output.
 SHARE = 1e-3
 
 
@@ -38,7 +38,7 @@ class Folder:
         return self.path / "records" / f"{case.id}.json"
 
     def write_manifest(self) -> tuple[int, int]:
-        """The suite's manifest, and what was refused; returns how many there are of each."""
+        """Write the suite's manifest and the list of refusals; return the number of each."""
         entries: list[Any] = []
         refused: list[Any] = []
         for file in sorted((self.path / "records").glob("*.json")):
@@ -54,7 +54,7 @@ class Folder:
 def export_cases(
     cases: Iterable[Case], folder: Folder, recorder: Recorder, *, jobs: int, seconds: float
 ) -> None:
-    """Exports every case that has no record yet, `jobs` at a time, each for at most `seconds`."""
+    """Export every case without a record, `jobs` at a time, each for at most `seconds`."""
     waiting = _every_op_first(cases)
     (folder.path / "records").mkdir(parents=True, exist_ok=True)
     todo = [case for case in waiting if not folder.record(case).exists()]
@@ -84,7 +84,7 @@ def export_cases(
 
 
 def _every_op_first(cases: Iterable[Case]) -> list[Case]:
-    """The first case of every operator, then the second: what is there early says something."""
+    """Sort cases: the first of every operator, then the second, so that early results tell."""
     seen: Counter[str] = Counter()
     ranked = []
     for case in cases:
@@ -96,10 +96,10 @@ def _every_op_first(cases: Iterable[Case]) -> list[Case]:
 def _tell(folder: Folder, case: Case, done: int, total: int) -> None:
     record = json.loads(folder.record(case).read_text(encoding="utf-8"))
     count, why = len(record["entries"]), record["refused"]
-    told = f"{count} program{'' if count == 1 else 's'}" if count else "lowers no program"
+    message = f"{count} program{'' if count == 1 else 's'}" if count else "lowers no program"
     if why is not None:
-        told += f"; refused: {why}"
-    print(f"[{done}/{total}] {case.id}: {told[:160]}", flush=True)
+        message += f"; refused: {why}"
+    print(f"[{done}/{total}] {case.id}: {message[:160]}", flush=True)
 
 
 def _fork(case: Case, folder: Folder, recorder: Recorder) -> int:
@@ -114,12 +114,12 @@ def _fork(case: Case, folder: Folder, recorder: Recorder) -> int:
             print(f"=== {case.id}", flush=True)
             export_case(case, folder, recorder)
     finally:
-        os._exit(0)  # nothing of the parent's is to be cleaned up twice
+        os._exit(0)  # the parent's resources must not be cleaned up twice
     raise AssertionError("unreachable")
 
 
 def export_case(case: Case, folder: Folder, recorder: Recorder) -> None:
-    """Runs a case and writes its programs and its record."""
+    """Run a case, and write its programs and its record."""
     import numpy as np
     import torch
 
@@ -135,20 +135,22 @@ def export_case(case: Case, folder: Folder, recorder: Recorder) -> None:
     except Recorder.Enough:
         pass
     entries = []
-    for number, caught in enumerate(recorder.caught):
+    for number, captured in enumerate(recorder.captured):
         try:
-            entries.append(_write_program(folder.path, case, number, caught))
+            entries.append(_write_program(folder.path, case, number, captured))
         except Exception as error:  # PyTorch itself does not run it
             refused = refused or _first_line(error)
     _write(folder.record(case), {"entries": entries, "refused": refused})
 
 
-def _write_program(folder: Path, case: Case, number: int, caught: Caught) -> dict[str, Any]:
-    caught.call_with_example()
+def _write_program(
+    folder: Path, case: Case, number: int, captured: CapturedProgram
+) -> dict[str, Any]:
+    captured.call_with_example()
     name = case.id if not number else f"{case.id}_{number}"
-    (folder / f"{name}.pte").write_bytes(caught.program)
+    (folder / f"{name}.pte").write_bytes(captured.program)
     op, _, rest = name.partition("__")
-    entry = entry_of(folder, f"{name}.pte", op, rest, caught.calls, SHARE)
+    entry = entry_of(folder, f"{name}.pte", op, rest, captured.calls, SHARE)
     return entry | {"equal_nan": True}
 
 
@@ -165,7 +167,7 @@ def _refuse(folder: Folder, case: Case, why: str) -> None:
 
 
 def _write(path: Path, content: Any) -> None:
-    """Whole or not at all: an interrupted run is taken up where it was."""
+    """Write a file completely or not at all, so that an interrupted run can resume."""
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     shutil.move(draft, path)

@@ -1,7 +1,7 @@
-"""Writes the table of docs/conformance.md from the suites and from what `verify --json` said.
+"""Writes the table of docs/conformance.md from the suites and the results of `verify --json`.
 
-OUT/PART is a suite, and OUT/PART.RUN.json the results of it in one run: on NumPy, natively, in a
-browser. Nothing else than the standard library is needed.
+OUT/PART is a suite, and OUT/PART.RUN.json its results in one run: on NumPy, natively, in a browser.
+It needs only the standard library.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 RUNS = {"numpy": "NumPy", "native": "natively", "chromium": "Chromium", "firefox": "Firefox"}
-_ON_GPU = ("native", "chromium", "firefox")  # whose report says where calls ran
+_ON_GPU = ("native", "chromium", "firefox")  # runs that report where calls ran
 _NOT_RUN = "–"
 
 Rows = list[dict[str, Any]]
 
 
 def table(out: Path, parts: Iterable[str]) -> str:
-    """Markdown, with a row per part that was exported and one for all of them."""
+    """Return Markdown with a row per exported part and one for all of them."""
     head = ("part", "programs", "refused", *RUNS.values(), "ran a kernel", "only moved", "host")
     lines = [_line(head), _line("---" for _ in head)]
     totals: Counter[str] = Counter()
@@ -36,7 +36,7 @@ def table(out: Path, parts: Iterable[str]) -> str:
 
 
 def failures(out: Path, parts: Iterable[str]) -> list[str]:
-    """A line for every program that failed in some run: which, where and why."""
+    """Return a line for every program that failed in some run: which, where and why."""
     found = []
     for part in parts:
         for run, name in RUNS.items():
@@ -47,7 +47,7 @@ def failures(out: Path, parts: Iterable[str]) -> list[str]:
 
 
 def host_calls(out: Path, parts: Iterable[str]) -> dict[str, int]:
-    """How often each kernel ran on the host, most frequent first."""
+    """Count how often each kernel ran on the host, most frequent first."""
     counts: Counter[str] = Counter()
     for part in parts:
         for row in _where(out, part):
@@ -56,7 +56,7 @@ def host_calls(out: Path, parts: Iterable[str]) -> dict[str, int]:
 
 
 def _cells(out: Path, part: str) -> dict[str, int | None]:
-    """The numbers of a row; None: not run."""
+    """Return the numbers of a row; None: not run."""
     entries = _read(out / part / "manifest.json") or []
     cells: dict[str, int | None] = {
         "programs": len(entries),
@@ -75,7 +75,7 @@ def _cells(out: Path, part: str) -> dict[str, int | None]:
 
 
 def _where(out: Path, part: str) -> Rows:
-    """Select the rows that say where calls ran, of the first run on a GPU that there is."""
+    """Return the rows of the first run on a GPU, which report where calls ran."""
     for run in _ON_GPU:
         rows = _results(out, part, run)
         if rows is not None:

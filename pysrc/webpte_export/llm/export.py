@@ -1,4 +1,4 @@
-"""`export_llm`: a language model becomes a program with a KV cache, and the files beside it."""
+"""`export_llm`: turns a language model into a program with a KV cache, and its tokenizer files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 from webpte_export.errors import ExportError
 from webpte_export.exporter import Clock, export_prepared, program_path, quiet_logs
-from webpte_export.exporter_patches import mend_exporter
-from webpte_export.llm.source import Source, read_source
+from webpte_export.exporter_patches import patch_exporter
+from webpte_export.llm.read_source import read_source
+from webpte_export.llm.source import Source
 from webpte_export.quantize import QUANTIZATIONS
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
@@ -32,23 +33,24 @@ def export_llm(
     max_chunk: int = 512,
     half: bool = False,
 ) -> Report:
-    """Exports a Llama-like model for webpte.llm: PATH.pte, and beside it what its users need.
+    """Export a Llama-like model for webpte.llm: PATH.pte and the files that go with it.
 
     source       a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json
-    path         PATH.pte; PATH.suite and PATH.report.json as `export` writes them; tokenizer.json
+    path         writes PATH.pte; PATH.suite and PATH.report.json, as `export` does; tokenizer.json
                  and tokenizer_config.json (with the chat template) in the same folder
-    quantize     None, "8w" (good), "4w" (small; suits models of a billion parameters on) or "8da4w"
+    quantize     None, "8w" (good), "4w" (small; for models of a billion parameters or more) or
+                 "8da4w"
     max_context  tokens that the KV cache holds; by default the model's own, at most 2048
     max_chunk    tokens that one call can take
-    half         values in half floats on the GPU
+    half         f16 values on the GPU
 
-    The program takes tokens (1, n) and input_pos (1,), gives logits (1, vocabulary) of the last
-    token, and says get_eos_ids, get_bos_id, get_max_context_len, get_vocab_size and so on.
+    The program takes tokens (1, n) and input_pos (1,), returns logits (1, vocabulary) of the last
+    token, and has the methods get_eos_ids, get_bos_id, get_max_context_len, get_vocab_size etc.
     """
     _check_arguments(quantize, max_context, max_chunk)
     program = program_path(path)
     clock = Clock()
-    mend_exporter()
+    patch_exporter()
     found = read_source(source)
     context = min(max_context or 2048, found.shape.max_context)
     chunk = min(max_chunk, context)
@@ -66,7 +68,7 @@ def export_llm(
         tolerance=_HALF_TOLERANCE if half else _TOLERANCE,
         quantize=quantize,
         half=half,
-        strict=False,  # gives the same graph, sooner
+        strict=False,  # gives the same graph faster
         clock=clock,
         rewrite=_without_transposes,
         extra={**found.notes, **extra},
@@ -84,7 +86,7 @@ def _check_arguments(quantize: str | None, max_context: int | None, max_chunk: i
 def _model(
     source: Source, context: int, chunk: int, quantize: str | None, tokens: list[int]
 ) -> tuple[Any, dict[str, Any]]:
-    """The module to export, and what the report says about its quality."""
+    """Build the module to export, and facts about its quality for the report."""
     from webpte_export.llm.model import as_program, build, perplexity, quantize_model
 
     model = build(source, context, chunk)
@@ -97,7 +99,7 @@ def _model(
 
 
 def _without_transposes(graph: Any) -> Any:
-    """Caches that are transposed twice on their way to attention keep it from becoming one op."""
+    """Remove double transposes of caches, which keep attention from becoming one operator."""
     from executorch.extension.llm.export.export_passes import RemoveRedundantTransposes
 
     return RemoveRedundantTransposes()(graph).graph_module
@@ -110,7 +112,7 @@ def _length(chunk: int) -> Any:
 
 
 def _calls(tokens: list[int], chunk: int) -> list[Any]:
-    """A prompt, three single tokens, then a second prompt on top; one program keeps the cache."""
+    """Return the calls to compare: a prompt, three single tokens, then a second prompt."""
     import torch
 
     first = min(7, chunk)
@@ -124,7 +126,7 @@ def _calls(tokens: list[int], chunk: int) -> list[Any]:
 
 
 def metadata(source: Source, context: int, chunk: int) -> dict[str, Any]:
-    """Methods of the program that return constants, by the names that ExecuTorch's runners use."""
+    """Return the program's constant methods, by the names that ExecuTorch's runners use."""
     facts: dict[str, Any] = {
         "get_max_seq_len": chunk,
         "get_max_context_len": context,
@@ -142,9 +144,9 @@ def metadata(source: Source, context: int, chunk: int) -> dict[str, Any]:
 
 
 def write_tokenizer(source: Source, folder: Path) -> list[int]:
-    """tokenizer.json and tokenizer_config.json; returns the tokens of the paragraph.
+    """Write tokenizer.json and tokenizer_config.json; return the tokens of the paragraph.
 
-    So they were read by the library that users have, and every token is one that the model knows.
+    This checks that the tokenizers library reads them, and that the model knows every token.
     """
     from tokenizers import Tokenizer
 
@@ -161,6 +163,6 @@ def write_tokenizer(source: Source, folder: Path) -> list[int]:
     if not tokens or max(tokens) >= source.shape.vocab_size:
         raise ExportError(
             f"{source.name}: the tokenizer gives tokens up to {max(tokens, default=0)}, but the "
-            f"model knows {source.shape.vocab_size}: they do not belong together."
+            f"model knows {source.shape.vocab_size}: this is another model's tokenizer."
         )
     return tokens

@@ -36,7 +36,7 @@ _LAYER_NAMES = {
     "ffn_down": "feed_forward.w2",
     "ffn_up": "feed_forward.w3",
 }
-_IN_META_ORDER = ("llama", "mistral")  # converters to GGUF move the rows of these
+_IN_META_ORDER = ("llama", "mistral")  # converters to GGUF permute the rows of these
 
 
 def read_gguf(path: Path) -> Source:
@@ -51,7 +51,10 @@ def read_gguf(path: Path) -> Source:
 
 
 def describe(header: GgufHeader, path: Path) -> tuple[Source, dict[str, StoredTensor]]:
-    """All but the weights, and the tensors by Meta's names: what is wrong is found before these."""
+    """Read everything but the weights; also return the tensors by Meta's names.
+
+    Errors are found before the weights are read.
+    """
     shape = shape_of(header.fields, path)
     stored = {
         meta_name(tensor.name, path): tensor
@@ -108,7 +111,7 @@ def shape_of(fields: Mapping[str, Any], path: Path) -> Shape:
 
 
 def meta_name(name: str, path: Path) -> str:
-    """`blk.3.ffn_up.weight` as `layers.3.feed_forward.w3.weight`."""
+    """Convert a name: `blk.3.ffn_up.weight` -> `layers.3.feed_forward.w3.weight`."""
     stem, _, suffix = name.rpartition(".")
     parts = stem.split(".")
     if len(parts) == 3 and parts[0] == "blk" and parts[2] in _LAYER_NAMES:

@@ -1,7 +1,7 @@
-"""The tokenizer of a GGUF file, as the tokenizer.json and tokenizer_config.json that others read.
+"""Converts the tokenizer of a GGUF file to tokenizer.json and tokenizer_config.json.
 
 Only byte-level BPE (`tokenizer.ggml.model` is "gpt2"), which Llama 3, Qwen and SmolLM use. A file
-names how text is cut before merging (`tokenizer.ggml.pre`); the rules themselves stand in a table.
+names its pre-tokenizer (`tokenizer.ggml.pre`); the rules of each are in a table here.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ PRE_TOKENIZERS = {
     "llama-bpe": _LLAMA3,
     "llama3": _LLAMA3,
 }
-_NORMALIZED = ("qwen2",)  # texts are composed (NFC) first
+_NORMALIZED = ("qwen2",)  # texts are normalized (NFC) first
 
 
 def tokenizer_files(
     fields: Mapping[str, Any], path: Path
 ) -> tuple[dict[str, Any], dict[str, Any], tuple[int, ...]]:
-    """tokenizer.json, tokenizer_config.json and the tokens that end a text."""
+    """Return tokenizer.json, tokenizer_config.json and the tokens that end a text."""
     table = Table(fields, str(path), ExportError)
     model = table.text("tokenizer.ggml.model", None)
     pre = table.text("tokenizer.ggml.pre", "default")
@@ -70,7 +70,7 @@ def tokenizer_files(
     kinds = table.listed("tokenizer.ggml.token_type", [1] * len(tokens))
     if len(kinds) != len(tokens):
         raise ExportError(
-            f"{path}: tokenizer.ggml.token_type is of {len(kinds)} tokens, there are {len(tokens)}."
+            f"{path}: tokenizer.ggml.token_type has {len(kinds)} items for {len(tokens)} tokens."
         )
     special = [
         _added_token(number, token, kind)
@@ -79,7 +79,7 @@ def tokenizer_files(
     ]
     merges = [merge.split(" ") for merge in _texts(table, "tokenizer.ggml.merges")]
     if bad := next((merge for merge in merges if len(merge) != 2), None):
-        raise ExportError(f"{path}: tokenizer.ggml.merges has {bad!r}, which is no pair of tokens.")
+        raise ExportError(f"{path}: tokenizer.ggml.merges has {bad!r}, not a pair of tokens.")
     config = _config(table, tokens)
     return _tokenizer(pre, tokens, merges, special), config, _ends(table, tokens)
 
@@ -87,7 +87,7 @@ def tokenizer_files(
 def _texts(table: Table, key: str) -> list[str]:
     found = table.listed(key)
     if not all(isinstance(one, str) for one in found):
-        raise ExportError(f"{table.name}: {key} has something that is no text.")
+        raise ExportError(f"{table.name}: {key} has an item that is not a text.")
     return found
 
 
@@ -136,7 +136,7 @@ def _config(table: Table, tokens: list[str]) -> dict[str, Any]:
 
 
 def _ends(table: Table, tokens: list[str]) -> tuple[int, ...]:
-    """What the file says, and the tokens that by their names can only end a text."""
+    """Return the file's end tokens, and tokens that by their names can only end a text."""
     ends = [table.integer(f"tokenizer.ggml.{name}_token_id", None) for name in ("eos", "eot")]
     named = ("<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|end_of_text|>")
     ends += [tokens.index(name) for name in named if name in tokens]

@@ -1,4 +1,4 @@
-"""Reads a folder as Hugging Face writes it: config.json, *.safetensors, tokenizer.json."""
+"""Reads a folder of Hugging Face's form: config.json, *.safetensors, tokenizer.json."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read_folder(folder: Path) -> Source:
 
 
 def describe(folder: Path) -> tuple[Source, list[Path]]:
-    """All but the weights, and the files of these: what is wrong is found before they are read."""
+    """Read everything but the weights; also return their files. Errors are found before those."""
     config = _table(folder / "config.json")
     shape = shape_of(config.content, folder)
     files = sorted(folder.glob("*.safetensors"))
@@ -67,7 +67,7 @@ def describe(folder: Path) -> tuple[Source, list[Path]]:
         for tensor in read_safetensors_header(file):
             name = meta_name(tensor.name, file)
             if name in found:
-                raise ExportError(f"{file} has {tensor.name!r}, which another file has, too.")
+                raise ExportError(f"{file} has {tensor.name!r}, which another file also has.")
             found[name] = tensor.shape
     check_tensors(found, shape, folder)
     generation = _table(folder / "generation_config.json", needed=False)
@@ -84,7 +84,7 @@ def describe(folder: Path) -> tuple[Source, list[Path]]:
 
 
 def _tokens(key: str, *tables: Table) -> tuple[int, ...]:
-    """One or several tokens, as the first table says that has them."""
+    """Return one or several tokens from the first table that has them."""
     table = next((one for one in tables if one.content.get(key) is not None), None)
     if table is None:
         return ()
@@ -96,7 +96,7 @@ def _tokens(key: str, *tables: Table) -> tuple[int, ...]:
 
 
 def shape_of(config: Mapping[str, Any], folder: Path) -> Shape:
-    """What config.json says, or an error that says what about it cannot be exported."""
+    """Read the shape from config.json; raises ExportError for features that are not exported."""
     there = {key: value for key, value in config.items() if value is not None}
     table = Table(there, str(folder / "config.json"), ExportError)
     architecture = table.text("model_type", "?")
@@ -141,7 +141,7 @@ def _rope_scale(rope: Table, folder: Path) -> int | None:
 
 
 def meta_name(name: str, where: Path) -> str:
-    """`model.layers.3.mlp.up_proj.weight` as `layers.3.feed_forward.w3.weight`."""
+    """Convert a name: `model.layers.3.mlp.up_proj.weight` -> `layers.3.feed_forward.w3.weight`."""
     stem, _, suffix = name.rpartition(".")
     layer = re.fullmatch(r"model\.layers\.(\d+)\.(.+)", stem)
     if layer and layer[2] in _LAYER_NAMES:
@@ -156,7 +156,7 @@ def _load(file: Path) -> dict[str, Any]:
 
     try:
         tensors: dict[str, Any] = load_file(file)
-    except Exception as error:  # the package raises nothing more special
+    except Exception as error:  # the package raises no specific class
         raise ExportError(f"{file} cannot be read as safetensors: {error}.") from error
     return tensors
 
@@ -173,7 +173,7 @@ def _tokenizer_config(folder: Path) -> dict[str, Any]:
 
 
 def _table(path: Path, *, needed: bool = True) -> Table:
-    """Some configurations have Infinity, which Python writes and reads."""
+    """Read a JSON file; some configurations contain Infinity, which Python accepts."""
     if path.exists():
         return read_table(path, ExportError, not_finite=True)
     if needed:

@@ -1,4 +1,4 @@
-"""The PyTorch model that is exported: ExecuTorch's Llama, with its operators for caches."""
+"""Builds the PyTorch model to export: ExecuTorch's Llama, with its operators for KV caches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webpte_export.quantize import quantize_weights, row_scales
 
 
 def build(source: Source, max_context: int, max_chunk: int) -> Any:
-    """The model with float32 weights: (tokens, {"input_pos"}) -> logits of the last token."""
+    """Build the float32 model: (tokens, {"input_pos"}) -> logits of the last token."""
     from executorch.examples.models.llama.llama_transformer import construct_transformer
     from executorch.examples.models.llama.model_args import ModelArgs
     from executorch.examples.models.llama.source_transformation.custom_kv_cache import (
@@ -43,7 +43,7 @@ def build(source: Source, max_context: int, max_chunk: int) -> Any:
 
 
 def quantize_model(model: Any, how: str) -> None:
-    """Linear layers as asked; the embedding always to 8 bits, which costs little and loses less."""
+    """Quantize linear layers as requested, and the embedding to 8 bits, which loses little."""
     quantize_weights(model, how)
     model.tok_embeddings = _row_quantized_embedding(model.tok_embeddings)
 
@@ -56,7 +56,7 @@ def _row_quantized_embedding(embedding: Any) -> Any:
     from torch.ao.quantization.fx._decomposed import quantized_decomposed_lib  # noqa: F401
 
     class RowQuantizedEmbedding(torch.nn.Module):
-        """Numbers (...) -> (..., width)"""
+        """An embedding: indices (...) -> (..., width)"""
 
         def __init__(self, weight: Any) -> None:
             super().__init__()
@@ -74,7 +74,7 @@ def _row_quantized_embedding(embedding: Any) -> Any:
 
 
 def as_program(model: Any) -> Any:
-    """A module with the two inputs of the program: tokens (1, n) and the first one's place (1,)."""
+    """Wrap the model with the program's inputs: tokens (1, n) and the first position (1,)."""
     import torch
 
     class Decoder(torch.nn.Module):
@@ -89,7 +89,7 @@ def as_program(model: Any) -> Any:
 
 
 def perplexity(model: Any, tokens: Sequence[int]) -> float:
-    """How surprised the model is by a text, on average per token; lower is better."""
+    """Return the model's perplexity for a text; lower is better."""
     import torch
 
     model.generate_full_logits = True
@@ -101,6 +101,6 @@ def perplexity(model: Any, tokens: Sequence[int]) -> float:
         model.generate_full_logits = False
         for name, buffer in model.named_buffers():
             if name.endswith(("k_cache", "v_cache")):
-                buffer.zero_()  # or what was read would be in the file
+                buffer.zero_()  # otherwise the file would contain the text's keys and values
     loss = torch.nn.functional.cross_entropy(logits[0], torch.tensor(tokens[1:]))
     return math.exp(loss.item())

@@ -1,7 +1,7 @@
-"""A language model as it was found, in one form: Meta's names and order, whatever the file has.
+"""The common form of language models: Meta's names and order of weights, for every file format.
 
-Rotary embeddings turn pairs of elements. Meta's order has the two of a pair beside each other,
-Hugging Face's has them half a head apart: rows of q and k (their biases and norms, too) are moved.
+Rotary embeddings rotate pairs of elements. In Meta's order the two of a pair are adjacent, in
+Hugging Face's they are half a head apart: rows of q and k (biases and norms, too) are permuted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")  # SmolLM2 calls itself l
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes and habits of a Llama-like model."""
+    """The sizes and settings of a Llama-like model."""
 
     architecture: str
     dim: int
@@ -45,7 +45,7 @@ class Shape:
 
     @property
     def params(self) -> dict[str, Any]:
-        """As ExecuTorch's ModelArgs takes them."""
+        """Arguments of ExecuTorch's ModelArgs."""
         norms = self.architecture == "qwen3"
         return {
             "dim": self.dim,
@@ -67,7 +67,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Source:
-    """Weights by Meta's names (float32), and what the tokenizer's files are to say."""
+    """A model: weights by Meta's names (float32), and the content of the tokenizer's files."""
 
     name: str
     shape: Shape
@@ -79,37 +79,17 @@ class Source:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_source(source: str | Path) -> Source:
-    """A GGUF file, or a folder with config.json, *.safetensors and tokenizer.json."""
-    path = Path(source)
-    if "\0" in str(path):
-        raise ExportError(f"{str(path)!r} is no name of a file or folder.")
-    if path.is_dir():
-        from webpte_export.llm.huggingface import read_folder
-
-        return read_folder(path)
-    if path.suffix == ".gguf" and path.is_file():
-        from webpte_export.llm.from_gguf import read_gguf
-
-        return read_gguf(path)
-    if not path.exists():
-        raise ExportError(f"{path}: there is no such file or folder.")
-    raise ExportError(
-        f"{path} is neither a .gguf file nor a folder with config.json and *.safetensors."
-    )
-
-
 def check_architecture(name: object, where: Path) -> None:
     if name not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise ExportError(
             f"{where} holds a model of architecture {name!r}; export_llm knows {known}. "
-            "Others go through webpte_export.export, without a KV cache."
+            "Export others with webpte_export.export, without a KV cache."
         )
 
 
 def checked_shape(shape: Shape, where: Path) -> Shape:
-    """The sizes, if they are those of a model that can be; the kinds are checked already."""
+    """Check that the sizes are possible; their types are checked before."""
     sizes = {name: getattr(shape, name) for name in _LARGEST}
     for name, size in sizes.items():
         if not 1 <= size <= _LARGEST[name]:
@@ -118,19 +98,19 @@ def checked_shape(shape: Shape, where: Path) -> Shape:
             )
     if shape.heads % shape.kv_heads or shape.head_dim % 2:
         raise ExportError(
-            f"{where}: {shape.heads} heads of {shape.head_dim} elements over {shape.kv_heads} of "
-            "keys and values: heads must be a multiple, and their elements come in pairs."
+            f"{where}: {shape.heads} heads of {shape.head_dim} elements over {shape.kv_heads} KV "
+            "heads: heads must be a multiple of KV heads, and their elements an even number."
         )
     if not (0 < shape.norm_eps < 1 and 0 < shape.rope_theta < 1e15):
         raise ExportError(
-            f"{where}: norms with epsilon {shape.norm_eps:g} and positions with base "
-            f"{shape.rope_theta:g} are none of a model."
+            f"{where}: a norm epsilon of {shape.norm_eps:g} with a rotary base of "
+            f"{shape.rope_theta:g} is not plausible."
         )
     return shape
 
 
 def check_tensors(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Path) -> None:
-    """Whether the tensors, by Meta's names, are those of a model of these sizes."""
+    """Check that the tensors, by Meta's names, are those of a model of these sizes."""
     outer, layer = _tensor_shapes(shape)
     for name, dims in found.items():
         parts = name.split(".", 2)
@@ -144,7 +124,7 @@ def check_tensors(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Pat
             )
         if dims != known:
             raise ExportError(
-                f"{where}: tensor {name!r} is {list(dims)}, but the sizes of the model make it "
+                f"{where}: tensor {name!r} is {list(dims)}, but by the model's sizes it should be "
                 f"{list(known)}."
             )
     needed = [name for name in outer if name != "output.weight"]
@@ -156,13 +136,13 @@ def check_tensors(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Pat
     ]
     if missing := [name for name in needed if name not in found]:
         raise ExportError(
-            f"{where} lacks {len(missing)} of {len(needed)} tensors, such as {missing[0]!r}: is a "
-            "file of several missing?"
+            f"{where} lacks {len(missing)} of {len(needed)} tensors, such as {missing[0]!r}: "
+            "perhaps one of several files is missing."
         )
 
 
 def _tensor_shapes(shape: Shape) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
-    """The tensors outside of layers, and those of one layer, with what only some models have."""
+    """Return shapes of the tensors outside of layers and of one layer, optional ones included."""
     dim, hidden = shape.dim, shape.hidden_dim
     queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     table = (shape.vocab_size, dim)
@@ -187,7 +167,7 @@ def _tensor_shapes(shape: Shape) -> tuple[dict[str, tuple[int, ...]], dict[str, 
 
 
 def pairs_together(tensor: Any, heads: int, head_dim: int) -> Any:
-    """Rows of q or k (or a vector) from Hugging Face's order to Meta's.
+    """Permute rows of q or k (or a vector) from Hugging Face's order to Meta's.
 
     (heads * head_dim, ...) with the pairs (i, i + head_dim / 2) -> the same with (2 i, 2 i + 1).
     """
@@ -197,7 +177,7 @@ def pairs_together(tensor: Any, heads: int, head_dim: int) -> Any:
 
 
 def in_meta_order(weights: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """All rows of q and k that rotary embeddings touch, moved."""
+    """Permute all rows of q and k that rotary embeddings rotate."""
     heads_of = {"wq": shape.heads, "wk": shape.kv_heads, "q_norm_fn": 1, "k_norm_fn": 1}
     moved = dict(weights)
     for name, tensor in weights.items():
@@ -208,7 +188,7 @@ def in_meta_order(weights: dict[str, Any], shape: Shape) -> dict[str, Any]:
 
 
 def with_output(weights: dict[str, Any]) -> dict[str, Any]:
-    """Where the output layer is the embedding, files have it once, and the exporter wants two."""
+    """Add the output layer if it is the embedding, which files store once."""
     if "output.weight" not in weights:
         weights["output.weight"] = weights["tok_embeddings.weight"].clone()
     return weights

@@ -1,8 +1,8 @@
-"""Reads the headers of GGUF and safetensors files: metadata, and where each tensor lies.
+"""Reads the headers of GGUF and safetensors files: metadata, and the place of each tensor.
 
-Files come from anywhere, and downloads break off. So every count, length and offset is checked
-against the file before it is used, and every failure is an ExportError that names the file and the
-field. The tensors themselves are not read.
+Files are untrusted, and downloads may be incomplete. So every count, length and offset is checked
+against the file before use, and every failure is an ExportError that names the file and the field.
+The tensors themselves are not read.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ MAX_ENTRIES = 1 << 16  # fields, and tensors
 MAX_ITEMS = 1 << 22  # of a list; the largest vocabulary in use has 260,000
 MAX_DIMS = 4  # of GGUF
 
-_BROKEN = "the file is damaged, or its download broke off; fetch it again"
+_BROKEN = "the file is damaged or incomplete; download it again"
 
-# What GGUF stores as a value: number of the kind -> format of `struct`.
+# The kinds of values in GGUF: number -> format of `struct`.
 _SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _TEXT, _LIST = 8, 9
 _MAX_NESTED = 4  # lists in lists
 
-# How GGUF stores elements: number -> (name, elements of a block, bytes of a block).
+# The storage kinds of elements in GGUF: number -> (name, elements per block, bytes per block).
 KINDS = {
     0: ("F32", 1, 4),
     1: ("F16", 1, 2),
@@ -59,7 +59,7 @@ KINDS = {
     39: ("MXFP4", 32, 17),
     40: ("NVFP4", 64, 36),
 }
-# Of safetensors, those that weights have: name -> bytes.
+# The dtypes of weights in safetensors: name -> bytes.
 FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 
 
@@ -67,10 +67,10 @@ FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 class StoredTensor:
     """A tensor of a file.
 
-    kind         how its elements are stored, such as "Q4_K" or "BF16"
-    number       of that kind in GGUF
+    kind         the storage kind of its elements, such as "Q4_K" or "BF16"
+    number       the number of that kind in GGUF
     shape        sizes, the outermost first
-    start, size  where its bytes are
+    start, size  the place of its bytes
     """
 
     name: str
@@ -91,7 +91,7 @@ class GgufHeader:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """A file to read from; what the system says against it is an ExportError."""
+    """A file to read from; errors of the system become ExportErrors."""
     try:
         with path.open("rb") as file:
             yield file
@@ -122,7 +122,7 @@ def read_safetensors_header(path: Path) -> tuple[StoredTensor, ...]:
 
 
 class _Cursor:
-    """A place in a file from which numbers and texts are taken; `what` names them for errors."""
+    """A position in a file, to read numbers and texts; `what` names them in errors."""
 
     def __init__(self, file: IO[bytes], size: int, path: Path) -> None:
         self._file = file
@@ -134,8 +134,8 @@ class _Cursor:
     def left(self) -> int:
         return self._size - self.at
 
-    def fail(self, told: str) -> ExportError:
-        return ExportError(f"{self._path}: {told} (at byte {self.at:,}).")
+    def fail(self, problem: str) -> ExportError:
+        return ExportError(f"{self._path}: {problem} (at byte {self.at:,}).")
 
     def take(self, length: int, what: str) -> bytes:
         if length > self.left:
@@ -159,7 +159,7 @@ class _Cursor:
             raise self.fail(f"{what} is not UTF-8 ({error.reason}): {_BROKEN}") from error
 
     def count(self, form: str, what: str, most: int, each: int) -> int:
-        """A number of things, each of which takes at least so many bytes."""
+        """Read a number of items, each of which takes at least `each` bytes."""
         found = int(self.number(form, what))
         if found > most or found * each > self.left:
             raise self.fail(f"{what} is {found:,}, which is too many: {_BROKEN}")
@@ -171,7 +171,7 @@ def _gguf(cursor: _Cursor) -> GgufHeader:
         raise cursor.fail("it does not start as GGUF does")
     version = cursor.number("I", "the version")
     if version not in (2, 3):
-        swapped = " (its bytes are in the order of other machines)" if not version & 0xFFFF else ""
+        swapped = " (its byte order is big-endian)" if not version & 0xFFFF else ""
         raise cursor.fail(f"GGUF of version {version}{swapped}; 2 and 3 are read")
     tensor_count = cursor.count("Q", "the number of tensors", MAX_ENTRIES, 24)
     field_count = cursor.count("Q", "the number of fields", MAX_ENTRIES, 13)
@@ -184,11 +184,11 @@ def _gguf(cursor: _Cursor) -> GgufHeader:
     infos = [_info(cursor, number) for number in range(tensor_count)]
     alignment = fields.get("general.alignment", 32)
     if type(alignment) is not int or not 0 < alignment <= 1 << 16 or alignment & alignment - 1:
-        raise cursor.fail(f"general.alignment is {alignment!r}, which is no power of two")
+        raise cursor.fail(f"general.alignment is {alignment!r}, which is not a power of two")
     begin = -(-cursor.at // alignment) * alignment
     tensors = tuple(_placed(cursor, begin, *info) for info in infos)
     if len({tensor.name for tensor in tensors}) < len(tensors):
-        raise cursor.fail("there are two tensors of one name")
+        raise cursor.fail("there are two tensors of the same name")
     return GgufHeader(fields, tensors)
 
 
@@ -242,10 +242,10 @@ def _stored(table: Table, name: str, begin: int, room: int) -> StoredTensor:
     kind, shape, offsets = table.text("dtype"), table.listed("shape"), table.listed("data_offsets")
     where = table.name
     if kind not in FLOATS:
-        raise ExportError(f"{where}: dtype {kind!r} is none of weights ({', '.join(FLOATS)}).")
+        raise ExportError(f"{where}: dtype {kind!r} is not one of {', '.join(FLOATS)}.")
     for numbers, what in ((shape, "shape"), (offsets, "data_offsets")):
         if not all(type(one) is int and 0 <= one < 1 << 48 for one in numbers) or len(numbers) > 8:
-            raise ExportError(f"{where}: {what} has something that is no size: {_BROKEN}.")
+            raise ExportError(f"{where}: {what} has an item that is not a size: {_BROKEN}.")
     size = math.prod(shape) * FLOATS[kind]
     if len(offsets) != 2 or offsets[1] - offsets[0] != size or offsets[1] > room:
         raise ExportError(

@@ -1,11 +1,11 @@
-"""Python sources as the browser gets them, each kind in one archive.
+"""The archives of Python sources that the browser fetches.
 
     webpte.zip  the Python package; its shaders are at `webpte/wgsl/`, as in the wheel
     page.zip    the modules of the page
 
-Built in memory and rebuilt when a source changes, so that reloading the page is all it takes to
-try an edit. One archive costs one request; a request for each of a hundred modules costs a tenth
-of a start.
+They are built in memory and rebuilt when a source changes, so that a reload of the page shows an
+edit. An archive costs one request; a request for each of a hundred modules would take a tenth of
+the page's start.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Part:
-    """The files of a folder, at any depth, as they are in an archive."""
+    """The files of a folder, at any depth, and their place in an archive."""
 
     folder: Path
     prefix: str
@@ -41,7 +41,7 @@ class Part:
 
 
 class Bundle:
-    """The current archive. Safe to ask from several threads."""
+    """The current archive. Safe to use from several threads."""
 
     def __init__(self, *parts: Part) -> None:
         self._parts = parts
@@ -59,7 +59,7 @@ class Bundle:
             return self._archive
 
     def _files(self) -> dict[str, Path]:
-        """Name in the archive -> file, sorted."""
+        """Map names in the archive to files, sorted."""
         found: dict[str, Path] = {}
         for part in self._parts:
             files = visible_files(part.folder, part.suffixes)
@@ -78,7 +78,7 @@ def page_bundle(web: Path) -> Bundle:
 
 
 def visible_files(folder: Path, suffixes: frozenset[str] | None = None) -> dict[str, Path]:
-    """Name below the folder -> file, sorted; of these suffixes, or of all."""
+    """Map names below the folder to files, sorted; only those with `suffixes`, if given."""
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
@@ -90,7 +90,7 @@ def visible_files(folder: Path, suffixes: frozenset[str] | None = None) -> dict[
 
 
 def signature(files: dict[str, Path]) -> str:
-    """Another one when any of the files is another."""
+    """Return a digest that changes when any of the files changes."""
     digest = hashlib.sha256()
     for name, path in files.items():
         status = path.stat()

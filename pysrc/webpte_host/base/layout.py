@@ -1,4 +1,4 @@
-"""Where things are in a checkout."""
+"""The folders of a checkout."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ WEB = ROOT / "web"
 PYSRC = ROOT / "pysrc"
 WGSL = ROOT / "wgsl"
 
-# Everything that serve.py makes is in here, ignored by git: deleting it is always safe.
+# Everything that serve.py writes is in here, ignored by git: deleting it is always safe.
 STATE = ROOT / ".webpte"
 RUNTIME = STATE / "runtime"
 VENV = STATE / "venv"
-MODELS = STATE / "models"  # what `serve.py models` installed
-MODEL_CACHE = STATE / "model-cache"  # what its stages made
+MODELS = STATE / "models"  # installed by `serve.py models`
+MODEL_CACHE = STATE / "model-cache"  # the results of its stages

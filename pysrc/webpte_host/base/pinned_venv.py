@@ -1,8 +1,8 @@
-"""Virtual environments of pinned packages, each made once.
+"""Virtual environments of pinned packages, each created once.
 
-A stamp holds the Python and the packages that one was made for; one that was interrupted is thrown
-away. pip of the running Python installs into it, so that a system Python without `ensurepip` will
-do.
+A stamp holds the Python version and the packages. An environment without a stamp, whose creation
+was interrupted, is deleted. The running Python's pip installs into it, so that a system Python
+without `ensurepip` works.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STAMP = "webpte-stamp"
 
 @dataclass(frozen=True)
 class PinnedVenv:
-    """`title` begins a sentence about it; `bytes_needed` are those of the disk, all in all."""
+    """An environment. `title` begins sentences about it; `bytes_needed` is its size on disk."""
 
     folder: Path
     title: str
@@ -44,7 +44,7 @@ class PinnedVenv:
             return False
 
     def make(self, display: Display, install: Callable[[], None]) -> None:
-        """An empty environment, then `install`. Raises HostError, and leaves nothing half made."""
+        """Create an empty environment, then `install`. Raises HostError and then leaves nothing."""
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             with display.stage(f"Python {sys.version.split()[0]} environment"):
@@ -63,7 +63,7 @@ class PinnedVenv:
             raise
 
     def pip_install(self, packages: Sequence[str], choice: str, what: str, hint: str) -> None:
-        """`choice` is pip's option for which builds to take."""
+        """Install packages; `choice` is pip's option for the builds to use."""
         command = [*pip_command(), "--python", str(self.python), "install", "--no-input"]
         command += ["--disable-pip-version-check", choice, *packages]
         run_tool(command, f"pip install of {what}", cwd=ROOT, hint=hint)

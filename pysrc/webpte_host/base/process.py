@@ -1,4 +1,4 @@
-"""Runs npm, pip and their like, and turns their failures into one readable message."""
+"""Runs tools such as npm and pip, and turns their failures into one readable message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_tool(
     env: Mapping[str, str] | None = None,
     hint: str = "",
 ) -> None:
-    """Run to the end, quietly. `what` completes the sentence "... failed"; `hint` ends it."""
+    """Run a tool quietly to its end. The error's text is "`what` failed", its output and `hint`."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
             code = run_logged(command, log, cwd=cwd, env=env)
@@ -43,7 +43,7 @@ def run_tool(
 def run_logged(
     command: Sequence[str], log: IO[str], *, cwd: Path, env: Mapping[str, str] | None = None
 ) -> int:
-    """The exit code; all that it says is in `log`. It ends with whoever waits for it."""
+    """Run a tool and return its exit code; its output goes to `log`. An interrupt ends it."""
     process = subprocess.Popen(
         command,
         cwd=cwd,
@@ -61,7 +61,7 @@ def run_logged(
 
 
 def _excerpt(output: str) -> str:
-    """The lines that are marked as errors, or the last ones."""
+    """Return the lines marked as errors, or else the last ones."""
     lines = [line for line in output.splitlines() if line.strip()]
     marked = [line for line in lines if _MARKED.match(line)]
     chosen = marked[:_MARKED_LINES] or lines[-_TAIL_LINES:]
@@ -72,7 +72,7 @@ def npm_command() -> list[str]:
     npm = shutil.which("npm")
     if npm is None:
         raise HostError(
-            "npm was not found, and the browser runtime is set up from npm packages.\n"
+            "npm was not found, which is needed to fetch the browser runtime.\n"
             "Install Node.js (it brings npm; your system's package is called npm or nodejs), "
             "then run this again."
         )
@@ -80,7 +80,7 @@ def npm_command() -> list[str]:
 
 
 def pip_command() -> list[str]:
-    """pip of this interpreter, or of the one that the virtual environment was made from."""
+    """Return the command of this interpreter's pip, or of its virtual environment's base."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     if sys.prefix != sys.base_prefix:

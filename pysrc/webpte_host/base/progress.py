@@ -1,7 +1,7 @@
-"""Stages with a sign of life at least once a second.
+"""Progress of long stages, updated at least once a second.
 
-On a terminal a stage is one line, rewritten in place. Elsewhere (a log file, CI) it is one line
-too, to which a percentage or a dot is added every second.
+On a terminal a stage is one line, rewritten in place. Elsewhere (a log file, CI) it is one line, to
+which a percentage or a dot is appended every second.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Stage:
         return time.monotonic() - self._started
 
     def percent(self) -> int | None:
-        # Never 100 before the stage says so itself: what is measured can be an estimate.
+        # Never 100 before the stage has ended: the total may be an estimate.
         return min(99, self.done * 100 // self.total) if self.total and self.done else None
 
     def status(self) -> str:
@@ -56,7 +56,7 @@ class Stage:
 
 
 class Display:
-    """Draws stages on a stream."""
+    """The drawing of stages on a stream."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout

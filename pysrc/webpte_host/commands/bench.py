@@ -1,4 +1,4 @@
-"""`serve.py bench`: times programs, in a headless browser or natively: where does the time go?"""
+"""`serve.py bench`: times programs kernel by kernel, in a headless browser or natively."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--method", default="forward", help="(%(default)s)")
     parser.add_argument("--runs", type=int, default=20, help="timed runs (%(default)s)")
     parser.add_argument(
-        "--prefill", default="", help="a language model: prompt lengths, such as 128,512"
+        "--prefill", default="", help="for language models: prompt lengths, such as 128,512"
     )
     parser.add_argument("--decode", type=int, default=32, help="tokens to decode (%(default)s)")
     parser.add_argument(
         "--adapter",
         choices=chromium.ADAPTERS,
         default="hardware",
-        help="swiftshader is a CPU in disguise and says nothing about speed (%(default)s)",
+        help="swiftshader runs on the CPU, so its times say nothing about a GPU (%(default)s)",
     )
     parser.add_argument(
         "--device",
         choices=("webgpu", "native"),
-        help="native: on this machine's GPU, without a browser (webgpu; with --kernels native)",
+        help="native: this machine's GPU, without a browser (webgpu; native with --kernels)",
     )
     parser.add_argument(
-        "--software", action="store_true", help="native on a CPU in disguise, if there is no GPU"
+        "--software", action="store_true", help="with native: accept a software adapter"
     )
     parser.add_argument(
         "--waiting",
         choices=("plain", "scope", "submit"),
-        help="how the browser waits for results (the way that is measured to be the best)",
+        help="how the browser waits for results (by default the fastest, which is measured)",
     )
     parser.add_argument(
         "--options",
         type=_way,
-        metavar="WAY",
-        help="the program on another way than chosen, by a name of `verify --options`: matrices",
+        metavar="VARIANT",
+        help="run a variant of the program, by a name of `verify --options`, such as matrices",
     )
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument(
@@ -70,7 +70,7 @@ def main(arguments: list[str]) -> int:
         nargs="?",
         const=kernel_table.BUILT_IN,
         metavar="LIST.json",
-        help="instead of a program: time the kernels of a list, or of one that comes with webpte",
+        help="instead of a program: time the kernels of a list, by default webpte's own",
     )
     parser.add_argument(
         "--filter", help="only kernels of the list, or cases of the suite, that match: 'conv*'"
@@ -79,14 +79,14 @@ def main(arguments: list[str]) -> int:
     compiling.add_argument(
         "--pipelines",
         action="store_true",
-        help="time how long each kernel takes to compile, instead of running the program; the "
-        "file of --json then has the kernels' WGSL, bindings and overrides, too",
+        help="time the compilation of each kernel instead of running the program; the file of "
+        "--json then includes the kernels' WGSL, bindings and overrides",
     )
     compiling.add_argument(
         "--target",
         choices=pipelines.TARGETS,
         default="adapter",
-        help="which kernels: those chosen for this adapter, for a software one, for a GPU",
+        help="the kernels to compile: those for this adapter, a software adapter, or a GPU",
     )
     options = parser.parse_args(arguments)
     _check(parser, options)
@@ -108,12 +108,12 @@ def main(arguments: list[str]) -> int:
 def _way(text: str) -> str:
     (name, *others) = variant_table.names_of(text)
     if others or name == "all":
-        raise argparse.ArgumentTypeError("one way at a time; a+b for both at once")
+        raise argparse.ArgumentTypeError("only one variant at a time; a+b inverts both at once")
     return name
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Something to time, and one thing only."""
+    """Check that the options name exactly one thing to time."""
     program = options.program
     if options.waiting and (options.kernels or options.pipelines or options.device == "native"):
         parser.error("--waiting is for programs that run in a browser")
@@ -123,7 +123,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         if program or options.pipelines:
             parser.error("--kernels takes no program and no --pipelines")
         if options.device == "webgpu":
-            parser.error("--kernels runs natively: a browser takes constants from files alone")
+            parser.error("--kernels runs natively only: a browser reads constants from files")
         if not options.kernels.is_file():
             raise HostError(f"{options.kernels} is not a file.")
     elif program is None:
@@ -151,7 +151,7 @@ def _compile(options: argparse.Namespace) -> int:
 
 
 def _wanted(options: argparse.Namespace) -> dict[str, Any]:
-    """What `bench.figures_of` is asked."""
+    """Return the arguments of `bench.figures_of`."""
     prefill = [int(length) for length in options.prefill.split(",") if length]
     return {"method": options.method, "runs": options.runs, "prefill": prefill}
 
@@ -160,7 +160,7 @@ def _refuse_cpu(info: Any, options: argparse.Namespace) -> None:
     if info.software and not options.software:
         raise HostError(
             f"{info.description} is a CPU: its figures say nothing about a GPU.\n"
-            "Install the driver of this machine's GPU, or say --software to time it anyway."
+            "Install the driver of this machine's GPU, or use --software to time it anyway."
         )
 
 
@@ -219,13 +219,13 @@ def _show(figures: dict[str, Any]) -> None:
         if row.get("step_by_step"):
             parts = f"step by step: {row['step_by_step']}"
         elif "steps_per_submission" in row:
-            parts = f"{row['steps_per_submission']:.1f} steps in a submission"
+            parts = f"{row['steps_per_submission']:.1f} steps per submission"
         print(f"{name}: {row['ms']:.2f} ms{speed} (first {row['first_ms']:.0f}; {parts}{gpu})")
         for kernel in row["kernels"][:12]:
             print(f"  {kernel['us']:10.1f} us  {kernel['count']:4d} x  {kernel['kernel']}")
 
 
 def _waiting(adapter: dict[str, Any]) -> str:
-    """How results were waited for, and what each way took when that was decided."""
+    """Describe how results were waited for, and the measured time of each method."""
     measured = ", ".join(f"{way} {ms:.2f} ms" for way, ms in adapter["waiting_ms"].items())
     return f"waiting: {adapter['waiting']} ({measured or 'not measured'})"

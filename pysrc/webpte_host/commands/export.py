@@ -1,7 +1,7 @@
 """`serve.py export`: runs an export in its environment and shows the report.
 
-The export itself (`python -m webpte_export`) is another process with another Python: what it prints
-on the way, and PyTorch's libraries print much, is shown only if it fails.
+The export itself (`python -m webpte_export`) is another process with another Python. Its output, to
+which PyTorch's libraries add much, is shown only if it fails.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _USAGE = """\
 python3 serve.py export MODULE:FUNCTION OUT [options]
        python3 serve.py export MODEL.gguf|FOLDER OUT [options]"""
 _DESCRIPTION = """\
-Exports a PyTorch model for webpte and checks the result against PyTorch. FUNCTION of MODULE (found
-from the current folder on) returns (model, inputs), (model, inputs, dynamic_shapes), or a dict of
-webpte_export.export's arguments. A GGUF file, or a folder with config.json and *.safetensors, is a
-language model. Writes OUT.pte, OUT.suite (for verify) and OUT.report.json."""
+Exports a PyTorch model for webpte and checks the result against PyTorch. FUNCTION of MODULE, which
+is imported from the current folder, returns (model, inputs), (model, inputs, dynamic_shapes), or a
+dict of webpte_export.export's arguments. A GGUF file, or a folder with config.json and
+*.safetensors, is a language model. Writes OUT.pte, OUT.suite (for verify) and OUT.report.json."""
 
 
 def main(arguments: list[str]) -> int:
@@ -42,16 +42,16 @@ def main(arguments: list[str]) -> int:
 
 
 def parse(arguments: list[str]) -> dict[str, Any]:
-    """What to export, for the other process. Standard library only, and before any set-up."""
+    """Parse the request for the other process, with the standard library only, before set-up."""
     parser = argparse.ArgumentParser(prog="serve.py export", usage=_USAGE, description=_DESCRIPTION)
     parser.add_argument("source", help="module:function, a .gguf file, or a folder")
     parser.add_argument("out", type=Path, help="path of the program, with or without .pte")
     parser.add_argument(
         "--quantize",
         choices=QUANTIZATIONS,
-        help="weights of linear layers; none is the default, 8w for language models",
+        help="quantize weights of linear layers (none; 8w for language models)",
     )
-    parser.add_argument("--half", action="store_true", help="half floats on the GPU")
+    parser.add_argument("--half", action="store_true", help="use f16 on the GPU")
     parser.add_argument(
         "--max-context", type=_count, metavar="N", help="tokens in a language model's cache (2048)"
     )
@@ -78,7 +78,7 @@ def _count(text: str) -> int:
 
 
 def _kind(source: str) -> str:
-    """Either "function" or "llm"; a path wins where both could be meant."""
+    """Return "function" or "llm"; an existing path counts as the latter."""
     path = Path(source)
     if path.exists():
         if path.is_dir() or path.suffix == ".gguf":
@@ -98,7 +98,7 @@ def _kind(source: str) -> str:
 
 
 def run_export(python: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """In the export environment, from the current folder. Raises HostError."""
+    """Run the export in its environment, from the current folder. Raises HostError."""
     with tempfile.TemporaryDirectory() as folder:
         answer, log = Path(folder, "answer.json"), Path(folder, "log")
         with log.open("w+", encoding="utf-8", errors="replace") as output:

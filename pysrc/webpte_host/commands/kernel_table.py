@@ -1,4 +1,4 @@
-"""`serve.py bench --kernels`: times a list of kernels, and says how near they are to the limits."""
+"""`serve.py bench --kernels`: times a list of kernels and compares them with the GPU's limits."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ BUILT_IN = Path(__file__).with_name("kernel_list.json")
 DASH = "-"
 
 _HEADINGS = (
-    *("kernel", "time", "MB", "GB/s", "of copy", "MFLOP", "GFLOP/s", "of product", "dispatches"),
+    *("kernel", "time", "MB", "GB/s", "of copy", "MFLOP", "GFLOP/s", "of GEMM", "dispatches"),
 )
 
 
 def read_list(path: Path) -> Any:
-    """The entries as the file has them: what they mean is checked where they are built."""
+    """Read the entries unchecked: they are checked where they are built."""
     return read_json(path, HostError)
 
 
 def run(path: Path, pattern: str | None, refuse_cpu: Callable[[Any], None]) -> dict[str, Any]:
-    """`refuse_cpu` raises for the info of a device whose figures say nothing."""
+    """Time the kernels; `refuse_cpu` raises for the info of a software device."""
     import webpte
     from webpte.dev import kernel_bench
 
@@ -45,8 +45,8 @@ def run(path: Path, pattern: str | None, refuse_cpu: Callable[[Any], None]) -> d
 def show(figures: dict[str, Any]) -> None:
     adapter, limits = figures["adapter"], figures["limits"]
     print(f"adapter: {adapter['vendor']} {adapter['architecture']} {adapter['description']}")
-    copy, product = limits["copy_gbps"], limits["gflops"]
-    print(f"limits: copy {_number(copy)} GB/s, product {_number(product)} GFLOP/s")
+    copy, gemm = limits["copy_gbps"], limits["gflops"]
+    print(f"limits: copy {_number(copy)} GB/s, GEMM {_number(gemm)} GFLOP/s")
     rows = [_cells(row, limits) for row in figures["rows"]]
     columns = list(zip(*[_HEADINGS, *(row for row in rows if len(row) > 2)], strict=True))
     widths = [max(map(len, column)) for column in columns]
@@ -60,7 +60,7 @@ def show(figures: dict[str, Any]) -> None:
 
 
 def _cells(row: dict[str, Any], limits: dict[str, Any]) -> tuple[str, ...]:
-    """One per heading, or the name and why there is no time."""
+    """Return one cell per heading, or the name and why there is no time."""
     if "error" in row:
         return row["name"], row["error"]
     return (

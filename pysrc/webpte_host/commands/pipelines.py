@@ -1,8 +1,8 @@
-"""`serve.py bench --pipelines`: how long a browser takes to compile each kernel of programs.
+"""`serve.py bench --pipelines`: times how long a browser takes to compile each kernel of programs.
 
-Which kernels those are is found here, on a device that writes down what it is asked for; the
-browser compiles the distinct ones, one after the other. Users wait while a software adapter
-compiles, so this shows which kernels are too large for one (see `webpte.ops.core.target`).
+The simulated device collects the kernels; the browser compiles the distinct ones, one after the
+other. A software adapter compiles slowly, so this shows which kernels are too large for one (see
+`webpte.ops.core.target`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TARGETS = ("adapter", "software", "gpu")
 _SHOWN = 40
-_PER_CALL = 20  # pipelines; a call has a time limit
+_PER_CALL = 20  # pipelines, because a call has a time limit
 
 _FACTS = """
 import webpte
@@ -51,7 +51,7 @@ return times
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """The figures: one row per pipeline, slowest first."""
+    """Return the figures: one row per pipeline, slowest first."""
     from webpte_host.harness.browser import Harness, open_browser
     from webpte_host.serving.server import Site
 
@@ -88,8 +88,8 @@ def show(figures: dict[str, Any]) -> None:
 def collect(
     path: Path, software: bool, features: tuple[str, ...] = (), pattern: str | None = None
 ) -> list[PipelineSpec]:
-    """The distinct pipelines of a program, or of a suite's programs at the shapes of its steps."""
-    with ThreadPoolExecutor(1) as thread:  # this one may have Playwright's event loop
+    """Return the distinct pipelines of a program, or of a suite's programs at its shapes."""
+    with ThreadPoolExecutor(1) as thread:  # the current one may run Playwright's event loop
         found = thread.submit(lambda: asyncio.run(_collect(path, software, features, pattern)))
         return found.result()
 
@@ -126,7 +126,7 @@ def sorted_specs(specs: Iterable[PipelineSpec]) -> list[PipelineSpec]:
 
 
 def write(path: Path, figures: dict[str, Any]) -> None:
-    """Everything, with each pipeline's WGSL, bindings and overrides: enough to compile it again."""
+    """Write all figures, with each pipeline's WGSL, bindings and overrides to compile it again."""
     try:
         path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     except OSError as error:

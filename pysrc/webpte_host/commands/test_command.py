@@ -17,42 +17,47 @@ from webpte_host.setup import chromium, environment
 _NATIVE = ("tests/native", "tests/unit/gpu/test_native.py", "tests/unit/gpu/test_conformance.py")
 _ALL = "--all"
 _SITE = ("tests/browser/page/test_site.py", "tests/browser/page/test_modes.py", "tests/site")
+_WITHOUT_BROWSER = ("tests/unit", "tests/native")
+_LEFT_OUT_OPTIONS = ("--ignore", "--deselect")  # name tests, too: those not to run
 _LAST_WORDS_SECONDS = 10
 # One process, which would leave the other processors idle: it runs beside the unit tests.
 _ASIDE = "mypy"
-# A browser that hangs or crashes, once in a great while, is no verdict on a test: it is repeated
-# in another page, once. The run says so, for a crash with the browser's processes and their memory.
-# Whatever else goes wrong is a failure at once.
-_LOST = "PageLostError: no sign of life|(?i:(page|target) crashed)"
+# A browser hangs or crashes on rare occasions, which says nothing about the test: that test runs
+# once more in another page. The run reports it, a crash with the browser's processes and their
+# memory. Every other error is a failure at once.
+_LOST = "PageLostError: no progress and no CPU activity|(?i:(page|target) crashed)"
 _IN_BROWSER = ("--reruns", "1", "--only-rerun", _LOST)
 
 _USAGE = """\
 usage: python3 serve.py test [--all | --native | --site | --adapter hardware] [pytest arguments]
 
-Sets up a virtual environment, a Vulkan driver, Chromium and the browser runtime if they are not
-there, then runs ruff, mypy and pytest. Arguments go to pytest; with them, only pytest runs:
+Sets up a virtual environment, a Vulkan driver, Chromium and the browser runtime if they are
+missing, then runs ruff, mypy and pytest. Arguments go to pytest; with them, only pytest runs.
+Unit tests need only the virtual environment:
 
     python3 serve.py test tests/unit -k server
 
---all also runs what is left out otherwise: more random cases (schedules, broken files), and in the
-browser more of the kernels and suites that run natively in either case:
+--all also runs the tests that are left out by default: more random cases (schedules, broken files),
+and in the browser more of the kernels and suites that always run natively:
 
     python3 serve.py test --all
 
---native runs the operators' tables and the suites on this machine's GPU, without a browser: the
-quickest answer to whether a kernel is right. One file or one case takes seconds:
+--native runs the operators' tables and the suites on this machine's GPU, without a browser. This
+is the fastest check of a kernel. With a file it runs that file alone, in seconds:
 
     python3 serve.py test --native
     python3 serve.py test --native -k softmax
+    python3 serve.py test --native tests/native/test_matrices.py
 
---adapter hardware runs the browser's tests on this machine's GPU, where there is one, instead of on
-the CPU (docs/adapters.md says what may differ):
+--adapter hardware runs the browser tests on this machine's GPU, if it has one, instead of on the
+CPU (docs/adapters.md lists what may differ):
 
     python3 serve.py test --adapter hardware
     python3 serve.py test --adapter hardware tests/browser/kernels/test_conv.py
     python3 serve.py test --adapter hardware --part 1/3     the first third of them
 
---site runs what takes too long for every change: notebooks in JupyterLite, and webpte in Node."""
+--site runs tests that are too slow for every change: the built site, notebooks in JupyterLite, and
+webpte in Node."""
 
 
 def main(arguments: list[str]) -> int:
@@ -63,13 +68,15 @@ def main(arguments: list[str]) -> int:
         return _on_adapter(*_adapter_of(arguments))
     native, site = (arguments[:1] == [option] for option in ("--native", "--site"))
     rest = arguments[1:]
+    chosen = _paths(arguments)
     python = environment.ensure(
-        with_browser=not native, with_driver=native or arguments in ([], [_ALL])
+        with_browser=_need_browser(chosen or (_NATIVE if native else _SITE)),
+        with_driver=native or arguments in ([], [_ALL]),
     )
     if native:
-        checks = [_native_tests(python, [*_NATIVE, *rest])]
+        checks = [_native_tests(python, rest if chosen else [*_NATIVE, *rest])]
     elif site:
-        checks = _checks(python, [*_SITE, *rest])
+        checks = _checks(python, rest if chosen else [*_SITE, *rest])
     else:
         checks = _checks(python, arguments)
     return _conclude(_run_sections(checks))
@@ -81,34 +88,51 @@ def _conclude(failed: Sequence[str]) -> int:
 
 
 def _adapter_of(arguments: list[str]) -> tuple[str, list[str]]:
-    """The adapter that is named first, and the other arguments."""
+    """Return the adapter that the first argument names, and the other arguments."""
     first, equals, name = arguments[0].partition("=")
     rest = arguments[1:]
     if not equals and rest:
         name, *rest = rest
     if name not in chromium.ADAPTERS:
         known = " and ".join(chromium.ADAPTERS)
-        raise HostError(f"{first} {name}: no adapter is called so; there are {known}.")
+        raise HostError(f"{first} {name}: there is no such adapter; there are {known}.")
     return name, rest
 
 
 def _on_adapter(adapter: str, arguments: list[str]) -> int:
-    """Tests in the browser; nothing is run where it does not have the GPU that was asked for."""
+    """Run browser tests on an adapter; runs none if the browser lacks the requested GPU."""
     python = environment.ensure(with_browser=True)
     os.environ[chromium.ADAPTER_VARIABLE] = adapter
     looking = [str(python), "-m", "webpte_host.harness.hardware"]
     if adapter == "hardware" and not _run_section("adapter", looking):
         return _conclude(["adapter"])
     chosen = arguments
-    if not any(_is_path(argument) for argument in arguments):
+    if not _paths(arguments):
         chosen = [*_by_file(), *_IN_BROWSER, *arguments, "tests/browser"]
     passed = _run_section("browser tests", [str(python), "-m", "pytest", *chosen])
     return _conclude([] if passed else ["browser tests"])
 
 
-def _is_path(argument: str) -> bool:
-    """Whether it names tests; others are options, or what belongs to them."""
-    return (ROOT / argument.partition("::")[0]).exists()
+def _paths(arguments: list[str]) -> list[str]:
+    """Return the arguments that name tests; the others are options and their values."""
+    previous = ["", *arguments]
+    return [
+        argument
+        for before, argument in zip(previous, arguments, strict=False)
+        if before not in _LEFT_OUT_OPTIONS
+        and _path(argument).is_relative_to(ROOT / "tests")
+        and _path(argument).exists()
+    ]
+
+
+def _path(argument: str) -> Path:
+    return (ROOT / argument.partition("::")[0]).resolve()
+
+
+def _need_browser(paths: Sequence[str]) -> bool:
+    """Tell whether any of these tests lies outside of the folders that need no browser."""
+    without = [ROOT / folder for folder in _WITHOUT_BROWSER]
+    return not all(any(_path(path).is_relative_to(one) for one in without) for path in paths)
 
 
 def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
@@ -133,12 +157,12 @@ def _processes(more: int = 0) -> list[str]:
 
 
 def _by_file(more: int = 0) -> list[str]:
-    """Files are shared out in the order of tests/conftest.py, where the longest come first."""
+    """Return the options to distribute whole files, in the order of tests/conftest.py."""
     return [*_processes(more), "--dist", "loadfile", "--no-loadscope-reorder", "-q"]
 
 
 def _native_tests(python: Path, arguments: list[str]) -> tuple[str, list[str]]:
-    """Rows are shared out one by one: nothing but compiled kernels is kept from one to the next."""
+    """Return the section that distributes tests one by one: they share only compiled kernels."""
     command = [str(python), "-m", "pytest", *_processes(), "--dist", "load", "-q"]
     return "native tests", [*command, *arguments]
 
@@ -209,7 +233,7 @@ def _run(command: list[str]) -> int:
     try:
         return process.wait()
     except KeyboardInterrupt:
-        # Ctrl-C reaches it, too: pytest then tells what has failed so far.
+        # Ctrl-C reaches pytest, too, which then reports what has failed so far.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_LAST_WORDS_SECONDS)
         raise

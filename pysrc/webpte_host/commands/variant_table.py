@@ -1,6 +1,6 @@
-"""The names that `--options` takes, and the table at its end: what each of the ways changes.
+"""The variants that `--options` names, and the table that compares them.
 
-Errors are shares of a case's tolerance, by the worst element: 100 % is the most that passes.
+Errors are percentages of a case's tolerance, for the worst element: up to 100 % passes.
 """
 
 from __future__ import annotations
@@ -11,25 +11,27 @@ from typing import Any
 
 from webpte_host.setup import environment
 
-Row = dict[str, Any]  # a result of a case on a way
+Row = dict[str, Any]  # the result of a case with a variant
 HEADINGS = ("way", "passed", "failed", "largest error", "from chosen", "other kernels in")
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """An argument with names between commas. They are looked up inside of the environment, where
-    the command runs again: what started it may have no NumPy."""
+    """Split an argument at its commas. The names are looked up in the environment, where the
+    command runs again: the Python that started it may have no NumPy."""
     names = tuple(text.split(","))
     if environment.inside():
         from webpte.dev.variants import NAMES, unknown_names
 
         if unknown := unknown_names(names):
             known = ", ".join((*NAMES, "all"))
-            raise argparse.ArgumentTypeError(f"no way is called {unknown[0]!r}; there are {known}")
+            raise argparse.ArgumentTypeError(
+                f"there is no variant {unknown[0]!r}; there are {known}"
+            )
     return names
 
 
 def show(ways: Sequence[dict[str, Any]], results: Sequence[Row]) -> None:
-    """One line per way; then the cases that pass on one way and fail on another."""
+    """Print a line per variant, then the cases that pass with one variant and fail with another."""
     chosen = ways[0]["label"]
     lines = [HEADINGS, *(_cells(way, results, chosen) for way in ways)]
     whole = [line for line in lines if len(line) == len(HEADINGS)]
@@ -67,7 +69,7 @@ def _used(row: Row) -> float | None:
 
 
 def _largest(rows: Sequence[Row], measure: Callable[[Row], float | None]) -> str:
-    """The largest that is known, with its case."""
+    """Return the largest known value, with its case."""
     measured = [(share, row) for row in rows if (share := measure(row)) is not None]
     if not measured:
         return "-"
@@ -76,7 +78,7 @@ def _largest(rows: Sequence[Row], measure: Callable[[Row], float | None]) -> str
 
 
 def _disagreements(results: Sequence[Row]) -> list[str]:
-    """Verdicts that depend on the way."""
+    """List the cases whose verdict depends on the variant."""
     by_case: dict[str, dict[str, list[str]]] = {}
     for row in results:
         verdicts = by_case.setdefault(f"{row['op']}__{row['case']}", {})

@@ -1,10 +1,10 @@
 """`serve.py verify`: runs every program of a suite and compares its outputs.
 
-On device `webgpu` the programs run in headless Chromium, in one page for all of them. A case may
-take as long as it takes: a page is given up only if it crashed or shows no sign of life. That costs
-one case, and the page is replaced. On the devices `native` (the GPU, without a browser) and `numpy`
-the programs run right here. With `--options` every case runs once per optional way, too, and what
-each of them changes is in a table at the end.
+On device `webgpu` the programs run in headless Chromium, in one page for all of them. A case fails
+after `--timeout` seconds with neither progress nor CPU activity, or if the page crashes; the other
+cases then run in a new page. On the devices `native` (the GPU, without a browser) and `numpy` the
+programs run in this process. With `--options` every case also runs once per variant, and a table
+at the end compares the variants.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from webpte.dev.variants import VariantRuns
     from webpte_host.harness.browser import Harness
 
-Show = Callable[[str], None]  # is told what a case does
-Way = dict[str, Any]  # a `webpte.dev.variants.Variant`, as JSON has it
+Show = Callable[[str], None]  # called with what a case does
+Way = dict[str, Any]  # a `webpte.dev.variants.Variant` as JSON
 
 _PREFIX = "/suite/"
-NO_COMPARISON = {"difference": None, "other_kernels": None}  # of a case whose page was lost
+NO_COMPARISON = {"difference": None, "other_kernels": None}  # for a case whose page was lost
 
 _NO_ADAPTER = """this Chromium offers no WebGPU adapter.
 It must be a full Chromium or Chrome (not a headless shell) of version 113 or newer. Set
 WEBPTE_CHROMIUM to the path of one, or verify without a browser: --device numpy"""
 
-# Runs in the page. Paths are quoted because a suite's file names are the suite's business.
+# Runs in the page. Paths are quoted because a suite's file names may have any characters.
 _IN_PAGE = """
 from urllib.parse import quote
 import js
@@ -65,7 +65,7 @@ how = {"locate": locate, "progress": report_progress}
 if way is None:
     return await run_entry(entry, fetch_bytes, "webgpu", options=Options(fuse=fuse), **how)
 global ways
-# What it gives as chosen is kept for the other ways, which come next, maybe in a page that is new.
+# The default variant's outputs are kept for the next variants, which may run in a new page.
 if way["label"] == "as chosen" or "ways" not in globals():
     ways = VariantRuns(fetch_bytes, "webgpu", **how)
 return await ways.run(entry, way)
@@ -74,7 +74,7 @@ return await ways.run(entry, way)
 _FIND_WAYS = """
 from webpte.dev.variants import described_variants
 
-return await described_variants(asked, "webgpu")
+return await described_variants(requested, "webgpu")
 """
 
 
@@ -112,34 +112,32 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--adapter",
         choices=chromium.ADAPTERS,
-        help="swiftshader: WebGPU on the CPU, the default; hardware: on this machine's GPU",
+        help="swiftshader (default): WebGPU on the CPU; hardware: WebGPU on this machine's GPU",
     )
     ways = parser.add_mutually_exclusive_group()
-    ways.add_argument(
-        "--no-fuse", action="store_true", help="every operator by itself, for comparison"
-    )
+    ways.add_argument("--no-fuse", action="store_true", help="run every operator as its own kernel")
     ways.add_argument(
         "--options",
         type=variant_table.names_of,
         nargs="?",
         const=("all",),
         default=(),
-        metavar="WAYS",
-        help="run every case as chosen and once per way: fuse,f16,subgroups,matrices,plain,tuning "
-        "(each the other way; a+b for both at once) or all, the default; a table compares them",
+        metavar="VARIANTS",
+        help="also run every case with each of these settings inverted: fuse, f16, subgroups, "
+        "matrices, plain, tuning (separated by commas; a+b inverts both at once), or all, the "
+        "default; a table compares the variants",
     )
     parser.add_argument(
         "--timeout",
         type=_seconds,
         default=120.0,
         metavar="SECONDS",
-        help="on webgpu, give a case up after so long without any sign of life, which is a stage "
-        f"or step that it reaches, or a browser that computes; after {BUSY_FACTOR} times as long "
-        "if the browser computes but reaches nothing (%(default)g)",
+        help="on webgpu, a case fails after this time with neither progress nor CPU activity, and "
+        f"after {BUSY_FACTOR} times as long without progress (%(default)g)",
     )
     options = parser.parse_args(arguments)
     if options.options and options.device == "numpy":
-        parser.error("--options is for GPUs: NumPy has no other way to go")
+        parser.error("--options is for GPUs: NumPy has no variants")
     return options
 
 
@@ -151,11 +149,11 @@ def _seconds(text: str) -> float:
 
 
 def read_manifest(suite: Path) -> list[object]:
-    """Standard library only: a wrong path must not first install an environment."""
+    """Read a manifest, with the standard library only: a wrong path fails before any set-up."""
     path = suite / "manifest.json"
     if not path.is_file():
         raise HostError(
-            f"{path} cannot be read: No such file.\nA suite is a folder with a manifest.json."
+            f"{path} cannot be read: no such file.\nA suite is a folder with a manifest.json."
         )
     entries = read_json(path, HostError)
     if not isinstance(entries, list):
@@ -199,9 +197,9 @@ def select(entries: list[dict[str, Any]], pattern: str | None) -> list[dict[str,
 
 
 class Runner(Protocol):
-    """Runs cases; `way` is one of `ways`, as chosen first, or None."""
+    """A way to run cases; `way` is one of `ways`, the default first, or None."""
 
-    def ways(self, asked: Sequence[str]) -> list[Way]: ...
+    def ways(self, requested: Sequence[str]) -> list[Way]: ...
 
     def run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]: ...
 
@@ -219,15 +217,15 @@ def _runner(options: argparse.Namespace) -> Iterator[Runner]:
 
 
 def native_adapter() -> str:
-    """What device='native' runs on; an error says what it needs."""
+    """Describe the adapter of device='native'; raises HostError with what is missing."""
     import webpte
 
     try:
         info = asyncio.run(webpte.shared_device("native")).info
     except webpte.WebpteError as error:
         raise HostError(str(error)) from error
-    halves = "with" if info.has_halves else "without"
-    return f"{info.vendor} {info.architecture} {info.description}, {halves} half floats"
+    f16 = "with" if info.has_halves else "without"
+    return f"{info.vendor} {info.architecture} {info.description}, {f16} f16"
 
 
 def run_here(
@@ -237,7 +235,7 @@ def run_here(
     device: str = "numpy",
     fuse: bool = True,
 ) -> dict[str, Any]:
-    """In this process."""
+    """Run a case in this process."""
     from webpte import Options
     from webpte.dev.suite import run_entry
 
@@ -261,7 +259,7 @@ def _reader(suite: Path) -> Callable[[str], Awaitable[bytes]]:
 
 
 class HereRunner:
-    """In this process."""
+    """A runner in this process."""
 
     def __init__(self, suite: Path, device: str, fuse: bool) -> None:
         self._suite = suite
@@ -270,7 +268,7 @@ class HereRunner:
         self._ways: VariantRuns | None = None
         self._show: Show = lambda _doing: None
 
-    def ways(self, asked: Sequence[str]) -> list[Way]:
+    def ways(self, requested: Sequence[str]) -> list[Way]:
         from webpte.dev.variants import VariantRuns, described_variants
 
         self._ways = VariantRuns(
@@ -279,7 +277,7 @@ class HereRunner:
             locate=lambda path: self._suite / path,
             progress=lambda *state: self._show(describe(*state)),
         )
-        return asyncio.run(described_variants(asked, self._device))
+        return asyncio.run(described_variants(requested, self._device))
 
     def run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]:
         if way is None:
@@ -290,7 +288,7 @@ class HereRunner:
 
 
 class PageRunner:
-    """One harness page for all cases, replaced when it is lost."""
+    """A runner in one harness page, which is replaced when it is lost."""
 
     def __init__(self, suite: Path, timeout: float, adapter: str | None, fuse: bool = True) -> None:
         self._suite = suite
@@ -337,13 +335,14 @@ class PageRunner:
         return self._harness
 
     def _drop(self) -> None:
-        """Lost pages are rare: a whole new browser is slow, but surely whole."""
+        """Close the browser of a lost page. A new browser is slow to start, but works again."""
         self._harness = None
         with contextlib.suppress(Exception):
             self._browser_stack.close()
 
-    def ways(self, asked: Sequence[str]) -> list[Way]:
-        found: list[Way] = self._open().python(_FIND_WAYS, timeout=self._timeout, asked=list(asked))
+    def ways(self, requested: Sequence[str]) -> list[Way]:
+        page, names = self._open(), list(requested)
+        found: list[Way] = page.python(_FIND_WAYS, timeout=self._timeout, requested=names)
         return found
 
     def run(self, entry: dict[str, Any], show: Show, way: Way | None = None) -> dict[str, Any]:

@@ -13,29 +13,29 @@ from playwright.sync_api import Error as PlaywrightError
 
 from webpte_host.base.errors import HostError
 from webpte_host.harness.report import describe
-from webpte_host.harness.watchdog import BrowserProcesses, Patience, alarm
+from webpte_host.harness.watchdog import BrowserProcesses, Watchdog, alarm
 from webpte_host.serving.server import Site
 from webpte_host.setup import chromium
 
-# A call of Python may go on for this long without any sign of life.
+# A call of Python may run for this long with neither progress nor CPU activity.
 CALL_SECONDS = 300.0
 _START_MS = 600_000
 _LOOK_MS = 1_000
 _ADAPTER_MS = 60_000
-_EARLY_MS = 10_000  # an answer that there is none may be too early for so long
+_EARLY_MS = 10_000  # in this time "no adapter" may only mean that the GPU process is not up yet
 _START_CALL = 0  # as harness.js counts
-# For a page that hangs to say what it waits for, and for the GPU to make another device.
+# Time for a page that hangs to report what it waits for, and for the GPU to create another device.
 _ANSWER_MS = 10_000
 _GPU_ANSWER_MS = 60_000
-# The page's main thread only passes messages on, so one that is silent for this long is stuck,
-# however busy the machine is.
+# The page's main thread only forwards messages: if it is silent for this long, it is stuck, however
+# busy the machine is.
 STUCK_SECONDS = 120.0
 
-# Told once a second what a call does, in words.
+# Called once a second with a description of what a call does.
 Watcher = Callable[[str], None]
 
 
-# Which coroutines wait, and for which: from the outermost to the innermost of each task.
+# Lists the waiting coroutines of each task, from the outermost to the innermost.
 _WAITING = """
 import asyncio
 
@@ -62,12 +62,12 @@ class PagePythonError(Exception):
 
 
 class PageLostError(Exception):
-    """The page crashed or shows no sign of life. It cannot be used any more."""
+    """The page crashed or hangs, and cannot be used any more."""
 
 
 @contextmanager
 def open_browser(adapter: str | None = None) -> Iterator[Browser]:
-    """Full Chromium, headless, with WebGPU on the CPU unless WEBPTE_ADAPTER says `hardware`."""
+    """A full, headless Chromium with WebGPU on the CPU unless WEBPTE_ADAPTER is `hardware`."""
     options = chromium.launch_options(adapter)
     with sync_playwright() as playwright:
         try:
@@ -83,7 +83,7 @@ def open_browser(adapter: str | None = None) -> Iterator[Browser]:
 
 
 class PageLog:
-    """What went wrong in a page: uncaught errors, and what was written as console error."""
+    """The errors of a page: uncaught ones, and those written to the console."""
 
     def __init__(self, page: Page) -> None:
         self.errors: list[str] = []
@@ -107,7 +107,7 @@ class Harness:
     """The loaded harness page: plain Pyodide with NumPy and webpte."""
 
     def __init__(self, page: Page, stuck_seconds: float = STUCK_SECONDS) -> None:
-        """`stuck_seconds`: how long the page may leave a question unanswered."""
+        """Wrap a page; after `stuck_seconds` without an answer it counts as stuck."""
         self.page = page
         self.log = PageLog(page)
         self._stuck_seconds = stuck_seconds
@@ -122,7 +122,7 @@ class Harness:
     def open(
         cls, browser: Browser | BrowserContext, site: Site, stuck_seconds: float = STUCK_SECONDS
     ) -> Harness:
-        """Raises PageLostError if the page does not come up, with the reason."""
+        """Open the harness page; raises PageLostError with the reason if it does not load."""
         try:
             harness = cls(browser.new_page(), stuck_seconds)
             harness.page.goto(f"{site.url}harness.html", timeout=_START_MS)
@@ -132,10 +132,10 @@ class Harness:
         return harness
 
     def adapter(self) -> dict[str, str] | None:
-        """What WebGPU runs on here; None if there is no adapter."""
-        # The first requests can be answered too early, before the GPU process is up, which takes
-        # seconds on a busy machine. One for a GPU that is not there is never answered, while that
-        # process is started again and again.
+        """Return the adapter's info; None if there is no adapter."""
+        # The first requests may be answered before the GPU process is up, which takes seconds on a
+        # busy machine. A request for a GPU that does not exist is never answered: the browser
+        # restarts that process again and again.
         found: dict[str, str] | None = self._evaluate(
             """async ([ms, earlyMs]) => {
             if (!navigator.gpu) return null;
@@ -168,11 +168,11 @@ class Harness:
         """Run the body of an async Python function whose parameters are `arguments`.
 
         The code may be indented as a whole. Arguments and return value travel as JSON (NumPy
-        arrays are returned as lists). What later calls shall see is declared `global`. What the
-        code tells `report_progress(stage, done, total)`, the `watcher` is told about once a second.
+        arrays are returned as lists). Names for later calls are declared `global`. Once a second
+        `watcher` gets the latest `report_progress(stage, done, total)` of the code, as text.
 
-        The page is given up after `timeout` seconds without any sign of life, and after ten times
-        as long if the browser computes all the while but the code reports no progress.
+        The call fails after `timeout` seconds with neither progress nor CPU activity, and after
+        ten times as long if the browser computes but the code reports no progress.
         """
         if self.lost:
             raise PageLostError("the page was lost before this call")
@@ -193,8 +193,8 @@ class Harness:
         return seen
 
     def _wait_for(self, call: int, timeout: float, watcher: Watcher | None) -> dict[str, Any]:
-        """The page never blocks, and so never for longer than a look takes: Python is elsewhere."""
-        patience, doing = Patience(timeout), "no stage reported"
+        """Poll a call until it ends. The page answers at once: Python runs in a worker."""
+        watchdog, doing = Watchdog(timeout), "no stage reported"
         while True:
             seen = self._look(call, _LOOK_MS)
             if "reply" in seen:
@@ -207,13 +207,13 @@ class Harness:
                 doing = describe(**seen["progress"])
             if watcher is not None:
                 watcher(doing)
-            if reason := patience.see(seen["moves"], self._processes.busy_seconds()):
+            if reason := watchdog.observe(seen["moves"], self._processes.busy_seconds()):
                 last_words = self._last_words()
                 self._give_up()
                 raise PageLostError(f"{reason} ({doing}); {last_words}")
 
     def _last_words(self) -> str:
-        """What a page that hangs waits for, and whether the browser's GPU still answers others."""
+        """Describe what a page that hangs waits for, and whether the GPU still answers others."""
         try:
             call = self._start(_WAITING, {})
             ask = "(ms) => globalThis.gpuAnswers(ms)"
@@ -226,7 +226,7 @@ class Harness:
         return f"{python}; another device of its GPU {gpu}"
 
     def _give_up(self) -> None:
-        """What goes on in the page ends: it would be in the way of other pages."""
+        """Stop the work in the page, which would slow down other pages."""
         self._given_up = True
         with contextlib.suppress(PageLostError, PlaywrightError):
             self._evaluate("() => globalThis.stopPython()")
@@ -255,7 +255,7 @@ class Harness:
 
 
 class SharedHarness:
-    """One page for many tests; one that loses it does not take the others with it."""
+    """A page for many tests, replaced if a test loses it."""
 
     def __init__(self, browser: Browser | BrowserContext, site: Site) -> None:
         self._browser = browser
@@ -265,7 +265,7 @@ class SharedHarness:
     def get(self) -> Harness:
         if self._harness is None or self._harness.lost:
             self._harness = Harness.open(self._browser, self._site)
-            # Never a skip: without an adapter nothing would be tested.
+            # Fail rather than skip: without an adapter nothing would be tested.
             assert self._harness.adapter() is not None, "this Chromium has no WebGPU adapter"
             assert self._harness.log.errors == []
             assert self._harness.log.console_errors == []

@@ -1,6 +1,6 @@
-"""Whether the browser has this machine's GPU, where it was asked for: `--adapter hardware`.
+"""Checks for `--adapter hardware` that the browser has this machine's GPU.
 
-Run as a module it prints which one that is, or says what is missing.
+Run as a module it prints the GPU's name, or what is missing.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from webpte_host.base.errors import HostError
 
 _NO_GPU = """--adapter hardware: Chromium finds no GPU here{instead}.
-On Linux it needs the GPU's Vulkan driver and the loader (libvulkan1); docs/native.md says how to
-set them up on a machine without a screen. Without --adapter, WebGPU runs on the CPU."""
+On Linux it needs the GPU's Vulkan driver and the loader (libvulkan1); docs/native.md explains how
+to set them up on a machine without a screen. Without --adapter, WebGPU runs on the CPU."""
 
 
 def check_hardware(adapter: Mapping[str, str] | None) -> str:
-    """What WebGPU runs on, in words; raises HostError if that is nothing, or a CPU in disguise."""
+    """Return the GPU's name; raises HostError for no adapter or a software adapter."""
     from webpte.gpu.device import is_software
 
     if adapter is None:

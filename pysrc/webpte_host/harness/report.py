@@ -1,6 +1,6 @@
-"""What `verify` prints while it runs: one line of progress, one line per failure.
+"""The output of `verify` while it runs: one line of progress, one line per failure.
 
-The line of progress says what the current case does, as far as that is known, and for how long.
+The line of progress shows what the current case does, if known, and for how long.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any, TextIO
 
 _CLEAR_LINE = "\r\x1b[K"
 _PLAIN_SECONDS = 5.0
-_MANY = 10_000  # pieces of work are fewer, and bytes are more
+_MANY = 10_000  # a larger total is a number of bytes, a smaller one counts pieces of work
 
 
 def describe(stage: str, done: int, total: int) -> str:
-    """A report of progress in words: counts as they are, bytes as a percentage."""
+    """Describe a report of progress: counts as numbers, bytes as a percentage."""
     return f"{stage} {100 * done // total}%" if total > _MANY else f"{stage} {done} of {total}"
 
 
 class Report:
-    """Collects results. On a terminal the progress line is rewritten in place, and ticks."""
+    """The results so far. On a terminal the progress line is rewritten in place every second."""
 
     def __init__(self, total: int, stream: TextIO | None = None) -> None:
         self.results: list[dict[str, Any]] = []
@@ -50,7 +50,7 @@ class Report:
             self._case_started = time.monotonic()
 
     def show(self, doing: str) -> None:
-        """What the current case does."""
+        """Show what the current case does."""
         with self._lock:
             self._doing = doing
 

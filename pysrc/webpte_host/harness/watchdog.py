@@ -1,8 +1,8 @@
-"""Signs of life of a browser, and when to give up on a page that shows none.
+"""A watchdog for pages: it gives up on a page that hangs, but not on one that computes.
 
-A page that compiles or computes for minutes is well, however slow the machine; one that waits for
-something that never comes is not. They are told apart by what the browser's processes do, which
-Linux says in `/proc`: the time that they had a processor, or waited for one because others had it.
+A page may compile or compute for minutes on a slow machine; a page that waits for an event that
+never comes hangs. The CPU time of the browser's processes tells them apart: Linux lists in `/proc`
+how long each process ran, or waited for a processor that others used.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# A page may compute without a report of progress for this many times as long as it may idle.
+# A page may compute without reporting progress this many times longer than it may idle.
 BUSY_FACTOR = 10
-# Of the time that a page may idle; an idle one with its timers uses about 0.01, a busy one 1.
+# CPU time, as a share of elapsed time, that counts as activity. The timers of an idle page use
+# about 0.01, a busy page 1.
 _BUSY_SHARE = 0.1
-# Where pages and shaders run; what the browser itself does is no sign of progress.
+# The processes that run pages and shaders; activity of other processes does not count.
 _PAGES = b"--type=renderer"
 _WORKING = (_PAGES, b"--type=gpu-process")
 
@@ -33,7 +34,7 @@ class BrowserProcesses:
         self._proc = proc
 
     def busy_seconds(self) -> float | None:
-        """What they have computed, and wanted to, in all; None where nothing tells."""
+        """Return the CPU time that they used or waited for; None if the system does not say."""
         pids = self.find(*_WORKING)
         return sum(map(self._busy, pids)) if pids else None
 
@@ -45,7 +46,7 @@ class BrowserProcesses:
     def memory_text(self) -> str:
         """Say which processes live, how much memory each has, and what the machine has left.
 
-        For a page that crashed: a process that is missing, or memory that ran out, tells why.
+        Explains a page that crashed: a process is missing, or memory ran out.
         """
         living = [
             f"{self._kind(pid)} {size}"
@@ -78,7 +79,7 @@ class BrowserProcesses:
         return [pid for pid in self._family() if not self._command(pid).isdisjoint(words)]
 
     def _family(self) -> list[int]:
-        """List all processes that this one has started, and those that they have."""
+        """List all processes that this one has started, directly or through others."""
         parents = {}
         for entry in self._proc.glob("[0-9]*"):
             with contextlib.suppress(OSError, ValueError, IndexError):
@@ -98,7 +99,7 @@ class BrowserProcesses:
         return set()
 
     def _stat(self, pid: int) -> list[bytes]:
-        """Fields from the third on: the second is a name, which can have blanks in it."""
+        """Return the fields from the third on: the second is a name, which may contain blanks."""
         text = (self._proc / str(pid) / "stat").read_bytes()
         return text[text.rindex(b")") + 1 :].split()
 
@@ -113,42 +114,42 @@ class BrowserProcesses:
         return seconds
 
 
-class Patience:
-    """Decides from what is seen of a page, time and again, whether to wait on."""
+class Watchdog:
+    """The decision, from repeated observations of a page, whether to wait longer."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`seconds` without any sign of life are too long."""
+        """Give up after `seconds` with neither progress nor CPU activity."""
         self._seconds = seconds
         self._enough = _BUSY_SHARE * seconds
         self._clock = clock
         self._moves = 0
         self._busy: float | None = None
-        self._moved = self._alive = clock()
+        self._moved = self._active = clock()
 
-    def see(self, moves: int, busy: float | None) -> str | None:
-        """Why to give up, or None.
+    def observe(self, moves: int, busy: float | None) -> str | None:
+        """Return why to give up, or None.
 
-        moves  how many reports of progress there were
-        busy   seconds that the browser has been busy, or None if that is not known
+        moves  reports of progress so far
+        busy   seconds of CPU activity of the browser so far, or None if not known
         """
         now = self._clock()
         if moves != self._moves:
             self._moves, self._moved = moves, now
-            self._alive, self._busy = now, busy
+            self._active, self._busy = now, busy
         elif busy is None or self._busy is None or busy - self._busy >= self._enough:
-            self._alive, self._busy = now, busy
-        elif busy < self._busy:  # a thread is gone, and what it did is not counted any more
+            self._active, self._busy = now, busy
+        elif busy < self._busy:  # a thread has ended, and its time is no longer counted
             self._busy = busy
-        if now - self._alive >= self._seconds:
-            return f"no sign of life for {self._seconds:g} s"
+        if now - self._active >= self._seconds:
+            return f"no progress and no CPU activity for {self._seconds:g} s"
         if now - self._moved >= BUSY_FACTOR * self._seconds:
-            return f"no progress for {BUSY_FACTOR * self._seconds:g} s, though the browser is alive"
+            return f"no progress for {BUSY_FACTOR * self._seconds:g} s, though the browser is busy"
         return None
 
 
 @contextmanager
 def alarm(seconds: float, action: Callable[[], None]) -> Iterator[threading.Event]:
-    """Acts from a thread of its own if the body takes longer; the event says that it did."""
+    """Call `action` in another thread if the body takes longer; the event is set then."""
     rang = threading.Event()
 
     def ring() -> None:

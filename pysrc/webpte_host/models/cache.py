@@ -1,8 +1,7 @@
-"""Results of long stages, kept by what they were made from.
+"""A cache of the results of long stages, keyed by their inputs.
 
-A result is a folder `KIND-KEY`, made under a temporary name and renamed when it is whole. So what
-is there is complete, and a stage that was interrupted leaves nothing that anyone would take for
-its result.
+A result is a folder `KIND-KEY`, written under a temporary name and renamed when it is complete. So
+an interrupted stage never leaves a partial result.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _KEY_DIGITS = 20
 
 
 def content_key(parts: Iterable[str | bytes | Path]) -> str:
-    """The hash of texts and of files, in order; where one ends counts, too."""
+    """Hash texts and files in order; their boundaries count, too."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.read_bytes() if isinstance(part, Path) else part
@@ -32,11 +31,11 @@ def content_key(parts: Iterable[str | bytes | Path]) -> str:
 
 @contextlib.contextmanager
 def temporary_folder(parent: Path, purpose: str) -> Iterator[Path]:
-    """A folder in `parent`, gone at the end unless it was renamed. Its name starts with a dot."""
+    """A folder in `parent`, removed at the end unless renamed. Its name starts with a dot."""
     parent.mkdir(parents=True, exist_ok=True)
     sweep(parent)
     temporary = Path(tempfile.mkdtemp(prefix=f".{purpose}-", dir=parent))
-    temporary.chmod(0o755)  # what becomes of it is for everybody to read
+    temporary.chmod(0o755)  # the folder that it becomes is readable by everybody
     try:
         yield temporary
     finally:
@@ -44,9 +43,9 @@ def temporary_folder(parent: Path, purpose: str) -> Iterator[Path]:
 
 
 def sweep(parent: Path) -> None:
-    """Removes what killed processes left; a younger one may be at work right now."""
+    """Remove the folders of killed processes; younger ones may still be in use."""
     for left in parent.glob(".*-*"):
-        with contextlib.suppress(OSError):  # gone in between, by another hand
+        with contextlib.suppress(OSError):  # another process removed it meanwhile
             if time.time() - left.stat().st_mtime > ABANDONED_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)
 
@@ -56,19 +55,19 @@ class StageCache:
         self._folder = folder
 
     def find(self, kind: str, key: str) -> Path | None:
-        """The result, if it was made before."""
+        """Return the result if it is cached."""
         place = self._place(kind, key)
         return place if place.is_dir() else None
 
     def make(self, kind: str, key: str, work: Callable[[Path], None]) -> Path:
-        """The result of `work`, which fills the folder that it is given."""
+        """Return the result of `work`, which fills the folder that it is given."""
         place = self._place(kind, key)
         with temporary_folder(self._folder, kind) as temporary:
             work(temporary)
             try:
                 os.rename(temporary, place)
             except OSError:
-                if not place.is_dir():  # otherwise another process was faster, with the same
+                if not place.is_dir():  # otherwise another process was faster with the same result
                     raise
         return place
 

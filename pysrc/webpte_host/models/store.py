@@ -1,11 +1,11 @@
-"""What is installed: a folder per model under `.webpte/models`, which the server shows at /models/.
+"""The installed models: a folder for each under `.webpte/models`, which is served at /models/.
 
-    NAME/card.json   what the model is, takes and gives, and which files it has; written last
+    NAME/card.json   the model's description, inputs, outputs and list of files; written last
     NAME/...         model.pte, labels, a tokenizer, an example, the licence
     index.json       the list of all cards, for the page
 
-A model is installed and removed by renaming its folder: it is there as a whole, or not at all.
-Names that start with a dot are work in progress, and the server shows none of them.
+A model is installed and removed by renaming its folder: it is there completely, or not at all.
+Names that start with a dot are work in progress; the server does not serve them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class ModelStore:
         self.folder = folder
 
     def cards(self) -> list[Card]:
-        """Of all models that are whole, by name."""
+        """Return the cards of all models that are complete, sorted by name."""
         if not self.folder.is_dir():
             return []
         found = (self.card(path.name) for path in sorted(self.folder.iterdir()))
         return [card for card in found if card is not None]
 
     def card(self, name: str) -> Card | None:
-        """None if there is no such model, or if files of it are missing or of another size."""
+        """Return a model's card; None if it is not installed completely."""
         folder = self.folder / name
         if name.startswith("."):
             return None
@@ -54,7 +54,7 @@ class ModelStore:
             return None
 
     def install(self, source: Path, card: Card) -> Card:
-        """Puts the files of `source` in place, with the card, to which their list is added."""
+        """Install the files of `source` with the card, to which the list of files is added."""
         with temporary_folder(self.folder, "new") as temporary:
             ready = temporary / "ready"
             ready.mkdir()
@@ -70,7 +70,7 @@ class ModelStore:
         return card
 
     def remove(self, name: str) -> bool:
-        """Whether there was one."""
+        """Remove a model; return whether it was installed."""
         place = self.folder / name
         if name.startswith(".") or not place.is_dir():
             return False
@@ -80,7 +80,7 @@ class ModelStore:
         return True
 
     def write_index(self) -> None:
-        """Anew from the cards: an index that an interrupted command left behind is mended here."""
+        """Write the index from the cards, which also repairs that of an interrupted command."""
         with temporary_folder(self.folder, "index") as temporary:
             made = temporary / INDEX
             made.write_text(_json(self.cards()), encoding="utf-8")
@@ -98,7 +98,7 @@ def _described(path: Path) -> dict[str, Any]:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A second name for the same file where the disk can do that: weights are large."""
+    """Hard-link a file if the disk allows it, else copy it: weights are large."""
     try:
         os.link(source, target)
     except OSError:

@@ -1,7 +1,7 @@
 """`gallery.json`: the cards of the samples and of the installed models, for the page's gallery.
 
-A card is a small JSON file: `web/samples/NAME.json`, or `card.json` of an installed model. One that
-is put there is in the gallery: there is no list to keep by hand. `web/page/cards/cards.py` reads
+A card is a small JSON file: `web/samples/NAME.json`, or `card.json` of an installed model. The
+gallery shows every card in these places: there is no list to edit. `web/page/cards/cards.py` reads
 them.
 """
 
@@ -16,7 +16,7 @@ from webpte_host.base.json_files import Table, read_json, read_table
 
 SAMPLES = "samples"
 MODELS = "models"
-_ORDER = 50  # of cards that say nothing: programs of one operator come after them
+_ORDER = 50  # the default order of cards; programs of one operator come after them
 
 
 class _CardError(Exception):
@@ -24,10 +24,10 @@ class _CardError(Exception):
 
 
 def gallery(web: Path, installed: Path | None) -> bytes:
-    """`installed` is the list of the models' cards, where there is one.
+    """Build gallery.json; `installed` is the list of the models' cards, if there is one.
 
-    Each card gets its `folder`, relative to the page. Of one that cannot be read, or that the page
-    could not draw, its name and a `problem` are left.
+    Each card gets its `folder`, relative to the page. A card that cannot be read or drawn is
+    replaced by its name and a `problem`.
     """
     cards = [card for path in sorted((web / SAMPLES).glob("*.json")) for card in _sample(path)]
     cards += _installed(installed) if installed is not None else []
@@ -41,7 +41,7 @@ def _place(card: dict[str, Any]) -> tuple[float, str]:
 
 
 def _sample(path: Path) -> list[dict[str, Any]]:
-    """Beside cards there are other files, such as tokenizers: their names have a dot more."""
+    """Read a sample's card. Other files, such as tokenizers, have one more dot in their names."""
     if "." in path.stem:
         return []
     place = {"name": path.stem, "folder": f"{SAMPLES}/"}
@@ -54,7 +54,7 @@ def _sample(path: Path) -> list[dict[str, Any]]:
 
 
 def _installed(index: Path) -> list[dict[str, Any]]:
-    """What `serve.py models` wrote; while it writes, there may be none."""
+    """Read the index that `serve.py models` wrote; none may exist while it writes."""
     try:
         found = read_json(index, _CardError)
     except _CardError:
@@ -68,15 +68,15 @@ def _model(content: object, at: int) -> dict[str, Any]:
     place = {"name": name, "folder": f"{MODELS}/{name}/"}
     try:
         if not isinstance(content, dict) or name != named:
-            raise _CardError("its card is no table with a name")
+            raise _CardError("its card is not a table with a name")
         _check(content, f"the card of {name}")
     except _CardError as error:
-        return {**place, "problem": f"{error}. Install it anew: serve.py models add"}
+        return {**place, "problem": f"{error}. Install it again: serve.py models add"}
     return {**content, **place}
 
 
 def _check(content: Mapping[str, Any], name: str) -> None:
-    """The kinds of what is sorted by and drawn before Python is up; the page checks the rest."""
+    """Check the fields that are used before Python is up in the page, which checks the rest."""
     there = {key: value for key, value in content.items() if value is not None}
     card = Table(there, name, _CardError)
     card.number("order", _ORDER)
@@ -85,7 +85,7 @@ def _check(content: Mapping[str, Any], name: str) -> None:
         card.text(key, "")
     for key in ("inputs", "outputs"):
         list(card.tables(key))
-    if isinstance(there.get("files"), list):  # of a model, for checking
+    if isinstance(there.get("files"), list):  # the sizes of a model's files
         list(card.tables("files"))
     else:
         card.table("files", None)

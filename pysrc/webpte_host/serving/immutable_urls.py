@@ -1,8 +1,8 @@
-"""Addresses that last: below `/v-VERSION/` is what is below `/`, as it was when that was asked for.
+"""Immutable URLs: `/v-VERSION/PATH` is `/PATH` as it was when the page was requested.
 
-The page names all that its start needs by such addresses, so the browser need not ask whether it
-is still the same: a start that finds everything in the browser's cache asks for the page alone.
-Whenever a file changes, the next page names all of them by other addresses.
+The page refers to its files by such URLs, so the browser need not revalidate them: a start that
+finds everything in the browser's cache requests the page alone. When a file changes, the next
+page uses URLs of another version.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from pathlib import Path
 from webpte_host.base.bundle import Bundle, signature, visible_files
 
 _ADDRESS = re.compile(r"/v-([0-9a-f]+)(/.*)")
-_OWN = '="./'  # how the page names what is its own
+_OWN = '="./'  # begins the page's references to its own files
 _DIGITS = 16
 
 
-class Lasting:
-    """Which version is the current one. Safe to ask from several threads."""
+class ImmutableUrls:
+    """The current version of the page's URLs. Safe to use from several threads."""
 
     def __init__(self, web: Path, bundles: Sequence[Bundle], runtime: str) -> None:
-        """`runtime` is the version of the browser runtime."""
+        """Watch the page's files and archives; `runtime` is the browser runtime's version."""
         self._web = web
         self._bundles = bundles
         self._runtime = runtime
         self._given = ""
 
     def page(self, text: str) -> str:
-        """The page with its own files by the addresses of now."""
+        """Rewrite the page's references to its own files to URLs of the current version."""
         digest = hashlib.sha256(self._runtime.encode())
         digest.update(signature(visible_files(self._web)).encode())
         for bundle in self._bundles:
@@ -39,10 +39,10 @@ class Lasting:
         return text.replace(_OWN, f"{_OWN}v-{self._given}/")
 
     def resolve(self, path: str) -> tuple[str, bool]:
-        """The path without its version, and whether what is there lasts.
+        """Return the path without its version, and whether its content is immutable.
 
-        Of an earlier version, such as in a tab from before an edit, there is what is here now. That
-        a file may have changed after its address was given does no harm: no later page names it.
+        URLs of an earlier version, such as in a tab from before an edit, get the current files. A
+        file that changed after its URL was given does no harm: no later page refers to that URL.
         """
         found = _ADDRESS.fullmatch(path)
         return (found[2], found[1] == self._given) if found else (path, False)

@@ -1,4 +1,4 @@
-"""`pyscript.json`: what PyScript fetches for the page. Addresses in it are relative to its own."""
+"""`pyscript.json`: the files that PyScript fetches for the page, relative to its own address."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ _SETTINGS = {
 
 
 def page_config(runtime: str = "./runtime/") -> bytes:
-    """`runtime` is where the browser runtime is, with a slash at its end."""
+    """Return the configuration; `runtime` is the address of the runtime, with a final slash."""
     return json.dumps({**_SETTINGS, "interpreter": f"{runtime}pyodide/pyodide.mjs"}).encode()

@@ -1,4 +1,4 @@
-"""What a URL means: which file it names, its media type, and the headers it is sent with."""
+"""Maps URLs to files, media types and headers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-# What the page may load. Tried out in Chromium: PyScript does not start without `unsafe-eval`
-# (which includes WebAssembly), and webpte installs its dispatch loop with run_js; both are
-# scripts from here. PyScript's worker is a blob. No inline scripts, no inline styles.
-# `connect-src` is open because a model may be opened from any address that the user types in.
+# The sources that the page may load from. PyScript does not start in Chromium without `unsafe-eval`
+# (which includes WebAssembly), and webpte installs its dispatch loop with run_js; both are scripts
+# of this server. PyScript's worker is a blob. Inline scripts and styles are forbidden.
+# `connect-src` is open because the user may open a model from any address.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -41,7 +41,7 @@ COMMON_HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 
-# Not the system's table: it differs from machine to machine, and `nosniff` makes it matter.
+# The system's table is not used: it differs between machines, and `nosniff` makes types binding.
 _MEDIA_TYPES = {
     ".cjs": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -82,10 +82,10 @@ class Mount:
 
 
 class Hosts:
-    """Names that a server is asked by: localhost, the address that it is asked at, and given ones.
+    """The values of `Host` that a server accepts: localhost, its own address, and given names.
 
-    A page can let a name of its own lead to any address, but no address to another. So an address
-    in `Host` is as good as the connection, and a name is good if it is known.
+    An attacker can point a DNS name at any address, but cannot redirect an address. So an address
+    in `Host` is accepted if it is the connection's, and a name only if it is known.
     """
 
     def __init__(self, names: Sequence[str] = ()) -> None:
@@ -99,7 +99,7 @@ class Hosts:
         )
 
     def has(self, header: str, address: str) -> bool:
-        """Whether to answer a request with this `Host` that came to this address of ours."""
+        """Tell whether to answer a request with this `Host` that came to this address of ours."""
         found = _HOST.fullmatch(header.strip())
         if found is None:
             return False
@@ -107,18 +107,18 @@ class Hosts:
         if name in self._names:
             return True
         try:
-            asked, ours = (
+            requested, ours = (
                 ip_address(text.strip("[]").partition("%")[0]) for text in (name, address)
             )
         except ValueError:
             return False
-        # An IPv6 socket may be asked by IPv4, and says so in its own way.
+        # An IPv6 socket reports the address of an IPv4 connection in mapped form.
         ours = getattr(ours, "ipv4_mapped", None) or ours
-        return asked == ours or (asked.is_loopback and ours.is_loopback)
+        return requested == ours or (requested.is_loopback and ours.is_loopback)
 
 
 def url_path(target: str) -> str | None:
-    """The decoded path of a request target, or None if it is not one that we would ever serve."""
+    """Decode the path of a request target; None if no such path is ever served."""
     path = target.split("?", 1)[0].split("#", 1)[0]
     if not path.startswith("/"):
         return None
@@ -128,7 +128,7 @@ def url_path(target: str) -> str | None:
         return None
     if any(ord(char) < 32 or char in "\\:\x7f" for char in decoded):
         return None
-    # Dotfiles, `.` and `..` alike; and `//`, which some systems read as another root.
+    # Refuse dotfiles, `.` and `..`, and `//`, which some systems read as another root.
     segments = decoded[1:].split("/")
     if any(part.startswith(".") for part in segments) or "" in segments[:-1]:
         return None
@@ -136,7 +136,7 @@ def url_path(target: str) -> str | None:
 
 
 def find_file(mounts: list[Mount], path: str) -> Path | None:
-    """The file behind a path from `url_path`; the longest matching prefix decides."""
+    """Return the file of a path from `url_path`; the longest matching prefix decides."""
     for mount in sorted(mounts, key=lambda mount: len(mount.prefix), reverse=True):
         if path.startswith(mount.prefix):
             return _inside(mount.folder, path[len(mount.prefix) :] or "index.html")
@@ -148,7 +148,7 @@ def _inside(folder: Path, relative: str) -> Path | None:
         return None
     try:
         root = folder.resolve()
-        # Resolved, so that a symbolic link counts as the place that it leads to.
+        # Resolve it, so that a symbolic link counts as its target.
         file = (root / relative).resolve()
         return file if file.is_relative_to(root) and file.is_file() else None
     except (OSError, ValueError, RuntimeError):
@@ -156,7 +156,7 @@ def _inside(folder: Path, relative: str) -> Path | None:
 
 
 def byte_range(header: str | None, size: int) -> tuple[int, int] | str | None:
-    """(first, last) of a single range; None: send everything; "unsatisfiable"."""
+    """Parse a single range to (first, last); None: send everything; or "unsatisfiable"."""
     if header is None or not header.startswith("bytes=") or "," in header:
         return None
     first, dash, last = header.removeprefix("bytes=").strip().partition("-")
@@ -176,5 +176,5 @@ def _digits(text: str) -> bool:
 
 
 def _number(digits: str) -> int:
-    """An integer; Python refuses those of thousands of digits, which are beyond any file anyway."""
+    """Parse an integer, clamped: Python refuses thousands of digits, which exceed any file."""
     return int(digits) if len(digits) < 4000 else 10**4000

@@ -4,19 +4,18 @@
     /runtime/       the browser runtime (see runtime.py)
     /webpte.zip     the Python package with its shaders (see bundle.py)
     /page.zip       the page's modules
-    /pyscript.json  what PyScript fetches for the page (see page_config.py)
-    /models/        what `serve.py models` installed (see models_store.py)
+    /pyscript.json  PyScript's configuration for the page (see page_config.py)
+    /models/        the models that `serve.py models` installed (see models/store.py)
     /gallery.json   the cards of samples and installed models (see gallery.py)
-    /folder/        what `serve.py --folder` names
-    /v-VERSION/     all of this again, by addresses that last (see lasting.py)
-    /runtime/v-VERSION/     so does the runtime by these, whatever changes in the page
+    /folder/        the folder of `serve.py --folder`
+    /v-VERSION/     all of this again, by immutable URLs (see immutable_urls.py)
+    /runtime/v-VERSION/     the runtime by URLs that do not change with the page
 
-Everything is revalidated by ETag: on loopback a 304 costs less than a stale file. Not so by an
-address with a version, where nothing ever changes: the browser need not ask for it, and is free to
-use what it has compiled of it.
+Responses are revalidated by ETag: on loopback a 304 costs less than a stale file. Responses of
+immutable URLs are not: the browser may use its cache and the code that it has compiled.
 
-Only requests to its own names are answered (see `Hosts`): a page of another site can let its own
-name lead to this machine, and would be taken for the same origin.
+Only requests to known hosts are answered (see `Hosts`): another site could point its own DNS name
+at this machine, and would then count as the same origin.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from webpte_host.base.bundle import Bundle, package_bundle, page_bundle
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import RUNTIME, WEB
 from webpte_host.serving.gallery import gallery
-from webpte_host.serving.immutable_urls import Lasting
+from webpte_host.serving.immutable_urls import ImmutableUrls
 from webpte_host.serving.page_config import page_config
 from webpte_host.serving.routing import (
     COMMON_HEADERS,
@@ -57,25 +56,25 @@ _CONFIG_PATH = "/pyscript.json"
 _GALLERY_PATH = "/gallery.json"
 _INSTALLED_PATH = "/models/index.json"
 _IDLE_SECONDS = 60
-# A connection that is closed with something unread takes the answer with it.
+# Closing a connection with unread data discards the response.
 _UNREAD_SECONDS, _UNREAD_BYTES = 2, 1 << 20
 _CHUNK = 1 << 18
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection."""
+    """A connection."""
 
     protocol_version = "HTTP/1.1"
     server_version = "webpte"
     sys_version = ""
     timeout = _IDLE_SECONDS
-    # Head and body are two writes; without this the second can wait 40 ms for an ACK.
+    # Head and body are two writes; otherwise the second may wait 40 ms for an ACK.
     disable_nagle_algorithm = True
-    # A line without a version gets a status, too.
+    # A request line without a version gets a status line, too.
     default_request_version = "HTTP/1.0"
     command = ""
     server: _Server
-    _began = False  # whether the head of the present answer is sent
+    _began = False  # whether the head of the current response is sent
 
     def parse_request(self) -> bool:
         if self.raw_requestline.strip():
@@ -92,13 +91,13 @@ class Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def __getattr__(self, name: str) -> Any:
-        # The base class looks for a do_METHOD, and says 501 where there is none.
+        # The base class looks for a do_METHOD, and answers 501 if there is none.
         if name.startswith("do_"):
             return self._refuse
         raise AttributeError(name)
 
     def _refuse(self) -> None:
-        # A body may follow that nobody reads: the connection cannot be used again.
+        # An unread body may follow: the connection cannot be used again.
         self.close_connection = True
         self.send_error(HTTPStatus.METHOD_NOT_ALLOWED)
 
@@ -106,7 +105,7 @@ class Handler(BaseHTTPRequestHandler):
         self._began = False
         try:
             self._reply()
-        except OSError:  # of the connection; those of files are dealt with where they are read
+        except OSError:  # of the connection; those of files are handled where they are read
             raise
         except Exception:
             if self._began:
@@ -118,31 +117,32 @@ class Handler(BaseHTTPRequestHandler):
         names = self.headers.get_all("Host", [])
         if len(names) != 1:
             self.send_error(
-                HTTPStatus.BAD_REQUEST, explain="A request names its host once, in `Host`."
+                HTTPStatus.BAD_REQUEST, explain="A request must have exactly one `Host` header."
             )
             return
         if not self.server.hosts.has(names[0], self.connection.getsockname()[0]):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST, explain=self.server.hosts.refusal)
             return
-        asked = url_path(self.path)
-        if asked is None:
+        requested = url_path(self.path)
+        if requested is None:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
-        path, lasts = self.server.lasting.resolve(_PAGE_PATH if asked == "/" else asked)
+        named = _PAGE_PATH if requested == "/" else requested
+        path, immutable = self.server.immutable_urls.resolve(named)
         if path in self.server.bundles:
             archive = self.server.bundles[path].archive()
             body = BytesIO(archive.data)
             etag = f'"{archive.etag}"'
-            self._send(body, len(archive.data), etag, None, media_type(path), lasts)
+            self._send(body, len(archive.data), etag, None, media_type(path), immutable)
             return
         made = self._made(path)
         if made is not None:
             etag = f'"{hashlib.sha256(made).hexdigest()[:32]}"'
-            self._send(BytesIO(made), len(made), etag, None, media_type(path), lasts)
+            self._send(BytesIO(made), len(made), etag, None, media_type(path), immutable)
             return
-        self._answer_file(path, lasts or path.startswith(self.server.runtime_path))
+        self._answer_file(path, immutable or path.startswith(self.server.runtime_path))
 
-    def _answer_file(self, path: str, lasts: bool) -> None:
+    def _answer_file(self, path: str, immutable: bool) -> None:
         file = find_file(self.server.mounts, path)
         if file is None:
             self.send_error(HTTPStatus.NOT_FOUND)
@@ -156,18 +156,18 @@ class Handler(BaseHTTPRequestHandler):
             status = file.stat()
             etag = f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
             kind = media_type(file.name)
-            self._send(opened, status.st_size, etag, status.st_mtime, kind, lasts)
+            self._send(opened, status.st_size, etag, status.st_mtime, kind, immutable)
 
     def _made(self, path: str) -> bytes | None:
-        """What is no file, or no file as it is."""
+        """Return a generated response; None for paths that are plain files."""
         if path == _CONFIG_PATH:
-            # Relative to where it is asked for, which may be a folder further down.
+            # Relative to the request's path, which may be one folder deeper.
             up = "." if url_path(self.path) == path else ".."
             return page_config(f"{up}{self.server.runtime_path}")
         if path == _GALLERY_PATH:
             return gallery(self.server.web, find_file(self.server.mounts, _INSTALLED_PATH))
         if path == _PAGE_PATH and (file := find_file(self.server.mounts, path)) is not None:
-            return self.server.lasting.page(file.read_text(encoding="utf-8")).encode()
+            return self.server.immutable_urls.page(file.read_text(encoding="utf-8")).encode()
         return None
 
     def _send(
@@ -177,13 +177,13 @@ class Handler(BaseHTTPRequestHandler):
         etag: str,
         modified: float | None,
         kind: str,
-        lasts: bool = False,
+        immutable: bool = False,
     ) -> None:
         if self._is_cached(etag, modified):
             self._head(HTTPStatus.NOT_MODIFIED, {"ETag": etag})
             return
         headers = {"Content-Type": kind, "Accept-Ranges": "bytes", "ETag": etag}
-        if lasts:
+        if immutable:
             headers["Cache-Control"] = "max-age=31536000, immutable"
         if modified is not None:
             headers["Last-Modified"] = formatdate(modified, usegmt=True)
@@ -232,7 +232,7 @@ class Handler(BaseHTTPRequestHandler):
         while length > 0:
             chunk = body.read(min(_CHUNK, length))
             if not chunk:
-                # The file became shorter; only a broken connection tells the browser so now.
+                # The file became shorter; only a broken connection can signal that now.
                 self.close_connection = True
                 return
             self.wfile.write(chunk)
@@ -245,7 +245,7 @@ class Handler(BaseHTTPRequestHandler):
         explain: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
-        """Short and plain, with the same security headers as everything else."""
+        """Send a short plain error with the common security headers."""
         status = HTTPStatus(code)
         lines = [f"{status.value} {status.phrase}", *([explain] if explain else [])]
         body = "".join(f"{line}\n" for line in lines).encode()
@@ -259,7 +259,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def finish(self) -> None:
-        """Read what nobody asked for, so that the last answer arrives."""
+        """Read and discard unread data, so that the last response arrives."""
         super().finish()
         with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_WR)
@@ -269,7 +269,7 @@ class Handler(BaseHTTPRequestHandler):
                 left -= len(unread)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Silent: the terminal shows what the user has to know, and nothing else."""
+        """Log nothing: the terminal shows only messages for the user."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -286,11 +286,11 @@ class _Server(ThreadingHTTPServer):
         runtime: str,
         hosts: Hosts,
     ) -> None:
-        """`bundles` by their paths; `runtime` is the version of what is below /runtime/."""
+        """Serve `bundles`, keyed by path; `runtime` is the version of the files in /runtime/."""
         self.hosts = hosts
         self.runtime_path = f"/runtime/v-{runtime}/"  # never changes
         self.mounts = mounts
-        self.lasting = Lasting(web, list(bundles.values()), runtime)
+        self.immutable_urls = ImmutableUrls(web, list(bundles.values()), runtime)
         self.web = web
         self.bundles = bundles
         if ":" in address[0]:
@@ -298,7 +298,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that closes a connection early is no error of ours."""
+        """Ignore errors: a browser may close a connection early."""
 
 
 class Site:
@@ -315,7 +315,7 @@ class Site:
         bundle: Bundle | None = None,
         names: Sequence[str] = (),
     ) -> None:
-        """`names` are those of this machine by which it may be asked, besides localhost."""
+        """Create a server; `names` are accepted as `Host` besides localhost."""
         version = runtime_version(runtime)
         runtimes = [Mount(path, runtime) for path in ("/runtime/", f"/runtime/v-{version}/")]
         bundles = {"/webpte.zip": bundle or package_bundle(), "/page.zip": page_bundle(web)}
@@ -332,11 +332,11 @@ class Site:
 
     @property
     def url(self) -> str:
-        # The name, not the number: browsers count both as secure, but people type this one.
+        # The name rather than the address: both are secure contexts, and people type this one.
         return f"http://localhost:{self.port}/"
 
     def wait(self) -> None:
-        """Until Ctrl-C, which is raised here."""
+        """Wait until Ctrl-C, which is raised here."""
         while self._thread.is_alive():
             self._thread.join(1.0)
 

@@ -1,1 +1,1 @@
-"""Setting up: packages, Chromium, a Vulkan driver, virtual environments, the browser runtime."""
+"""Set-up of packages, Chromium, a Vulkan driver, virtual environments and the browser runtime."""

@@ -1,4 +1,4 @@
-"""Packages of Debian and its kin, where this process may install them."""
+"""Installs packages of Debian and its derivatives, if this process may."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _QUIET = {"DEBIAN_FRONTEND": "noninteractive"}
 
 
 def install(display: Display, package: str, title: str) -> bool:
-    """Whether the package is there afterwards; False where there is no apt, or no right to it."""
+    """Install a package; return whether it is installed. False without apt or without the right."""
     return _install(display, package, f"{title} from the system's packages")
 
 
 def install_backport(display: Display, package: str, title: str) -> bool:
     """Install a package from the backports of this machine's Debian release.
 
-    False where it is no Debian, there is no right to install, or no server has the backports. What
-    apt knows of other sources stays as it is: the one for backports is forgotten afterwards.
+    Returns False if this is not Debian, the process may not install, or no server has the
+    backports. The source of the backports is temporary: apt's own sources stay unchanged.
     """
     with tempfile.TemporaryDirectory() as folder:
         suite = write_backports(Path(folder))
@@ -57,7 +57,7 @@ def write_backports(folder: Path) -> str | None:
 
 
 def _servers(codename: str) -> Iterator[tuple[str, str]]:
-    """Yield each server of Debian's release `codename`, and the key that signs what it has."""
+    """Yield each server of Debian's release `codename`, and the key that signs its packages."""
     lists = [_SOURCES / "sources.list", *sorted((_SOURCES / "sources.list.d").glob("*"))]
     for text in (file.read_text(errors="replace") for file in lists if file.exists()):
         for found in re.finditer(rf"^deb (?:\[(.*)\] )?(\S+) {codename} ", text, re.MULTILINE):
@@ -80,7 +80,7 @@ def _install(
     if apt is None or os.geteuid() != 0:
         return False
     with display.stage(title) as stage:
-        # An update fails for one bad source of many; what the lists have may still do.
+        # An update fails if one of many sources is bad; the lists may still be good enough.
         with contextlib.suppress(HostError):
             run_tool([apt, *options, "update"], "apt-get update", cwd=Path("/"), env=_QUIET)
         try:

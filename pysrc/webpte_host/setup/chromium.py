@@ -1,6 +1,6 @@
-"""Finds a full Chromium, or installs one, and knows the flags it needs for WebGPU.
+"""Finds or installs a full Chromium, and holds the flags that it needs for WebGPU.
 
-The small "headless shell" builds have no WebGPU: only the full browser will do.
+The small "headless shell" builds have no WebGPU, so the full browser is needed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_ADAPTER = "none"  # a browser without WebGPU, whatever the machine has
 
 
 def flags(adapter: str = "swiftshader") -> list[str]:
-    """`swiftshader` runs WebGPU on the CPU, the same on every machine; `hardware` on the GPU."""
+    """Return the flags: `swiftshader` runs WebGPU on the CPU, `hardware` on the GPU."""
     chosen = [
         "--headless=new",
         "--no-first-run",
@@ -49,7 +49,7 @@ def flags(adapter: str = "swiftshader") -> list[str]:
         if sys.platform == "linux":
             # Works without an X server: ANGLE on Vulkan, with no surface.
             chosen += ["--use-angle=vulkan", "--enable-features=Vulkan", "--disable-vulkan-surface"]
-            # Half floats, which Chromium does not offer on NVIDIA's driver by itself.
+            # Chromium does not offer f16 on NVIDIA's driver by default.
             chosen.append("--enable-dawn-features=vulkan_enable_f16_on_nvidia")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         chosen.append("--no-sandbox")
@@ -57,23 +57,23 @@ def flags(adapter: str = "swiftshader") -> list[str]:
 
 
 def chosen_adapter(adapter: str | None = None) -> str:
-    """What was asked for: here, or for everything by the environment."""
+    """Return the requested adapter: the argument, or else the environment variable's."""
     return adapter or os.environ.get(ADAPTER_VARIABLE) or "swiftshader"
 
 
 def launch_options(adapter: str | None = None, *more: str) -> dict[str, Any]:
-    """What Playwright's `launch` takes: every browser here is started with this.
+    """Return the options of Playwright's `launch`, with which every browser here is started.
 
-    adapter  as `chosen_adapter` has it: on a GPU, all browsers of the tests are
+    adapter  as for `chosen_adapter`
     more     flags besides those for the adapter
     """
     adapter = chosen_adapter(adapter)
     path = find()
-    # Playwright switches to its own software renderer for WebGL, which hides the real GPU.
+    # Playwright selects its own software renderer for WebGL, which hides the real GPU.
     ignored = ["--enable-unsafe-swiftshader"] if adapter == "hardware" else []
     return {
         "executable_path": path,
-        # Playwright's own full browser; its default would be the headless shell.
+        # Selects Playwright's own full browser; the default is the headless shell.
         "channel": None if path else "chromium",
         "args": [*flags(adapter), *more],
         "ignore_default_args": ignored,
@@ -81,7 +81,7 @@ def launch_options(adapter: str | None = None, *more: str) -> dict[str, Any]:
 
 
 def find() -> str | None:
-    """An installed Chromium that starts, or None. Playwright's own is looked for elsewhere."""
+    """Return the path of an installed Chromium that starts, or None; not Playwright's own."""
     named = os.environ.get(ENVIRONMENT_VARIABLE)
     if named:
         if not _starts(named):
@@ -97,7 +97,7 @@ def find() -> str | None:
 
 
 def _starts(path: str) -> bool:
-    """Ubuntu's `chromium-browser` can be a stub that only tells about a snap."""
+    """Tell whether a browser starts: Ubuntu's `chromium-browser` may only point to a snap."""
     try:
         result = subprocess.run(
             [path, "--version"], capture_output=True, timeout=_START_SECONDS, check=False
@@ -108,7 +108,7 @@ def _starts(path: str) -> bool:
 
 
 def ensure(display: Display, python: Path, playwright_path: Path | None) -> None:
-    """Installs a browser where `find` has none. `python` is one that has Playwright."""
+    """Install a browser if `find` finds none. `python` is a Python with Playwright."""
     if playwright_path is not None and playwright_path.exists():
         return
     if apt.install(display, "chromium", "Chromium") and find() is not None:

@@ -1,12 +1,12 @@
-// `node compile_stdlib.mjs FOLDER OUT ARCHIVE...` adds compiled modules to Python's library, as it is in a
-// folder of Pyodide. The Python there does it: no other writes bytecode that it reads. ARCHIVEs have what
+// `node compile_stdlib.mjs FOLDER OUT ARCHIVE...` adds compiled modules to Python's library in a folder of
+// Pyodide. Pyodide's own Python compiles them: it reads no other bytecode. ARCHIVEs hold the modules that
 // the page imports.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
-// Not all of the library: that would be 4.5 MB more for the first visit, and not 1.6. Sources stay beside
-// it, for tracebacks. A module whose hash is not to be checked is taken as it is: the archive is one piece.
+// Only part of the library: all of it would add 4.5 MB to the first visit instead of 1.6. Sources stay in the
+// archive for tracebacks. Hashes of modules are not checked: the archive is replaced as a whole.
 const COMPILE = `
 import importlib._bootstrap_external as bootstrap
 import sys
@@ -46,6 +46,6 @@ const main = async (folder, out, ...archives) => {
 };
 
 main(...process.argv.slice(2)).catch((error) => {
-  console.error(String(error.message).trim()); // without the line of Pyodide's script, which is all of it
+  console.error(String(error.message).trim()); // without the source line: Pyodide's script is one line
   process.exitCode = 1;
 });

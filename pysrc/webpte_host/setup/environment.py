@@ -1,6 +1,6 @@
 """The virtual environment for tests and verify, in `.webpte/venv`.
 
-It is made once, with the packages that pyproject.toml pins for it: see pinned_venv.py.
+It is created once, with the packages that pyproject.toml pins: see pinned_venv.py.
 """
 
 from __future__ import annotations
@@ -39,12 +39,15 @@ def venv_python() -> Path:
 
 
 def inside() -> bool:
-    """Whether this process already runs in the environment."""
+    """Tell whether this process already runs in the environment."""
     return Path(sys.prefix).resolve() == VENV.resolve()
 
 
 def ensure(*, with_browser: bool = True, with_driver: bool = False) -> Path:
-    """Packages, a driver, Chromium and the browser runtime; returns the environment's Python."""
+    """Set up the environment, and on request a driver or a browser with its runtime.
+
+    Returns the environment's Python.
+    """
     display = Display()
     _ensure_venv(display)
     if with_driver:
@@ -71,7 +74,7 @@ def _ensure_venv(display: Display) -> None:
 
 
 def _playwright_chromium() -> Path | None:
-    """Where Playwright would have its own Chromium."""
+    """Return the path of Playwright's own Chromium, installed or not."""
     result = subprocess.run(
         [venv_python(), "-c", _PLAYWRIGHT_PATH], capture_output=True, text=True, check=False
     )
@@ -89,5 +92,5 @@ def rerun_inside(arguments: list[str], *, with_browser: bool) -> int:
 
 
 def tool_environment() -> dict[str, str]:
-    """For child processes in the environment: they import from the source tree."""
+    """Return the variables of child processes, which import from the source tree."""
     return {**os.environ, "PYTHONPATH": str(PYSRC)}

@@ -1,8 +1,8 @@
-"""The environment for exports, in `.webpte/export`: PyTorch, ExecuTorch and what they need.
+"""The environment for exports, in `.webpte/export`: PyTorch, ExecuTorch and their dependencies.
 
-It is made once, when first asked for, and takes minutes and gigabytes (see pinned_venv.py). One
-that was interrupted is thrown away, but pip keeps what it fetched. Whoever has such an environment
-names its Python in WEBPTE_EXPORT_PYTHON instead.
+It is created once, on first use, and takes minutes and gigabytes (see pinned_venv.py). An
+interrupted one is deleted, but pip keeps its downloads. WEBPTE_EXPORT_PYTHON names the Python of an
+existing environment to use instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from webpte_host.base.progress import Display
 SETTING = "WEBPTE_EXPORT_PYTHON"
 FOLDER = STATE / "export"
 
-# ExecuTorch wants its torch to be there first: it is the CPU build where the platform has a choice.
+# ExecuTorch needs its torch to be installed first: the CPU build where there are several.
 PINNED = (
     "torch==2.13.0",
     "executorch==1.5.1",
@@ -42,7 +42,7 @@ raise SystemExit(f"it has no {', '.join(missing)}" if missing else 0)
 
 
 def export_python(display: Display | None = None) -> Path:
-    """The Python to export with; makes its environment if there is none. Raises HostError."""
+    """Return the Python for exports; creates its environment if needed. Raises HostError."""
     chosen = os.environ.get(SETTING)
     if chosen:
         return _checked(Path(chosen))
@@ -57,14 +57,14 @@ def export_python(display: Display | None = None) -> Path:
 
 
 def export_variables(*more_paths: Path) -> dict[str, str]:
-    """Variables for the export Python: the project, and `more_paths`, can be imported."""
+    """Return variables for the export Python, which can import the project and `more_paths`."""
     before = os.environ.get("PYTHONPATH")
     paths = [str(PYSRC), *map(str, more_paths), *([before] if before else [])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _checked(python: Path) -> Path:
-    """What the setting names, if the packages are there; importing them would take seconds."""
+    """Check that a Python has the packages, without importing them, which would take seconds."""
     try:
         done = subprocess.run([python, "-c", _CHECK], capture_output=True, text=True, check=False)
     except OSError as error:
@@ -90,8 +90,8 @@ def _install(made: PinnedVenv, display: Display) -> None:
 
 
 def _installed_bytes() -> int:
-    """A sign of life: pip writes only at its end, but then gigabytes."""
+    """Measure the progress of pip, which writes gigabytes at its end."""
     try:
         return sum(file.stat().st_size for file in FOLDER.rglob("*.so*"))
-    except OSError:  # being written
+    except OSError:  # it is being written
         return 0

@@ -1,15 +1,15 @@
-"""Sets up the browser runtime: Pyodide, PyScript and what webpte uses there, as local files.
+"""Sets up the browser runtime: Pyodide, PyScript and their packages, as local files.
 
-`runtime_lock.json` beside this file pins everything. The result is one folder,
+`runtime_lock.json` pins everything. The result is one folder,
 
     runtime/pyodide/     the interpreter, its wheels, and a pyodide-lock.json that names just those
     runtime/pyscript/    PyScript's distribution
     runtime/tokenizers/  Hugging Face's tokenizers in JavaScript, for webpte.text
-    runtime/stamp.json   what was installed, from which lock
+    runtime/stamp.json   the list of files, and the hash of the lock
 
-built under a temporary name and renamed when it is complete; what of Python's library a start
-imports is compiled then (see stdlib.py). The stamp makes later starts fast and independent of the
-network.
+built under a temporary name and renamed when it is complete. Then the part of Python's library that
+a start imports is compiled (see stdlib.py). The stamp makes later starts fast and independent of
+the network.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NEEDED_BYTES = 300_000_000
 
 @dataclass
 class Setup:
-    """One run of the set-up: `files` grows to the whole content of the runtime folder."""
+    """A run of the set-up: `files` collects the whole content of the runtime folder."""
 
     lock: dict[str, Any]
     work: Path
@@ -57,8 +57,8 @@ class Setup:
         self._add_pyodide_packages(packages)
         for package in self.lock["pypi"]:
             packages[package["name"]] = self._add_pypi(package)
-        # Only what is here: a name that is not here is then answered by Python, not by a 404. What
-        # tiktoken depends on beyond that, it needs for downloads of its own, which nobody asks for.
+        # List only the packages that are here: others then fail in Python rather than with a 404.
+        # tiktoken's other dependencies serve its own downloads, which are not used.
         for entry in packages.values():
             entry["depends"] = [name for name in entry.get("depends", ()) if name in packages]
         trimmed = {**official, "packages": packages}
@@ -101,7 +101,7 @@ class Setup:
         return found
 
     def _from_carrier(self, hashes: dict[str, str]) -> dict[str, bytes]:
-        """PyPI has no wheels for WebAssembly as such, but a package that carries them."""
+        """Take wheels for WebAssembly out of a PyPI package: PyPI does not host them directly."""
         carrier = self.lock["pyodide_packages"]["carrier"]
         name, version, total = carrier["name"], carrier["version"], carrier["bytes"]
         work = self.work / "carrier"
@@ -118,14 +118,14 @@ class Setup:
         return found
 
     def _add_pypi(self, package: dict[str, Any]) -> dict[str, Any]:
-        """Adds the wheel, and returns its entry for Pyodide's lock."""
+        """Add the wheel, and return its entry for Pyodide's lock."""
         name, version, file_name = package["name"], package["version"], package["file"]
         compiled_for: dict[str, str] = package.get("compiled_for", {})
         with self.display.stage(f"{name} {version} from PyPI"):
             wheel = sources.pip_download(name, version, self.work / name, **compiled_for)
             data = wheel.read_bytes()
         sources.check_hash(data, package["sha256"], f"{wheel.name} from PyPI")
-        if compiled_for:  # for some machine, which the browser is not
+        if compiled_for:  # for a machine other than the browser
             data = sources.without_compiled_modules(data)
         self.files[f"pyodide/{file_name}"] = data
         return {
@@ -144,7 +144,7 @@ class Setup:
 def ensure_runtime(
     display: Display | None = None, folder: Path = RUNTIME, lock_path: Path = LOCK
 ) -> Path:
-    """The runtime folder, set up first if it is not complete and current."""
+    """Return the runtime folder, after setting it up if it is not complete and current."""
     lock_bytes = lock_path.read_bytes()
     lock_hash = hashlib.sha256(lock_bytes).hexdigest()
     if not is_current(folder, lock_hash):
@@ -171,7 +171,7 @@ def _set_up(display: Display, folder: Path, lock_bytes: bytes, lock_hash: str) -
 
 
 def runtime_version(folder: Path = RUNTIME) -> str:
-    """Another one for other contents; of what has no stamp, another one each time."""
+    """Return a version that changes with the content; without a stamp, it changes each time."""
     try:
         return hashlib.sha256((folder / _STAMP).read_bytes()).hexdigest()[:12]
     except OSError:
@@ -179,7 +179,7 @@ def runtime_version(folder: Path = RUNTIME) -> str:
 
 
 def is_current(folder: Path, lock_hash: str) -> bool:
-    """Trusts names and sizes: hashing 15 MB on each start would only find a broken disk."""
+    """Tell whether the runtime is complete, by names and sizes: hashing 15 MB is too slow."""
     try:
         stamp = json.loads((folder / _STAMP).read_text())
         sizes: dict[str, int] = stamp["files"]
@@ -194,7 +194,7 @@ def is_current(folder: Path, lock_hash: str) -> bool:
 def _temporary_sibling(folder: Path) -> Iterator[Path]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     for left in folder.parent.glob(f"{_TEMPORARY_PREFIX}*"):
-        # Left by a killed process; a younger one may be at work right now.
+        # Left by a killed process; a younger one may still be in use.
         if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
             shutil.rmtree(left, ignore_errors=True)
     temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY_PREFIX, dir=folder.parent))

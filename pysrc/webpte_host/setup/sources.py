@@ -1,7 +1,7 @@
-"""Where the files of the browser runtime come from: npm, PyPI, and Pyodide's own CDN.
+"""The sources of the browser runtime's files: npm, PyPI, and Pyodide's own CDN.
 
-Nothing here is trusted: every file is compared with its pinned SHA-256 by the caller, so it does
-not matter which of two sources delivered it.
+No source is trusted: the caller compares every file with its pinned SHA-256, so it does not matter
+which source delivered it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from webpte_host.base.errors import HostError
 from webpte_host.base.process import npm_command, pip_command, run_tool
 from webpte_host.base.progress import Stage
 
-# A machine without open network must fall through to PyPI fast. The second limit exists because
-# a name lookup does not obey socket timeouts.
+# On a machine without open network, the CDN must fail fast, so that PyPI is tried. The second limit
+# is for name lookups, which ignore socket timeouts.
 CDN_CONNECT_SECONDS = 4.0
 CDN_SILENCE_SECONDS = 6.0
 
@@ -42,7 +42,7 @@ def check_hash(data: bytes, sha256: str, what: str) -> None:
 
 
 def npm_files(package: str, version: str, names: list[str], work: Path) -> dict[str, bytes]:
-    """The named members of one version of an npm package."""
+    """Fetch the named members of one version of an npm package."""
     work.mkdir()
     wanted = f"{package}@{version}"
     # Without the retry limits npm needs minutes to find out that there is no network.
@@ -51,7 +51,7 @@ def npm_files(package: str, version: str, names: list[str], work: Path) -> dict[
     run_tool(command, f"npm pack {wanted}", cwd=work, hint=_NETWORK_HINT)
     tarballs = list(work.glob("*.tgz"))
     if len(tarballs) != 1:
-        raise HostError(f"npm pack {wanted} ended well but left {len(tarballs)} tarballs, not 1.")
+        raise HostError(f"npm pack {wanted} succeeded but left {len(tarballs)} tarballs, not 1.")
     try:
         with tarfile.open(tarballs[0]) as tar:
             return {name: _member(tar, f"package/{name}") for name in names}
@@ -76,7 +76,7 @@ def pip_download(
     python_version: str | None = None,
     platform: str | None = None,
 ) -> Path:
-    """One wheel from PyPI. pip's temporary files go to `work` too, where they can be measured."""
+    """Fetch one wheel from PyPI. pip's temporary files go to `work`, too, to measure progress."""
     work.mkdir()
     requirement = f"{name}=={version}"
     command = [*pip_command(), "download", "--no-deps", "--only-binary=:all:", "--no-input"]
@@ -89,12 +89,12 @@ def pip_download(
     run_tool(command, f"pip download {requirement}", cwd=work, env=here, hint=_NETWORK_HINT)
     wheels = list(work.glob("*.whl"))
     if len(wheels) != 1:
-        raise HostError(f"pip download {requirement} ended well but left {len(wheels)} wheels.")
+        raise HostError(f"pip download {requirement} succeeded but left {len(wheels)} wheels.")
     return wheels[0]
 
 
 def zip_members(archive: Path, names: list[str]) -> dict[str, bytes]:
-    """The members with these full names; those that are missing are left out."""
+    """Read the members with these full names; missing ones are left out."""
     try:
         with zipfile.ZipFile(archive) as opened:
             present = set(opened.namelist())
@@ -104,7 +104,7 @@ def zip_members(archive: Path, names: list[str]) -> dict[str, bytes]:
 
 
 def without_compiled_modules(wheel: bytes) -> bytes:
-    """The same wheel with Python's modules only, for packages that do without the others."""
+    """Remove the compiled modules of a wheel whose package works without them."""
     buffer = io.BytesIO()
     with (
         zipfile.ZipFile(io.BytesIO(wheel)) as compiled,
@@ -117,13 +117,13 @@ def without_compiled_modules(wheel: bytes) -> bytes:
 
 
 def cdn_base(pyodide_mjs: str, version: str) -> str | None:
-    """The CDN folder that Pyodide's own loader falls back to."""
+    """Return the CDN folder that Pyodide's own loader falls back to."""
     match = re.search(r"`(https://[^`$]+)\$\{\w+\}([^`$]*/)`", pyodide_mjs)
     return f"{match[1]}{version}{match[2]}" if match else None
 
 
 def cdn_files(base: str, names: list[str], stage: Stage) -> dict[str, bytes] | None:
-    """All the named files, or None if the CDN cannot be reached."""
+    """Fetch all the named files; None if the CDN cannot be reached."""
     files: dict[str, bytes] = {}
     finished = threading.Event()
 
@@ -138,11 +138,11 @@ def cdn_files(base: str, names: list[str], stage: Stage) -> dict[str, bytes] | N
                         stage.done += len(chunk)
                 files[name] = b"".join(chunks)
         except (OSError, ValueError):
-            pass  # whatever it was, the other source is asked next
+            pass  # whatever the cause, the other source is tried next
         finally:
             finished.set()
 
-    # A daemon thread: one that hangs in a name lookup must not keep the program alive.
+    # A daemon thread: one that hangs in a name lookup does not keep the program alive.
     threading.Thread(target=fetch, daemon=True).start()
     seen = -1
     while not finished.wait(CDN_SILENCE_SECONDS):
@@ -153,7 +153,7 @@ def cdn_files(base: str, names: list[str], stage: Stage) -> dict[str, bytes] | N
 
 
 def folder_bytes(folder: Path) -> int:
-    """Size of everything below, while other processes add and remove files in it."""
+    """Sum the sizes of all files below, while other processes add and remove some."""
     total = 0
     for path in folder.rglob("*"):
         try:

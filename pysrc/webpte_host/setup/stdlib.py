@@ -1,8 +1,8 @@
-"""Python's library in the browser runtime, with what a start imports of it compiled.
+"""Compiles the modules of Python's library that a start of the page imports.
 
-Pyodide comes with sources alone, which the browser would compile at every visit: half of the time
-until Python is up. The compiling is done once, by that same Python in Node: this machine's, or the
-one that Playwright brings for the tests.
+Pyodide ships sources only, which the browser would compile at every visit: half of the time until
+Python is up. They are compiled once, by Pyodide's Python in Node: this machine's Node, or the one
+that Playwright ships.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEY = "compiled"  # in the stamp of a runtime
 
 
 def ensure_compiled(display: Display | None, folder: Path, stamp_path: Path) -> None:
-    """Where it cannot be done, pages start slower, and it is tried again the next time."""
+    """Compile the library if it is not. If that fails, pages start slower; it is retried later."""
     stamp: dict[str, Any] = json.loads(stamp_path.read_text())
     if LIBRARY not in stamp["files"] or stamp.get(_KEY):
         return
@@ -34,7 +34,7 @@ def ensure_compiled(display: Display | None, folder: Path, stamp_path: Path) -> 
         try:
             with tempfile.TemporaryDirectory(dir=folder.parent) as work:
                 _replace(folder, stamp, stamp_path, Path(work))
-        except (HostError, OSError) as error:  # a checkout that is read-only is served as it is
+        except (HostError, OSError) as error:  # a read-only checkout is served without
             why = str(error).splitlines()[-1].strip()
             stage.outcome = f"not possible here, so pages start slower ({why})"
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from webpte_host.base.progress import Display
 from webpte_host.setup import apt
 
-# Where drivers say that they are there. The variables name one by hand.
+# The folders where drivers are registered. The variables name a driver directly.
 _FOLDERS = ("/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d")
 _VARIABLES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
 
 _PACKAGE = "mesa-vulkan-drivers"
 _WITHOUT = """\
-  No Vulkan driver is installed, and none could be: the kernels of GPUs are tested in the browser
-  alone, and half floats nowhere. Debian's package is called mesa-vulkan-drivers."""
+  No Vulkan driver is installed, and none could be installed: kernels are tested in the browser
+  only, and f16 not at all. Debian's package is called mesa-vulkan-drivers."""
 
 
 def has_driver() -> bool:
@@ -26,10 +26,10 @@ def has_driver() -> bool:
 
 
 def ensure(display: Display) -> None:
-    """Installs lavapipe where there is no driver and it may; says so where it may not."""
+    """Install lavapipe if there is no driver; prints a note if that is not possible."""
     if sys.platform != "linux" or has_driver():
         return
-    # On ARM64 lavapipe has half floats from Mesa 23 on, which older releases of Debian lack.
+    # On ARM64 lavapipe supports f16 from Mesa 23 on, which older releases of Debian lack.
     installers = [apt.install_backport] if platform.machine() in ("aarch64", "arm64") else []
     for install in [*installers, apt.install]:
         if install(display, _PACKAGE, "A Vulkan driver (lavapipe)"):

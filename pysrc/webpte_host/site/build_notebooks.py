@@ -1,8 +1,8 @@
 """The notebooks of the static site: JupyterLite with webpte in it, under `notebooks/`.
 
-JupyterLite is made by its own command, in an environment of its own. Its kernel is the Pyodide that
-the page has; what IPython and matplotlib need there is set up like the browser runtime, pinned by
-`notebooks_lock.json`, and added to the packages of that Pyodide.
+JupyterLite is built by its own command, in its own environment. Its kernel is the page's Pyodide;
+the packages of IPython and matplotlib are set up like the browser runtime, pinned by
+`notebooks_lock.json`, and added to that Pyodide's packages.
 """
 
 from __future__ import annotations
@@ -34,20 +34,18 @@ _PINNED = (
     "traitlets==5.16.1",
 )
 _BYTES_NEEDED = 150_000_000
-_APPS = ("lab", "notebooks")  # the whole of JupyterLab, and one notebook by itself
+_APPS = ("lab", "notebooks")  # JupyterLab, and a single notebook
 _KERNEL = "@jupyterlite/pyodide-kernel-extension:kernel"
-# The site's own worker does what JupyterLite's would, isolates the page, and there can be one only.
+# The site's own service worker replaces JupyterLite's, and isolates the page: only one can exist.
 _OTHER_WORKER = "@jupyterlite/application-extension:service-worker-manager"
 _PYODIDE = Path("runtime") / "pyodide"
 _LOCK_NAME = "pyodide-lock.json"
 _ALL = "all.json"
-_WHEN = (
-    "2026-01-01T00:00:00Z"  # that files have no date keeps the site the same from build to build
-)
+_WHEN = "2026-01-01T00:00:00Z"  # a constant date keeps builds of the site identical
 
 
 def write_notebooks(site: Path, wheel: Path, display: Display) -> list[str]:
-    """Into the site; returns the paths in it that only notebooks need."""
+    """Write the notebooks into the site; return the paths that only notebooks need."""
     packages = ensure_runtime(display, _PACKAGES, _LOCK)
     python = _python(display)
     folder = site / build_site.NOTEBOOKS
@@ -74,7 +72,7 @@ def _python(display: Display) -> Path:
 
 
 def _run_jupyterlite(python: Path, folder: Path) -> None:
-    """In a folder of its own beside the result: it reads settings from where it runs."""
+    """Build in a folder of its own: JupyterLite reads settings from the current folder."""
     work = folder.with_name("jupyterlite-work")
     work.mkdir()
     settings = {
@@ -101,7 +99,7 @@ def _run_jupyterlite(python: Path, folder: Path) -> None:
 
 
 def _add_contents(folder: Path) -> None:
-    """The files, and the list of them as Jupyter's contents API gives it."""
+    """Write the files, and the list of them in the form of Jupyter's contents API."""
     listed = []
     (folder / "files").mkdir(exist_ok=True)
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
@@ -127,7 +125,7 @@ def _model(name: str, kind: str, **more: Any) -> dict[str, Any]:
 
 
 def _add_packages(site: Path, packages: Path, wheel: Path) -> list[str]:
-    """What the kernel imports, to what Pyodide knows; a name that is imported is then loaded."""
+    """Add packages to Pyodide's lock, so that the kernel loads them on import."""
     place = site / _PYODIDE
     lock = json.loads((place / _LOCK_NAME).read_text(encoding="utf-8"))
     more = json.loads((packages / _LOCK_NAME).read_text(encoding="utf-8"))["packages"]
@@ -145,7 +143,7 @@ def _add_packages(site: Path, packages: Path, wheel: Path) -> list[str]:
 
 
 def _entry(wheel: Path) -> dict[str, Any]:
-    """webpte in Pyodide's lock."""
+    """Return webpte's entry for Pyodide's lock."""
     return {
         "depends": ["flatbuffers", "numpy"],
         "file_name": wheel.name,

@@ -1,6 +1,6 @@
-"""The Python package as a wheel, built by pip from a copy of the checkout.
+"""Builds the Python package as a wheel, by pip from a copy of the checkout.
 
-A copy, because setuptools leaves folders behind where it builds.
+It is a copy because setuptools leaves folders in the tree that it builds.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from webpte_host.base.process import pip_command, run_tool
 
 _SOURCES = (
     *("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE"),
-    "docs/package.md",  # what registries show
+    "docs/package.md",  # the description that registries show
 )
 _FOLDERS = ("pysrc/webpte", "wgsl")
-_SETUPTOOLS = 77  # the first that reads `license = "..."`
+_SETUPTOOLS = 77  # the first version that reads `license = "..."`
 _HINT = "Check the network connection and pip's settings, then run this again."
 
 
 def copy_sources(folder: Path) -> Path:
-    """What the package is built from, as it is in the checkout."""
+    """Copy the files that the package is built from."""
     ignored = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info")
     for name in _FOLDERS:
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
@@ -35,9 +35,9 @@ def copy_sources(folder: Path) -> Path:
 
 
 def build_wheel(out: Path) -> Path:
-    """The wheel, in `out`. Raises HostError.
+    """Build the wheel in `out` and return its path. Raises HostError.
 
-    With the setuptools of the running Python where that will do: then it needs no network.
+    Uses the running Python's setuptools if it is new enough: then no network is needed.
     """
     with tempfile.TemporaryDirectory(prefix="webpte-wheel-") as temporary:
         source = copy_sources(Path(temporary) / "source")

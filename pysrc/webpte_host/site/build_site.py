@@ -1,13 +1,13 @@
-"""The files of the static site: what `serve.py` serves, as a folder for any host and sub-path.
+"""Writes the files of the static site: a folder for any host and sub-path.
 
     index.html ...          the page (web/), which also registers the service worker
-    pyscript.json, gallery.json, webpte.zip, page.zip, runtime/, models/    as server.py has them
+    pyscript.json, gallery.json, webpte.zip, page.zip, runtime/, models/    as server.py serves them
     webpte-VERSION-py3-none-any.whl     for micropip
     service-worker.js       isolation headers, a cache by content, offline
-    site-files.js           what it knows of the files: generated here
-    NAME.gz                 beside what gets smaller, for hosts that send such files
+    site-files.js           the worker's list of files, generated here
+    NAME.gz                 compressed copies, for hosts that send them
 
-No address in it is absolute, so it does not matter where it lies.
+All addresses are relative, so the site works in any folder.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ _WORTH_SHARE = 0.9
 
 
 def check_target(out: Path) -> None:
-    """Only what `build` made before is replaced."""
+    """Check that the folder is new, empty, or an earlier site, which may be replaced."""
     if not out.exists() or (out / SITE_FILES).is_file():
         return
     if not out.is_dir():
         raise HostError(f"{out} is a file: name a folder for the site.")
     if any(out.iterdir()):
         raise HostError(
-            f"{out} has files that are not of a site: name a folder that is new or empty, or that "
-            "serve.py build made before."
+            f"{out} has files that are not of a site: name a folder that is new or empty, or an "
+            "earlier one of serve.py build."
         )
 
 
 def write_page(site: Path, runtime: Path, web: Path = WEB) -> None:
-    """The page with the browser runtime and the package."""
+    """Write the page with the browser runtime and the package."""
     ignored = shutil.ignore_patterns(".*", "__pycache__", *_ONLY_TESTS)
     shutil.copytree(web, site, ignore=ignored)
     shutil.copytree(runtime, site / "runtime")
@@ -72,7 +72,7 @@ def write_page(site: Path, runtime: Path, web: Path = WEB) -> None:
 
 
 def write_models(site: Path, models: ModelStore | None, web: Path = WEB) -> int:
-    """The installed models, if they are wanted, and the gallery; returns how many there are."""
+    """Write the installed models, if given, and the gallery; return the number of models."""
     cards = []
     if models is not None:
         cards = models.cards()
@@ -90,7 +90,7 @@ def write_wheel(site: Path) -> Path:
 
 
 def register_worker(page: Path, site: Path) -> None:
-    """First in the page: the sooner it is known that it must be loaded again, the better."""
+    """Register the service worker first in the page, which may have to reload for it."""
     up = "../" * (len(page.relative_to(site).parts) - 1) or "./"
     text = page.read_text(encoding="utf-8")
     if _HEAD not in text:
@@ -100,9 +100,9 @@ def register_worker(page: Path, site: Path) -> None:
 
 
 def write_worker(site: Path, later: Sequence[str] = ()) -> None:
-    """Last of all: what the worker knows of the files. A new version of any makes a new worker.
+    """Write the service worker's list of files, last of all. A changed file changes the worker.
 
-    later  what begins so is kept when it is used, and not before
+    later  prefixes of files that are cached on first use, not in advance
     """
     files = {
         path.relative_to(site).as_posix(): [_sha256(path), path.stat().st_size]
@@ -113,7 +113,7 @@ def write_worker(site: Path, later: Sequence[str] = ()) -> None:
     policy = headers.pop("Content-Security-Policy")
     # JupyterLite has scripts in its pages, which the page's policy forbids.
     known = {"files": files, "headers": headers, "policy": policy, "withoutPolicy": f"{NOTEBOOKS}/"}
-    # What is kept has these with it: others make it another thing.
+    # Cached responses include these headers, so a change of them is a new version.
     known["headersHash"] = hashlib.sha256(json.dumps(COMMON_HEADERS).encode()).hexdigest()[:8]
     known["later"] = ["models/", *later]  # they can be large
     text = f"self.SITE = {json.dumps(known, ensure_ascii=False, separators=(',', ':'))};\n"
@@ -121,7 +121,7 @@ def write_worker(site: Path, later: Sequence[str] = ()) -> None:
 
 
 def compress(site: Path) -> None:
-    """Files beside the plain ones. The same input gives the same bytes."""
+    """Write a compressed copy of each file. The same input gives the same bytes."""
     for path in sorted(site.rglob("*")):
         if path.suffix not in _COMPRESSED or path.stat().st_size < _WORTH_BYTES:
             continue

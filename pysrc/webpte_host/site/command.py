@@ -20,21 +20,20 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="serve.py build",
         description="Writes the page, the browser runtime, the wheel and the installed models as a "
-        "static site. Its addresses are relative: it works on any host, in any folder of it. A "
-        "service worker adds the headers that PyScript needs, and keeps the site for when there is "
-        "no network.",
+        "static site. Its addresses are relative: it works on any host, in any folder. A service "
+        "worker adds the headers that PyScript needs, and caches the site for use offline.",
     )
     parser.add_argument(
-        "out", type=Path, metavar="OUT", help="a folder; one made before is replaced"
+        "out", type=Path, metavar="OUT", help="the folder to write; an earlier site is replaced"
     )
     parser.add_argument(
-        "--without-models", action="store_true", help="leave out what `serve.py models` installed"
+        "--without-models", action="store_true", help="leave out the models of `serve.py models`"
     )
     parser.add_argument(
-        "--notebooks", action="store_true", help="with JupyterLite and the notebooks of docs/"
+        "--notebooks", action="store_true", help="add JupyterLite and the notebooks of docs/"
     )
     parser.add_argument(
-        "--docs", action="store_true", help="with the documentation and the API reference"
+        "--docs", action="store_true", help="add the documentation and the API reference"
     )
     options = parser.parse_args(arguments)
     models = None if options.without_models else ModelStore()
@@ -50,14 +49,14 @@ def build(
     docs: bool = False,
     display: Display | None = None,
 ) -> None:
-    """Made under another name and renamed when it is whole. Raises HostError."""
+    """Build the site under a temporary name, and rename it when complete. Raises HostError."""
     out = out.resolve()
     build_site.check_target(out)
     display = display or Display()
     runtime = ensure_runtime(display)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        # Beside it, on the same disk, where renaming is all that is left to do.
+        # In the same parent folder, so on the same disk, where a rename is enough.
         with tempfile.TemporaryDirectory(prefix=".webpte-site-", dir=out.parent) as temporary:
             site = Path(temporary) / "site"
             wheel = _write(site, runtime, models, display)
@@ -75,7 +74,7 @@ def build(
 
 
 def _write(site: Path, runtime: Path, models: ModelStore | None, display: Display) -> Path:
-    """All that every site has; returns the wheel in it."""
+    """Write the parts of every site; return the path of its wheel."""
     with display.stage("The page and the browser runtime"):
         build_site.write_page(site, runtime)
     with display.stage("Models and gallery") as stage:

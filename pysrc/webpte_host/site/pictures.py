@@ -1,7 +1,7 @@
-"""`serve.py pictures`: the pictures of the README, taken of the page while it works.
+"""`serve.py pictures`: takes the README's pictures of the page at work.
 
-Each is a card of the gallery, a view, and what to do there. The page is the real one, in headless
-Chromium, and one visit has them all: Python starts once.
+Each is a card of the gallery, a view, and actions in it. The page is the real one, in headless
+Chromium; one visit takes all pictures, so that Python starts once.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 WIDTH = 1280
 _WAIT_MS = 300_000  # a software adapter on a busy machine
-_SETTLE_MS = 1_500  # for what scripts of views draw last
+_SETTLE_MS = 1_500  # for the last drawing of the views' scripts
 
-# Pixels out of a PNG: the browser can read those that it makes.
+# Decodes a PNG to pixels, in the browser.
 _DECODE = """async (png) => {
     const bytes = Uint8Array.from(atob(png), (letter) => letter.charCodeAt(0));
     const bitmap = await createImageBitmap(new Blob([bytes]));
@@ -40,7 +40,7 @@ _DECODE = """async (png) => {
 
 @dataclass(frozen=True)
 class Shot:
-    """`model` is the card's name, `act` does what is to be seen, `height` is of the picture."""
+    """A picture: `model` is the card's name, `act` performs the actions, `height` is in pixels."""
 
     name: str
     model: str
@@ -49,12 +49,12 @@ class Shot:
     height: int = 900
 
 
-def _told(page: Page, text: str) -> None:
+def _wait_for_status(page: Page, text: str) -> None:
     page.locator("#status", has_text=text).wait_for(timeout=_WAIT_MS)
 
 
-def _ended(page: Page, text: str) -> None:
-    """Whatever comes after it, too: "Traced …; measuring" is told, and not the end."""
+def _wait_for_end(page: Page, text: str) -> None:
+    """Wait for the final status: "Traced …; measuring" is not the end."""
     page.locator("#status:not([data-mood=busy])", has_text=text).wait_for(timeout=_WAIT_MS)
 
 
@@ -63,13 +63,13 @@ def _chat(page: Page) -> None:
     for question in ("Hello! Who are you?", "Tell me a story about a robot and a fox."):
         message.fill(question)
         message.press("Enter")
-        _told(page, "Answering")
-        _ended(page, "Answered")
+        _wait_for_status(page, "Answering")
+        _wait_for_end(page, "Answered")
 
 
 def _run(page: Page) -> None:
     page.locator("#run-form [type=submit]").click()
-    _ended(page, "Done")
+    _wait_for_end(page, "Done")
 
 
 def _graph(page: Page) -> None:
@@ -78,7 +78,7 @@ def _graph(page: Page) -> None:
 
 def trace(page: Page) -> None:
     page.locator("#view-profile button.primary").first.click()
-    _ended(page, "Traced")
+    _wait_for_end(page, "Traced")
 
 
 SHOTS = (
@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("names", nargs="*", help=f"of {', '.join(one.name for one in SHOTS)}")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder (%(default)s)")
-    parser.add_argument("--adapter", choices=chromium.ADAPTERS, help="as verify has it")
+    parser.add_argument("--adapter", choices=chromium.ADAPTERS, help="as for verify")
     options = parser.parse_args(arguments)
     unknown = {*options.names} - {one.name for one in SHOTS}
     if unknown:
@@ -129,7 +129,7 @@ def _picture(browser: Browser, page: Page, shot: Shot) -> bytes:
 
     page.set_viewport_size({"width": WIDTH, "height": shot.height})
     page.locator(f".entry[data-name={shot.model}]").click()
-    _told(page, f"{shot.model}.pte is loaded")
+    _wait_for_status(page, f"{shot.model}.pte is loaded")
     page.locator(f"#tab-{shot.view}").click()
     page.wait_for_timeout(_SETTLE_MS)
     shot.act(page)

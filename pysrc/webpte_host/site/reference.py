@@ -1,8 +1,8 @@
-"""`serve.py docs`: the pages of docs/ and the reference of the Python API, as HTML.
+"""`serve.py docs`: writes the pages of docs/ and the reference of the Python API as HTML.
 
-Markdown becomes HTML by markdown-it-py, docstrings by pdoc, both in an environment of their own:
-`reference_pages.py` runs there. Addresses are relative and nothing is inline, so that the result
-can be read as files, and served under the page's content security policy.
+markdown-it-py renders Markdown, pdoc renders docstrings, both in an environment of their own, where
+`reference_pages.py` runs. Addresses are relative and nothing is inline, so that the result can be
+opened as files, and served under the page's content security policy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from webpte_host.base.progress import Display
 
 MARK = "webpte-docs.css"  # of a folder that may be replaced
 _ENVIRONMENT = STATE / "docs"
-# The last two are imported by what is documented.
+# The documented modules import the last two.
 _PINNED = (
     "jinja2==3.1.6",
     "markdown-it-py==4.3.0",
@@ -41,18 +41,18 @@ def main(arguments: list[str]) -> int:
         description="Writes docs/ and a reference of the Python API as HTML: open OUT/index.html.",
     )
     parser.add_argument(
-        "out", type=Path, metavar="OUT", help="a folder; one made before is replaced"
+        "out", type=Path, metavar="OUT", help="the folder to write; an earlier one is replaced"
     )
     out = parser.parse_args(arguments).out.resolve()
     if out.exists() and not (out / MARK).is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise HostError(f"{out} has something else in it: name a folder that is new or empty.")
+        raise HostError(f"{out} has other files in it: name a folder that is new or empty.")
     write_docs(out, Display())
     print(f"The documentation is in {out / 'index.html'}")
     return 0
 
 
 def write_docs(out: Path, display: Display) -> None:
-    """Made under another name, and moved when it is whole. Raises HostError."""
+    """Write under a temporary name, and rename when complete. Raises HostError."""
     python = _python(display)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ def main(out: Path) -> None:
 
 
 def address(link: str) -> str:
-    """Where a link to a Markdown file leads here: `a.md#b` to `a.html#b`."""
+    """Rewrite a link to a Markdown file: `a.md#b` to `a.html#b`."""
     if "://" in link:
         return link
     name, mark, anchor = link.partition("#")
@@ -57,12 +57,12 @@ def address(link: str) -> str:
 
 
 def anchor_of(title: str) -> str:
-    """As GitHub makes them of headings."""
+    """Return a heading's anchor, as GitHub forms it."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def sections(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Headings of the list of pages, and the pages below each, in order."""
+    """Yield the headings of the list of pages with the pages below each, in order."""
     section, pages = "", list[str]()
     for match in _LISTED.finditer(text):
         if match["section"]:
@@ -76,7 +76,7 @@ def sections(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def framed(text: str, navigation: list[tuple[str, list[str]]], up: str) -> str:
-    """A whole page; `up` leads to the folder of the first one."""
+    """Return a complete page; `up` is the relative path to the top folder."""
     title = next((line[2:] for line in text.splitlines() if line.startswith("# ")), "webpte")
     items = [f'<p><a href="{up}index.html">Documentation</a></p>']
     for section, pages in navigation:
@@ -108,7 +108,7 @@ def rendered(text: str) -> str:
             if child.type == "link_open":
                 child.attrSet("href", address(str(child.attrGet("href"))))
     html: str = markdown.renderer.render(tokens, markdown.options, {})
-    # Wide tables scroll by themselves, not with the page.
+    # Wide tables scroll on their own, not with the page.
     html = html.replace("<table>", '<div class="wide" tabindex="0"><table>')
     return html.replace("</table>", "</table></div>")
 
@@ -137,13 +137,13 @@ def write_reference(out: Path) -> None:
 
     render.configure(template_directory=TEMPLATES, search=False, show_source=False)
     first, *others = MODULES
-    # Only those that are named, of all that the package has.
+    # Only the named modules of the package.
     pdoc.pdoc(first, rf"!{first}\..*", *others, output_directory=out)
     (out / "index.html").unlink(missing_ok=True)
 
 
 def write_styles(out: Path) -> None:
-    """One for the pages, and one for the reference, which has pdoc's own before ours."""
+    """Write the stylesheet of the pages, and that of the reference: pdoc's, then ours."""
     from pdoc import render
     from pygments.formatters import HtmlFormatter
 

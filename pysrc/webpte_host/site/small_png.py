@@ -1,4 +1,4 @@
-"""Small PNG files of screenshots: at most 256 colours, which is all that most of them have."""
+"""Encodes screenshots as small PNG files with at most 256 colours."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Pixels = NDArray[np.uint8]  # (height, width, 3)
 
 
 def encode(pixels: Pixels, colours: int = COLOURS) -> bytes:
-    """A PNG with a palette; with more colours than that, each becomes one that is near it."""
+    """Encode a PNG with a palette; colours beyond its size are replaced by near ones."""
     height, width, _ = pixels.shape
     palette, indices = quantize(pixels, colours)
-    # A byte before each row says that it is as it is, which suits palettes best.
+    # The byte before each row selects no filter, which compresses palettes best.
     rows = np.concatenate([np.zeros((height, 1), np.uint8), indices], axis=1)
     return b"".join(
         (
@@ -34,7 +34,7 @@ def _chunk(name: bytes, data: bytes) -> bytes:
 
 
 def quantize(pixels: Pixels, most: int) -> tuple[Pixels, Pixels]:
-    """The palette, (colours, 3), and for every pixel its place in it, (height, width)."""
+    """Return the palette (colours, 3) and every pixel's index in it (height, width)."""
     packed = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
     found, where, counts = np.unique(packed, return_inverse=True, return_counts=True)
     colours = np.stack([found >> 16 & 255, found >> 8 & 255, found & 255], axis=1).astype(float)
@@ -50,7 +50,7 @@ def quantize(pixels: Pixels, most: int) -> tuple[Pixels, Pixels]:
 def _groups(
     colours: NDArray[np.float64], counts: NDArray[np.intp], most: int
 ) -> list[NDArray[np.intp]]:
-    """Cuts the group whose pixels are furthest from their mean in two, again and again."""
+    """Split the group whose pixels are furthest from their mean, repeatedly."""
     groups = [np.arange(len(colours))]
     errors = [_error(colours, counts, groups[0])]
     while len(groups) < most and max(errors) > 0:
@@ -74,6 +74,6 @@ def _moments(
 def _error(
     colours: NDArray[np.float64], counts: NDArray[np.intp], members: NDArray[np.intp]
 ) -> float:
-    """Of the axis along which it would be cut. Large plain areas must not have it all."""
+    """Return a group's error along its split axis, damped so that large plain areas do not win."""
     _, spread = _moments(colours[members], counts[members])
     return float(spread.max() * counts[members].sum() ** 0.5) if len(members) > 1 else 0.0

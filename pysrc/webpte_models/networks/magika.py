@@ -1,4 +1,4 @@
-"""Magika, which tells what kind of file some bytes are of."""
+"""Magika, which classifies files by their bytes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _EPSILON = 1e-6
 
 
 class FileType(nn.Module):
-    """Bytes (1, 2048), 256 where there is none -> (1, 214), how likely each kind of file is.
+    """Bytes (1, 2048), padded with 256 -> (1, 214), the probability of each file type.
 
-    The weights come out of an ONNX file that spells out what PyTorch has functions for: the network
-    is written down here, and takes the arrays by the ends of their names.
+    The ONNX file spells out operators that PyTorch has as functions, so the network is written
+    here, and takes the weights by the ends of their names.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +41,7 @@ class FileType(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = F.gelu(F.embedding(tokens, self.embedding), approximate="tanh")  # (1, 2048, 64)
-        # Four bytes are one place. Its norm is over the 512 places, not over the channels.
+        # Four bytes are one position. The norm is over the 512 positions, not over the channels.
         x = x.reshape(-1, 512, 256).transpose(1, 2)  # (1, 256, 512)
         x = F.layer_norm(x, (512,), self.first_scale, self.first_shift, _EPSILON)
         x = F.gelu(F.conv1d(x, self.kernel, self.bias), approximate="tanh")  # (1, 512, 508)

@@ -1,8 +1,8 @@
-"""Real-ESRGAN's small network for videos out of ncnn's files: a chain of convolutions.
+"""Reads Real-ESRGAN's small network for videos from ncnn's files: a chain of convolutions.
 
 NAME.param lists the layers, one per line: kind, name, counts of inputs and outputs, their names,
-then `key=value`. NAME.bin has their weights in that order; a convolution's begin with a tag that
-says half floats.
+then `key=value`. NAME.bin has their weights in that order; a convolution's begin with a tag for
+f16.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class UpscaleNetwork(nn.Module):
             elif kind == "PixelShuffle":
                 self.factor = int(keys["0"])
             elif kind not in _SHAPE_LAYERS:
-                raise ValueError(f"{param.name}: a layer of kind {kind} has no place here")
+                raise ValueError(f"{param.name}: layers of kind {kind} are not supported")
         if at != len(data):
-            raise ValueError(f"{weights.name}: {len(data) - at} bytes belong to no layer")
+            raise ValueError(f"{weights.name}: {len(data) - at} bytes are left over")
         self.layers = nn.Sequential(*layers)
 
     def forward(self, picture: Tensor) -> Tensor:
-        """The layers find out what is missing in the enlarged picture."""
+        """Add the layers' output to the enlarged picture."""
         missing = F.pixel_shuffle(self.layers(picture), self.factor)
         return missing + F.interpolate(picture, scale_factor=float(self.factor), mode="nearest")
 
@@ -55,7 +55,7 @@ def _convolution(data: bytes, at: int, keys: dict[str, Any]) -> tuple[nn.Module,
     outputs, size, padding, count = (int(keys[key]) for key in ("0", "1", "4", "6"))
     tag = int.from_bytes(data[at : at + 4], "little")
     if tag != _HALF_FLOATS:
-        raise ValueError(f"weights at byte {at} are not half floats: tag {tag:#x}")
+        raise ValueError(f"weights at byte {at} are not f16: tag {tag:#x}")
     kernel = np.frombuffer(data, "<f2", count, at + 4).astype(np.float32)
     at += 4 + (2 * count + 3) // 4 * 4
     bias = np.frombuffer(data, "<f4", outputs, at).copy()

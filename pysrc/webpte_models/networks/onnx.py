@@ -18,14 +18,14 @@ Operator = Callable[[Sequence[Tensor], dict[str, Any]], Tensor]
 
 
 class OnnxNetwork(nn.Module):
-    """Of one input and one output."""
+    """A network of one input and one output."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         graph = simplified(read_onnx(path))
         unknown = sorted({node.op for node in graph.nodes} - set(_OPERATORS))
         if unknown:
-            raise ValueError(f"{path.name} has operators with no row here: {', '.join(unknown)}")
+            raise ValueError(f"{path.name} has unsupported operators: {', '.join(unknown)}")
         self._nodes = graph.nodes
         (self._input,), (self._output,) = graph.inputs, graph.outputs
         used = {name for node in graph.nodes for name in node.inputs}
@@ -46,7 +46,7 @@ def _conv(x: Sequence[Tensor], attributes: dict[str, Any]) -> Tensor:
     spatial = x[0].dim() - 2
     pads = attributes.get("pads", [0] * 2 * spatial)
     if pads[:spatial] != pads[spatial:]:
-        raise ValueError(f"a convolution with uneven padding: {pads}")
+        raise ValueError(f"a convolution has uneven padding: {pads}")
     function = (F.conv1d, F.conv2d)[spatial - 1]
     bias = x[2] if len(x) > 2 else None
     strides, dilations = attributes["strides"], attributes["dilations"]

@@ -1,6 +1,6 @@
-"""Reads ONNX files: the few fields of its protobuf that a network is made of.
+"""Reads ONNX files: the few fields of their protobuf that define a network.
 
-A protobuf message is a row of (key, value): the key's low three bits are the wire type (0 varint,
+A protobuf message is a list of (key, value): the key's low three bits are the wire type (0 varint,
 1 eight bytes, 2 length and bytes, 5 four bytes), the rest is the field's number. Numbers are those
 of onnx.proto, which never change.
 """
@@ -24,7 +24,7 @@ _MODEL_GRAPH = 7
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT = 1, 5, 11, 12
 _NODE_INPUT, _NODE_OUTPUT, _NODE_OP, _NODE_ATTRIBUTE = 1, 2, 4, 5
 _TENSOR_DIMS, _TENSOR_DTYPE, _TENSOR_NAME, _TENSOR_RAW = 1, 2, 8, 9
-_TENSOR_LISTS = {4: "<f4", 5: "<i4", 7: "<i8"}  # values by their type where they are not raw
+_TENSOR_LISTS = {4: "<f4", 5: "<i4", 7: "<i8"}  # fields of values that are not raw bytes
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def read_onnx(path: Path) -> Graph:
 
 
 def _message(data: bytes) -> dict[int, list[Any]]:
-    """The values of each field, in order; integers for varints, bytes for everything else."""
+    """Return the values of each field, in order: integers for varints, bytes for all others."""
     found: dict[int, list[Any]] = {}
     for number, value in _fields(data):
         found.setdefault(number, []).append(value)
@@ -103,7 +103,7 @@ def _signed(value: int) -> int:
 
 
 def _integers(values: list[Any]) -> list[int]:
-    """A repeated integer: one by one, or packed into bytes."""
+    """Decode a repeated integer, packed or not."""
     found = []
     for value in values:
         if isinstance(value, int):
@@ -127,7 +127,7 @@ def _node(raw: bytes) -> Node:
 
 
 def _attribute(raw: bytes) -> tuple[str, Any]:
-    """Fields 2 to 8: a float, an integer, a text, a tensor, floats, integers."""
+    """Decode an attribute, fields 2 to 8: a float, integer, text, tensor, floats, integers."""
     fields = _message(raw)
     name = _text(fields[1][0])
     if 2 in fields:

@@ -1,7 +1,7 @@
-"""ONNX graphs put more simply, in forms that the exporter knows.
+"""Simplifies ONNX graphs to forms that the exporter knows.
 
-Three rules: nodes that do nothing go, GELU that is spelled out with erf becomes one node, and what
-is added to a convolution per channel becomes its bias.
+Three rules: identity nodes are removed, GELU that is spelled out with erf becomes one node, and a
+constant added per channel to a convolution becomes its bias.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def simplified(graph: Graph) -> Graph:
 
 
 def without_identities(graph: Graph) -> Graph:
-    """What they pass on is read where it comes from."""
+    """Remove identity nodes: their consumers read the node's input instead."""
     names: dict[str, str] = {}
     nodes = []
     for node in graph.nodes:
@@ -31,10 +31,10 @@ def without_identities(graph: Graph) -> Graph:
 
 
 def with_gelu(graph: Graph) -> Graph:
-    """x * (erf(x / sqrt 2) + 1) * 0.5, five nodes in this order, as one."""
+    """Replace the five nodes of x * (erf(x / sqrt 2) + 1) * 0.5, in this order, by one."""
     readers = _readers(graph)
     makers = {node.outputs[0]: node for node in graph.nodes}
-    dropped: set[str] = set()  # by what a node makes
+    dropped: set[str] = set()  # outputs of removed nodes
     gelus: dict[str, Node] = {}
     for erf in (node for node in graph.nodes if node.op == "Erf"):
         scaled = makers[erf.inputs[0]]
@@ -48,9 +48,9 @@ def with_gelu(graph: Graph) -> Graph:
         constants.append(_other(graph, halved, times_x.outputs[0]))
         ops = [scaled.op, plus_one.op, times_x.op, halved.op]
         if ops != ["Div", "Add", "Mul", "Mul"] or source not in times_x.inputs:
-            raise ValueError(f"an Erf that is not GELU's: {erf.inputs[0]}")
+            raise ValueError(f"an Erf is not part of a GELU: {erf.inputs[0]}")
         if not np.allclose(constants, [2**0.5, 1.0, 0.5]):
-            raise ValueError(f"an Erf with other constants than GELU's: {constants}")
+            raise ValueError(f"an Erf has other constants than GELU: {constants}")
         dropped |= {node.outputs[0] for node in (scaled, erf, plus_one, times_x, halved)}
         gelus[halved.outputs[0]] = Node("Gelu", (source,), halved.outputs, {})
     nodes = []
@@ -64,7 +64,7 @@ def with_gelu(graph: Graph) -> Graph:
 
 
 def with_biases(graph: Graph) -> Graph:
-    """A constant of one value per channel, added to a convolution, is its bias."""
+    """Turn a per-channel constant added to a convolution into its bias."""
     readers = _readers(graph)
     constants = dict(graph.constants)
     joined: dict[str, Node] = {}
@@ -105,6 +105,6 @@ def _only(readers: dict[str, list[Node]], node: Node) -> Node:
 
 
 def _other(graph: Graph, node: Node, known: str) -> float:
-    """The constant of an operator with two inputs, one of which is `known`."""
+    """Return the constant of an operator with two inputs, one of which is `known`."""
     (name,) = (name for name in node.inputs if name != known)
     return float(graph.constants[name].reshape(-1)[0])

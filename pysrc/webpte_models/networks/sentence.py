@@ -21,7 +21,7 @@ class SentenceEncoder(nn.Module):
         present = (tokens != 0).to(torch.float32)  # (sentences, length)
         mask = (1.0 - present)[:, None, None, :] * -1e9
         hidden = self.bert(tokens, attention_mask=mask).last_hidden_state
-        # The sum will do for the mean, since only its direction is kept; and a sum that leaves
-        # some tokens out is a product.
+        # The sum replaces the mean, since only its direction is kept; a sum over some of the
+        # tokens is a matrix product.
         total = (present[:, None, :] @ hidden).squeeze(1)  # (sentences, 384)
         return F.normalize(total, dim=-1)

@@ -14,7 +14,7 @@ _REFLECTED = 64
 
 
 class VoiceActivity(nn.Module):
-    """Frames (n, 576) and two states (1, 128) -> how likely each is speech (n), the states after.
+    """Frames (n, 576) and two states (1, 128) -> probability of speech (n), the new states.
 
     A frame is 512 new samples after the last 64 of the frame before.
     """
@@ -42,7 +42,7 @@ class VoiceActivity(nn.Module):
         return torch.sigmoid(self.final_conv(heard)).reshape(-1), hidden, cell
 
     def _features(self, frames: Tensor) -> Tensor:
-        # As F.pad(mode="reflect") does, which the exporter spells with kernels for the host.
+        # Equals F.pad(mode="reflect"), which the exporter lowers to host kernels.
         end = frames[:, -_REFLECTED - 1 : -1].flip(1)
         waves = self.stft_conv(torch.cat([frames, end], 1).unsqueeze(1))  # (n, 258, 4)
         real, imaginary = waves[:, :_BINS], waves[:, _BINS:]

@@ -1,7 +1,7 @@
-"""A TFLite model of floats as a PyTorch module, with the operators that the recipes need.
+"""Reads a float TFLite model as a PyTorch module, with the operators that the recipes need.
 
-TFLite keeps pictures as (1, height, width, channels). In here they are (1, channels, height,
-width), as PyTorch and the GPU's kernels want them, and so are the input and outputs.
+TFLite's pictures are (1, height, width, channels). Here they are (1, channels, height, width), as
+in PyTorch and the GPU's kernels, the input and outputs included.
 
 The file is a FlatBuffer; numbers of slots, operators and enumerations are those of its schema.
 """
@@ -57,7 +57,7 @@ class _Call:
 
 
 class TfliteNetwork(nn.Module):
-    """One input; the outputs as a tuple."""
+    """A network of one input; its outputs are a tuple."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -76,14 +76,14 @@ class TfliteNetwork(nn.Module):
         self._outputs = graph.integers(2, "outputs", I32)
         self._calls: list[_Call] = []
         for call in _calls(model, graph):
-            if call.name == "dequantize":  # weights that are kept as half floats
+            if call.name == "dequantize":  # weights that are stored as f16
                 self._constants[call.output] = self._constants[call.inputs[0]].astype(np.float32)
             else:
                 self._calls.append(call)
                 self._keep_weights(call)
 
     def _keep_weights(self, call: _Call) -> None:
-        """Arrays that PyTorch computes with, in its order of dims."""
+        """Register the weights in PyTorch's order of dims."""
         for place, index in enumerate(call.inputs):
             array = self._constants.get(index)
             if array is None or array.dtype.kind != "f":
@@ -191,7 +191,7 @@ def _calls(model: FlatTable, graph: FlatTable) -> list[_Call]:
         number, custom = codes[operator.u32(0, "opcode_index")]
         name = _CUSTOM_NAMES.get(custom) if number == _CUSTOM else _NAMES.get(number)
         if name is None:
-            raise ValueError(f"operator {number} {custom} has no function here")
+            raise ValueError(f"operator {number} {custom} is not supported")
         (output,) = operator.integers(2, "outputs", I32)
         inputs = operator.integers(1, "inputs", I32)
         options = operator.table(4, "builtin_options")
@@ -206,7 +206,7 @@ def _options(call: _Call) -> FlatTable:
 
 
 def _activated(x: Tensor, call: _Call, slot: int) -> Tensor:
-    """What is fused into an operator stands in its options."""
+    """Apply the activation that an operator's options name."""
     number = call.options.i8(slot, "fused_activation_function") if call.options else 0
     return _ACTIVATIONS[number](x)
 
@@ -222,7 +222,7 @@ def _kernel(options: FlatTable) -> tuple[int, int]:
 def _padded(
     x: Tensor, options: FlatTable, kernel: Sequence[int], strides: Sequence[int]
 ) -> tuple[Tensor, tuple[int, int]]:
-    """The input and the padding that PyTorch is to add; uneven padding is added right here."""
+    """Return the input and the padding for PyTorch; uneven padding is added here."""
     if options.i8(0, "padding") == 1:  # VALID
         return x, (0, 0)
     sides = []

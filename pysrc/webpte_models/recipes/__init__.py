@@ -1,1 +1,1 @@
-"""One module per model, with a `RECIPE`. They import in any Python: torch only inside `build`."""
+"""Recipes: one module per model, with a `RECIPE`. They import torch only inside of `build`."""

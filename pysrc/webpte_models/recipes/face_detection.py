@@ -1,4 +1,4 @@
-"""MediaPipe's face detection for near faces: where faces are, with eyes, nose, mouth and ears."""
+"""MediaPipe's short-range face detection: boxes of faces, with eyes, nose, mouth and ears."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def build(files: Path) -> Network:
 
 
 def anchors() -> list[tuple[float, float]]:
-    """The centre of each box, as a part of the picture's side: (x, y)."""
+    """Return the centre (x, y) of each box, as fractions of the picture's side."""
     return [
         ((column + 0.5) / cells, (row + 0.5) / cells)
         for cells, boxes in _GRIDS

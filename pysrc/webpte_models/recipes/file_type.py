@@ -1,4 +1,4 @@
-"""Magika: what kind of file some bytes are of."""
+"""Magika: the type of a file from its bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from webpte_models.recipe import Network, Recipe, Value, Wheel
 
 _FOLDER = "magika/models/standard_v3_3"
-_HALF, _NOTHING = 1024, 256  # bytes from each end of a file; what stands for no byte
+_HALF, _NOTHING = 1024, 256  # bytes from each end of a file; the padding
 
 
 def build(files: Path) -> Network:
@@ -29,7 +29,7 @@ def build(files: Path) -> Network:
 
 
 def tokens_of(data: bytes) -> list[int]:
-    """The first and the last bytes of a file, without blanks at its ends."""
+    """Return the first and last bytes of a file, without blanks at its ends."""
     first, last = list(data.lstrip()[:_HALF]), list(data.rstrip()[-_HALF:])
     return [*first, *[_NOTHING] * (2 * _HALF - len(first) - len(last)), *last]
 

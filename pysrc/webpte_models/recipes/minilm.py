@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2: sentences as vectors, which are near where meanings are."""
+"""all-MiniLM-L6-v2: sentence embeddings, which are close for similar meanings."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def build(files: Path) -> Network:
 
 
 def _ranking(scores: Any) -> list[dict[str, Any]]:
-    """For each query, the sentences from the nearest on, with PyTorch's scores."""
+    """Rank the sentences for each query, nearest first, with PyTorch's scores."""
     rows = []
     for query, row in zip(QUERIES, scores, strict=True):
         order = row.argsort(descending=True).tolist()

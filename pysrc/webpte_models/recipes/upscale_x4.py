@@ -30,7 +30,7 @@ def build(files: Path) -> Network:
 
 
 def tell(outputs: Sequence[Any], _folder: Path) -> str:
-    """How sharp: the mean difference of neighbours, against that of repeated pixels."""
+    """Describe the sharpness: the mean difference of neighbours against that of repeated pixels."""
     large = outputs[0][0]
     height, width = large.shape[1:]
     inner = abs(large[:, :, 1:] - large[:, :, :-1])

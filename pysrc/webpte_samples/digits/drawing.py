@@ -1,4 +1,4 @@
-"""Pictures of digits to train with, 28 x 28, ink 1 on 0: drawn strokes, and scans."""
+"""Draws training pictures of digits, 28 x 28, ink 1 on 0: strokes and scans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ POINTS = 72  # along all strokes of a glyph
 
 
 def _curve(stroke: Stroke, count: int) -> Tensor:
-    """(count, 2): a Catmull-Rom spline through the stroke's points."""
+    """Sample a Catmull-Rom spline through the stroke's points: (count, 2)."""
     given = torch.tensor(stroke)
     padded = torch.cat([2 * given[:1] - given[1:2], given, 2 * given[-1:] - given[-2:-1]])
     place = torch.linspace(0, len(stroke) - 1 - 1e-4, count)
@@ -28,7 +28,7 @@ def _curve(stroke: Stroke, count: int) -> Tensor:
 
 
 class Pen:
-    """Draws digits as nobody drew them before: bent, turned, thick or thin."""
+    """A pen that draws random variations of digits: bent, rotated, thick or thin."""
 
     def __init__(self, device: str) -> None:
         curves, labels = [], []
@@ -46,7 +46,7 @@ class Pen:
         self.pixels = torch.stack([x, y], -1).reshape(1, -1, 2)  # (1, SIZE * SIZE, 2)
 
     def draw(self, count: int) -> tuple[Tensor, Tensor]:
-        """(count, 1, SIZE, SIZE) and (count,)"""
+        """Draw pictures (count, 1, SIZE, SIZE) with labels (count,)."""
         device = self.curves.device
         digits = torch.randint(10, (count,), device=device)
         chance = (self.labels[None] == digits[:, None]).float()
@@ -64,7 +64,7 @@ class Pen:
 
 
 def _bent(points: Tensor) -> Tensor:
-    """A slow wave along x and y, different for each."""
+    """Add a random slow wave along x and y to each glyph."""
     count, device = len(points), points.device
     for _ in range(2):
         phase = torch.rand(count, 1, 2, device=device) * 2 * math.pi
@@ -75,7 +75,7 @@ def _bent(points: Tensor) -> Tensor:
 
 
 def affine(count: int, device: torch.device, scale: tuple[float, float], narrow: float) -> Tensor:
-    """(count, 2, 2): turns by up to 0.3 rad, leans, sizes, and digits narrower than high."""
+    """Draw random transforms (count, 2, 2): rotation up to 0.3 rad, slant, size, narrowness."""
     low, high = scale
     angle = (torch.rand(count, device=device) - 0.5) * 0.6
     lean = (torch.rand(count, device=device) - 0.5) * 0.6
@@ -87,13 +87,13 @@ def affine(count: int, device: torch.device, scale: tuple[float, float], narrow:
 
 
 def enlarged(scans: Tensor) -> Tensor:
-    """(n, 8, 8) of 0 to 16 -> (n, 1, SIZE, SIZE) with a margin"""
+    """Enlarge scans (n, 8, 8) of 0 to 16 to (n, 1, SIZE, SIZE) with a margin."""
     large = interpolate(scans[:, None].float() / 16, (22, 22), mode="bicubic").clamp(0, 1)
     return torch.nn.functional.pad(large, (3, 3, 3, 3))
 
 
 def varied(pictures: Tensor) -> Tensor:
-    """Scans turned, moved, scaled, and with thinner or thicker, softer or harder strokes."""
+    """Rotate, move and scale scans, and change the thickness and softness of their strokes."""
     count, device = len(pictures), pictures.device
     turn = affine(count, device, scale=(0.9, 1.6), narrow=0.3)
     shift = (torch.rand(count, 2, 1, device=device) - 0.5) * 0.5

@@ -1,7 +1,7 @@
-"""How digits are drawn, as strokes: our own, for a model that is to know what a mouse draws.
+"""Digits as strokes, written for this project, so that the model knows drawings by mouse.
 
-A glyph is a few strokes, a stroke a few points that a smooth curve goes through, in a box of 1 x 1
-with y pointing down. Each digit has several glyphs, as people have several ways.
+A glyph is a few strokes; a stroke is a smooth curve through a few points, in a box of 1 x 1 with y
+pointing down. Each digit has several glyphs, for the ways in which people write it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m webpte_samples.digits.train_digits DATA OUT_DIR --steps 2500
 
-DATA/digits.npz is `prepare`'s. The last 360 scans are held out.
+`prepare` writes DATA/digits.npz. The last 360 scans are held out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POOL, POOL_STEPS = 8192, 200  # pictures drawn at once, and for how many steps
 
 
 class Digits(nn.Module):
-    """(1, 1, 28, 28), ink 1 on 0 -> (1, 10): how likely each digit is"""
+    """A classifier: (1, 1, 28, 28), ink 1 on 0 -> (1, 10), the probability of each digit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Digits(nn.Module):
 
 
 def draw_pool(pen: Pen, scans: Tensor, labels: Tensor, strokes_only: bool) -> tuple[Tensor, Tensor]:
-    """Half of it drawn, half of it scans; (POOL, 1, 28, 28) and (POOL,)"""
+    """Return pictures (POOL, 1, 28, 28), half drawn and half scans, with labels (POOL,)."""
     if strokes_only:
         return pen.draw(POOL)
     pictures, digits = pen.draw(POOL // 2)
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--steps", type=int, default=2500)
-    parser.add_argument("--strokes-only", action="store_true", help="to see what these are worth")
+    parser.add_argument("--strokes-only", action="store_true", help="train without the scans")
     options = parser.parse_args()
     torch.manual_seed(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -2,8 +2,8 @@
 
     python -m webpte_samples.photo.train_photo DATA OUT_DIR --steps 6000
 
-DATA/pictures.npz is `prepare`'s. Pictures are made smaller by bicubic filtering, and the model
-learns the way back. Those of `prepare.HELD_OUT` are for the PSNR only.
+`prepare` writes DATA/pictures.npz. Pictures are shrunk by bicubic filtering, and the model learns
+to undo that. Those of `prepare.HELD_OUT` are for the PSNR only.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from webpte_samples.prepare import HELD_OUT
 from webpte_samples.trained import keep
 
 WIDTH, PATCH = 16, 64
-BORDER = 4  # pixels that PSNR leaves out: there bicubic has less to go by, too
+BORDER = 4  # pixels that PSNR leaves out: bicubic, too, is worse there
 
 
 class Photo(nn.Module):
-    """(1, 3, h, w), 0 to 1 -> (1, 3, 2 h, 2 w)"""
+    """An upscaler: (1, 3, h, w), 0 to 1 -> (1, 3, 2 h, 2 w)."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.plain = nn.Conv2d(3, 12, 5, padding=2)  # a filter, such as bicubic is one
+        self.plain = nn.Conv2d(3, 12, 5, padding=2)  # a linear filter, like bicubic
         layers: list[nn.Module] = [nn.Conv2d(3, WIDTH, 3, padding=1), nn.ReLU()]
         for _ in range(3):
             layers += [nn.Conv2d(WIDTH, WIDTH, 3, padding=1), nn.ReLU()]
         last = nn.Conv2d(WIDTH, 12, 3, padding=1)
-        nn.init.zeros_(last.weight)  # to start with, the filter is all there is
+        nn.init.zeros_(last.weight)  # initially the filter alone has an effect
         nn.init.zeros_(last.bias)
         self.detail = nn.Sequential(*layers, last)
 
@@ -46,7 +46,7 @@ class Photo(nn.Module):
 
 
 def smaller(pictures: Tensor, scale: float = 0.5) -> Tensor:
-    """As image programs do it, 8 bits included."""
+    """Shrink pictures as image programs do, with rounding to 8 bits."""
     made = interpolate(pictures, scale_factor=scale, mode="bicubic", antialias=True)
     return (made.clamp(0, 1) * 255).round() / 255
 
@@ -56,14 +56,14 @@ def larger(pictures: Tensor) -> Tensor:
 
 
 def as_tensor(picture: np.ndarray, device: str) -> Tensor:
-    """(h, w, 3) uint8 -> (1, 3, h, w), with even h and w"""
+    """Convert (h, w, 3) uint8 to (1, 3, h, w), with even h and w."""
     height, width = (n // 2 * 2 for n in picture.shape[:2])
     tensor = torch.from_numpy(np.ascontiguousarray(picture[:height, :width])).to(device)
     return tensor.permute(2, 0, 1)[None].float() / 255
 
 
 class Patches:
-    """Pairs of (small, large) patches; flipped, turned, with colours changed about."""
+    """Random pairs of (small, large) patches: flipped, rotated, with permuted colours."""
 
     def __init__(self, pictures: list[Tensor]) -> None:
         half = [smaller(each) for each in pictures]  # sharper than any camera
@@ -86,7 +86,7 @@ class Patches:
 
 @torch.no_grad()
 def fit_filter(model: Photo, patches: Patches) -> None:
-    """The plain filter by least squares: a better start than chance, in a second."""
+    """Fit the linear filter by least squares, in a second: a better start than random weights."""
     small, large = patches.draw(256)
     given = unfold(small, 5).transpose(1, 2).flatten(0, 1)  # (places, 3 * 5 * 5), without borders
     wanted = pixel_unshuffle(large, 2)[:, :, 2:-2, 2:-2].permute(0, 2, 3, 1).flatten(0, 2)
@@ -113,7 +113,7 @@ def train(model: Photo, patches: Patches, steps: int, batch: int) -> None:
 
 
 def psnr(made: Tensor, true: Tensor) -> float:
-    """In dB, of the luma, as is the custom."""
+    """Return the PSNR of the luma in dB, as is customary."""
     weights = torch.tensor([65.481, 128.553, 24.966], device=made.device).reshape(1, 3, 1, 1) / 255
     inner = slice(BORDER, -BORDER)
     error = ((made - true) * weights).sum(1)[:, inner, inner]

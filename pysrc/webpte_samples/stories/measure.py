@@ -1,9 +1,9 @@
-"""How well the exported model does as it is asked: heroes taken up, stories ended, equal answers.
+"""Measures the exported model: requested heroes used, stories ended, answers equal to PyTorch's.
 
     python -m webpte_samples.stories.measure PROGRAM [--model DIR] [--requests 100]
 
 PROGRAM runs on NumPy, greedily, through webpte.llm.Chat. With --model (the folder that it was
-exported from) PyTorch answers the same requests, and the report counts the answers that are equal.
+exported from) PyTorch answers the same requests, and the report counts equal answers.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ ENDS = (".", "!", '."', '!"')
 @dataclass(frozen=True)
 class Asked:
     request: str
-    wanted: tuple[str, ...]  # words that a good answer has
+    wanted: tuple[str, ...]  # words that a good answer contains
     story: bool
 
 
 def draw_requests(count: int, seed: int = 2) -> list[Asked]:
-    """Half of them about one hero, a quarter about two, a quarter with a place."""
+    """Draw requests: half about one hero, a quarter about two, a quarter with a place."""
     rng = random.Random(seed)
     asked = []
     for number in range(count):
@@ -56,7 +56,7 @@ def draw_questions(count: int, seed: int = 2) -> list[Asked]:
 
 
 async def answers_of(program: Path, asked: list[Asked]) -> list[tuple[str, bool]]:
-    """(what it said, whether it came to an end by itself) for each; a conversation each."""
+    """Return (answer, whether it ended on its own) for each request, each in its own chat."""
     tokenizer = await webpte.text.load_tokenizer(
         program.with_suffix(".tokenizer.json"),
         config=program.with_suffix(".tokenizer_config.json"),
@@ -101,8 +101,8 @@ def answers_of_pytorch(folder: Path, asked: list[Asked]) -> list[str]:
     return said
 
 
-def judge(asked: list[Asked], said: list[tuple[str, bool]]) -> dict[str, Any]:
-    """Counts, and the requests that were not answered as they should be."""
+def score(asked: list[Asked], said: list[tuple[str, bool]]) -> dict[str, Any]:
+    """Count good answers, and list the requests with bad ones."""
     wanted = [
         all(word.lower() in text.lower() for word in one.wanted)
         for one, (text, _) in zip(asked, said, strict=True)
@@ -132,8 +132,8 @@ def main() -> None:
     asked = stories + questions
     said = answers_in_parallel(options.program, asked)
     report = {
-        "stories": judge(stories, said[: len(stories)]),
-        "questions": judge(questions, said[len(stories) :]),
+        "stories": score(stories, said[: len(stories)]),
+        "questions": score(questions, said[len(stories) :]),
     }
     if options.model:
         pairs = list(zip(said, answers_of_pytorch(options.model, asked), strict=True))

@@ -297,7 +297,7 @@ OPEN_REQUESTS = (
 
 
 def draw_story(rng: random.Random) -> tuple[str, str]:
-    """(what was asked for, the story)."""
+    """Draw a request and its story."""
     cast = draw_cast(rng)
     beats = (OPENING, *rng.choice(PLOTS), *([ENDING] if rng.random() < 0.9 else []))
     chosen = [rng.choice(beat) for beat in beats]
@@ -306,7 +306,7 @@ def draw_story(rng: random.Random) -> tuple[str, str]:
 
 
 def sentences_of(cast: Cast, text: str) -> str:
-    """The text with its words put in, and every sentence with a capital."""
+    """Fill the words into a text, and capitalize every sentence."""
     parts = text.split(". ")
     return ". ".join(
         cast.say(part) if not part.startswith('"') else part.format(**cast.words) for part in parts

@@ -1,4 +1,4 @@
-"""Short exchanges that the little model knows besides stories: (what is said, what is answered)."""
+"""Short exchanges for training besides stories: (message, answer)."""
 
 from __future__ import annotations
 

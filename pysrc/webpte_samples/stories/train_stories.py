@@ -1,9 +1,9 @@
-"""Trains the tokenizer and the little Llama of the sample `stories`, for a given time.
+"""Trains the tokenizer and the small Llama of the sample `stories`, for a given time.
 
     python -m webpte_samples.stories.train_stories OUT_DIR --seconds 240
 
-OUT_DIR then is a folder as Hugging Face has them: config.json, model.safetensors, tokenizer.json,
-tokenizer_config.json; training.json has the losses and what the model says to a few requests.
+OUT_DIR becomes a folder of Hugging Face's form: config.json, model.safetensors, tokenizer.json,
+tokenizer_config.json; training.json has the losses and the model's answers to a few requests.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ASKED = (
 LONGEST_ANSWER = 300
 STORIES_PER_PART = 5000
 HELD_OUT = 512  # conversations
-PLAIN_STORIES = 0.1  # so many stories stand without a request, so that it also continues texts
+PLAIN_STORIES = 0.1  # share of stories without a request, so that it learns to continue texts
 
 
 def _draw_part(seed: int) -> list[tuple[str, str]]:
@@ -56,14 +56,14 @@ def _draw_part(seed: int) -> list[tuple[str, str]]:
 
 
 def draw_stories(count: int, seed: int) -> list[tuple[str, str]]:
-    """Drawn in parts of a fixed size, so that they do not depend on the number of processors."""
+    """Draw stories in parts of a fixed size, independent of the number of processors."""
     seeds = [seed * 1_000_000 + part for part in range(-(-count // STORIES_PER_PART))]
     with multiprocessing.get_context("fork").Pool() as pool:
         return [story for part in pool.map(_draw_part, seeds) for story in part][:count]
 
 
 def conversations(stories: Iterable[tuple[str, str]], rng: random.Random) -> list[str]:
-    """Texts with one story each, alone or between small talk."""
+    """Build texts with one story each, alone or between small talk."""
     texts = []
     for request, story in stories:
         if rng.random() < PLAIN_STORIES:
@@ -120,7 +120,7 @@ def new_model() -> LlamaForCausalLM:
 
 
 class Rows:
-    """Draws rows of CONTEXT + 1 tokens that begin where a conversation does."""
+    """Random rows of CONTEXT + 1 tokens that begin at the start of a conversation."""
 
     def __init__(self, tokenizer: Tokenizer, texts: list[str], device: str) -> None:
         parts = []
@@ -154,7 +154,7 @@ def loss_of(model: LlamaForCausalLM, rows: torch.Tensor) -> torch.Tensor:
 def train(
     model: LlamaForCausalLM, rows: Rows, seconds: float, batch: int, peak: float
 ) -> list[tuple[int, float]]:
-    """Cosine decay over the time that is given; (step, loss) now and then."""
+    """Train with cosine decay over the given time; return (step, loss) at intervals."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=peak, betas=(0.9, 0.95), weight_decay=0.05, fused=rows.tokens.is_cuda
     )
@@ -171,9 +171,7 @@ def train(
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if step % 10 == 0:
-            value = (
-                loss.item()
-            )  # waits for the device, without which the time would not be the work's
+            value = loss.item()  # waits for the device, so that the time is that of the work
             fraction = (time.monotonic() - started) / seconds
             if step % 500 == 0 or fraction >= 1:
                 losses.append((step, value))
@@ -227,13 +225,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("out", type=Path)
-    parser.add_argument("--stories", type=int, default=400_000, help="how many to put together")
+    parser.add_argument("--stories", type=int, default=400_000, help="number of stories to draw")
     parser.add_argument("--seconds", type=float, default=240)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    stories = draw_stories(options.stories, options.seed)  # forks, so before CUDA is touched
+    stories = draw_stories(options.stories, options.seed)  # forks, so before CUDA is initialized
     torch.manual_seed(options.seed)
     torch.set_float32_matmul_precision("high")
     device = "cuda" if torch.cuda.is_available() else "cpu"

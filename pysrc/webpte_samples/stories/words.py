@@ -1,4 +1,4 @@
-"""Who and what the stories are about: our own lists.
+"""The heroes, places and things of the stories: lists written for this project.
 
 Long ones, so that the model learns to take up what it is asked for.
 """

@@ -1,1 +1,1 @@
-"""The sample `teach`: a classifier that learns in the page what one draws for it."""
+"""The sample `teach`: a classifier that learns the user's drawings in the page."""

@@ -1,8 +1,8 @@
-"""Makes the sample `teach` from the weights of `digits`.
+"""Exports the sample `teach` from the weights of `digits`.
 
     python -m webpte_samples.teach.export_teach digits.pt OUT_DIR
 
-OUT_DIR gets teach.pte. `losses` has what PyTorch makes of it, for the tests.
+OUT_DIR gets teach.pte. `losses` computes PyTorch's results for the tests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from webpte_samples.teach.network import (
     Predict,
 )
 
-_NO_LIMIT = (2**30,) * 3  # those of Vulkan's images are none of WebGPU's buffers
+_NO_LIMIT = (2**30,) * 3  # WebGPU's buffers do not have the limits of Vulkan's images
 
 
 def loaded_eyes(weights: Path) -> Eyes:
@@ -39,7 +39,7 @@ def loaded_eyes(weights: Path) -> Eyes:
 
 
 def program_of(eyes: Eyes) -> bytes:
-    """The file: two methods, each with the eyes."""
+    """Return the file: two methods, each with the eyes."""
     w1, w2 = torch.rand(HIDDEN, SEEN), torch.rand(CLASSES, HIDDEN)
     labels = torch.zeros(BATCH, dtype=torch.int32)
     state: tuple[Tensor, ...] = (w1, w1 * 0, w1 * 0, w2, w2 * 0, w2 * 0)

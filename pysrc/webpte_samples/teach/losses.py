@@ -1,4 +1,4 @@
-"""PyTorch's losses of a few steps of `teach`, by autograd: what the tests hold the program to.
+"""Computes the losses of a few steps of `teach` by PyTorch's autograd, for comparison in tests.
 
     python -m webpte_samples.teach.losses digits.pt START.npz STEPS
 
@@ -20,7 +20,7 @@ from webpte_samples.teach.network import BETA1, BETA2, DECAY, EPSILON, Eyes, Pre
 
 
 def losses(eyes: Eyes, start: dict[str, Tensor], rate: float, steps: int) -> list[float]:
-    """Nothing is shared with `network.Learn` but the forward pass."""
+    """Train with autograd; only the forward pass is shared with `network.Learn`."""
     model, weights = Predict(eyes), [start["w1"].requires_grad_(), start["w2"].requires_grad_()]
     moments = [(torch.zeros_like(one), torch.zeros_like(one)) for one in weights]
     found = []

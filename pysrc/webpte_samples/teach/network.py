@@ -1,14 +1,14 @@
-"""The two methods of the sample `teach`, whose weights come in and go out again with each call.
+"""The two methods of the sample `teach`; each call takes the weights, `learn` returns new ones.
 
     learn(pictures, labels, rate, w1, m1, v1, w2, m2, v2) -> loss, w1, m1, v1, w2, m2, v2
     predict(pictures, w1, w2) -> logits
 
     seen = eyes(pictures)    hidden = relu(seen @ w1ᵀ)    logits = hidden @ w2ᵀ
 
-`eyes` are the convolutions of the sample `digits`, which stay as they are; w1 and w2 learn. What
-they see is how a picture differs from an empty one, and there are no biases: so an empty one gives
-zeros, that is, no opinion. The gradient is written out, since programs hold no autograd, and so is
-AdamW: PyTorch's exporter refuses `et_vk.adamw_step`, whose outputs are its inputs.
+`eyes` are the convolutions of the sample `digits`, which are fixed; w1 and w2 are trained. Their
+output is the difference from an empty picture, and there are no biases: so an empty picture gives
+logits of zero. The gradient is written out, since programs have no autograd, and so is AdamW:
+PyTorch's exporter refuses `et_vk.adamw_step`, whose outputs are its inputs.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ SIDE = 28
 BATCH = 32
 CLASSES = 5
 SEEN, HIDDEN = 512, 32
-SEEN_SCALE = 0.3  # makes what is seen about as large as AdamW's steps want it
+SEEN_SCALE = 0.3  # scales the features to suit AdamW's step size
 BETA1, BETA2, EPSILON, DECAY = 0.9, 0.99, 1e-8, 0.01
 
 
 class Eyes(nn.Module):
-    """(n, 1, 28, 28), ink 1 on 0 -> (n, SEEN)"""
+    """A feature extractor: (n, 1, 28, 28), ink 1 on 0 -> (n, SEEN)."""
 
     def __init__(self, digits: Digits) -> None:
         super().__init__()
-        self.layers = digits.layers[:-1]  # all but the ten digits
+        self.layers = digits.layers[:-1]  # without the output layer
         with torch.no_grad():
             self.register_buffer("nothing", self.layers(torch.zeros(1, 1, SIDE, SIDE)))
 
@@ -51,7 +51,7 @@ class Predict(nn.Module):
 
 
 class Learn(nn.Module):
-    """One step of AdamW on one batch: (BATCH, 1, 28, 28) with int32 labels (BATCH,)
+    """A step of AdamW on one batch: (BATCH, 1, 28, 28) with int32 labels (BATCH,)
 
     rate  the learning rate, (1,)
     m, v  AdamW's running means of a weight's gradient and of its square, zeros to begin with
@@ -87,7 +87,7 @@ class Learn(nn.Module):
 def _adamw(
     weight: Tensor, mean: Tensor, square: Tensor, gradient: Tensor, rate: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Without bias corrections: they are near 1 after a few steps, and no step knows its number."""
+    """Compute AdamW without bias corrections: they are near 1 soon, and need a step counter."""
     mean = mean * BETA1 + gradient * (1 - BETA1)
     square = square * BETA2 + gradient * gradient * (1 - BETA2)
     step = mean / (torch.sqrt(square) + EPSILON) + weight * DECAY

@@ -1,4 +1,4 @@
-"""Broken programs on WebGPU: a result or one of our errors; the page and the device live on."""
+"""Broken programs on WebGPU: a result or one of our errors; the page and the device survive."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ return good, wrong, device.lost
 
 
 def run_all(harness: Harness, programs: list[bytes]) -> int:
-    """How many were good after all; fails for any error that is not ours."""
+    """Count the programs that ran; fails for any error that is not ours."""
     total = 0
     for at in range(0, len(programs), PER_CALL):
         packed = [base64.b64encode(data).decode() for data in programs[at : at + PER_CALL]]
@@ -66,7 +66,7 @@ def run_all(harness: Harness, programs: list[bytes]) -> int:
 
 @pytest.fixture(scope="module")
 def page(workshop: BrowserContext, site: Site) -> Iterator[Harness]:
-    """One page, and one device, for everything that is broken in here."""
+    """One page and one device for all broken programs of this file."""
     page = Harness.open(workshop, site)
     yield page
     page.close()
@@ -78,6 +78,6 @@ def test_broken_programs_do_not_break_the_page(page: Harness, name: str) -> None
     trees = [changed_tree(name, rng) for _ in range(OF_TREES)]
     good = run_all(page, [*trees, *(changed_bytes(FILES[name], rng) for _ in range(OF_BYTES))])
     assert 2 < good < OF_TREES + OF_BYTES - 2
-    assert run_all(page, [FILES[name]]) == 1  # the next correct one is correct
+    assert run_all(page, [FILES[name]]) == 1  # a correct program still runs
     assert page.log.errors == []
     assert page.log.console_errors == []

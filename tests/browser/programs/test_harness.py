@@ -1,4 +1,4 @@
-"""The ground the other browser tests stand on: adapter, isolation, policy, Python in the page."""
+"""The basis of the other browser tests: adapter, isolation, policy, Python in the page."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_error_carries_traceback(harness: Harness) -> None:
 
 
 def test_python_that_computes_is_waited_for(harness: Harness) -> None:
-    """Also where the machine is so busy that it hardly gets a processor."""
+    """It is not given up, even if a busy machine hardly gives it a processor."""
     code = """
     import time
     start = time.process_time()
@@ -122,7 +122,7 @@ def test_python_that_computes_is_waited_for(harness: Harness) -> None:
 
 
 def test_python_that_reports_progress_is_waited_for(harness: Harness) -> None:
-    """It waits, as for a network: nothing else tells that it is well."""
+    """It waits, as for a network: only its reports of progress show that it works."""
     code = """
     import asyncio
     for step in range(steps):
@@ -191,9 +191,10 @@ def test_python_that_waits_for_ever_is_reported(fresh_harness: Harness) -> None:
     await asyncio.Future()
     """
     seconds = limits.HANG_SECONDS
-    # On a busy machine even what is idle has to wait for a processor, which looks like work.
+    # On a busy machine even an idle page waits for a processor, which counts as activity.
     told = (
-        rf"no (sign of life|progress) for ({seconds}|{10 * seconds}) s.* \(compile 3 of 8\); "
+        rf"no progress (and no CPU activity )?for ({seconds}|{10 * seconds}) s.* "
+        r"\(compile 3 of 8\); "
         r"Python waits in .*_body \(<harness>:4\).*; another device of its GPU answers"
     )
     with pytest.raises(PageLostError, match=told):
@@ -224,7 +225,7 @@ def test_crashed_page_is_reported(fresh_harness: Harness) -> None:
     assert fresh_harness.lost
 
 
-# What runs in the page in place of a suite's programs.
+# Runs in the page in place of a suite's programs.
 _IN_PAGE = """
 import asyncio
 if entry["case"] == "waits":
@@ -234,7 +235,7 @@ row = {"op": entry["op"], "case": entry["case"], "verdict": "passed", "error": N
 return {**row, "outputs": [], "ops": [], "ms": 1}
 """
 
-# A process of its own: one can have only one Playwright at a time.
+# In its own process, because a process can have only one Playwright at a time.
 _VERIFY = """
 import sys
 from webpte_host.commands import verify; from webpte_host.setup import environment
@@ -243,7 +244,7 @@ verify._IN_PAGE = sys.argv.pop(1)
 sys.exit(verify.main(sys.argv[1:]))
 """
 
-# The same, because what does not answer is killed with all other pages of the process.
+# In its own process, too, because a stuck page is killed with all other pages of the process.
 _STUCK = """
 import os, signal
 from webpte_host.harness.browser import Harness, PageLostError, open_browser
@@ -282,8 +283,8 @@ def test_verify_goes_on_after_a_hanging_case(root: Path, tmp_path: Path) -> None
     said = [line for line in done.stdout.splitlines() if "/3 " not in line]
     failed, *rest = [line for line in said if not line.startswith("adapter: ")]  # where it is a GPU
     told = (
-        rf"no (sign of life|progress) for ({seconds}|{10 * seconds}) s.* \(compile 3 of 8\); "
-        "Python waits in .*; another device of its GPU answers"
+        rf"no progress (and no CPU activity )?for ({seconds}|{10 * seconds}) s.* "
+        r"\(compile 3 of 8\); Python waits in .*; another device of its GPU answers"
     )
     assert re.fullmatch(f"FAILED op__waits: {told}", failed)
     assert rest == ["2 passed, 1 failed"]
@@ -316,12 +317,12 @@ def test_verify_compares_ways_in_one_page(harness: Harness) -> None:
         route.fulfill(body=files[route.request.url.rpartition("/")[2]])
 
     harness.page.route("**/made-up/*", fulfill)
-    asked = harness.python(verify._FIND_WAYS, asked=["fuse", "f16", "fuse+subgroups"])
-    ways = [way for way in asked if way["label"] in ("as chosen", "without fusion")]
+    found = harness.python(verify._FIND_WAYS, requested=["fuse", "f16", "fuse+subgroups"])
+    ways = [way for way in found if way["label"] in ("as chosen", "without fusion")]
     given: dict[str, Any] = {"entry": entry, "prefix": "/made-up/", "fuse": True}
     chosen, single = [harness.python(verify._IN_PAGE, way=way, **given) for way in ways]
     harness.page.unroute("**/made-up/*")
-    assert [way["label"] for way in asked][:3] == ["as chosen", "without fusion", "without f16"]
+    assert [way["label"] for way in found][:3] == ["as chosen", "without fusion", "without f16"]
     assert (chosen["error"], single["error"]) == (None, None)
     assert (single["difference"], single["other_kernels"]) == (0.0, True)
 

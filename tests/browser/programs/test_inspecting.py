@@ -1,4 +1,4 @@
-"""Looking inside of programs on WebGPU: what the recording device cannot show is the kernels."""
+"""Inspection of programs on WebGPU, whose kernels the simulated device does not run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ counts = device.counts()
 return [counts["buffers"], counts["plans"]]
 """
 
-# Another kernel under the name of an operator, for as long as a program is loaded and looked at.
+# Replaces an operator's kernel while a program is loaded and inspected.
 BROKEN = """
 from dataclasses import replace
 from webpte.ops.core import registry
@@ -39,7 +39,7 @@ async def with_broken(name, other, look):
 
 @pytest.fixture(autouse=True)
 def flat_counts(harness: Harness) -> Iterator[None]:
-    """Nothing that the test loads or makes may stay on the device; what others left may go."""
+    """A check that the test leaves nothing on the device; leftovers of others may go."""
     before = python(harness, COUNTS)
     yield
     after = python(harness, COUNTS)

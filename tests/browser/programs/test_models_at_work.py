@@ -1,4 +1,4 @@
-"""Models with a view of their own, from the gallery to what they say: rank, find faces, read."""
+"""Models with views of their own, from the gallery to their output: rank, find faces, read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def encoder() -> Encoder:
 @pytest.fixture(scope="module")
 def page(
     profile: BrowserContext,
-    site: Site,  # has made sure that there is a runtime
+    site: Site,  # has set up the runtime
     encoder: Encoder,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Page]:
@@ -72,7 +72,7 @@ def page(
 
 
 def card(page: Page, name: str) -> Locator:
-    """What the view of a card shows, once it is there."""
+    """Open a card of the gallery, and return its view once it is shown."""
     page.locator("#gallery-list").get_by_role("button", name=name, exact=True).click()
     expect(status(page)).to_contain_text("is loaded")
     return page.get_by_role("tabpanel")
@@ -94,7 +94,7 @@ def test_sentences_are_ranked_as_numpy_does(page: Page, encoder: Encoder) -> Non
     expect(view.locator(".rank-text")).to_have_text(ranked)
     shown = [float(one) for one in view.locator(".rank-list .share").all_inner_texts()]
     np.testing.assert_allclose(shown, sorted(scores.values(), reverse=True), atol=0.006)
-    # The nearest of all is what was asked itself, wherever it is written.
+    # The nearest sentence is the query itself, wherever it is listed.
     view.get_by_label("lines to rank").fill("\n".join((*LINES, QUERY)))
     view.get_by_role("button", name="Rank").click()
     expect(view.locator(".rank-list li").first).to_contain_text(QUERY)
@@ -112,7 +112,7 @@ def test_faces_are_framed_where_they_are(page: Page) -> None:
     expect(view.locator("li")).to_have_text(["Face 1: 100 % sure", "Face 2: 69 % sure"])
     frames = view.locator("svg rect").evaluate_all(SIDES)
     np.testing.assert_allclose(frames, [[0.5, 0, 0.25, 0.25], [0, 0.75, 0.25, 0.25]], atol=1e-3)
-    # Where it is on the picture that is on the screen.
+    # The place of the face on the displayed picture.
     picture, frame = (
         view.locator(f".find-picture {one}").first.bounding_box() for one in ("img", "svg rect")
     )
@@ -137,7 +137,7 @@ def test_a_line_is_read_letter_by_letter(page: Page) -> None:
     view.locator("input[type=file]").set_input_files(payload("line.png", grey(pixels)))
     expect(page.locator("#input-0")).to_contain_text("line.png")
     view.get_by_role("button", name="Look").click()
-    expect(view.locator(".find-text")).to_have_text("goog")  # one that goes on is one letter
+    expect(view.locator(".find-text")).to_have_text("goog")  # repeats of a letter count once
     expect(view.locator("mark")).to_have_text("o")
     expect(view.locator("mark")).to_have_attribute("title", "40 % sure")
     expect(view).to_contain_text("83 % sure, letter by letter")

@@ -1,4 +1,4 @@
-"""Programs on WebGPU: what they allocate, share, repeat, refuse and survive."""
+"""Programs on WebGPU: allocations, sharing, repeated calls, refusals and recovery."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_two_programs_at_once(harness: Harness) -> None:
 
 @pytest.mark.usefixtures("flat_counts")
 def test_calls_at_once_get_their_own_answers(harness: Harness) -> None:
-    """Of one shape and of several, on one program."""
+    """Calls of one shape and of several overlap on one program."""
     g = GraphWriter()
     x = g.tensor((64,))
     value = x
@@ -289,7 +289,7 @@ def test_inputs_without_bounds_up_to_what_a_delegate_takes(harness: Harness) -> 
 def test_a_kernel_between_delegates_gives_what_numpy_gives(
     harness: Harness, order: tuple[int, ...]
 ) -> None:
-    """With weights as they are in the file, and in another order than there."""
+    """The weights are used in the file's order, and in another one."""
     weight = np.ascontiguousarray(numbers(3, 2, 3, 3).transpose(order))
     code = """
     results = {}

@@ -1,4 +1,4 @@
-"""The samples that ship, as the page serves them: on WebGPU they compute what PyTorch did."""
+"""The shipped samples, as the page serves them: on WebGPU they give PyTorch's results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Schedules on WebGPU: the same programs and the same judge as in tests/unit/test_schedules*.py.
+"""Schedules on WebGPU: the programs and checks of tests/unit/schedules.
 
-No faults are ordered but that of a device that goes away. How long the GPU takes is its own
-business, so a schedule does not go the same way each time: one that fails is printed as it was.
+The only injected fault is the loss of a device. The GPU decides how long its work takes, so runs of
+a schedule differ: one that fails is printed as it ran.
 """
 
 from __future__ import annotations
@@ -18,18 +18,14 @@ from webpte_host.harness.browser import Harness, SharedHarness
 from webpte_host.serving.server import Site
 
 COUNT, PER_CALL = extent.count(40, 200), 20
-MODULES = (
-    *("schedules", "schedules_base", "schedules_kinds", "schedules_stateful"),
-    *("schedules_judge", "schedules_run", "schedules_talk", "small_llm"),
-    *("graphs", "pte_writer", "graph_writer", "method_writer", "flat_writer"),
-)
+FOLDERS = ("schedules", "graphs", "write")  # of tests/support
 
 INSTALL = """
 import pathlib, sys
-folder = pathlib.Path("/schedules/support")
-folder.mkdir(parents=True, exist_ok=True)
 for name, text in modules.items():
-    (folder / f"{name}.py").write_text(text)
+    path = pathlib.Path("/schedules/support") / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 if "/schedules" not in sys.path:
     sys.path.insert(0, "/schedules")
 """
@@ -65,7 +61,7 @@ return failed
 
 @pytest.fixture(scope="module")
 def pages(workshop: BrowserContext, site: Site) -> Iterator[SharedHarness]:
-    """A page of its own, or, where that was lost, another."""
+    """A page for this file, replaced if it is lost."""
     pages = SharedHarness(workshop, site)
     yield pages
     pages.close()
@@ -73,10 +69,11 @@ def pages(workshop: BrowserContext, site: Site) -> Iterator[SharedHarness]:
 
 @pytest.fixture
 def page(pages: SharedHarness, root: Path) -> Harness:
-    """With the support modules in it."""
+    """A page with the support modules in it."""
     page = pages.get()
-    folder = root / "tests" / "support"
-    modules = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}
+    support = root / "tests" / "support"
+    paths = [path for folder in FOLDERS for path in (support / folder).glob("*.py")]
+    modules = {str(path.relative_to(support)): path.read_text(encoding="utf-8") for path in paths}
     python(page, INSTALL, modules=modules)
     return page
 
@@ -84,7 +81,7 @@ def page(pages: SharedHarness, root: Path) -> Harness:
 @pytest.mark.parametrize("start", range(0, COUNT, PER_CALL))
 def test_schedules(page: Harness, start: int, pytestconfig: pytest.Config) -> None:
     seed = pytestconfig.getoption("seed")
-    # Compiling for a device that came anew takes longest.
+    # Compiling for a new device takes longest.
     failed = python(
         page, RUN, seed=seed, start=start, count=PER_CALL, seconds=limits.START_MS / 1000
     )

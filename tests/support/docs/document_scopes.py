@@ -1,4 +1,4 @@
-"""What the Python of each document finds when it is run: names, files, a device."""
+"""The environment in which each document's Python runs: names, files, a device."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ TEXT = FOLDER / BYTES  # a tokenizer with its configuration
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the blocks of a document find.
+    """The environment of a document's blocks.
 
-    scope     names; a path, or bytes, is the program, or the tokenizer, that is loaded from there
-    instead   names that are others from the block on that begins so, as the text around it says
-    files     what lies in the current folder, by name: a file or folder elsewhere, or a text
-    device    makes what programs run on, whatever the block asks for
-    options   more of those of `load`
-    printed   what must be in the output
+    scope     names; a path or bytes stands for the program or tokenizer loaded from it
+    instead   by the first line of a block: names that change from that block on
+    files     the current folder: names to a file or folder elsewhere, or to a text
+    device    makes the device of programs, whatever the block requests
+    options   more options of `load`
+    printed   text that the output must contain
     """
 
     scope: Mapping[str, Any] = field(default_factory=dict)
@@ -49,7 +49,7 @@ def timed_device() -> SimulatedDevice:
 
 
 def sentence_encoder() -> bytes:
-    """A program that takes tokens and gives the mean of their rows of a table."""
+    """Write a program that returns the mean of the tokens' rows of a table."""
     table = np.random.default_rng(0).normal(0, 1, (512, 8)).astype(np.float32)
     g = GraphWriter()
     tokens, rows = g.tensor((2, 12), "int32"), g.tensor(table.shape, constant=table)
@@ -61,7 +61,7 @@ def sentence_encoder() -> bytes:
 
 
 def face_finder() -> bytes:
-    """Two anchors, whose boxes and scores are numbers of the picture."""
+    """Write a detector of two anchors, whose boxes and scores are values of the picture."""
     g = GraphWriter()
     picture = g.tensor((1, 3, 128, 128))
     numbers = g.op(
@@ -76,7 +76,7 @@ def face_finder() -> bytes:
     return write_pte(g)
 
 
-LINES = {"np": np, "webpte": webpte}  # what short examples do not import again
+LINES = {"np": np, "webpte": webpte}  # imports that short examples leave out
 CHAT = {**LINES, "program": Q4, "tokenizer": TEXT / "tokenizer.json", "conversation": [5, 9, 33]}
 PICTURE = {**LINES, "x": np.zeros((1, 1, 28, 28), np.float32)}
 TOKENIZER = {name: TEXT / name for name in ("tokenizer.json", "tokenizer_config.json")}

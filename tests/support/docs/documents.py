@@ -1,4 +1,4 @@
-"""The fenced blocks of README.md and docs/, and how each kind of them is run."""
+"""Finds the fenced blocks of README.md and docs/, and runs each kind of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHOICES = re.compile(r"\w+(\|\w+)+")
 
 @dataclass(frozen=True)
 class Block:
-    """`document` is the path from the root on; `line` that of the fence, as editors count."""
+    """A fenced block: `document` is its path from the root, `line` the fence's, from 1 on."""
 
     document: str
     line: int
@@ -40,12 +40,12 @@ class Block:
 
     @property
     def first(self) -> str:
-        """The first line that is not empty, by which tables know a block."""
+        """The first line that is not empty, which identifies a block in tables."""
         return next((line.strip() for line in self.text.splitlines() if line.strip()), "")
 
     @property
     def code(self) -> str:
-        """Python by itself: lines that go into the middle of a file are indented for it."""
+        """The Python without the indentation of lines for the middle of a file."""
         first, _, rest = self.text.partition("\n")
         return f"\n{textwrap.dedent(rest)}" if first.startswith("#") else self.text
 
@@ -63,7 +63,7 @@ def documents() -> list[Path]:
 
 
 def prose(path: Path) -> str:
-    """A document without its fenced blocks."""
+    """Return a document without its fenced blocks."""
     return _FENCE.sub("", path.read_text(encoding="utf-8"))
 
 
@@ -89,7 +89,7 @@ def all_blocks() -> list[Block]:
 
 
 def compiled(block: Block) -> Any:
-    """With `await` outside of functions, as notebooks and PyScript have it."""
+    """Compile a block; it may `await` outside of functions, as in notebooks and PyScript."""
     padding = "\n" * block.line  # so that errors name the document's lines
     return compile(padding + block.code, block.document, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
@@ -104,11 +104,11 @@ async def run_python(block: Block, scope: dict[str, Any]) -> None:
 
 
 class _Parsed(BaseException):
-    """Not an error: the arguments of a command were taken."""
+    """A signal, not an error: a command's arguments were accepted."""
 
 
 def commands(block: Block) -> Iterator[list[str]]:
-    """The words of each line, without comments and variables; text for `cat` is left out."""
+    """Yield the words of each line, without comments and variables; text for `cat` is left out."""
     text = re.sub(r"<<'(\w+)'.*?^\1$", "", block.text, flags=re.M | re.S)
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line, comments=True)
@@ -119,7 +119,7 @@ def commands(block: Block) -> Iterator[list[str]]:
 
 
 def alternatives(words: list[str]) -> list[list[str]]:
-    """A synopsis, `[--device webgpu|numpy]`, as the commands that it stands for."""
+    """Expand a synopsis, such as `[--device webgpu|numpy]`, to its commands."""
     plain = [word.strip("[]") for word in words]
     at = next((i for i, word in enumerate(plain) if _CHOICES.fullmatch(word)), None)
     if at is None:
@@ -128,7 +128,7 @@ def alternatives(words: list[str]) -> list[list[str]]:
 
 
 def check_serve(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arguments after `serve.py` go to the command's own parser, and no further."""
+    """Check that the command's own parser accepts the arguments after `serve.py`."""
     if words[:1] == ["test"]:
         options = {word for word in words[1:] if word.startswith("--")}
         assert options <= set(re.findall(r"--[\w-]+", test_command._USAGE)), words
@@ -150,7 +150,7 @@ def check_serve(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_module(name: str) -> bool:
-    """A module of this project that can be run with `-m`."""
+    """Tell whether this is a module of the project that can run with `-m`."""
     path = name.replace(".", "/")
     return any(
         (folder / f"{path}.py").is_file() or (folder / path / "__main__.py").is_file()

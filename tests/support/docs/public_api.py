@@ -1,10 +1,10 @@
-"""Names and signatures of what webpte offers, as text: `docs/public_api.txt`.
+"""Writes the public names of webpte with their signatures to `docs/public_api.txt`.
 
-    python3 serve.py test tests/unit/test_public_api.py      says what is different
-    PYTHONPATH=pysrc:tests python -m support.docs.public_api      writes the file anew
+    python3 serve.py test tests/unit/test_public_api.py      shows the differences
+    PYTHONPATH=pysrc:tests python -m support.docs.public_api      rewrites the file
 
-What is public is what the `__all__` of these modules name, and every class in `webpte.errors`;
-of a class, what has no underscore in front.
+Public are the names in the `__all__` of these modules, every class in `webpte.errors`, and their
+members without a leading underscore.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ tests/support/docs/public_api.py and held by a test: a change to this file is a 
 people's code may rely on, and belongs into CHANGELOG.md.
 """
 _SHOWN_METHODS = ("__call__", "__getattr__", "__aenter__", "__aiter__", "__await__", "__len__")
-_MADE_BY_WEBPTE = ("Device", "GpuTensor", "Program")  # how is nobody's business
+_MADE_BY_WEBPTE = ("Device", "GpuTensor", "Program")  # their constructors are not public
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -79,7 +79,7 @@ def _of_class(value: type) -> Iterator[str]:
 
 
 def _members(value: type) -> Iterator[tuple[str, Any]]:
-    """Its own and those of private bases, which are no part of the API by themselves."""
+    """Yield a class's own members and those of its private bases."""
     seen: dict[str, Any] = {}
     for owner in reversed(value.__mro__):
         if owner.__module__.startswith("webpte"):
@@ -107,7 +107,7 @@ def _kind(function: Any) -> str:
 
 
 def _signature(function: Any) -> str:
-    """Annotations as they are written, so that it is the same text in every version of Python."""
+    """Format a signature with annotations as written, equal in every version of Python."""
     signature = inspect.signature(function)
     parameters = [
         parameter.replace(annotation=_Written(parameter.annotation))
@@ -119,7 +119,7 @@ def _signature(function: Any) -> str:
 
 
 class _Written:
-    """An annotation that is shown without quotes."""
+    """An annotation shown without quotes."""
 
     def __new__(cls, annotation: Any) -> Any:
         return super().__new__(cls) if isinstance(annotation, str) else annotation

@@ -1,4 +1,4 @@
-"""Methods with state, on delegates apart, that are compared with NumPy."""
+"""Methods with state, on separate delegates, to compare with NumPy."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from support.write.pte_writer import MethodWriter
 
 
 def stateful() -> MethodWriter:
-    """One delegate whose state changes with each call."""
+    """Write a delegate whose state changes with each call."""
     m = method((4,))
     m.outputs(counting(m, m.input_values[0]))
     return m
 
 
 def several() -> MethodWriter:
-    """Two delegates with state, and a kernel on the host in between."""
+    """Write two delegates with state, and a host kernel between them."""
     m = method((4,))
     first = counting(m, m.input_values[0])
     m.outputs(plus(m, counting(m, cumprod(m, first)), first))

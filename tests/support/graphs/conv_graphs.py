@@ -1,4 +1,4 @@
-"""Convolutions with what is around them, as exporters write it: programs, with their inputs."""
+"""Programs of convolutions with their neighbours, as exporters write them, with inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAD = "aten.constant_pad_nd.default"
 
 @dataclass(frozen=True)
 class Block:
-    """One convolution: channels in and out, pixels, a side, and what is around it."""
+    """A convolution: channels in and out, pixels, the kernel's side, and its neighbours."""
 
     channels: tuple[int, int]
     pixels: tuple[int, int]
@@ -35,8 +35,8 @@ class Block:
         return f"{self.batch}x{c}to{o}-{h}x{w}-{self.side}-{self.groups}-{self.end}-{border}"
 
 
-# Every kernel with every kind of end: directly (few channels), a product of one tap, windows where
-# there are enough workgroups, tiles of one tap and of several, and sums that are split.
+# Every kernel with every kind of epilogue: direct (few channels), GEMM of a 1×1 kernel, windows if
+# there are enough workgroups, tiles of one tap and of several, and split-K.
 BLOCKS = (
     Block((6, 6), (9, 7), 3, "hardswish", groups=6, border=(0, 1, 2, 1)),
     Block((6, 6), (9, 7), 3, "slope", groups=6),
@@ -95,7 +95,7 @@ def conv_block(case: Block) -> tuple[GraphWriter, list[Array]]:
 
 
 def prelu(net: Net, x: int, threshold: float = 0.0) -> int:
-    """where(x > 0, x, slope * x)"""
+    """Write where(x > 0, x, slope * x)."""
     g, dims = net.g, net.g.shapes[x][0]
     slope = net.constant(net.floats(1, dims[1], 1, 1))
     positive = g.op("aten.gt.Scalar", x, g.double(threshold), g.tensor(dims, "bool"))
@@ -106,12 +106,14 @@ def prelu(net: Net, x: int, threshold: float = 0.0) -> int:
 BATCH_NORM = "aten._native_batch_norm_legit_no_training.default"
 
 
-def bent_norm(dims: tuple[int, ...], bend: str = "relu") -> tuple[Net, int, list[Array]]:
-    """A batch normalization of what an op gives; also the value between them."""
+def activation_norm(
+    dims: tuple[int, ...], activation: str = "relu"
+) -> tuple[Net, int, list[Array]]:
+    """Write a batch norm of an op's output; also return the value between them."""
     net = Net(len(dims))
     g, x, channels = net.g, net.g.tensor(dims), dims[1]
-    scalars = [g.double(-0.75), g.double(0.5)] if bend == "clamp" else []
-    between = g.op(f"aten.{bend}.default", x, *scalars, g.tensor(dims))
+    scalars = [g.double(-0.75), g.double(0.5)] if activation == "clamp" else []
+    between = g.op(f"aten.{activation}.default", x, *scalars, g.tensor(dims))
     affine = [net.constant(net.floats(channels)) for _ in range(3)]
     variance = net.constant(np.abs(net.floats(channels)) + np.float32(0.1))
     outs = [g.tensor(dims), g.tensor((0,)), g.tensor((0,))]

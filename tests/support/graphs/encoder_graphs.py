@@ -1,4 +1,4 @@
-"""Graphs of encoders as exporters write them: attention by products and a softmax, and layers."""
+"""Graphs of encoders as exporters write them: attention by GEMMs and a softmax, and layers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BMM, SOFTMAX, PERMUTE = "aten.bmm.default", "aten._softmax.default", "aten.permu
 
 
 class Encoder(Net):
-    """Layers over (1, tokens, heads * size)."""
+    """A writer of layers over (1, tokens, heads * size)."""
 
     def permute(self, x: int, *order: int) -> int:
         dims = self.g.shapes[x][0]
@@ -46,7 +46,7 @@ class Encoder(Net):
 
 @dataclass(frozen=True)
 class Written:
-    """Attention written out: batch, queries, keys, heads, and the elements of a key and a value."""
+    """Attention written out: batch, queries, keys, heads, and the sizes of a key and a value."""
 
     batch: int
     tokens: int
@@ -64,8 +64,8 @@ class Written:
         return "x".join(map(str, sizes)) + mask + f"-{self.scaled}" + "-split" * self.split
 
 
-# One block of keys and several, a row too many for a workgroup, masks of all kinds, heads that
-# leave invocations idle; the last two are for the parts.
+# One block of keys and several, one row more than a workgroup has, masks of all kinds, heads that
+# leave invocations idle; the sizes of the last two are not multiples of 4.
 WRITTEN = (
     Written(1, 9, 7, 3, 8, 8, mask=(1, 1, 9, 7)),
     Written(2, 5, 131, 2, 12, 20, mask=(2, 1, 1, 131), scaled="both"),
@@ -78,7 +78,7 @@ WRITTEN = (
 
 
 def written_attention(case: Written) -> tuple[Encoder, list[Array]]:
-    """Queries (B, T, H * D) and so on in, (B, T, H * D) out."""
+    """Write attention of queries, keys and values (B, T, H * D) -> (B, T, H * D)."""
     net, batch, heads = Encoder(case.tokens), case.batch, case.heads
     q = net.g.tensor((batch, case.tokens, heads * case.size))
     k = net.g.tensor((batch, case.keys, heads * case.size))
@@ -118,7 +118,7 @@ def written_attention(case: Written) -> tuple[Encoder, list[Array]]:
 
 
 def encoder_layer(net: Encoder, x: int, heads: int, hidden: int) -> int:
-    """As a sentence encoder has it: attention, its residual and norm, two layers with a gelu."""
+    """Write a sentence encoder's layer: attention, residual and norm, two linears with a gelu."""
     _, tokens, inner = net.g.shapes[x][0]
     size = inner // heads
     flat = net.view(x, tokens, inner)

@@ -2,9 +2,8 @@
 
     h0 = relu(x @ w0ᵀ)    h1 = relu(h0 @ q(latent)ᵀ)    logits = h1 @ w2ᵀ
 
-The 4-bit codes are made anew from float weights (`latent`) in each step, and the gradient passes
-through the rounding as if it were not there. Weights and the optimizer's state are constants of
-the file that the program changes from call to call.
+Each step computes the 4-bit codes from float weights (`latent`), and the gradient passes straight
+through the rounding. Weights and the optimizer's state are mutable constants of the file.
 """
 
 from __future__ import annotations

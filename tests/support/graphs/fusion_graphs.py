@@ -1,4 +1,4 @@
-"""Small graphs that fusion is for, at sizes of one's choice: programs, with their inputs."""
+"""Small graphs that fusion rules match, of any size, with inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NORM, SIGMOID = "et_vk.rms_norm.default", "aten.sigmoid.default"
 
 
 class Net:
-    """Writes layers one after the other, with random weights."""
+    """A writer of successive layers with random weights."""
 
     def __init__(self, seed: int = 0) -> None:
         self.g = GraphWriter()
@@ -33,9 +33,9 @@ class Net:
         return self.g.tensor(array.shape, str(array.dtype), constant=array)
 
     def linear(self, x: int, rows: int, kind: str = "q4", bias: bool = False) -> int:
-        """A layer of one kind: 4-bit codes in groups of 32, 8-bit codes, or floats.
+        """Write a linear layer: 4-bit codes in groups of 32, 8-bit codes, or floats.
 
-        "rounded": 4-bit codes, with each row of x rounded to int8, as its extremes ask for.
+        "rounded": 4-bit codes, with each row of x quantized to int8 by its extremes.
         """
         dims, _ = self.g.shapes[x]
         inner, out = dims[-1], self.g.tensor((*dims[:-1], rows))
@@ -61,7 +61,7 @@ class Net:
         return self.g.op("et_vk.linear_q4gsw.default", x, *args, out)
 
     def rounding(self, x: int, mapping: str = "ASYMMETRIC") -> tuple[int, int]:
-        """A scale and a zero for each row, once for all that read x."""
+        """Write a scale and a zero point for each row, shared by all readers of x."""
         if x not in self._roundings:
             g, (*rows, inner) = self.g, self.g.shapes[x][0]
             pair = g.tensor(tuple(rows)), g.tensor(tuple(rows), "int8")
@@ -91,13 +91,13 @@ class Net:
         return self.g.op(NORM, x, gain, self.g.double(1e-5), self.like(x))
 
     def swiglu(self, x: int, rows: int, kind: str = "q4") -> int:
-        """As exporters write it: gate * sigmoid(gate) * up."""
+        """Write gate * sigmoid(gate) * up, as exporters do."""
         gate = self.linear(x, rows, kind)
         silu = self.mul(gate, self.sigmoid(gate))
         return self.mul(silu, self.linear(x, rows, kind))
 
     def finish(self, inputs: tuple[int, ...], *outputs: int) -> list[Array]:
-        """Name the ends; returns arrays for the inputs."""
+        """Name the inputs and outputs; return arrays for the inputs."""
         self.g.inputs(*inputs)
         self.g.outputs(*outputs)
         return [self.floats(*self.g.shapes[i][0]) for i in inputs]
@@ -115,8 +115,8 @@ class Sizes:
         return f"{self.tokens}x{self.inner}x{self.rows}"
 
 
-# One row, several, more than fit into one workgroup, and too many for kernels of few rows; inner
-# sizes with whole units of weights, and without.
+# One row, several, more than fit into one workgroup, and too many for skinny kernels; k with whole
+# units of weights, and without.
 SIZES = (
     Sizes(1, 64, 64),
     Sizes(1, 576, 100),
@@ -130,7 +130,7 @@ SIZES = (
 
 
 def residual(sizes: Sizes, kind: str) -> tuple[GraphWriter, list[Array]]:
-    """x + view(linear(h))"""
+    """Write x + view(linear(h))."""
     net = Net(sizes.inner)
     h = net.g.tensor((1, sizes.tokens, sizes.inner))
     x = net.g.tensor((sizes.tokens, sizes.rows))
@@ -139,7 +139,7 @@ def residual(sizes: Sizes, kind: str) -> tuple[GraphWriter, list[Array]]:
 
 
 def gated(sizes: Sizes, kind: str) -> tuple[GraphWriter, list[Array]]:
-    """norm, SwiGLU"""
+    """Write a norm and SwiGLU."""
     net = Net(sizes.inner)
     x = net.g.tensor((1, sizes.tokens, sizes.inner))
     out = net.swiglu(net.norm(x), sizes.rows, kind)
@@ -147,7 +147,7 @@ def gated(sizes: Sizes, kind: str) -> tuple[GraphWriter, list[Array]]:
 
 
 def normed(sizes: Sizes, kind: str) -> tuple[GraphWriter, list[Array]]:
-    """norm, linear"""
+    """Write a norm and a linear."""
     net = Net(sizes.inner)
     x = net.g.tensor((1, sizes.tokens, sizes.inner))
     return net.g, net.finish((x,), net.linear(net.norm(x), sizes.rows, kind))
@@ -157,7 +157,7 @@ SHAPES = {"residual": residual, "gated": gated, "normed": normed}
 
 
 def chains() -> list[tuple[GraphWriter, list[Array]]]:
-    """Element-wise ops one after the other, with scalars, a single element, and a fan inside."""
+    """Write chains of element-wise ops, with scalars, a single element, and a branch inside."""
     net = Net(1)
     g, dims = net.g, (3, 7)
     x, y, one = g.tensor(dims), g.tensor(dims), g.tensor((1,))
@@ -175,7 +175,7 @@ def chains() -> list[tuple[GraphWriter, list[Array]]]:
 
 @dataclass(frozen=True)
 class Residual:
-    """A convolution whose output is added to: channels in and out, pixels, a side, and groups."""
+    """A convolution with a residual: channels in and out, pixels, the kernel's side, groups."""
 
     channels: tuple[int, int]
     pixels: tuple[int, int]
@@ -194,8 +194,8 @@ class Residual:
         return h, w
 
 
-# A tile, products of whole quads and of others, many terms (which are split), windows with more of
-# everything than one workgroup has, and few channels (directly).
+# A tile, GEMMs of whole quads and of others, a long k (split-K), windows larger than a workgroup in
+# every dim, and few channels (direct).
 RESIDUALS = (
     Residual((5, 9), (7, 6), 3),
     Residual((8, 12), (4, 5), 1, end="clamp"),
@@ -210,7 +210,7 @@ RESIDUALS = (
 
 
 def residual_conv(case: Residual) -> tuple[GraphWriter, list[Array]]:
-    """conv(x) + y, and what follows"""
+    """Write conv(x) + y and the ops after it."""
     net = Net(case.side)
     g, (c, o) = net.g, case.channels
     x, y = g.tensor((1, c, *case.pixels)), g.tensor((1, o, *case.outputs))
@@ -228,9 +228,9 @@ def residual_conv(case: Residual) -> tuple[GraphWriter, list[Array]]:
 
 @dataclass(frozen=True)
 class Heads:
-    """An attention: tokens at once, query heads, key heads, their size, and rows of the tables.
+    """An attention: tokens per call, query heads, key heads, their size, and rows of the tables.
 
-    `half`: pairs lie half of the turned elements apart, which are `turned` of the head's.
+    The first `turned` elements of a head are rotated; `half`: pairs are `turned` / 2 apart.
     """
 
     tokens: int
@@ -247,7 +247,7 @@ class Heads:
 
 INNER, POSITIONS = 64, 131
 
-# A head of quads, more rows than a tile has, pairs that are no quads, and too many tokens.
+# A head of quads, more rows than a tile has, pairs that are not quads, and too many tokens.
 HEADS = (
     Heads(1, 4, 2, 16),
     Heads(3, 6, 2, 8),
@@ -259,9 +259,9 @@ HEADS = (
 
 
 def attention(heads: Heads, kind: str = "q4", norm: bool = True) -> Net:
-    """norm, q/k/v, rope and attention with a cache; inputs: x, position and the tables.
+    """Write norm, q/k/v, rope and attention with a cache; inputs: x, position and the tables.
 
-    The output is the only end of the graph, but for its caches.
+    Besides its caches, the graph has one output.
     """
     net = Net(heads.size)
     g = net.g
@@ -292,14 +292,14 @@ def attention(heads: Heads, kind: str = "q4", norm: bool = True) -> Net:
 
 
 def attention_steps(net: Net, heads: Heads) -> list[list[Array]]:
-    """Inputs at several positions, the last ones of which see the first ones' keys."""
+    """Return inputs at several positions; the last ones attend to the first ones' keys."""
     x = (1, heads.tokens, INNER)
     places = [0, heads.tokens, max(0, POSITIONS - heads.tokens)]
     return [[net.floats(*x), np.array([place], np.int32)] for place in dict.fromkeys(places)]
 
 
 class Zeros(Net):
-    """Weights that take no time to make."""
+    """A writer with weights of zero, which take no time to generate."""
 
     def codes(self, *dims: int) -> Array:
         return np.zeros(dims, np.uint8)
@@ -317,7 +317,7 @@ def llama_layers(
     hidden: int = 8192,
     context: int = 2304,
 ) -> GraphWriter:
-    """Layers of a Llama for one token, by default as large as those of the 1B one; all zeros."""
+    """Write Llama layers for one token, by default of the 1B model's size, with zero weights."""
     net = Zeros()
     g, inner = net.g, heads * size
     x, place = g.tensor((1, 1, inner)), g.symint()

@@ -1,4 +1,4 @@
-"""Small programs of every sort, and ways to break them."""
+"""Small programs of every kind, and ways to break them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Random = random.Random
 
 
 def dynamic_shapes(edit: Edit = None) -> GraphWriter:
-    """Softmax, mean, padding and a view over rows that come and go."""
+    """Write softmax, mean, padding and a view over a dynamic number of rows."""
     g = GraphWriter(edit=edit)
     x = g.tensor((8, 6))
     soft = g.op("aten._softmax.default", x, g.int(1), g.bool_(False), g.tensor((8, 6)))
@@ -47,7 +47,7 @@ def dynamic_shapes(edit: Edit = None) -> GraphWriter:
 
 
 def symints(edit: Edit = None) -> GraphWriter:
-    """A slice whose end is an element of an input, and sizes computed from live ones."""
+    """Write a slice whose end is an element of an input, and sizes computed from live ones."""
     g = GraphWriter(edit=edit)
     x, position = g.tensor((8, 3)), g.tensor((1,), "int64")
     pos, rows, half, end = (g.symint(value) for value in (0, 8, 4, 4))
@@ -67,7 +67,7 @@ def symints(edit: Edit = None) -> GraphWriter:
 
 
 def value_lists(edit: Edit = None) -> GraphWriter:
-    """Several outputs, several inputs, an index with holes."""
+    """Write several outputs, several inputs, and an index list with None."""
     g = GraphWriter(edit=edit)
     x, at = g.tensor((4, 5)), g.tensor((2,), "int32")
     parts = g.value_list([g.tensor((4, 2)), g.tensor((4, 3))])
@@ -83,7 +83,7 @@ def value_lists(edit: Edit = None) -> GraphWriter:
 
 
 def constants(edit: Edit = None) -> GraphWriter:
-    """A small network of convolution, pooling, normalisation and linear layers."""
+    """Write a small network of convolution, pooling, normalization and linear layers."""
     g = GraphWriter(edit=edit)
     x = g.tensor((1, 2, 6, 6))
     w = g.prepack(g.tensor((3, 2, 3, 3), constant=np.ones((3, 2, 3, 3), np.float32)))
@@ -112,7 +112,7 @@ def constants(edit: Edit = None) -> GraphWriter:
 
 
 def decoder(edit: Edit = None) -> GraphWriter:
-    """One layer of a language model: embedding, norm, 4-bit linears, a cache, attention."""
+    """Write one layer of a language model: embedding, norm, 4-bit linears, cache, attention."""
     g = GraphWriter(edit=edit)
     rng = np.random.default_rng(1)
     tokens, position, pos = g.tensor((1, 4), "int64"), g.tensor((1,), "int64"), g.symint(0)
@@ -149,7 +149,7 @@ def decoder(edit: Edit = None) -> GraphWriter:
 
 
 def two_delegates(edit: Edit = None) -> MethodWriter:
-    """Kernels before, between and after delegates, a jump, and a state that they change."""
+    """Write kernels before, between and after delegates, a jump, and mutable state."""
     graph = GraphWriter(edit=edit)
     x = graph.tensor((3, 4))
     graph.inputs(x)
@@ -181,7 +181,7 @@ FILES = {name: write_pte(maker(None)) for name, maker in WRITTEN.items()} | {
 
 
 def changed_bytes(data: bytes, rng: Random) -> bytes:
-    """One to three bytes or numbers of 16, 32 or 64 bits made extreme, or moved a little."""
+    """Make one to three bytes or numbers of 16, 32 or 64 bits extreme, or change them a little."""
     changed = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 3])):
         form = rng.choice(["<B", "<H", "<I", "<I", "<I", "<Q"])
@@ -195,7 +195,7 @@ def changed_bytes(data: bytes, rng: Random) -> bytes:
 
 
 def changed_tree(name: str, rng: Random) -> bytes:
-    """The file written anew, with one to three changes of its numbers, lists and references."""
+    """Rewrite the file with one to three changes of its numbers, lists and references."""
     in_graph = rng.random() < 0.7
 
     def edit(root: Node) -> None:
@@ -207,7 +207,7 @@ def changed_tree(name: str, rng: Random) -> bytes:
 
 
 def _fields(node: Node) -> Iterator[tuple[Node, int]]:
-    """Every place of a tree that can be changed."""
+    """Yield every place of a tree that can be changed."""
     for slot, field in node.slots.items():
         if isinstance(field, Scalar | Vector):
             yield node, slot

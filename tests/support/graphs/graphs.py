@@ -1,4 +1,4 @@
-"""From a `GraphWriter` to what the engine works on, and back out of the registry."""
+"""Builds graphs, planners and programs from a `GraphWriter`, and temporary operators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wait(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def read_graph(data: bytes) -> Graph:
-    """The graph of the one delegate of a file."""
+    """Read the graph of a file's only delegate."""
     contents = wait(read_contents(BytesSource(data)))
     (graph,) = contents.methods["forward"].graphs
     assert graph is not None
@@ -44,7 +44,7 @@ def build_graph(writer: GraphWriter, **options: Any) -> Graph:
 
 
 def make_planner(graph: Graph, target: Target = GPU) -> tuple[Planner, LiveState]:
-    """A planner before its first lowering."""
+    """Build a planner before its first lowering."""
     ops, live = resolve_ops(graph), LiveState(graph)
     return Planner(graph, live, ops, plan_storage(graph, ops), target), live
 
@@ -59,12 +59,12 @@ async def make_delegate(
         (found,) = contents.methods["forward"].graphs
         assert found is not None
         graph = found
-    # Tests of how calls are run have calls that are made for that: each stays by itself.
+    # Tests of the execution use calls made for them, which must not be fused.
     return await GpuDelegate.create(graph, device, ShaderLibrary(), fused=False), device
 
 
 async def load(writer: GraphWriter | MethodWriter, **options: Any) -> webpte.Program:
-    """The program on NumPy, unless `device` says otherwise, and with each call by itself."""
+    """Load a program without fusion, by default on NumPy."""
     return await webpte.load(write_pte(writer), **{"device": "numpy", "fuse": False, **options})
 
 
@@ -97,7 +97,7 @@ def chain(
     op: str = "aten.relu.default",
     dtype: str = "float32",
 ) -> GraphWriter:
-    """input -> op -> op -> ... -> output."""
+    """Write input -> op -> op -> ... -> output."""
     g = GraphWriter()
     value = x = g.tensor(dims, dtype)
     for _ in range(length):
@@ -108,7 +108,7 @@ def chain(
 
 
 def remembering(positions: int = 4) -> bytes:
-    """Writes (1, 1, 1, 2) into a cache of ones at a position, and returns cache + weights."""
+    """Write a program: writes (1, 1, 1, 2) to a cache of ones; returns cache + weights."""
     g = GraphWriter()
     shape = (1, positions, 1, 2)
     x, position, pos = g.tensor((1, 1, 1, 2)), g.tensor((1,), "int64"), g.symint(0)

@@ -34,14 +34,14 @@ def plan_of(g: GraphWriter) -> tuple[Graph, StoragePlan]:
 
 
 class Simulator:
-    """Slots that hold, instead of numbers, the name of what was written to them."""
+    """A simulator whose slots hold the names of written values instead of numbers."""
 
     def __init__(self, graph: Graph, plan: StoragePlan) -> None:
         self._graph = graph
         self._plan = plan
         self._ops = resolve_ops(graph)
         self._slots: dict[int, object] = {}
-        self._values: dict[int, object] = {}  # what each tensor means now
+        self._values: dict[int, object] = {}  # the current value of each tensor
         self._writes = 0
         for transfer in constant_transfers(graph):
             self._write(transfer.target.id)
@@ -92,7 +92,7 @@ class Simulator:
 
 
 def check(g: GraphWriter) -> tuple[Graph, StoragePlan]:
-    """Plan, and run twice: constants are written once, inputs every time."""
+    """Plan a graph, and run it twice: constants are written once, inputs every time."""
     graph, plan = plan_of(g)
     simulator = Simulator(graph, plan)
     simulator.execute()

@@ -1,7 +1,7 @@
-"""Graphs that look like what a rule of fusion is for, and are not, or are so at the very edge.
+"""Graphs that nearly match a rule of fusion, or match it in an edge case.
 
-Each once came out wrong, or not at all. `NEAR_MISSES` has, by name, what makes the program and the
-inputs of one call after the other.
+Each once gave wrong results, or failed. `NEAR_MISSES` maps names to functions that build the
+program and the inputs of successive calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LINEAR = "aten.linear.default"
 
 
 def larger_sum(rows: int) -> Made:
-    """A product that is added to each member of a batch."""
+    """Write a GEMM that is added to each member of a batch."""
     net = Net()
     h, x = net.g.tensor((rows, 8)), net.g.tensor((3, rows, 8))
     product = net.linear(h, 8, "float")
@@ -30,7 +30,7 @@ def larger_sum(rows: int) -> Made:
 
 
 def outer_gate(kind: str) -> Made:
-    """A row of gates times a column: as many elements as neither."""
+    """Write a row of gates times a column: the result is larger than both."""
     net = Net()
     x = net.g.tensor((1, 64))
     gate = net.linear(x, 8, kind)
@@ -41,7 +41,7 @@ def outer_gate(kind: str) -> Made:
 
 
 def outer_silu() -> Made:
-    """A row times the sigmoids of that row, as a column."""
+    """Write a row times the sigmoids of that row, as a column."""
     net = Net()
     x = net.g.tensor((1, 64))
     gate = net.linear(x, 8, "float")
@@ -51,7 +51,7 @@ def outer_silu() -> Made:
 
 
 def times_itself() -> Made:
-    """Normalized rows, multiplied with each other."""
+    """Write normalized rows, multiplied with each other."""
     net = Net()
     x = net.g.tensor((5, 64))
     norm = net.norm(x)
@@ -60,7 +60,7 @@ def times_itself() -> Made:
 
 
 def gates_of_gates() -> Made:
-    """The weights of one product are what the other gives."""
+    """Write a GEMM whose weights are another one's output."""
     net = Net()
     x = net.g.tensor((8, 8))
     gate = net.linear(x, 8, "float")
@@ -73,7 +73,7 @@ def layers(net: Net, x: int, count: int) -> list[int]:
 
 
 def two_threes() -> Made:
-    """Three layers of one x, three more of the first one's result, and a reader in between."""
+    """Write three layers of one x, three more of the first one's result, a reader between."""
     net = Net()
     x = net.g.tensor((20, 8))
     (first,) = layers(net, x, 1)
@@ -84,7 +84,7 @@ def two_threes() -> Made:
 
 
 def written_twice() -> Made:
-    """A buffer that is read before it is written, and after it."""
+    """Write a buffer that is read before and after it is written."""
     net = Net()
     x, state = net.g.tensor((2, 8)), net.constant(net.floats(2, 8))
     before = net.sigmoid(state)
@@ -94,7 +94,7 @@ def written_twice() -> Made:
 
 
 def nothing_around() -> Made:
-    """Exporters leave borders of no zeros before a convolution of one tap."""
+    """Write a padding of zero width before a 1×1 convolution, as exporters leave it."""
     net = Net()
     g, dims, one, zero = net.g, (1, 8, 4, 5), net.g.int_list([1, 1]), net.g.int_list([0, 0])
     x = g.tensor(dims)
@@ -105,14 +105,14 @@ def nothing_around() -> Made:
 
 
 def attended(net: Encoder, *sizes: int) -> tuple[tuple[int, int, int], int]:
-    """Inputs q, k and v of (heads, tokens, keys) by eight elements, and the scores."""
+    """Write inputs q, k and v of (heads, tokens, keys) with eight elements, and the scores."""
     heads, tokens, keys = sizes
     q, k, v = (net.g.tensor((heads, n, 8)) for n in (tokens, keys, keys))
     return (q, k, v), net.bmm(q, net.permute(k, 0, 2, 1))
 
 
 def one_score() -> Made:
-    """Where there is one key, scores are one number, as is what scales them."""
+    """Write attention to one key: the scores are one number, as is their scale."""
     net = Encoder()
     given, scores = attended(net, 1, 1, 1)
     scaled = net.g.op("aten.mul.Tensor", net.number(0.3), scores, net.like(scores))
@@ -120,7 +120,7 @@ def one_score() -> Made:
 
 
 def one_element() -> Made:
-    """Where heads are of one element, keys are one number, too."""
+    """Write heads of one element: each key is one number, as is the scale."""
     net = Encoder()
     q, k, v = (net.g.tensor((1, 1, 1)) for _ in range(3))
     scaled = net.g.op("aten.mul.Tensor", net.number(0.3), k, net.g.tensor((1, 1, 1)))
@@ -128,7 +128,7 @@ def one_element() -> Made:
 
 
 def two_rows_at_once() -> Made:
-    """A softmax over the keys of two queries."""
+    """Write a softmax over the keys of two queries."""
     net = Encoder()
     given, scores = attended(net, 2, 4, 6)
     weights = net.view(net.softmax(net.view(scores, 2, 2, 12)), 2, 4, 6)
@@ -136,7 +136,7 @@ def two_rows_at_once() -> Made:
 
 
 def other_values() -> Made:
-    """Weights of two heads, which half of the queries each share for the values of four."""
+    """Write weights of two heads, each shared by half of the queries for four heads' values."""
     net = Encoder()
     (q, k, _), scores = attended(net, 2, 8, 6)
     values = net.g.tensor((4, 6, 8))
@@ -145,7 +145,7 @@ def other_values() -> Made:
 
 
 def no_keys() -> Made:
-    """A sum of nothing is zero."""
+    """Write attention to no keys: an empty sum is zero."""
     net = Encoder()
     given, scores = attended(net, 2, 4, 6)
     for value in given[1:]:
@@ -155,7 +155,7 @@ def no_keys() -> Made:
 
 
 def other_tokens() -> Made:
-    """Of two rows of products, views make four tokens of one head."""
+    """Write views that turn two rows of a GEMM into four tokens of one head."""
     net = Net()
     g, dims = net.g, (1, 4, 1, 4)
     x, position, place = g.tensor((1, 2, 64)), g.tensor((1,), "int32"), g.symint()

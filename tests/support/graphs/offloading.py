@@ -1,4 +1,4 @@
-"""Methods with a kernel between two delegates, and what is lifted of them."""
+"""Methods with a kernel between two delegates, which the runtime offloads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from webpte.source import BytesSource
 def between(
     kernel: str, *args: Any, dims: Dims, out: Dims, dtype: str = "float32", dynamic: bool = False
 ) -> MethodWriter:
-    """relu on a delegate, kernel(relu(x), *args), relu on another delegate."""
+    """Write relu on a delegate, kernel(relu(x), *args), and relu on another delegate."""
     m = MethodWriter()
     x = m.tensor(dims, dtype, dynamic=dynamic)
     m.inputs(x)
@@ -40,7 +40,7 @@ def mean_between(**how: Any) -> MethodWriter:
 
 
 def places(program: webpte.Program) -> dict[str, str]:
-    """Kernel to where it runs."""
+    """Map kernels to where they run."""
     return {row.op: row.where for row in program.report if "::" in row.op}
 
 
@@ -54,7 +54,7 @@ async def lifted(m: MethodWriter, **info: Any) -> tuple[MethodContents, State]:
 async def compute(
     m: MethodWriter, *calls: Sequence[np.ndarray], stitched: bool = False
 ) -> list[list[np.ndarray]]:
-    """What the method gives with its calls lifted, and all delegates on their references."""
+    """Run the method with offloaded kernels, and all delegates on their references."""
     contents, state = await lifted(m)
     assert contents.lifted
     if stitched:
@@ -65,7 +65,7 @@ async def compute(
 
 
 async def expect(m: MethodWriter, *calls: Sequence[np.ndarray]) -> None:
-    """The same numbers as without lifting anything, also where all is one graph."""
+    """Check for the same results as without offloading, also if all is one graph."""
     program = await webpte.load(write_pte(m), device="numpy")
     results = [*await compute(m, *calls), *await compute(m, *calls, stitched=True)]
     for inputs, outputs in zip([*calls, *calls], results, strict=True):

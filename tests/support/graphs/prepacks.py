@@ -1,4 +1,4 @@
-"""A sum whose weights come as a test makes them."""
+"""A sum whose weights a test defines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ X = np.array([[10, 20, 30], [-1, -2, -3]], np.float32)
 
 
 def add_graph(weights: Callable[[GraphWriter], int], **options: Any) -> GraphWriter:
-    """M(x) = x + w, with w as `weights` makes it."""
+    """Write x + w, with w from `weights`."""
     g = GraphWriter(**options)
     x = g.tensor((2, 3))
     out = g.op(ADD, x, weights(g), g.int(1), g.tensor((2, 3)))

@@ -1,9 +1,9 @@
-"""Random graphs of what fusion looks for, and of what only looks like it.
+"""Random graphs that match rules of fusion, or nearly do.
 
-A walk takes a value that it has, does something with it, and has one more. Mostly that is what a
-rule is for; often with a twist that the rule has to notice: a reader more, a sum that is broadcast,
-views that make a column of a row, a value that is written twice. Everything that nobody reads is an
-output, and some of the rest, too.
+Each step of a walk applies an op to a known value, which gives a new one. Mostly the ops match a
+rule; often with a difference that the rule has to notice: an extra reader, a broadcast sum, views
+that turn a row into a column, a value that is written twice. All values without readers are
+outputs, and some of the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WIDTHS = (1, 4, 7, 8, 12, 32, 64, 96)
 
 @dataclass(frozen=True)
 class RandomGraph:
-    """`steps`: inputs of one call after the other. `tolerance`: of the largest element."""
+    """A graph; `steps` are inputs of successive calls, `tolerance` is relative to the largest."""
 
     name: str
     graph: GraphWriter
@@ -36,7 +36,7 @@ class RandomGraph:
 
 
 class Walk(Encoder):
-    """What all walks share: chance, inputs, and which values nobody reads yet."""
+    """The common part of all walks: random numbers, inputs, and the values without readers."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -44,7 +44,7 @@ class Walk(Encoder):
         self.kind = self.random.choice(KINDS)
         self.given: list[int] = []
         self.pool: list[int] = []
-        self.live: tuple[int, tuple[int, ...]] | None = None  # a size that changes, and where it is
+        self.live: tuple[int, tuple[int, ...]] | None = None  # a live size, and its possible axes
         self._read: set[int] = set()
         write = self.g.op
 
@@ -67,7 +67,7 @@ class Walk(Encoder):
         return self.given[-1]
 
     def live_axis(self, dims: Dims) -> int | None:
-        """Where a tensor of these dims may be smaller from call to call."""
+        """Return the axis of these dims that may be smaller from call to call."""
         if self.live is None:
             return None
         size, axes = self.live
@@ -75,7 +75,7 @@ class Walk(Encoder):
         return found[0] if found else None
 
     def reshape(self, x: int, *sizes: int) -> int:
-        """A view, one of whose sizes may be live: -1."""
+        """Write a view, one of whose sizes may be live: -1."""
         count = int(np.prod(self.dims(x)))
         rest = int(np.prod([n for n in sizes if n > 0]))
         out = self.g.tensor(tuple(count // rest if n < 0 else n for n in sizes))
@@ -86,14 +86,14 @@ class Walk(Encoder):
         return value_id
 
     def recent(self) -> int:
-        """Chains are made of what was just made."""
+        """Pick a recent value, so that chains arise."""
         return self.pool[-1] if self.chance(0.75) else self.random.choice(self.pool)
 
     def op(self, name: str, *args: int, like: int) -> int:
         return self.g.op(name, *args, self.like(like))
 
     def bend(self, x: int) -> int:
-        """One element-wise op, some of them with scalars."""
+        """Write an element-wise op, sometimes with scalars."""
         g, name = self.g, self.random.choice((*BENDS, "gelu", "clamp", "elu", "leaky_relu"))
         scalars: dict[str, Callable[[], tuple[int, ...]]] = {
             "gelu": lambda: (g.string(self.random.choice(("none", "tanh"))),),
@@ -105,7 +105,7 @@ class Walk(Encoder):
         return self.op(f"aten.{name}.default", x, *args, like=x)
 
     def binary(self, name: str, a: int, b: int) -> int:
-        """With the dims that broadcasting gives, in either order."""
+        """Write a binary op in either order, with broadcast dims."""
         dims = np.broadcast_shapes(self.dims(a), self.dims(b))
         pair = (a, b) if self.chance(0.5) else (b, a)
         alpha = self.random.choice((1, 1, 1, 2))
@@ -113,7 +113,7 @@ class Walk(Encoder):
         return self.g.op(f"aten.{name}.Tensor", *pair, *extra, self.g.tensor(dims))
 
     def beside(self, x: int) -> int:
-        """Something that x can be added to, mostly of its dims."""
+        """Return a value that can be added to x, mostly of its dims."""
         dims = self.dims(x)
         alike = [i for i in self.pool if self.dims(i) == dims]
         if alike and self.chance(0.3):
@@ -126,7 +126,7 @@ class Walk(Encoder):
         return self.binary(self.random.choice(("add", "add", "mul")), x, self.beside(x))
 
     def overwrite(self, x: int) -> int:
-        """A buffer that is read, written and read again."""
+        """Write a buffer that is read, written and read again."""
         state = self.constant(self.floats(*self.dims(x)))
         self.kept(self.bend(state))
         self.g.op("aten.mul.Tensor", x, self.bend(x), state)
@@ -136,7 +136,7 @@ class Walk(Encoder):
         return [i for i in self.pool if i not in self._read or self.chance(0.1)]
 
     def finished(self, name: str, change: Callable[[Array], None] = lambda _: None) -> RandomGraph:
-        """`change` may do something to the inputs, before they are cut to what is live."""
+        """Return the graph; `change` may modify the inputs before they are cut to live sizes."""
         self.g.inputs(*self.given)
         self.g.outputs(*dict.fromkeys(self.ends()))
         sizes, steps = [0], list[list[Array]]()
@@ -157,7 +157,7 @@ class Walk(Encoder):
 
 
 class Rows(Walk):
-    """Products and what is around them, of rows [rows, width] or [1, rows, width]."""
+    """A walk over GEMMs and their neighbours, of [rows, width] or [1, rows, width]."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -167,7 +167,7 @@ class Rows(Walk):
         self.kept(self.input(self.rows, self.random.choice(WIDTHS[2:])))
 
     def lined(self, x: int) -> int:
-        """x with rows and columns only."""
+        """View x with two dims: rows and columns."""
         dims = self.dims(x)
         if len(dims) == 2 and dims[0] == self.rows:
             return x
@@ -180,14 +180,14 @@ class Rows(Walk):
 
     def layer(self, x: int, width: int = 0) -> int:
         kind = self.kind if self.chance(0.85) else self.random.choice(("q4", "int8", "float"))
-        kind = "q4" if self.dims(x)[-1] == 1 else kind  # of one element there is nothing to choose
+        kind = "q4" if self.dims(x)[-1] == 1 else kind  # k = 1 suits no other kind
         width = width or self.random.choice(WIDTHS)
         if kind == "float" and len(self.dims(x)) == 2 and self.chance(0.3):
             return self.matrix(x, width)
         return self.linear(x, width, kind, bias=kind != "int8" and self.chance(0.3))
 
     def matrix(self, x: int, width: int) -> int:
-        """A product with a matrix as it is, maybe scaled, and added to something scaled."""
+        """Write a GEMM with a matrix input, maybe scaled and added to a scaled value."""
         g, (rows, inner) = self.g, self.dims(x)
         weight = self.constant(self.floats(inner, width) / np.float32(inner**0.5))
         if self.chance(0.4):
@@ -229,7 +229,7 @@ class Rows(Walk):
         return self.binary("mul", silu, up)
 
     def joined(self, x: int) -> int:
-        """Three layers of one x, maybe of one another's, in the order of a coin."""
+        """Write three layers of one x, or of each other's results, in random order."""
         x, found = self.lined(x), list[int]()
         for _ in range(3):
             found.append(self.kept(self.layer(x)))
@@ -241,7 +241,7 @@ class Rows(Walk):
         return found[-1]
 
     def normalized(self, x: int) -> int:
-        """Batch normalization of rows of channels, of something bent."""
+        """Write a batch norm over rows of channels, after an activation."""
         x = self.bend(self.lined(x))
         channels = self.dims(x)[1]
         affine = [self.constant(self.floats(channels)) for _ in range(3)]
@@ -262,7 +262,7 @@ class Rows(Walk):
             + [self.overwrite] * (self.live is None)
         )
         found = step(self.recent())
-        # What was broadcast would grow without an end.
+        # Broadcast values would grow without limit.
         if int(np.prod(self.dims(found))) < 5000 and len(self.dims(found)) < 5:
             self.kept(found)
 

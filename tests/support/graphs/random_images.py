@@ -1,4 +1,4 @@
-"""Random graphs of convolutions and of attention, with what is around them: see random_graphs."""
+"""Random graphs of convolutions and of attention with their neighbours: see random_graphs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHANNELS = (1, 3, 4, 6, 8, 12, 20)
 
 
 class Images(Walk):
-    """Convolutions of [batch, channels, height, width], or of lines."""
+    """A walk over convolutions of [batch, channels, height, width], or of lines."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -26,7 +26,7 @@ class Images(Walk):
         self.kept(self.input(batch, channels, *sizes))
 
     def padded(self, x: int) -> int:
-        """Zeros around each image, mostly; also none, other values, cuts and more channels."""
+        """Write a padding, mostly of zeros; also of other values, negative, or over channels."""
         pairs = [self.random.choice((0, 0, 1, 2)) for _ in range(2 * self.rank)]
         if self.chance(0.1):
             pairs[0] = -1
@@ -67,7 +67,7 @@ class Images(Walk):
         return g.op(CLAMPED if clamped else PLAIN, *given, g.tensor((batch, outs, *out)))
 
     def residual(self, x: int) -> int:
-        """Of its dims, or with fewer channels, the others being zeros."""
+        """Return a residual of the same dims, or with fewer channels, padded with zeros."""
         dims = self.dims(x)
         if dims[1] < 2 or self.chance(0.6):
             return self.combine(x)
@@ -108,7 +108,7 @@ def images(seed: int) -> RandomGraph:
 
 
 class Scores(Walk):
-    """Attention that is written out, and what is nearly that."""
+    """A walk over attention that is written out, and near misses of it."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -116,7 +116,7 @@ class Scores(Walk):
         self.batch, self.heads, self.size = pick((1, 1, 2)), pick((1, 2, 3)), pick((4, 8, 12, 6))
         self.tokens, self.keys = pick((1, 2, 8, 9, 17)), pick((1, 2, 7, 9, 130))
         self.values = pick((self.size, 4, 20, 3))
-        # Told by its size: one that no other dim has.
+        # The live axis is identified by a size that no other dim has.
         others = {1, 2, 3, 4, 6, self.size, self.values}
         if self.chance(0.4) and self.keys not in {*others, self.tokens}:
             self.live = (self.keys, (-2, -1))
@@ -124,7 +124,7 @@ class Scores(Walk):
             self.live = (self.tokens, (-2,))
 
     def sized(self, x: int, *dims: int) -> int:
-        """A view with -1 for what is live."""
+        """Write a view with -1 for the live size."""
         live = None if self.live is None else self.live[0]
         axes = [a for a in (-1, -2, -3) if len(dims) >= -a and dims[a] == live]
         return self.reshape(
@@ -132,7 +132,7 @@ class Scores(Walk):
         )
 
     def apart(self, x: int, count: int, size: int) -> int:
-        """[B, T, H * D] to [B * H, T, D]"""
+        """Split heads: [B, T, H * D] to [B * H, T, D]."""
         lined = self.sized(x, self.batch, count, self.heads, size)
         return self.sized(self.permute(lined, 0, 2, 1, 3), self.batch * self.heads, count, size)
 
@@ -200,7 +200,7 @@ def scores(seed: int) -> RandomGraph:
 
 
 def cached(seed: int) -> RandomGraph:
-    """Attention with a cache, of all that comes before it."""
+    """Build a random attention with a cache, and the ops before it."""
     walk = Walk(seed)
     pick, key_heads = walk.random.choice, walk.random.choice((1, 2, 3))
     size, half = pick((4, 8, 12, 20, 6)), walk.chance(0.5)

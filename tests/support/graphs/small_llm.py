@@ -1,6 +1,6 @@
-"""A language model of a few numbers: looks tokens up, attends to a cache of them, gives logits.
+"""A tiny language model: embeds tokens, attends to a KV cache, returns logits.
 
-`logits_of` says in NumPy what follows a context, and shares no code with the runtime.
+`logits_of` computes the logits of a context in NumPy, and shares no code with the runtime.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from support.write.pte_writer import GraphWriter, write_pte
 
 VOCABULARY, CONTEXT, SIZE = 12, 32, 4
-SCALE = 0.1  # of scores: so small that every token of a context matters for the next
+SCALE = 0.1  # of scores: so small that every token of a context influences the next
 
 _RNG = np.random.default_rng(0)
 TABLE = 1.5 * _RNG.normal(size=(VOCABULARY, SIZE)).astype(np.float32)
@@ -34,17 +34,17 @@ def small_llm(
     chunk: int = 8,
     context: int | None = None,
 ) -> bytes:
-    """A program with the method `forward(tokens, input_pos)`.
+    """Write a program with the method `forward(tokens, input_pos)`.
 
-    rows     of the table that tokens are looked up in
-    at       where in the cache: "given", "computed" or "fixed"
-    mask     says which places of the cache count
-    count    something else is kept from call to call, too
-    negated  tokens are looked up as minus minus themselves: only the GPU sees the indices
-    grows    the logits get the sum of a part of a table that is longer with each position
-    places   rows of a table that positions are looked up in; what is there is added to tokens
-    chunk    how many tokens it takes at once
-    context  what it says of itself, up to CONTEXT; None: nothing
+    rows     rows of the embedding table
+    at       the cache position: "given", "computed" or "fixed"
+    mask     an input that masks positions of the cache
+    count    a counter is further state
+    negated  tokens are negated twice, so that only the GPU sees the indices
+    grows    adds the sum of a table's rows up to the position to the logits
+    places   rows of a position embedding table, which is added to tokens
+    chunk    tokens per call
+    context  the declared context length, up to CONTEXT; None: not declared
     """
     g = GraphWriter()
     tokens, input_pos = g.tensor((1, chunk), "int64"), g.tensor((1,), "int64")
@@ -96,7 +96,7 @@ def _row(g: GraphWriter, size: int) -> int:
 
 
 def _sum_so_far(g: GraphWriter, position: int) -> int:
-    """Of the rows of a table up to the position: another token is likely at each, (1, V)."""
+    """Sum a table's rows up to the position (1, V): each position favours another token."""
     likely = 20 * np.eye(VOCABULARY, dtype=np.float32)[5 * np.arange(CONTEXT) % VOCABULARY]
     rows = np.diff(likely, axis=0, prepend=np.zeros_like(likely[:1]))
     end = g.symint(1)
@@ -109,7 +109,7 @@ def _sum_so_far(g: GraphWriter, position: int) -> int:
 
 
 def logits_of(context: Sequence[int]) -> np.ndarray:
-    """One row for each token of the context, (n, VOCABULARY)."""
+    """Compute logits for each token of the context (n, VOCABULARY)."""
     return _logits_of(tuple(context))
 
 
@@ -117,7 +117,7 @@ def logits_of(context: Sequence[int]) -> np.ndarray:
 def _logits_of(context: tuple[int, ...]) -> np.ndarray:
     x = TABLE[list(context)]  # (n, SIZE): queries, keys and values
     scores = SCALE * x @ x.T
-    scores[np.triu_indices(len(context), 1)] = -np.inf  # nobody looks ahead
+    scores[np.triu_indices(len(context), 1)] = -np.inf  # causal mask
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
     logits: np.ndarray = (weights @ x @ WEIGHT.T).astype(np.float32)

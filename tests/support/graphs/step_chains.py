@@ -1,4 +1,4 @@
-"""How much of a plan has to wait: its dispatches, and the longest chain of them that do."""
+"""The longest chain of dependent dispatches of a plan."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from webpte.gpu.device import PipelineSpec, PlanCommands
 
 
 def longest_chain(commands: PlanCommands, pipelines: Mapping[PipelineSpec, int]) -> int:
-    """Dispatches of which each waits for the one before.
+    """Return the length of the longest chain of dispatches that wait for each other.
 
-    One waits for whoever wrote what it touches, and for whoever reads what it writes.
+    A dispatch waits for the writers of its buffers, and for the readers of those that it writes.
     """
     access = {number: spec.bindings for spec, number in pipelines.items()}
     written: dict[int, int] = {}  # buffer to the depth of its last writer
-    read: dict[int, int] = {}  # and of its deepest reader since
+    read: dict[int, int] = {}  # buffer to the depth of its deepest reader since then
     longest = 0
     for dispatch in commands.dispatches:
         bound = list(zip(dispatch.resources, access[dispatch.pipeline], strict=True))

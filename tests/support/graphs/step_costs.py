@@ -1,11 +1,10 @@
-"""What one step of a real export costs, whatever the GPU: dispatches, waits and bytes.
+"""The costs of one step of real exports, on any GPU: dispatches, waits and bytes.
 
     PYTHONPATH=pysrc:tests python -m support.graphs.step_costs [FILE.pte ...]
 
-prints a table, by default of the exports that are in this repository. Bytes are those of what the
-dispatches bind, once for each: weights, activations (caches as if they were full, among them), and
-memory of kernels between their dispatches, which is rounded up. Of tables that a kernel picks rows
-from as much counts as comes out.
+prints a table, by default of the exports in this repository. Bytes are the sizes of all bindings
+of all dispatches: weights, activations (with full caches), and scratch memory between dispatches,
+which is rounded up. A table from which a kernel gathers rows counts as much as the result.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ HEAD = "export | dispatches | longest chain | KB of weights | of activations | b
 
 @dataclass(frozen=True)
 class Costs:
-    """Of one step; bytes by kind."""
+    """The costs of one step; bytes by kind."""
 
     dispatches: int
     chain: int
@@ -51,7 +50,7 @@ class Costs:
 
 
 async def costs_of(program: bytes, *inputs: np.ndarray, fuse: bool = True) -> Costs:
-    """At these inputs; without any, at the shapes that the file declares."""
+    """Compute the costs at these inputs; without any, at the declared shapes."""
     device = SimulatedDevice()
     device.info = replace(device.info, limits={"maxStorageBuffersPerShaderStage": 10})
     async with await webpte.load(program, device=device, fuse=fuse) as loaded:
@@ -71,13 +70,13 @@ async def costs_of(program: bytes, *inputs: np.ndarray, fuse: bool = True) -> Co
 
 
 def _bytes_of(delegate: GpuDelegate) -> tuple[int, int, int]:
-    """Of weights, of other tensors, and of memory between dispatches."""
+    """Return the bytes of weights, of other tensors, and of scratch memory."""
     flow = Dataflow.of(delegate.graph)
     constant = flow.stored - flow.state
     weights = activations = scratch = 0
     for dispatch in delegate.planner.dispatches():
         given = _tensor_bytes(delegate, dispatch)
-        *_, last = given.values() or (0,)  # what comes out is bound last
+        *_, last = given.values() or (0,)  # the output is bound last
         for value_id, nbytes in given.items():
             if value_id not in constant:
                 activations += nbytes
@@ -88,7 +87,7 @@ def _bytes_of(delegate: GpuDelegate) -> tuple[int, int, int]:
 
 
 def _tensor_bytes(delegate: GpuDelegate, dispatch: Dispatch) -> dict[int, int]:
-    """By value, at the live dims."""
+    """Return the bytes of each bound value at its live dims."""
     ids = dict.fromkeys(b for b in dispatch.bindings if isinstance(b, int))
     tensors = [(i, delegate.graph.tensor(i)) for i in ids]
     return {i: numel(delegate.live.cur_dims(i)) * t.dtype.storage.itemsize for i, t in tensors}
@@ -99,7 +98,7 @@ def decode_inputs() -> tuple[np.ndarray, ...]:
 
 
 def exports() -> Iterator[tuple[str, bytes, Sequence[np.ndarray]]]:
-    """The real exports of this repository, each with the inputs of one step: decoding, for LLMs."""
+    """Yield the real exports of this repository with inputs of one step (LLMs: decode)."""
     with pack_suite.unpacked(SUITE) as folder:
         for path in sorted(folder.glob("*.pte")):
             yield path.stem, path.read_bytes(), decode_inputs() if "llama" in path.stem else ()

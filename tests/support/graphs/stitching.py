@@ -1,4 +1,4 @@
-"""Methods of several delegates, and what they give on NumPy and on a device that records."""
+"""Methods of several delegates, and their results on NumPy and on the simulated device."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CUMPROD = "aten::cumprod.out"  # has no counterpart in delegates: stays on the h
 
 
 def method(*dims: Dims) -> MethodWriter:
-    """With an input of each of these dims."""
+    """Write a method with an input for each of these dims."""
     m = MethodWriter()
     m.inputs(*(m.tensor(sizes) for sizes in dims))
     return m
 
 
 def unary(m: MethodWriter, op: str, source: Host, dims: Dims, dtype: str = "float32") -> Host:
-    """A delegate of one call."""
+    """Add a delegate of one call."""
     g = GraphWriter()
     x = g.tensor(dims, dtype)
     g.inputs(x)
@@ -45,7 +45,7 @@ def cumprod(m: MethodWriter, source: Host, dims: Dims = (4,)) -> Host:
 
 
 def plus(m: MethodWriter, x: Host, y: Host, dims: Dims = (4,)) -> Host:
-    """A delegate that adds two tensors."""
+    """Add a delegate that adds two tensors."""
     g, out = GraphWriter(), m.tensor(dims)
     a, b = g.tensor(dims), g.tensor(dims)
     g.inputs(a, b)
@@ -57,7 +57,7 @@ def plus(m: MethodWriter, x: Host, y: Host, dims: Dims = (4,)) -> Host:
 async def expect(
     m: MethodWriter, *calls: Sequence[Any], submitted: int = 1, **writing: Any
 ) -> webpte.Program:
-    """What the NumPy device gives, in so many executions of delegates per call."""
+    """Check for NumPy's results, and for this number of delegate executions per call."""
     data, device = write_pte(m, **writing), SimulatedDevice()
     expected = await webpte.load(data, device="numpy")
     program = await webpte.load(data, device=device)
@@ -80,7 +80,7 @@ X = np.array([-1, 2, -3, 4], np.float32)
 
 
 def counting(m: MethodWriter, source: Host) -> Host:
-    """A delegate: count += 1; returns x + count."""
+    """Add a delegate: count += 1; returns x + count."""
     g = GraphWriter()
     x, one = g.tensor((4,)), g.tensor((4,), constant=ones(4))
     count = g.prepack(g.tensor((4,), constant=np.zeros(4, np.float32)))

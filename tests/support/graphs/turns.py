@@ -1,4 +1,4 @@
-"""Calls that are followed turn by turn of the loop, and what they leave behind."""
+"""Calls that are followed through every turn of the event loop, and their outcomes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_TURNS = 60  # more than any call here takes
 
 
 def lookup(rows: int = 8, *, computed: bool = False) -> GraphWriter:
-    """Rows 0 to 9 of a table, by indices that are given or, negated, computed."""
+    """Write a lookup of rows 0 to 9 of a table, by given or by computed (negated) indices."""
     g = GraphWriter()
     table = np.arange(10, dtype=np.float32).repeat(2).reshape(10, 2)
     weight = g.prepack(g.tensor((10, 2), constant=table))
@@ -37,7 +37,7 @@ async def turns(count: int) -> None:
 
 
 async def outcome(call: Coroutine[Any, Any, Any] | asyncio.Future[Any]) -> Any:
-    """What a call gives, or the error of ours that it ends with."""
+    """Return a call's result, or the error of ours that it raises."""
     try:
         return await call
     except (errors.WebpteError, asyncio.CancelledError) as error:

@@ -1,6 +1,6 @@
-"""Limits for work on hostile input: of the processor's time, and of memory that is taken at once.
+"""Limits of CPU time and memory for work on hostile input.
 
-Seconds are those of this process alone: a busy machine makes nothing late.
+Seconds are CPU time of this process, so that a busy machine does not matter.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-SECONDS = 20  # for one file; it is a few milliseconds as a rule
+SECONDS = 20  # for one file, which usually takes a few milliseconds
 BYTES = 1 << 30
 
 
 class TooLongError(BaseException):
-    """Work that took too long: no Exception, so that nothing turns it into one of our errors."""
+    """Work took too long. Not an Exception, so that nothing turns it into one of our errors."""
 
 
 @contextmanager
 def bounded_work(more_bytes: int = BYTES) -> Iterator[None]:
-    """Refuse more memory, and raise TooLongError for files that `begin_file` was called for."""
+    """Limits for many files: memory, and the time since the last `begin_file`."""
 
     def ring(_number: int, _frame: FrameType | None) -> None:
         raise TooLongError
 
     old = resource.getrlimit(resource.RLIMIT_AS)
     pages = Path("/proc/self/statm")
-    if pages.exists():  # only Linux tells what is in use
+    if pages.exists():  # only Linux reports the memory in use
         in_use = int(pages.read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (in_use + more_bytes, old[1]))
     handler = signal.signal(signal.SIGPROF, ring)
@@ -42,13 +42,13 @@ def bounded_work(more_bytes: int = BYTES) -> Iterator[None]:
 
 
 def begin_file(seconds: float = SECONDS) -> None:
-    """Start the time of the next file anew."""
+    """Restart the clock for the next file."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 @contextmanager
 def bounded(seconds: float, room: int = BYTES) -> Iterator[None]:
-    """Raise TooLongError after `seconds`, and MemoryError for what is larger than `room`."""
+    """Limits for one task: TooLongError after `seconds`, MemoryError beyond `room` bytes."""
     with bounded_work(room):
         begin_file(seconds)
         yield

@@ -1,7 +1,7 @@
-"""How much runs: what tells most, which is what every change is tested with, or everything.
+"""The extent of a test run: the most useful tests, for every change, or all of them.
 
-`python3 serve.py test --all`, and pytest's own `--all`, run everything. What is left out otherwise
-is what another test runs in the same way elsewhere, and further random cases of the same kind.
+`python3 serve.py test --all`, and pytest's own `--all`, run all. By default, tests are left out
+that another test covers on another device, and further random cases of the same kind.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_VARIABLE = "WEBPTE_TEST_ALL"  # tables are chosen from at import, where no fixture is at hand
+_VARIABLE = "WEBPTE_TEST_ALL"  # a variable, because tables are filtered at import, before fixtures
 
 
 def run_everything() -> None:
-    """From here on, in this process and in those that it starts."""
+    """Switch to all tests, in this process and in those that it starts."""
     os.environ[_VARIABLE] = "1"
 
 
@@ -30,5 +30,5 @@ def some(usual: Sequence[T], *others: T) -> list[T]:
 
 
 def count(usual: int, of_all: int) -> int:
-    """Of random cases: the first ones are the same in both."""
+    """Return the number of random cases; the first ones are the same in both extents."""
     return of_all if everything() else usual

@@ -10,13 +10,13 @@ import pytest
 
 from webpte.gpu.simulated.emulation import EmulatedCall
 
-# Every call by itself, where one kernel may otherwise do the work of several.
+# Without fusion, every call is a kernel of its own.
 APART: dict[str, Any] = {"fuse": False}
 
 
 @contextmanager
 def broken(op: str, by: float = 1.0) -> Iterator[None]:
-    """The kernels of an operator give `by` too much at the last element, on the device."""
+    """A fault: an operator's kernels on the device add `by` to the last element."""
     right = EmulatedCall._encode
 
     def wrong(self: EmulatedCall, memory: Any, place: Any, array: Any, dtype: Any) -> None:

@@ -1,4 +1,4 @@
-"""Files of any format, damaged at random, and JSON whose values are of unexpected kinds."""
+"""Random damage to files of any format, and JSON with values of unexpected types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.harness.bounded import begin_file
 
 Random = random.Random
 
-# Values that JSON can have, most of them where none of their kind is expected.
+# JSON values, most of which are unexpected wherever they are put.
 STRANGE: list[Any] = [
     *(None, True, False, 0, -1, 1, 7, 0.5, -0.0, 1 << 31, 1 << 63, -(1 << 70), 10**400, 1e300),
     *("", "first", "\x00", "..", "\ud800", "x" * 300, "1", "NaN", [], {}, [[]], {"": {}}, [1, "a"]),
@@ -23,7 +23,7 @@ STRANGE: list[Any] = [
 
 
 def damaged(data: bytes, rng: Random) -> bytes:
-    """One to four changes: bits, bytes, numbers, parts cut out, doubled or moved, an early end."""
+    """Apply one to four changes: bits, bytes, numbers, parts removed, doubled or moved, a cut."""
     changed = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 4])):
         at = rng.randrange(len(changed) or 1)
@@ -54,12 +54,12 @@ def damaged(data: bytes, rng: Random) -> bytes:
 
 
 def near_start(data: bytes, rng: Random, head: int) -> bytes:
-    """Damage among the first bytes, where a format keeps its numbers."""
+    """Damage the first bytes, where a format keeps its numbers."""
     return damaged(data[:head], rng) + data[head:]
 
 
 def damaged_json(content: Any, rng: Random) -> bytes:
-    """One to three values exchanged, removed, added or nested, or the text itself damaged."""
+    """Exchange, remove, add or nest one to three values, or damage the text."""
     copy = json.loads(json.dumps(content))
     for _ in range(rng.choice([1, 1, 2, 3])):
         places = list(_places(copy))
@@ -108,7 +108,7 @@ def outcomes(
     typed: type[Exception] | tuple[type[Exception], ...],
     seed: str,
 ) -> tuple[int, int]:
-    """How many mutants were read, and how many were refused by an error of ours; others fail."""
+    """Count the mutants that were read and those that one of our errors refused; others fail."""
     rng = random.Random(seed)
     good = 0
     for at in range(times):
@@ -126,7 +126,7 @@ def outcomes(
 
 
 def _check(error: BaseException | None) -> None:
-    """It says something, and was found before memory was asked for that is not there."""
+    """Check that an error has a message, and is not caused by a lack of memory."""
     assert str(error)
     while error is not None:
         if isinstance(error, MemoryError):

@@ -1,9 +1,9 @@
-"""For long runs: failures are told as they come, time by file, and a run can be cut into parts.
+"""Support for long runs: prints failures at once, times by file, and splits a run into parts.
 
     python3 serve.py test --adapter hardware --part 1/3
 
-A run that is stopped half-way then still says what failed. A part has whole files, since the tests
-of one share a browser.
+So a run that is stopped half-way has still reported its failures. A part has whole files, since the
+tests of a file share a browser.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pytest
 
 _MESSAGE_LINES = 12
 _SLOW_FILES = 12
-_WORTH_TELLING = 60  # seconds
+_WORTH_REPORTING = 60  # seconds
 
-# The title of what a report says about the browser of a page that crashed.
+# The title of a report's section about the browser of a crashed page.
 CRASH_SECTION = "browser of the page that crashed"
 
 File = TypeVar("File", bound=Hashable)
@@ -27,7 +27,7 @@ File = TypeVar("File", bound=Hashable)
 
 @dataclass(frozen=True)
 class Part:
-    """The first is 1."""
+    """One of several parts of a run; the first is 1."""
 
     number: int
     count: int
@@ -44,7 +44,7 @@ class Part:
 
 
 def files_of(part: Part, tests: Sequence[File]) -> set[File]:
-    """Which files are in a part, given the file of each test: about as many tests in each."""
+    """Return the files of a part, given the file of each test; parts have about equal tests."""
     shares: list[list[File]] = [[] for _ in range(part.count)]
     sizes = [0] * part.count
     # Equal counts stay in the order of the tests, so that all processes of a run agree.
@@ -55,8 +55,8 @@ def files_of(part: Part, tests: Sequence[File]) -> set[File]:
     return set(shares[part.number - 1])
 
 
-class TellFailures:
-    """A line for each failure at once, and the last lines of its message."""
+class FailureReporter:
+    """A reporter that prints each failure at once, with the last lines of its message."""
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal
@@ -77,8 +77,8 @@ class TellFailures:
             self._terminal.write_line(f"    {line}")
 
 
-class TellTimes:
-    """At the end of a run that took long: the files that took most of it."""
+class TimeReporter:
+    """A reporter of the files that took most of the time of a long run."""
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal
@@ -90,7 +90,7 @@ class TellTimes:
 
     def pytest_terminal_summary(self) -> None:
         total = sum(self._seconds.values())
-        if total < _WORTH_TELLING:
+        if total < _WORTH_REPORTING:
             return
         self._terminal.section(f"{total:.0f} s of tests, by file")
         slowest = sorted(self._seconds, key=self._seconds.__getitem__, reverse=True)

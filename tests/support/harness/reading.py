@@ -1,4 +1,4 @@
-"""Reads files that are in memory, without an event loop."""
+"""Reads files in memory, without an event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Finish a coroutine that never waits, as those on bytes in memory do."""
+    """Finish a coroutine that never waits, such as one that reads bytes in memory."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -25,7 +25,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def run_apart(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Finish any coroutine where this thread has an event loop already, as with Playwright."""
+    """Finish a coroutine in another thread: this one may run Playwright's event loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
 
@@ -35,13 +35,13 @@ def read_pte(data: bytes) -> ProgramFile:
 
 
 def read_delegates(data: bytes, program: ProgramFile) -> list[VkDelegate]:
-    """All delegates of all methods."""
+    """Read all delegates of all methods."""
     source = BytesSource(data)
     spans = [program.delegate_span(d) for plan in program.methods for d in plan.delegates]
     return [run(read_delegate(Region(source, span.offset, span.size))) for span in spans]
 
 
 def read_graph(data: bytes) -> VkGraph:
-    """The graph of the one delegate of a file."""
+    """Read the graph of a file's only delegate."""
     (delegate,) = read_delegates(data, read_pte(data))
     return delegate.graph

@@ -1,4 +1,4 @@
-"""Small programs that several tests start from."""
+"""Small programs that several tests use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_graph() -> GraphWriter:
 
 
 def every_kind() -> MethodWriter:
-    """A method with every kind of value and instruction."""
+    """Write a method with every kind of value and instruction."""
     m = MethodWriter.of(add_graph())
     x, y = m.input(0), m.output(0)
     flag = m.value(True)
@@ -41,7 +41,7 @@ def numbers(*dims: int) -> np.ndarray:
 
 
 def relu(m: MethodWriter, source: Host, dims: Dims, dtype: str = "float32", **how: Any) -> Host:
-    """A delegate of one relu."""
+    """Add a delegate of one relu."""
     g = GraphWriter()
     x = g.tensor(dims, dtype)
     g.inputs(x)
@@ -52,7 +52,7 @@ def relu(m: MethodWriter, source: Host, dims: Dims, dtype: str = "float32", **ho
 
 
 def convolution(**weight: Any) -> MethodWriter:
-    """relu, a convolution of images of 5 x 5, relu; for up to 4 images."""
+    """Write relu, a convolution of up to 4 images of 5 x 5, and relu."""
     m = MethodWriter()
     x, made = (m.tensor((4, channels, 5, 5), dynamic=True) for channels in (2, 3))
     m.inputs(x)

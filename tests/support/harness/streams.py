@@ -1,4 +1,4 @@
-"""Streams that stand in for a terminal or a log, and tell when something was written."""
+"""Streams that replace a terminal or a log, and can wait for output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.harness import limits
 
 
 class Log(io.StringIO):
-    """A log file: tests wait for what shall be in it, and for nothing else."""
+    """A log file whose content tests can wait for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class Log(io.StringIO):
         return written
 
     def wait_for(self, pattern: str) -> None:
-        """Until what was written has a part that matches."""
+        """Wait until the output matches a pattern."""
         with self._changed:
             found = self._changed.wait_for(
                 lambda: re.search(pattern, self.getvalue()), limits.PROCESS_SECONDS

@@ -8,7 +8,7 @@ from webpte_host.base.layout import ROOT
 
 FOLDER = ROOT / "tests/data/text"
 
-# Folders there, by the way in which they split text. make_tokenizers.py made them.
+# Folders there, by their way of splitting text. make_tokenizers.py wrote them.
 BYTES, DIGITS, PIECES, UNIGRAM, WORDS = "bytes", "digits", "pieces", "unigram", "words"
 KINDS = (BYTES, DIGITS, PIECES, UNIGRAM, WORDS)
 

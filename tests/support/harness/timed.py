@@ -1,4 +1,4 @@
-"""A device whose clock is ours."""
+"""A simulated device whose times a test sets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from webpte.gpu.simulated.device import SimulatedDevice
 
 
 class Timed(SimulatedDevice):
-    """`slow` says how long a dispatch takes, by the number of its workgroups."""
+    """A device on which `slow` computes a dispatch's time from its number of workgroups."""
 
     def __init__(self, slow: Callable[[int], float]) -> None:
         super().__init__(features=("timestamp-query",))

@@ -1,10 +1,10 @@
-"""An event loop whose clock jumps: a test that sleeps takes no time, and no machine is too slow.
+"""An event loop with virtual time: a test that sleeps takes no time, on any machine.
 
     assert run_virtually(script()) == ...
 
 While anything can run, the clock stands still; when all tasks wait for a timer, it jumps to the
-next one. So what happens within 0.1 s is decided by the timers alone, never by how busy the machine
-is. For code that waits for timers and other tasks only: threads and sockets have no virtual time.
+next one. So the order of events depends on the timers alone, never on the load of the machine. It
+is for code that waits for timers and tasks only: threads and sockets have no virtual time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Never waits: time that would be waited is added to `now`."""
+    """A selector that never waits: it adds the waiting time to `now`."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Automata of patterns and schemas: what they accept, and random texts of them."""
+"""Automata of patterns and schemas: tests of what they accept, and random texts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def accepts(automaton: ByteAutomaton, text: str) -> bool:
 
 
 class Sampler:
-    """Draws texts that an automaton accepts: at random, and in the end by the shortest way."""
+    """A sampler of texts that an automaton accepts: random, then the shortest way to an end."""
 
     def __init__(self, automaton: ByteAutomaton) -> None:
         self._automaton = automaton
@@ -54,7 +54,7 @@ class Sampler:
             if len(data) >= most:
                 best = min(self._far[self._rows[state][b]] for b in ways)
                 ways = [b for b in ways if self._far[self._rows[state][b]] == best]
-            # Marks of JSON are as likely as all letters together.
+            # JSON punctuation is as likely as all letters together.
             marks = [b for b in ways if chr(b) in '"\\,]}u0d']
             pool = marks if marks and rng.random() < 0.3 else ways
             data.append(int(pool[rng.integers(len(pool))]))

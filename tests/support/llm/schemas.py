@@ -1,4 +1,4 @@
-"""Random JSON schemas, right and wrong ones, and a plain check of values against them."""
+"""Random JSON schemas, valid and invalid, and a simple check of values against them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JUNK: list[Any] = [None, True, 0, -1, 2.5, "a", "string", b"x", [], [1], [[]], {
 
 
 class Schemas:
-    """Draws schemas. `wrong` is how often something in one is of another kind than it should be."""
+    """A generator of schemas. `wrong` is the probability of a value of a wrong type."""
 
     def __init__(self, rng: np.random.Generator, wrong: float) -> None:
         self._rng = rng
@@ -100,7 +100,7 @@ TYPES = ["string", "integer", "number", "null", "boolean", "array", "object"]
 
 
 def fits(value: Any, schema: Any, root: Any) -> bool:
-    """Whether a value is of a schema, as the specification has it."""
+    """Tell whether a value satisfies a schema, by the specification."""
     checks = [
         "type" not in schema or _is_of(value, schema["type"]),
         "const" not in schema or same(value, schema["const"]),
@@ -141,7 +141,7 @@ def _is_of(value: Any, types: Any) -> bool:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal as JSON: true is not 1."""
+    """Tell whether two values are equal as JSON, where true is not 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):

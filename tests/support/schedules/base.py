@@ -1,7 +1,7 @@
-"""What the programs of the schedules are made of: kinds, the entries of each, and their models.
+"""The parts of the schedules' programs: kinds, the entries of each, and their models.
 
-A model is what a call does to the state of a program and what it returns, or `RefusedError` for
-inputs that no program of the kind can take. Numbers are small integers, so that floats are exact.
+A model computes a call's new state and result, or raises `RefusedError` for inputs that no program
+of the kind accepts. Numbers are small integers, so that floats are exact.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ MOST_ROWS = 8
 
 
 class RefusedError(Exception):
-    """The model of a call that has to fail with an error of its own."""
+    """A model's sign that the call has to fail with a typed error."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One method: how to make inputs from a few integers, and what it means.
+    """A method: how inputs are made from a few integers, and its model.
 
-    `takes` and `gives` say what of it can be handed on as a GPU tensor: "rows" are float32 [n, 3],
-    "indices" are int32 [n]; None is anything else. Only the first input is ever handed on. One that
-    `rounds` gives floats that are not exact.
+    `takes` and `gives` are the kinds of its first input and its output that can be passed on as a
+    GPU tensor: "rows" are float32 [n, 3], "indices" are int32 [n]; None is anything else. The
+    floats of a method that `rounds` are not exact.
     """
 
     specs: Callable[[Random], Spec]
@@ -53,7 +53,7 @@ class Entry:
 class Kind:
     """A program. `initial` is the state that it is loaded with; None: it has none.
 
-    With one that `talks` there are conversations, too: see schedules_talk.py.
+    A program that `talks` has conversations, too: see talk.py.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Kind:
 
 
 def pattern(dims: tuple[int, ...], seed: int) -> np.ndarray:
-    """Small integers of both signs."""
+    """Make small integers of both signs."""
     count = int(np.prod(dims))
     return ((np.arange(count) * 3 + seed) % 7 - 3).astype(np.float32).reshape(dims)
 
@@ -91,7 +91,7 @@ def dynamic(g: GraphWriter, *values: Any) -> GraphWriter:
 
 
 def make_indices(spec: Spec, handed: np.ndarray | None) -> Arrays:
-    """spec: how many, and the last of them; 10 and 11 are out of range one way or the other."""
+    """Make indices; spec: their number, and the last one, where 10 and 11 are out of range."""
     rows, last = spec
     if handed is not None:
         return [handed]

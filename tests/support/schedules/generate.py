@@ -1,6 +1,6 @@
-"""Schedules: what happens to a few programs and when, all of it from a seed; made and printed.
+"""Generates and prints schedules: random steps of a few programs, determined by a seed.
 
-Unit tests run ten thousand of them, see tests/unit/test_schedules_*.py. More, or others:
+Unit tests run thousands of them, see tests/unit/schedules/test_schedules_*.py. More, or others:
 
     pytest tests/unit -k schedules --schedules 100000 --seed 7
 
@@ -18,26 +18,26 @@ from random import Random
 from support.schedules.base import Entry, Kind, Spec
 from support.schedules.kinds import KINDS
 
-# Calls of the device that are made to fail.
+# Calls of the device that injected faults make fail.
 INJECTED = (
     *("create_buffers", "create_plan", "create_pipelines", "transfer"),
     *("write", "read", "run", "run", "profile", "copy"),
 )
 
-REHEARSALS = ("profile", "tune")  # which leave all as it was
-TALKS = 0.6  # as many programs that talk as of another kind: they take long
+REHEARSALS = ("profile", "tune")  # these change no state
+TALKS = 0.6  # weight of programs that talk against another kind: they take long
 
 
 @dataclass(frozen=True)
 class Step:
-    """Something that happens; then the loop turns this often before the next step."""
+    """A step of a schedule, and the number of turns of the loop before the next one."""
 
     turns: int = 0
 
 
 @dataclass(frozen=True)
 class Numbered(Step):
-    """Under way until it ends, and known by its number among these."""
+    """A step that takes time, identified by its number among these."""
 
     program: int = 0
 
@@ -46,11 +46,11 @@ class Numbered(Step):
 class Call(Numbered):
     """A call of a method.
 
-    how is "run" (arrays come back), "gpu" (tensors stay there), "argmax", "unread", "profile",
-    "tune", or "again": a profile of the last run, whatever it was (what one without inputs is).
-    `bad` spoils the first input ("shape", "dtype") or leaves it out ("count"). `handed` is the
-    number of a call (and of its output) whose GPU tensor is the first input, if it is there then;
-    with `native` its buffer is, as one that other code made.
+    how is "run" (arrays come back), "gpu" (outputs stay on the GPU), "argmax", "unread", "profile",
+    "tune", or "again": a profile of the last run, without inputs. `bad` spoils the first input
+    ("shape", "dtype") or leaves it out ("count"). `handed` is the number of a call (and of its
+    output) whose GPU tensor is the first input, if it still exists; with `native` its buffer is
+    passed, like one of other code.
     """
 
     method: str = "forward"
@@ -63,11 +63,11 @@ class Call(Numbered):
 
 @dataclass(frozen=True)
 class Talk(Numbered):
-    """What one of the Generators of a language model is asked.
+    """A request to one of the Generators of a language model.
 
-    how is "generate" (the first `kept` tokens of the context as it is then, and `tokens`), "go_on"
-    (with `tokens`), "more" (of the latest answer), "feed" or "reset". An answer is of `most` tokens
-    at most, and `take` of them are asked for. It is greedy, or drawn with a `seed`.
+    how is "generate" (the first `kept` tokens of the current context, and `tokens`), "go_on" (with
+    `tokens`), "more" (of the latest answer), "feed" or "reset". An answer has at most `most`
+    tokens, of which `take` are read. It is greedy, or sampled with a `seed`.
     """
 
     generator: int = 0
@@ -84,7 +84,7 @@ class Talk(Numbered):
 
 @dataclass(frozen=True)
 class Cancel(Step):
-    """Of the call of that number, if it is still under way."""
+    """The cancellation of the call of that number, if it has not ended."""
 
     call: int = 0
 
@@ -96,7 +96,7 @@ class Close(Step):
 
 @dataclass(frozen=True)
 class Recover(Step):
-    """On a new device or on the one that the program has, under way until it ends."""
+    """The recovery of a program on a new device or on its own; it takes time."""
 
     program: int = 0
     fresh: bool = False
@@ -104,21 +104,21 @@ class Recover(Step):
 
 @dataclass(frozen=True)
 class Destroy(Step):
-    """The GPU tensors that a call gave."""
+    """The destruction of the GPU tensors that a call returned."""
 
     call: int = 0
 
 
 @dataclass(frozen=True)
 class Read(Step):
-    """The GPU tensors that a call gave."""
+    """The reading of the GPU tensors that a call returned."""
 
     call: int = 0
 
 
 @dataclass(frozen=True)
 class Inject(Step):
-    """A fault of the device that a program is on: `error`, "memory" or "loss"."""
+    """A fault of a program's device: `error`, "memory" or "loss"."""
 
     program: int = 0
     error: str = "error"
@@ -129,12 +129,12 @@ class Inject(Step):
 
 @dataclass(frozen=True)
 class Settle(Step):
-    """Wait until nothing is under way."""
+    """A wait until all calls have ended."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Programs by kind, and the steps. `seed` is for how long the device takes each time."""
+    """Programs by kind, and the steps. `seed` determines how long the device takes."""
 
     seed: int
     programs: tuple[str, ...]
@@ -151,18 +151,18 @@ class Schedule:
 
 
 def _short(step: Step) -> str:
-    """Without what is as it is by default."""
+    """Format a step without fields that have their defaults."""
     default = type(step)()
     fields = [(name, getattr(step, name)) for name in step.__dataclass_fields__]
     given = [f"{name}={value!r}" for name, value in fields if value != getattr(default, name)]
     return f"{type(step).__name__}({', '.join(given)})"
 
 
-# Making them
+# Generation
 
 
 class _Maker:
-    """Makes one schedule from a generator of random numbers."""
+    """A generator of one schedule from random numbers."""
 
     def __init__(self, rng: Random, device: str, faults: bool) -> None:
         self.rng = rng
@@ -204,7 +204,7 @@ class _Maker:
         return Schedule(rng.randrange(1 << 16), self.programs, tuple(self.steps), self.device)
 
     def _last_steps(self, program: int, kind: Kind) -> Iterator[Step]:
-        """What shows whether a program still works."""
+        """Yield steps that show whether a program still works."""
         if kind.talks:
             talk = self._talk_of(program)
             yield replace(talk, how="generate", tokens=talk.tokens or (1,), most=4, take=4)
@@ -235,7 +235,7 @@ class _Maker:
         hows = ["run"] * 6 + ["unread", "unread", "argmax", "argmax"]
         if self.device != "numpy":
             hows += ["gpu"] * 4 + ["profile", "profile", "again"]
-        if self.device == "recording":  # elsewhere what is found would be kept
+        if self.device == "recording":  # elsewhere the results would be stored
             hows += ["tune"]
         how = rng.choice(hows)
         if how == "argmax" and len(entry.gives) > 1:
@@ -271,7 +271,7 @@ class _Maker:
         )
 
     def _handed(self, entry: Entry) -> tuple[int, int] | None:
-        """Some GPU tensor that was perhaps made before and can be an input here."""
+        """Return an earlier call whose GPU tensor, if it exists, can be an input here."""
         if entry.takes is None or self.rng.random() < 0.4:
             return None
         found = [
@@ -287,7 +287,7 @@ class _Maker:
         return KINDS[self.programs[call.program]].entries[call.method]
 
     def _burst(self) -> None:
-        """Calls one after the other that go back and forth between a few inputs."""
+        """Add successive calls that alternate between a few inputs."""
         program = self._program()
         method = self.rng.choice(list(KINDS[self.programs[program]].entries))
         calls = [self._call_of(program, method) for _ in range(3)]
@@ -298,7 +298,7 @@ class _Maker:
     def _cancel(self) -> Step | None:
         if not self.calls:
             return None
-        latest = len(self.calls) - 1  # more often than others still under way
+        latest = len(self.calls) - 1  # the likeliest to be unfinished
         number = latest if self.rng.random() < 0.5 else self.rng.randrange(len(self.calls))
         return Cancel(self._turns(), number)
 
@@ -321,7 +321,7 @@ class _Maker:
 
 
 def schedules(seed: int, count: int, start: int = 0) -> Iterator[Schedule]:
-    """The same seed gives the same schedules, each whatever the others are."""
+    """Yield schedules; each depends only on the seed and its number."""
     for number in range(start, start + count):
         rng = Random(f"{seed}:{number}")
         device = "numpy" if rng.random() < 0.08 else "recording"
@@ -329,6 +329,6 @@ def schedules(seed: int, count: int, start: int = 0) -> Iterator[Schedule]:
 
 
 def browser_schedules(seed: int, count: int) -> Iterator[Schedule]:
-    """On WebGPU, where no faults can be ordered."""
+    """Yield schedules for WebGPU, where no faults can be injected."""
     for number in range(count):
         yield _Maker(Random(f"{seed}:{number}"), "webgpu", faults=False).make()

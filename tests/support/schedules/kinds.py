@@ -1,4 +1,4 @@
-"""The programs of the schedules: small, each with a way to go wrong, and what it means in NumPy."""
+"""The programs of the schedules: small, each with a way to fail, and its model in NumPy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from webpte.ops.core.args import Args
 
 
 def write_sum() -> bytes:
-    """relu(x) + y, of up to 8 rows."""
+    """Write relu(x) + y, of up to 8 rows."""
     g = GraphWriter()
     x, y, out = (g.tensor((MOST_ROWS, 3)) for _ in range(3))
     a = g.op(RELU, x, g.tensor((MOST_ROWS, 3)))
@@ -72,7 +72,7 @@ SUM = Kind(
 
 
 def write_embed() -> bytes:
-    """table[-x]: only the GPU sees the indices."""
+    """Write table[-x]: only the GPU sees the indices."""
     g = GraphWriter()
     x, out = g.tensor((MOST_ROWS,), "int32"), g.tensor((MOST_ROWS, 3))
     g.op(EMBEDDING, table(g), g.op(NEG, x, g.tensor((MOST_ROWS,), "int32")), out)
@@ -97,7 +97,7 @@ EMBED = Kind(
 
 
 def write_lookup() -> bytes:
-    """table[i] and -i: the host sees the indices, unless they are on the GPU."""
+    """Write table[i] and -i: the host sees the indices, unless they are on the GPU."""
     g = GraphWriter()
     i, rows = g.tensor((MOST_ROWS,), "int32"), g.tensor((MOST_ROWS, 3))
     g.op(EMBEDDING, table(g), i, rows)
@@ -123,7 +123,7 @@ LOOKUP = Kind(
 
 
 def write_folds() -> bytes:
-    """-relu(x) as [n, -1] and as [m, -1]: nothing is known of the shapes before the first call."""
+    """Write -relu(x) as [n, -1] and as [m, -1]: shapes are unknown before the first call."""
     g = GraphWriter()
     x, sizes = g.tensor((6, 2)), g.tensor((2,), "int64")
     n, m = g.symint(0), g.symint(0)
@@ -146,7 +146,7 @@ def write_folds() -> bytes:
 def model_folds(state: State, given: Arrays) -> tuple[State, Arrays]:
     x, sizes = given
     if any(size <= 0 or 12 % size for size in sizes):
-        raise RefusedError("12 elements in as many rows")
+        raise RefusedError("12 elements do not fit that many rows")
     return state, [-np.maximum(x, 0).reshape(size, -1) for size in sizes.tolist()]
 
 
@@ -165,7 +165,7 @@ FOLDS = Kind(
 
 
 def write_picky() -> bytes:
-    """An op that has a kernel for every number of rows but five."""
+    """Write an op that has a kernel for every number of rows but five."""
     g = GraphWriter()
     x = g.tensor((MOST_ROWS, 3))
     out = g.op(NEG, g.op("test.picky.default", x, g.tensor((MOST_ROWS, 3))), g.tensor((8, 3)))
@@ -197,7 +197,7 @@ PICKY = Kind(
 
 
 def make_tokens(spec: Spec, _: np.ndarray | None) -> Arrays:
-    """At position 0: what was in the cache before does not matter."""
+    """Make tokens at position 0, where earlier cache content does not matter."""
     count, first = spec
     tokens = (first + 5 * np.arange(count)) % small_llm.VOCABULARY
     return [tokens.reshape(1, -1), np.zeros(1, np.int64)]
@@ -258,7 +258,7 @@ def _picky_lowering(args: Args) -> Any:
 
 
 def _cut_lowering(args: Args) -> Any:
-    """As if one kernel had two cuts, which ask for their sizes; only one of them is right."""
+    """Lower to a kernel with two tile configs, each of its own size; only one is right."""
     from webpte.ops import lookup
 
     names = {"right": "aten.alias_copy.default", "other": NEG}
@@ -270,7 +270,7 @@ def _cut_lowering(args: Args) -> Any:
 
 @contextmanager
 def ops_of_kinds() -> Iterator[None]:
-    """The ops that only these programs have."""
+    """Registration of the ops that only these programs use."""
     with ExitStack() as stack:
         for name, lower, reference in (
             ("test.host.default", _no_kernel, _host_reference),

@@ -1,4 +1,4 @@
-"""Runs many schedules in CPython, on the recording device: quickly, and the same way each time."""
+"""Runs many schedules in CPython, on the simulated device: fast and deterministic."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ USUAL, ALL = 1_000, 10_000  # schedules
 
 
 class Runner:
-    """Runs many schedules one after the other, in one event loop while all goes well."""
+    """A runner of many schedules, in one event loop until one fails."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._noises: list[str] = []
 
     def run(self, schedule: Schedule) -> list[str]:
-        """What is wrong with how it goes."""
+        """Run a schedule, and list what is wrong."""
         self._noises = []
         rng = Random(schedule.seed)
 
@@ -48,7 +48,7 @@ class Runner:
         with warnings.catch_warnings(record=True) as warned, self._unraisable():
             warnings.simplefilter("always")
             problems = self._loop.run_until_complete(World(schedule, make_device).run())
-            gc.collect(0)  # what this schedule made, and no more
+            gc.collect(0)  # only the objects of this schedule
         self._noises += [str(warning.message) for warning in warned]
         problems += [f"afterwards: {noise}" for noise in self._noises]
         if problems:
@@ -75,7 +75,7 @@ class Runner:
 
 @contextmanager
 def quickly() -> Iterator[Runner]:
-    """Files are read, and shaders put together, once for all programs; few plans are kept."""
+    """A runner that shares parsed files and shaders between programs, and caches few plans."""
     library, read = ShaderLibrary(), read_contents
     contents: dict[str, Any] = {}
 
@@ -86,7 +86,7 @@ def quickly() -> Iterator[Runner]:
 
     runner = Runner()
     gc.collect()
-    gc.freeze()  # so that collecting what one schedule leaves is cheap
+    gc.freeze()  # makes collections after each schedule cheap
     gc.disable()
     try:
         with (
@@ -107,7 +107,7 @@ def quickly() -> Iterator[Runner]:
 
 
 def first_failure(found: Iterable[Schedule]) -> str | None:
-    """The first schedule that goes wrong, shrunk, with what is wrong; None if all go well."""
+    """Return the first schedule that fails, shrunk, with its problems; None if all pass."""
     with quickly() as runner:
         for number, schedule in enumerate(found):
             problems = runner.run(schedule)
@@ -118,17 +118,17 @@ def first_failure(found: Iterable[Schedule]) -> str | None:
     return None
 
 
-def schedule_count(asked: int | None) -> int:
-    return extent.count(USUAL, ALL) if asked is None else asked
+def schedule_count(requested: int | None) -> int:
+    return extent.count(USUAL, ALL) if requested is None else requested
 
 
 def first_failure_of(chunk: int, count: int, seed: int) -> str | None:
-    """Of one of the parts into which `count` schedules are cut: so many for each of the files."""
+    """Return the first failure of one chunk of `count` schedules; each file runs CHUNKS."""
     start, end = (count * at // (FILES * CHUNKS) for at in (chunk, chunk + 1))
     return first_failure(schedules(seed, end - start, start))
 
 
 def run(schedule: Schedule) -> list[str]:
-    """For a schedule that was pasted into a test."""
+    """Run a schedule that was pasted into a test."""
     with quickly() as runner:
         return runner.run(schedule)

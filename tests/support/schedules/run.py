@@ -1,4 +1,4 @@
-"""Runs a schedule on whatever device is given."""
+"""Runs a schedule on a given device."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 import webpte
+from support.schedules.check_history import UNKNOWN, Event, History, check_history
 from support.schedules.generate import (
     Call,
     Cancel,
@@ -25,15 +26,14 @@ from support.schedules.generate import (
     Step,
     Talk,
 )
-from support.schedules.judge import UNKNOWN, Event, History, judge
 from support.schedules.kinds import KINDS
 from support.schedules.talk import Conversation
 from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError, WebpteError
 from webpte.gpu.simulated.device import SimulatedDevice
 
 ERRORS = {"error": DeviceError, "memory": OutOfMemoryError, "loss": DeviceLostError}
-MOST_TURNS = 3000  # of the loop, for everything to end; usually some dozens do
-FEW_PLANS = 2  # so that plans are forgotten within a schedule
+MOST_TURNS = 3000  # of the loop, for everything to end; usually a few dozen are enough
+FEW_PLANS = 2  # so that plans are evicted within a schedule
 
 MakeDevice = Callable[[], Awaitable[Any]]
 
@@ -44,7 +44,7 @@ class World:
     def __init__(
         self, schedule: Schedule, make_device: MakeDevice, seconds: float | None = None
     ) -> None:
-        """`seconds` is how long to wait where turns of the loop tell nothing of the time."""
+        """Prepare a schedule; `seconds` is the time limit on devices with real time."""
         self.schedule = schedule
         self._seconds = seconds
         self.history = History([KINDS[name] for name in schedule.programs])
@@ -84,11 +84,11 @@ class World:
         self._close_all()
         for _ in range(3):
             await asyncio.sleep(0)
-        for _ in range(MOST_TURNS):  # steps of a language model that nobody waits for
+        for _ in range(MOST_TURNS):  # pipelined steps of a language model that nobody awaits
             if not self._left():
                 break
             await asyncio.sleep(0)
-        return judge(self.history) + self._left()
+        return check_history(self.history) + self._left()
 
     def _do(self, step: Step) -> None:
         match step:
@@ -126,7 +126,7 @@ class World:
         error = ERRORS[step.error]
         device.inject(error, after=step.after, method=step.method, at_result=step.at_result)
 
-    # What takes a while
+    # Steps that take time
 
     def _event(self, step: Step, program: int, number: int = -1) -> Event:
         event = Event(number, step, program, self.tick(), device=self._device_of(program))
@@ -175,7 +175,7 @@ class World:
         self._begin(event, lambda: self.conversations[key].run(event, step))
 
     def _handed(self, step: Call) -> tuple[Any, np.ndarray] | None:
-        """A tensor on the GPU and its value, both known by now."""
+        """Return a tensor on the GPU and its value, if both are known by now."""
         if step.handed is None or step.handed[0] >= len(self.calls):
             return None
         event, at = self.calls[step.handed[0]], step.handed[1]
@@ -185,7 +185,7 @@ class World:
         return None if value is UNKNOWN else (event.tensors[at], value)
 
     def _adopted(self, event: Event) -> Any:
-        """The buffer of a tensor, as if other code had made it; the tensor, if it is gone."""
+        """Return a tensor's buffer, like one of other code; the tensor, if the buffer is gone."""
         tensor = event.handed
         try:
             adopted = webpte.GpuTensor.from_buffer(
@@ -288,7 +288,7 @@ class World:
 
 
 def spoiled(arrays: list[np.ndarray], bad: str) -> list[Any]:
-    """Inputs with something wrong with the first of them."""
+    """Return inputs of which the first is wrong."""
     if bad == "count":
         return list(arrays[1:])
     if bad == "shape":
@@ -300,7 +300,7 @@ def spoiled(arrays: list[np.ndarray], bad: str) -> list[Any]:
 
 @contextmanager
 def in_runtime(name: str, value: Any) -> Iterator[None]:
-    """`name` means something else wherever the runtime uses it."""
+    """A patch: `name` has another value in all modules of the runtime."""
     modules = [m for key, m in sys.modules.items() if key.startswith("webpte.runtime.")]
     users = [module for module in modules if hasattr(module, name)]
     assert users, name

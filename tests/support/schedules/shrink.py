@@ -1,4 +1,4 @@
-"""Makes a schedule that fails smaller, so that it can be understood."""
+"""Shrinks a schedule that fails, so that it can be understood."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.schedules.generate import Call, Cancel, Destroy, Numbered, Read, Sc
 
 
 def shrunk(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
-    """Drop steps, and what the others have too much of, for as long as it still fails."""
+    """Drop steps, and simplify the others, for as long as the schedule still fails."""
     changed = True
     while changed:
         changed = False
@@ -37,7 +37,7 @@ def _smaller(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _without(steps: tuple[Step, ...], at: int) -> tuple[Step, ...]:
-    """Calls are known by number: those after a call that goes have another one."""
+    """Remove a step, and renumber the calls after it."""
     left = [*steps[:at], *steps[at + 1 :]]
     if not isinstance(steps[at], Numbered):
         return tuple(left)

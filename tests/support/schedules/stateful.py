@@ -1,4 +1,4 @@
-"""The programs of the schedules that keep something from call to call."""
+"""The programs of the schedules that have state."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def total_of(g: GraphWriter, x: Any) -> Any:
 
 
 def write_total() -> bytes:
-    """state += x; -state."""
+    """Write state += x; -state."""
     g = GraphWriter()
     x = g.tensor((4,))
     g.inputs(x)
@@ -72,7 +72,7 @@ TOTAL = Kind("total", write_total, {"forward": Entry(four_specs, make_four, mode
 
 
 def write_cut() -> bytes:
-    """state += x; -state: of rows that a kernel with several cuts has seen."""
+    """Write state += x; -state, where x comes from a kernel with several tile configs."""
     g = GraphWriter()
     x, rows, out = g.tensor((4,)), g.tensor((MOST_ROWS, 3)), g.tensor((MOST_ROWS, 3))
     g.op("test.cut.default", rows, out)
@@ -102,7 +102,7 @@ CUT = Kind(
 
 
 def write_guarded() -> bytes:
-    """state += x; -state and table[-i]: an index is found wrong after the state was written."""
+    """Write state += x; -state and table[-i]: a wrong index is found after state is written."""
     g = GraphWriter()
     x, i, rows = g.tensor((4,)), g.tensor((MOST_ROWS,), "int32"), g.tensor((MOST_ROWS, 3))
     g.inputs(x, i)
@@ -134,7 +134,7 @@ GUARDED = Kind(
 
 
 def write_cache() -> bytes:
-    """cache[position] = value; cache as [n, -1]."""
+    """Write cache[position] = value; cache as [n, -1]."""
     g = GraphWriter()
     value, at = g.tensor((1, 1, 1, 3)), g.tensor((2,), "int64")
     position, n = g.symint(0), g.symint(0)
@@ -176,7 +176,7 @@ CACHE = Kind(
 
 
 def write_hosted() -> bytes:
-    """state += x; state + host(x): an op in the middle runs on the host, and may fail there."""
+    """Write state += x; state + host(x): an op in the middle runs on the host, and may fail."""
     g = GraphWriter()
     x = g.tensor((4,))
     total = total_of(g, x)
@@ -213,7 +213,7 @@ HOSTED = Kind(
 
 
 def write_tally() -> bytes:
-    """state += relu(x) on the host; -state: two delegates, and kernels of the host between."""
+    """Write state += relu(x) on the host; -state: two delegates with host kernels between."""
     m = MethodWriter()
     x, y, a, out = (m.tensor((4,)) for _ in range(4))
     state = m.tensor((4,), data=np.zeros(4, np.float32), mutable=True)
@@ -239,7 +239,7 @@ TALLY = Kind(
 
 
 def _shared_tensor(m: MethodWriter) -> Any:
-    """In the part of memory that the exporter gives to state which methods share."""
+    """Add a tensor in the memory that the exporter uses for state shared by methods."""
     host = m.tensor((4,))
     (inner,) = [v for v in m.values[host.index].slots.values() if isinstance(v, Node)]
     inner.slots[6] = Node({0: Scalar("u32", 2), 1: Scalar("u32", 0), 2: Scalar("u32", 0)})
@@ -247,7 +247,7 @@ def _shared_tensor(m: MethodWriter) -> Any:
 
 
 def write_shared() -> bytes:
-    """put(x): state = x. get(): relu(state). Methods of one program with one state."""
+    """Write put(x): state = x and get(): relu(state), two methods that share state."""
     get, put = MethodWriter(), MethodWriter()
     state, y = _shared_tensor(get), get.tensor((4,))
     get.delegate(chain(1), [state, y])

@@ -1,7 +1,7 @@
-"""Conversations in schedules: what a Generator is asked, and whether it answers as it must.
+"""Conversations in schedules: requests to a Generator, and checks of its answers.
 
-Every token is what NumPy says for the context as it is known here; the Generator's context is that
-one after each token, each error and each cancel; and errors are those that something explains.
+Every token must be NumPy's for the context that is tracked here; the Generator's context must equal
+that one after each token, error and cancellation; and errors must have a cause.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from support.graphs.small_llm import logits_of
+from support.schedules.check_history import Event, History
 from support.schedules.generate import REHEARSALS, Call, Recover, Talk
-from support.schedules.judge import Event, History
 from webpte.errors import ContextError, InputError
 from webpte.llm import Generation, Generator
 from webpte.runtime.decode.sampling import SamplerSettings, Sampling
@@ -20,7 +20,7 @@ from webpte.runtime.program import Program
 
 @dataclass(eq=False)
 class _Answer:
-    """One answer, and what is left of it. `prompt` is what the context does not have yet."""
+    """An answer in progress. `prompt` is the part that is not in the context yet."""
 
     generation: Generation
     choice: SamplerSettings
@@ -28,12 +28,12 @@ class _Answer:
     left: int
     whole: bool
     prompt: list[int]
-    begun: int  # when, by the clock of the schedule
-    started: bool = False  # whether it has come to a token
+    begun: int  # time by the schedule's clock
+    started: bool = False  # whether it has given a token
 
 
 class Conversation:
-    """One Generator. `tick` is the clock of the schedule."""
+    """A Generator and its expected context. `tick` is the clock of the schedule."""
 
     def __init__(self, program: Program, history: History, tick: Callable[[], int]) -> None:
         self._generator = Generator(program)
@@ -41,13 +41,13 @@ class Conversation:
         self._history = history
         self._tick = tick
         self._context: list[int] = []
-        self._since = 0  # uses of the cache by others that ended before do not matter
+        self._since = 0  # uses of the cache by others that ended before this do not matter
         self._latest: _Answer | None = None
-        self._current: _Answer | None = None  # the one that may go on
+        self._current: _Answer | None = None  # the answer that may continue
         self._busy: Event | None = None
 
     async def run(self, event: Event, step: Talk) -> list[int]:
-        """What it says; only so much as it is asked for."""
+        """Carry out a request, and return the tokens that were read."""
         others, self._busy = self._busy, self._busy or event
         answer = self._latest if step.how == "more" else None
         fresh, before = self._generator.position == 0, list(self._context)
@@ -125,16 +125,16 @@ class Conversation:
         return found
 
     def _accept(self, answer: _Answer) -> None:
-        """Its prompt is in the context from now on."""
+        """Move the answer's prompt into the context."""
         if not answer.started:
             self._context = [*([] if answer.whole else self._context), *answer.prompt]
             self._since = max(self._since, answer.begun if answer.whole else 0)
         answer.started, answer.prompt = True, []
 
     def _ended(self, event: Event, answer: _Answer) -> None:
-        """It needs a reason: enough tokens, a full context, or a token that ends it."""
+        """Check the reason of an end: enough tokens, a full context, or an end token."""
         if answer.left <= 0:
-            self._accept(answer)  # without a token, but the prompt is a part of the context
+            self._accept(answer)  # even without a token, the prompt is in the context
         elif answer.started and len(self._context) > self._limit:
             answer.left = 0
         else:
@@ -145,7 +145,7 @@ class Conversation:
             self._context.append(expected)
             answer.left = 0
 
-    # What is right
+    # Checks
 
     def _expected(self, choice: SamplerSettings) -> int:
         return choice.on_host(logits_of(self._context), self._context).token
@@ -161,10 +161,10 @@ class Conversation:
             self._complain(event, f"the context is {have}, and should be {self._context}")
 
     def _check_context(self, event: Event, answer: _Answer | None) -> None:
-        """After an event, however it went.
+        """Check the context after an event, whatever its outcome.
 
-        A whole conversation that has begun, but not come to a token, has left of the context
-        what both begin with, or nothing.
+        A new conversation that has not given a token yet may have left the common prefix of both
+        contexts, or nothing.
         """
         found = list(self._generator.context)
         if answer is not None and answer.whole and not answer.started and found != self._context:
@@ -181,7 +181,7 @@ class Conversation:
     def _explains(
         self, event: Event, answer: _Answer | None, message: str, others: Event | None
     ) -> bool:
-        """Whether a ContextError is right."""
+        """Tell whether a ContextError is right."""
         if "one answer at a time" in message:
             return others is not None or (answer is not None and answer is not self._current)
         since = self._since
@@ -192,7 +192,7 @@ class Conversation:
         )
 
     def _refuses(self, step: Talk, answer: _Answer | None, before: list[int], message: str) -> bool:
-        """Whether an InputError is right."""
+        """Tell whether an InputError is right."""
         prompt = list(step.tokens) if answer is None else answer.prompt
         whole = answer is not None and answer.whole and not answer.started
         if "at least one token" in message:

@@ -1,4 +1,4 @@
-"""Writes flatbuffers from a tree of nodes: what `pte_writer` builds its files from.
+"""Writes flatbuffers from a tree of nodes, for `pte_writer`.
 
 A test that needs a broken table changes the tree: `node.slots[3] = Scalar("i32", 99)`.
 """
@@ -15,13 +15,13 @@ from flatbuffers import number_types
 
 Bytes: TypeAlias = "bytes | np.ndarray[Any, Any]"
 
-# Byte vectors, inline constants and headers are aligned to this, as in real files.
+# The alignment of byte vectors, inline constants and headers, as in real files.
 BYTES_ALIGNMENT = 16
 
 
 @dataclass
 class Scalar:
-    """A scalar field, left out where it equals its default."""
+    """A scalar field, left out if it equals its default."""
 
     kind: str
     value: float
@@ -57,7 +57,7 @@ _FLAGS = {
 
 
 def write_flatbuffer(root: Node, identifier: bytes) -> bytes:
-    """The finished buffer of a tree of nodes."""
+    """Write the buffer of a tree of nodes."""
     builder = flatbuffers.Builder(1024)
     builder.Finish(_write(builder, root), file_identifier=identifier)
     return bytes(builder.Output())

@@ -32,7 +32,7 @@ MAX_HALF = 65504.0
 
 @dataclass
 class HostTensor:
-    """How the method's tensor for a graph input or output looks, where it differs."""
+    """The differences of the method's tensor from the graph's input or output."""
 
     dtype: str | None = None
     dynamic: bool = False
@@ -61,7 +61,10 @@ class GraphWriter:
         constants_table: bool = True,
         edit: Callable[[Node], None] | None = None,
     ) -> None:
-        """`constants_table=False` leaves the table out; `edit` changes the tree before writing."""
+        """Start a graph.
+
+        `constants_table=False` leaves the table out; `edit` changes the tree before writing.
+        """
         self.constants: list[Constant] = []
         self.shapes: dict[int, tuple[tuple[int, ...], str]] = {}
         self.symints: dict[int, int] = {}
@@ -86,10 +89,10 @@ class GraphWriter:
         storage_type: int = DEFAULT,
         memory_layout: int = DEFAULT,
     ) -> int:
-        """A tensor. With `constant`, its bytes become named data under `key` (their SHA-256).
+        """Add a tensor. With `constant`, its bytes become named data under `key` (their SHA-256).
 
-        `constant_id` sets the raw number instead: to share a constant, or out of range. `staging`
-        is the host's type, "" for unset.
+        `constant_id` sets the raw number instead: to share a constant, or one out of range.
+        `staging` is the host's type, "" for unset.
         """
         if self.halves and dtype == "float32":
             dtype, staging = "float16", "float32" if constant is None else None
@@ -114,7 +117,7 @@ class GraphWriter:
         return value_id
 
     def constant(self, data: Bytes, key: str | None = None, length: int | None = None) -> int:
-        """An entry in the table of constants; returns its constant id."""
+        """Add an entry to the table of constants; return its id."""
         raw = raw_bytes(data)
         key = hashlib.sha256(raw).hexdigest() if key is None else key
         self.constants.append(Constant(raw, key, len(raw) if length is None else length))
@@ -177,12 +180,12 @@ class GraphWriter:
         dynamic: bool = False,
         sizes: Sequence[builtins.int] | None = None,
     ) -> None:
-        """The method's tensor for this value: another dtype, upper bounds, other sizes."""
+        """Set the method's tensor for this value: another dtype, upper bounds, other sizes."""
         shape = None if sizes is None else tuple(sizes)
         self.host_tensors[value_id] = HostTensor(dtype, dynamic, shape)
 
     def blob(self, *, inline_constants: bool = False) -> bytes:
-        """The delegate: VH00 header, VK00 flatbuffer, and the constants if they are inline."""
+        """Write the delegate: VH00 header, VK00 flatbuffer, and the constants if inline."""
         area = b""
         entries = []
         for constant in self.constants:

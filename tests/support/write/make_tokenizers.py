@@ -1,13 +1,13 @@
-"""Makes tests/data/text: small tokenizers of every kind, from a few sentences of our own.
+"""Writes tests/data/text: small tokenizers of every kind, from a few sentences of our own.
 
     PYTHONPATH=pysrc:tests python tests/support/write/make_tokenizers.py
 
 bytes/     byte-level BPE with the 512 tokens of the tiny llama, six of them special; the same
            as tokenizer.model (tiktoken's form); a chat template in its tokenizer_config.json
-digits/    byte-level BPE with digits by themselves
-pieces/    BPE as sentencepiece has it: spaces are ▁, unknown characters are bytes
+digits/    byte-level BPE with single digits
+pieces/    BPE in sentencepiece's form: spaces are ▁, unknown characters are bytes
 unigram/   Unigram pieces
-words/     word pieces, as BERT has them, with padding and truncation in the file
+words/     word pieces, as for BERT, with padding and truncation in the file
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ TEMPLATE = (
 
 
 def byte_level() -> None:
-    """Numbers as tiktoken has them: bytes, merges in their order, special tokens."""
+    """Write byte-level BPE with tiktoken's ids: bytes, merges in their order, special tokens."""
     split = pre_tokenizers.Split(Regex(LLAMA3_PATTERN), "isolated")
     around = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)])
     trained = Tokenizer(models.BPE())
@@ -99,7 +99,7 @@ def byte_level() -> None:
 
 
 def digits() -> None:
-    """As SmolLM has them. The signs share a first byte with ½ and ², which are digits, too."""
+    """Write SmolLM's form; the signs share a first byte with ½ and ², which are digits, too."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
@@ -116,7 +116,7 @@ def digits() -> None:
 
 
 def letters_of_bytes() -> dict[int, str]:
-    """The character by which byte-level BPE writes each byte: itself, or one from U+0100 on."""
+    """Map bytes to the characters of byte-level BPE: themselves, or ones from U+0100 on."""
     itself = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in itself]
     moved = {byte: chr(0x100 + index) for index, byte in enumerate(others)}

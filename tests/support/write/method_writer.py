@@ -47,7 +47,7 @@ class Delegate:
 
 @dataclass
 class MethodWriter:
-    """One execution plan. Arguments are `Host` values or literals, which become values."""
+    """A writer of one execution plan. Arguments are `Host` values or literals."""
 
     values: list[Node] = field(default_factory=list)
     instructions: list[Node] = field(default_factory=list)
@@ -55,14 +55,14 @@ class MethodWriter:
     delegates: list[Delegate] = field(default_factory=list)
     input_values: list[Host] = field(default_factory=list)
     output_values: list[Host] = field(default_factory=list)
-    # Bytes of constant and of mutable tensors, with the tensor whose buffer index is still open.
+    # Bytes of constant and of mutable tensors, with the tensor whose buffer index is not set yet.
     constant_data: list[tuple[Node, bytes]] = field(default_factory=list)
     mutable_data: list[tuple[Node, bytes]] = field(default_factory=list)
     planned_bytes: int = 0
 
     @classmethod
     def of(cls, graph: GraphWriter, *, delegate_id: str = "VulkanBackend") -> MethodWriter:
-        """A method that calls one delegate, with tensors that mirror its inputs and outputs."""
+        """Write a method that calls one delegate, with tensors like its inputs and outputs."""
         method = cls()
         seen: dict[int, Host] = {}
 
@@ -80,14 +80,14 @@ class MethodWriter:
 
     @classmethod
     def constant(cls, value: Literal) -> MethodWriter:
-        """A method that returns a constant; a list returns its members."""
+        """Write a method that returns a constant; a list returns its members."""
         method = cls()
         members = value if isinstance(value, list | tuple) else [value]
         method.outputs(*(method.value(member) for member in members))
         return method
 
     def mirror(self, graph: GraphWriter, value_id: int) -> Host:
-        """A value that looks like one of the graph."""
+        """Add a value like one of the graph."""
         if value_id in graph.symints:
             return self.value(graph.symints[value_id])
         if value_id not in graph.shapes:
@@ -111,9 +111,9 @@ class MethodWriter:
         dim_order: Sequence[int] | None = None,
         planned: bool = True,
     ) -> Host:
-        """A host tensor: planned memory, or a constant (`data`), or mutable with initial `data`.
+        """Add a host tensor: planned memory, a constant (`data`), or mutable with initial `data`.
 
-        `external` is a name to look for in a `.ptd`.
+        `external` is a name in a `.ptd`.
         """
         is_planned = planned and external is None and (data is None or mutable)
         order = range(len(sizes)) if dim_order is None else dim_order
@@ -207,7 +207,7 @@ class MethodWriter:
         self.call_again(len(self.delegates) - 1, args)
 
     def call_again(self, number: int, args: Sequence[Host]) -> None:
-        """Call a delegate that is there, by its number."""
+        """Call an existing delegate, by its number."""
         indices = i32s(arg.index for arg in args)
         self._instruction(2, Node({0: Scalar("i32", number), 1: indices}))
 

@@ -1,13 +1,14 @@
-"""Packs cases of a suite into a zip that the repository can hold.
+"""Packs cases of a suite into a zip for the repository.
 
-    python tests/support/write/pack_suite.py SUITE_DIR OUT.zip --family unary --family view --max-kb
-    20 python tests/support/write/pack_suite.py SUITE_DIR OUT.zip --filter 'add*' --append python
-    tests/support/write/pack_suite.py SUITE_DIR OUT.zip --cover --append
+    pack_suite.py SUITE_DIR OUT.zip --family unary --family view --max-kb 20
+    pack_suite.py SUITE_DIR OUT.zip --filter 'add*' --append
+    pack_suite.py SUITE_DIR OUT.zip --cover --append
 
-A case is taken if it matches a --filter, all its operators are of the named families, its files
-are small enough, and it passes on the NumPy references; --per-op takes the smallest of each, and
---cover those that have something new: an operator or a kernel outside of delegates, or one with a
-type, or with sizes that change from step to step, that no case before has.
+Run it as `PYTHONPATH=pysrc:tests python tests/support/write/pack_suite.py`. A case is packed if it
+matches a --filter, all its operators are of the named families, its files are small enough, and it
+passes on the NumPy references. --per-op takes the smallest of each operator; --cover takes cases
+with a feature that no earlier case has: an operator, a kernel outside of delegates, a type of
+either, or sizes that change from step to step.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _EPOCH = (2020, 1, 1, 0, 0, 0)
 
 
 def files_of(entry: Entry) -> list[str]:
-    """The paths that an entry names: its program, inputs and goldens."""
+    """List the paths that an entry names: its program, inputs and goldens."""
     steps = entry.get("steps") or [{"inputs": entry["inputs"], "goldens": [entry["golden"]]}]
     tensors = [item["path"] for step in steps for item in (*step["inputs"], *step["goldens"])]
     return list(dict.fromkeys([entry["pte"], *tensors]))
@@ -49,7 +50,7 @@ def nbytes_of(suite: Path, entry: Entry) -> int:
 
 
 def family_of(op: str) -> str | None:
-    """The module that defines an operator. Prepacks and SymInts belong to every family."""
+    """Return the module that defines an operator. Prepacks and SymInts belong to every family."""
     definition = lookup(op)
     if op == PREPACK or (definition is not None and definition.scalar is not None):
         return None
@@ -66,7 +67,7 @@ def choose(
     per_op: int | None,
     covered: set[str] | None = None,
 ) -> list[Entry]:
-    """The cases to take, smallest first. With `covered`, only what adds to it, and it is added."""
+    """Choose cases, smallest first. With `covered`, only those that add features to it."""
     taken: list[Entry] = []
     counts: Counter[str] = Counter()
     for entry in sorted(entries, key=lambda entry: nbytes_of(suite, entry)):
@@ -94,7 +95,7 @@ def choose(
 
 
 def features_of(entry: Entry, report: dict[str, Any]) -> set[str]:
-    """Operators and kernels, and each with the types and the kind of shapes here."""
+    """Return operators and kernels, and each with its types and kinds of shapes."""
     ops = {op for op in report["ops"] if family_of(op) is not None} | set(report["ran"]["host"])
     steps = entry.get("steps") or [{"inputs": entry["inputs"], "goldens": [entry["golden"]]}]
     tensors = [item for step in steps for item in (*step["inputs"], *step["goldens"])]
@@ -105,7 +106,7 @@ def features_of(entry: Entry, report: dict[str, Any]) -> set[str]:
 
 
 def write_zip(path: Path, suite: Path, entries: list[Entry], *, append: bool = False) -> None:
-    """The same cases give the same bytes. Appended cases must not clash with those there."""
+    """Write a zip; equal cases give equal bytes. Appended cases must have new names."""
     contents: dict[str, bytes] = {}
     listed: list[Entry] = []
     if append and path.exists():
@@ -129,7 +130,7 @@ def write_zip(path: Path, suite: Path, entries: list[Entry], *, append: bool = F
 
 
 def read_entries(path: Path) -> list[Entry]:
-    """The manifest of a packed suite."""
+    """Read the manifest of a packed suite."""
     with zipfile.ZipFile(path) as archive:
         entries: list[Entry] = json.loads(archive.read(MANIFEST))
     return entries
@@ -137,7 +138,7 @@ def read_entries(path: Path) -> list[Entry]:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """A packed suite as the folder that it was."""
+    """A folder with the unpacked suite."""
     with TemporaryDirectory() as folder, zipfile.ZipFile(path) as archive:
         archive.extractall(folder)
         yield Path(folder)
@@ -159,10 +160,10 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="the zip to write")
     parser.add_argument("--filter", action="append", default=[], help="such as 'add*'; repeatable")
     parser.add_argument("--family", action="append", default=[], help="such as unary; repeatable")
-    parser.add_argument("--max-kb", type=float, help="only cases whose files are smaller together")
-    parser.add_argument("--per-op", type=int, help="this many cases of each operator are enough")
-    parser.add_argument("--cover", action="store_true", help="only cases with something new")
-    parser.add_argument("--append", action="store_true", help="add to OUT, not replace it")
+    parser.add_argument("--max-kb", type=float, help="the largest total size of a case's files")
+    parser.add_argument("--per-op", type=int, help="the largest number of cases per operator")
+    parser.add_argument("--cover", action="store_true", help="only cases with a new feature")
+    parser.add_argument("--append", action="store_true", help="add to OUT instead of replacing it")
     options = parser.parse_args()
     entries = choose(
         options.suite,

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def read_png(data: bytes) -> np.ndarray:
-    """(height, width, 3) of the two kinds of PNG that are written here, checksums included."""
+    """Decode a PNG to (height, width, 3), and check its checksums."""
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     chunks: dict[bytes, bytes] = {}
     at = 8

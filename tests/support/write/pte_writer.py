@@ -1,6 +1,6 @@
-"""Writes small `.pte` and `.ptd` files for tests, valid ones and ones broken on purpose.
+"""Writes small `.pte` and `.ptd` files for tests, valid and deliberately broken ones.
 
-It shares no code with the readers in `webpte.format`, so that one checks the other.
+It shares no code with the readers in `webpte.format`, so that each checks the other.
 
     g = GraphWriter()
     x, y = g.tensor((2, 3)), g.tensor((2, 3))
@@ -10,8 +10,8 @@ It shares no code with the readers in `webpte.format`, so that one checks the ot
     g.outputs(y)
     data = write_pte(g)
 
-`write_pte` gives the method `forward` one host tensor per graph input and output; `g.host` says
-how it looks. For operators outside of the delegate, make the method first:
+`write_pte` gives the method `forward` one host tensor per graph input and output; `g.host` changes
+it. For operators outside of the delegate, write the method first:
 
     m = MethodWriter.of(g)
     z = m.tensor((2, 3))
@@ -19,7 +19,7 @@ how it looks. For operators outside of the delegate, make the method first:
     m.outputs(z)
     data = write_pte(m)
 
-Broken on purpose: `GraphWriter(constants_table=False)`, `g.tensor(..., constant_id=99)`,
+Deliberately broken: `GraphWriter(constants_table=False)`, `g.tensor(..., constant_id=99)`,
 `write_pte(g, named_data={key: None})` (no such key) or `{key: b"short"}`,
 `g.op("et_vk.prepack.default", w)` (arity), and `edit=` for everything else: it gets the tree of
 `Node`s just before it is written.
@@ -78,13 +78,13 @@ def write_pte(
     delegate_id: str = "VulkanBackend",
     edit: Callable[[Node], None] | None = None,
 ) -> bytes:
-    """A `.pte` file.
+    """Write a `.pte` file.
 
     `forward` and `methods` (name -> graph or method) share named data. `constant_methods` maps
-    names to what they return. Without `extended_header` there are no segments: delegates and
+    names to returned values. Without `extended_header` there are no segments: delegates and
     constants are inline, as in old files. `external_constants` leaves the constants out; put
-    `constants_of(graph)` into a `.ptd`. `named_data` adds entries, replaces them, or with None
-    drops them. `edit` gets the program's tree before it is written.
+    `constants_of(graph)` into a `.ptd`. `named_data` adds or replaces entries, or drops them with
+    None. `edit` gets the program's tree before it is written.
     """
     plans: dict[str, MethodWriter] = {}
     named = ({} if forward is None else {"forward": forward}) | dict(methods or {})
@@ -117,12 +117,12 @@ def write_pte(
 
 
 def constants_of(*graphs: GraphWriter) -> dict[str, bytes]:
-    """The named data of graphs: key -> bytes."""
+    """Return the named data of graphs: key -> bytes."""
     return {c.key: c.data for graph in graphs for c in graph.constants if c.data}
 
 
 class _ProgramFile:
-    """Collects segments while the plans are written."""
+    """The segments, collected while the plans are written."""
 
     def __init__(self, *, inline_delegates: bool, has_segments: bool) -> None:
         self.inline_delegates: list[Node] = []
@@ -189,7 +189,7 @@ class _ProgramFile:
             table.append(Node({0: Scalar("u64", offset), 1: Scalar("u64", len(segment))}))
             offset = padded(offset + len(segment), SEGMENT_ALIGNMENT)
         if not self._has_segments and offset:
-            raise ValueError("named and mutable data need segments, so the extended header too")
+            raise ValueError("named and mutable data need segments, and so the extended header")
         constants = None
         if not self.constant_buffers:
             constants = Node({1: Vector("u64", self._constant_offsets)})
@@ -239,7 +239,7 @@ def _joined(segments: Iterable[bytes]) -> bytes:
 
 
 def write_ptd(contents: Mapping[str, Bytes]) -> bytes:
-    """A `.ptd` file: arrays get a layout, bytes are blobs without one."""
+    """Write a `.ptd` file: arrays get a layout, bytes are blobs without one."""
     table, entries, segments = [], [], []
     offset = 0
     for index, (key, data) in enumerate(contents.items()):

@@ -1,4 +1,4 @@
-"""Small models as GGUF and safetensors files, written by the rules of the formats themselves."""
+"""Writes small models as GGUF and safetensors files, without the formats' libraries."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ OUTER = {"model.embed_tokens token_embd": (TOKENS, DIM), "model.norm output_norm
 
 
 def weights(names: str) -> dict[str, np.ndarray]:
-    """Float32 by the names of "gguf" or "safetensors"."""
+    """Return float32 weights by the names of "gguf" or "safetensors"."""
     at = ("safetensors", "gguf").index(names)
     prefix = ("model.layers.", "blk.")[at]
     shapes = {f"{both.split()[at]}.weight": shape for both, shape in OUTER.items()} | {
@@ -73,7 +73,7 @@ def weights(names: str) -> dict[str, np.ndarray]:
 
 
 def write_gguf(fields: Mapping[str, Any] = FIELDS, alignment: int = 32) -> bytes:
-    """Matrices are Q8_0 with scales of 1, vectors are F32."""
+    """Write a GGUF file: matrices are Q8_0 with scales of 1, vectors are F32."""
     data, infos = b"", b""
     tensors = weights("gguf")
     for name, tensor in tensors.items():
@@ -123,7 +123,7 @@ def _wide(value: int) -> tuple[int, bytes]:
 
 
 def write_safetensors(**changes: Any) -> bytes:
-    """F16; `changes` are entries of the header."""
+    """Write an F16 safetensors file; `changes` are entries of the header."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     data = b""
     for name, tensor in weights("safetensors").items():
@@ -136,7 +136,7 @@ def write_safetensors(**changes: Any) -> bytes:
 
 
 def write_folder(folder: Path) -> Path:
-    """Write a model's folder as Hugging Face has it."""
+    """Write a model's folder in Hugging Face's form."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(CONFIG))
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {}}}))

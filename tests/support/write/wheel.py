@@ -1,4 +1,4 @@
-"""The package as people install it: built, and put into an environment that has nothing else."""
+"""Builds the package, and installs it into an empty environment, as users do."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from webpte_host.site.build_package import build_wheel, copy_sources
 __all__ = ["CleanEnvironment", "build_sdist", "build_wheel", "wheel_of_sdist"]
 
 _BUILD = "import sys; from setuptools import build_meta; build_meta.build_{}(sys.argv[1])"
-_ENVIRONMENT = {"PIP_CONFIG_FILE": os.devnull}  # nothing of whoever runs the tests
+_ENVIRONMENT = {"PIP_CONFIG_FILE": os.devnull}  # without the user's settings
 
 
 def build_sdist(folder: Path) -> Path:
-    """With the test environment's setuptools."""
+    """Build the sdist with the test environment's setuptools."""
     return _built("sdist", copy_sources(folder / "source"), folder)
 
 
 def wheel_of_sdist(sdist: Path, folder: Path) -> Path:
-    """What pip makes when there is no wheel."""
+    """Build a wheel from the sdist, as pip does if there is no wheel."""
     with tarfile.open(sdist) as archive:
         archive.extractall(folder / "unpacked", filter="data")
     (source,) = (folder / "unpacked").iterdir()
@@ -43,8 +43,8 @@ def _built(kind: str, source: Path, folder: Path) -> Path:
 
 @dataclass(frozen=True)
 class CleanEnvironment:
-    """Without the checkout. Some packages are borrowed from the environment of the tests, which
-    would be fetched otherwise: nothing here may need a network."""
+    """An environment without the checkout. Some packages are borrowed from the test environment,
+    so that nothing needs a network."""
 
     folder: Path
 
@@ -66,7 +66,7 @@ class CleanEnvironment:
         return str(self.folder / "venv" / "bin" / "python")
 
     def install(self, package: Path) -> None:
-        """What is not borrowed cannot be had: a dependency that is new fails here."""
+        """Install a package without a network: a new dependency, not borrowed, fails here."""
         command = [*pip_command(), "--python", self.python, "install", "--no-index"]
         command += ["--disable-pip-version-check", "--no-compile"]
         _run([*command, str(package)], self.folder)

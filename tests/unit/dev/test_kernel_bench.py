@@ -237,7 +237,7 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     kernels = [mm(), alias, mm(64, 64, 64)]
     kernel_table.show(wait(kernel_bench.figures_of(device, kernels, QUICK, SMALL)))
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == "limits: copy 0.512 GB/s, product 1.02 GFLOP/s"
+    assert lines[1] == "limits: copy 0.512 GB/s, GEMM 1.02 GFLOP/s"
     assert lines[2].split()[:4] == ["kernel", "time", "MB", "GB/s"]
     assert "24.2%" in lines[3]  # 124 of 512 bytes
     assert "5.9%" in lines[3]  # 60 of 1,024 FLOPs

@@ -200,9 +200,9 @@ def test_names_are_looked_up_where_there_is_numpy(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--options", "speed"], "no way is called 'speed'; there are fuse, f16"),
+        (["--options", "speed"], "there is no variant 'speed'; there are fuse, f16"),
         (["--options", "--no-fuse"], "not allowed with argument"),
-        (["--options", "--device", "numpy"], "NumPy has no other way to go"),
+        (["--options", "--device", "numpy"], "NumPy has no variants"),
     ],
 )
 def test_ways_that_cannot_be_asked_for(

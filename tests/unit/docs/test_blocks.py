@@ -1,8 +1,8 @@
-"""Every fenced block of README.md and docs/ is run, or stands below with the reason why not.
+"""Every fenced block of README.md and docs/ is run, or listed below with the reason why not.
 
-Python runs block by block, those of a document one after the other; `PREPARED` says what they find.
-Blocks for PyTorch run where that is: test_torch_blocks.py. Commands are given to the parsers that
-they are for, JSON is read.
+The Python blocks of a document run one after the other, in the environment of `PREPARED`. Blocks
+that need PyTorch run in test_torch_blocks.py. Commands are parsed by their own parsers; JSON is
+parsed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ OTHER_MODULES = {"pytest", "build", "http.server", "twine"}
 
 
 def reason(block: Block) -> str | None:
-    """Why a block is not run."""
+    """Return why a block is not run."""
     for (document, beginning), why in NOT_RUN.items():
         if block.document == document and block.first.startswith(beginning):
             return why
@@ -133,12 +133,12 @@ async def _run_all(path: Path, prepared: Prepared, monkeypatch: pytest.MonkeyPat
 
 
 def _local(source: Any) -> Any:
-    """What a page finds under an absolute address lies in the current folder here."""
+    """Map a page's absolute address to the current folder."""
     return source.lstrip("/") if isinstance(source, str) else source
 
 
 def _shorten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few tokens and steps show what many do, and a small product what a device can do."""
+    """Reduce the numbers of tokens and steps, and the size of the benchmark's GEMM."""
     monkeypatch.setattr(kernel_bench, "FOR_A_GLANCE", kernel_bench.Limits(64, 8))
     generate, learn = Generator.generate, Learner.learn
 
@@ -154,7 +154,7 @@ def _shorten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("block", all_blocks(), ids=str)
 def test_is_run_or_listed(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each by itself, whatever can be said of it without what it needs."""
+    """Each block is checked on its own, without its environment."""
     if block.language == "python":
         compiled(block)
     elif reason(block) is not None:

@@ -46,7 +46,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def recipe(heading: str) -> list[Block]:
-    """The Python of a section."""
+    """Return the Python blocks of a section."""
     text = DOCUMENT.read_text(encoding="utf-8")
     begin = text.count("\n", 0, text.index(f"\n## {heading}\n"))
     following = re.search(r"^## ", text.split(f"\n## {heading}\n")[1], re.M)
@@ -57,7 +57,7 @@ def recipe(heading: str) -> list[Block]:
 
 
 def follow(block: Block, folder: Path) -> None:
-    """Write a new file, or what goes next to a line of one that is there."""
+    """Write a new file, or insert lines next to a line of an existing one."""
     place, _, text = block.text.partition("\n")
     match = _PLACE.fullmatch(place)
     assert match is not None, place

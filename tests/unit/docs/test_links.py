@@ -1,4 +1,4 @@
-"""Links of the docs lead somewhere, and to every page there is one."""
+"""Links of the docs are not broken, and every page is linked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def anchors(path: Path) -> set[str]:
-    """Of the headings, as GitHub makes them."""
+    """Return the anchors of the headings, as GitHub forms them."""
     titles = re.findall(r"^#+ (.*)$", prose(path), re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 

@@ -1,4 +1,4 @@
-"""docs/operators.md names exactly the operators that there are, family by family."""
+"""docs/operators.md names exactly the existing operators, family by family."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from webpte.ops import lookup, registered_names
 
 
 def documented(root: Path) -> dict[str, set[str]]:
-    """Family to operators, from the table's rows."""
+    """Map families to operators, from the table's rows."""
     text = (root / "docs" / "operators.md").read_text("utf-8")
     rows = re.findall(r"^\| (\w+) \| (`.*?) \|", text, re.MULTILINE)
     return {family: set(re.findall(r"`([^`]+)`", names)) for family, names in rows}
@@ -30,7 +30,7 @@ def pairs(families: dict[str, set[str]]) -> set[tuple[str, str]]:
 
 
 def test_every_operator_is_documented_with_its_family(root: Path) -> None:
-    """Whoever forgot a name is told which, not shown two long tables."""
+    """The message names the missing operator, instead of two long tables."""
     told, there = pairs(documented(root)), pairs(registered())
     missing, gone = sorted(there - told), sorted(told - there)
     assert not missing, f"docs/operators.md lacks {missing}"

@@ -1,4 +1,4 @@
-"""The view and the card that docs/page.md shows work as they stand there."""
+"""The view and the card in docs/page.md work."""
 
 from __future__ import annotations
 

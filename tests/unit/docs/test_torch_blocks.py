@@ -21,7 +21,7 @@ BLOCKS = [block for block in all_blocks() if block.needs_torch]
 
 
 def scope() -> dict[str, Any]:
-    """What the text around the blocks speaks of."""
+    """The names that the text around the blocks mentions."""
     return {
         "torch": torch,
         "webpte": webpte,
@@ -32,7 +32,7 @@ def scope() -> dict[str, Any]:
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function `make` is what `serve.py export` would call: what it gives is exported, too."""
+    """A function `make` is one for `serve.py export`: its result is exported, too."""
     monkeypatch.chdir(tmp_path)
     names = scope()
     # Exports have an event loop of their own, so only what awaits something runs in one.

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md has every class of errors, and no other, and tells how they come."""
+"""docs/troubleshooting.md lists exactly the classes of errors, with their causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of the docs fit an editor; rows of tables and code are as long as they are."""
+"""Lines of the docs fit an editor, except rows of tables and code."""
 
 from __future__ import annotations
 

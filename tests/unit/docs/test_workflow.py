@@ -1,4 +1,4 @@
-"""The workflow for GitHub Pages: actions by commit, and commands that serve.py has."""
+"""The workflow for GitHub Pages: its actions are pinned, and serve.py has its commands."""
 
 from __future__ import annotations
 

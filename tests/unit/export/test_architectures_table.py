@@ -1,10 +1,10 @@
-"""The table of architectures, from results as the command keeps them."""
+"""The table of architectures, from the results that the command stores."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from webpte_export.architectures.table import render
+from bench.architectures.table import render
 
 
 def result(**changes: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The driver of ExecuTorch's tests: what of it needs neither PyTorch nor a checkout."""
+"""The driver of ExecuTorch's tests: the parts that need neither PyTorch nor a checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`serve.py export`: arguments, the user's function, and what becomes of failures."""
+"""`serve.py export`: arguments, the user's function, and failures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Answering:
-    """Stands for the export environment: a Python of which `-m webpte_export` is this module."""
+    """A fake of the export environment: a Python whose `-m webpte_export` is this module."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._package = folder / "stand_in" / "webpte_export"
@@ -126,7 +126,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("users_broken:good", "imports 'a_package_that_is_not_there'"),
     ],
 )
-def test_faults_of_the_function_are_told_plainly(module: str, target: str, says: str) -> None:
+def test_faults_of_the_function_are_reported_plainly(module: str, target: str, says: str) -> None:
     assert call(f"{module}:good") == ("a model", "inputs")
     with pytest.raises(ExportError, match=says):
         call(target)

@@ -1,4 +1,4 @@
-"""The environment for exports: made once, thrown away if half made, replaced by a setting."""
+"""The environment for exports: created once, deleted if incomplete, replaced by a setting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webpte_host.setup import export_environment
 
 
 class FakePip:
-    """Stands for venv and pip: notes what it was asked to install, fails when told to."""
+    """A fake of venv and pip, which records the requested packages, and fails on request."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -84,7 +84,7 @@ def test_a_half_made_one_is_thrown_away(pip: FakePip, failure: BaseException) ->
 
 
 def test_one_without_a_stamp_is_not_taken_for_whole(pip: FakePip) -> None:
-    """As a power cut leaves it."""
+    """A power cut leaves the folder like this."""
     python = export_environment.export_python(display())
     (pip.folder / "webpte-stamp").unlink()
     pip.installed.clear()
@@ -93,7 +93,7 @@ def test_one_without_a_stamp_is_not_taken_for_whole(pip: FakePip) -> None:
     assert len(pip.installed) == 2
 
 
-def test_a_full_disk_is_told(pip: FakePip) -> None:
+def test_a_full_disk_is_reported(pip: FakePip) -> None:
     pip.failure = OSError(28, "No space left on device")
     with pytest.raises(HostError, match=r"No space left.*\n.*6000\.0 MB free"):
         export_environment.export_python(display())
@@ -125,7 +125,7 @@ def test_the_setting_is_taken_if_it_can_export(
         (f'exec {sys.executable} -S "$@"', "it has no torch, executorch, torchao"),
     ],
 )
-def test_a_setting_that_cannot_export_is_told(
+def test_a_setting_that_cannot_export_is_reported(
     pip: FakePip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str | None, says: str
 ) -> None:
     python = tmp_path / "nowhere" if body is None else interpreter(tmp_path, body)

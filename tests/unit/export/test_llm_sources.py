@@ -1,4 +1,4 @@
-"""What is read of a language model before PyTorch is needed: sizes, names, the tokenizer."""
+"""The reading of language models without PyTorch: sizes, names, the tokenizer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from webpte_export import ExportError
 from webpte_export.llm import from_gguf, huggingface
 from webpte_export.llm.export import export_llm, metadata, write_tokenizer
 from webpte_export.llm.gguf_tokenizer import tokenizer_files
-from webpte_export.llm.source import Source, read_source
+from webpte_export.llm.read_source import read_source
+from webpte_export.llm.source import Source
 
 HERE = Path("model")
 CONFIG = {
@@ -32,7 +33,7 @@ TEXTS = ["The keeper's 92 steps, climbed twice.", "  Spaces\n\nand lines 12345",
 
 
 def gguf_fields(pre: str = "smollm") -> tuple[dict[str, Any], Tokenizer]:
-    """Metadata as GGUF has them, of a tokenizer that was trained here, and that tokenizer."""
+    """Return GGUF metadata of a tokenizer that is trained here, and that tokenizer."""
     original = Tokenizer(models.BPE())
     digits, cut = pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel
     original.pre_tokenizer = pre_tokenizers.Sequence([digits, cut(add_prefix_space=False)])
@@ -77,7 +78,7 @@ def test_a_tokenizer_from_gguf_is_the_one_it_was_made_of() -> None:
 
 
 def test_digits_are_cut_as_the_file_says() -> None:
-    """Otherwise the test above could not fail: this one is cut in another way."""
+    """The test above can fail: this pre-tokenizer splits text in another way."""
     fields, original = gguf_fields()
     fields["tokenizer.ggml.tokens"] = [*fields["tokenizer.ggml.tokens"], "12"]
     fields["tokenizer.ggml.token_type"] = [*fields["tokenizer.ggml.token_type"], 1]
@@ -112,7 +113,7 @@ def test_files_beside_the_program(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match="the model knows 40: they do not belong together"):
+    with pytest.raises(ExportError, match="the model knows 40: this is another model's tokenizer"):
         write_tokenizer(source(vocab_size=40), tmp_path)
 
 
@@ -145,7 +146,7 @@ def test_sizes_of_a_folder() -> None:
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, '"llama3"'),
     ],
 )
-def test_what_cannot_be_exported_is_told(changes: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_exported_is_reported(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ExportError, match=says):
         huggingface.shape_of({**CONFIG, **changes}, HERE)
 

@@ -30,13 +30,13 @@ from support.write.weight_files import (
 )
 from webpte_export import ExportError
 from webpte_export.llm import from_gguf, huggingface, weight_files
-from webpte_export.llm.source import read_source
+from webpte_export.llm.read_source import read_source
 from webpte_export.llm.weight_files import read_gguf_header, read_safetensors_header
 
 
 @pytest.fixture
 def gguf(tmp_path: Path) -> Callable[[bytes], Any]:
-    """Describes a model of the bytes of a file."""
+    """Read the description of a model from a file's bytes."""
     path = tmp_path / "m.gguf"
 
     def described(data: bytes) -> Any:
@@ -71,7 +71,7 @@ def test_tensors_are_where_the_header_says(tmp_path: Path, alignment: int) -> No
 def test_weights_go_to_the_package_as_they_are_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The two packages are not here: they are given rows of bytes and an array of float32."""
+    """Fakes replace the two packages, which get rows of bytes and an array of float32."""
     import sys
 
     def dequantize(rows: np.ndarray, _kind: int) -> np.ndarray:
@@ -102,13 +102,13 @@ GOOD = write_gguf()
 BAD_GGUF = [
     (b"", "the start has 4 bytes, but 0 are left"),
     (b"GGML" + GOOD[4:], "does not start as GGUF"),
-    (GOOD[:4] + struct.pack(">I", 3) + GOOD[8:], "order of other machines"),
+    (GOOD[:4] + struct.pack(">I", 3) + GOOD[8:], "byte order is big-endian"),
     (GOOD[:4] + struct.pack("<I", 1) + GOOD[8:], "GGUF of version 1; 2 and 3 are read"),
     (GOOD[:8] + struct.pack("<Q", 1 << 60) + GOOD[16:], "the number of tensors is"),
     (GOOD[:16] + struct.pack("<Q", 1 << 60) + GOOD[24:], "the number of fields is"),
     (GOOD[:24] + struct.pack("<Q", 1 << 60) + GOOD[32:], "the name of field 0 has"),
     (GOOD[:32] + b"\xff" + GOOD[33:], "the name of field 0 is not UTF-8"),
-    (GOOD[:400], "the file is damaged, or its download broke off"),
+    (GOOD[:400], "the file is damaged or incomplete"),
     (GOOD[:-100], r"tensor 'blk\.1\.ffn_down\.weight' ends at byte"),
     (changed(general__alignment=24), "general.alignment is 24"),
     (changed(general__architecture=5), "general.architecture must be a text, got 5"),
@@ -123,17 +123,17 @@ BAD_GGUF = [
     (changed(llama__rope__freq_base=float("nan")), "freq_base must be a number"),
     (changed(llama__attention__layer_norm_rms_epsilon=0.0), "epsilon 0"),
     (changed(tokenizer__ggml__merges=None), "lacks 'tokenizer.ggml.merges'"),
-    (changed(tokenizer__ggml__merges=["a b c"]), "is no pair of tokens"),
+    (changed(tokenizer__ggml__merges=["a b c"]), "not a pair of tokens"),
     (changed(tokenizer__ggml__tokens=list("aabcdefghijk")), "has a token twice"),
-    (changed(tokenizer__ggml__tokens=list(range(12))), "tokens has something that is no text"),
-    (changed(tokenizer__ggml__token_type=[1]), "token_type is of 1 tokens, there are 12"),
+    (changed(tokenizer__ggml__tokens=list(range(12))), "tokens has an item that is not a text"),
+    (changed(tokenizer__ggml__token_type=[1]), "token_type has 1 items for 12 tokens"),
     (changed(tokenizer__ggml__pre=["smollm"]), "tokenizer.ggml.pre must be a text"),
     (changed(tokenizer__chat_template=7), "chat_template must be a text, got 7"),
 ]
 
 
 @pytest.mark.parametrize(("data", "says"), BAD_GGUF, ids=[says for _, says in BAD_GGUF])
-def test_bad_gguf_files_are_told(gguf: Callable[[bytes], Any], data: bytes, says: str) -> None:
+def test_bad_gguf_files_are_reported(gguf: Callable[[bytes], Any], data: bytes, says: str) -> None:
     with pytest.raises(ExportError, match=rf"m\.gguf.*{says}"):
         gguf(data)
 
@@ -161,15 +161,15 @@ BAD_SAFETENSORS = [
     (write_safetensors(**{NORM: {"dtype": "F16"}}), "model.norm.weight lacks 'shape'"),
     (
         write_safetensors(**{NORM: {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}}),
-        "dtype 'I64' is none of weights",
+        "dtype 'I64' is not one of",
     ),
     (
         write_safetensors(**{NORM: {"dtype": "F16", "shape": [-1], "data_offsets": [0, 2]}}),
-        "shape has something that is no size",
+        "shape has an item that is not a size",
     ),
     (
         write_safetensors(**{NORM: {"dtype": "F16", "shape": [3], "data_offsets": [0, 6]}}),
-        r"'norm\.weight' is \[3\], but the sizes of the model make it \[32\]",
+        r"'norm\.weight' is \[3\], but by the model's sizes it should be \[32\]",
     ),
     (
         write_safetensors(x={"dtype": "F16", "shape": [3], "data_offsets": [0, 6]}),
@@ -179,17 +179,19 @@ BAD_SAFETENSORS = [
 
 
 @pytest.mark.parametrize(("data", "says"), BAD_SAFETENSORS, ids=[s for _, s in BAD_SAFETENSORS])
-def test_bad_safetensors_files_are_told(tmp_path: Path, data: bytes, says: str) -> None:
+def test_bad_safetensors_files_are_reported(tmp_path: Path, data: bytes, says: str) -> None:
     folder = write_folder(tmp_path / "m")
     (folder / "model.safetensors").write_bytes(data)
     with pytest.raises(ExportError, match=says):
         huggingface.describe(folder)
 
 
-def test_a_tensor_in_two_files_is_told(tmp_path: Path) -> None:
+def test_a_tensor_in_two_files_is_reported(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "m")
     (folder / "other.safetensors").write_bytes(WHOLE)
-    with pytest.raises(ExportError, match=r"other\.safetensors has .*, which another file has"):
+    with pytest.raises(
+        ExportError, match=r"other\.safetensors has .*, which another file also has"
+    ):
         huggingface.describe(folder)
 
 
@@ -206,7 +208,7 @@ BAD_CONFIGS = [
 
 
 @pytest.mark.parametrize(("config", "says"), BAD_CONFIGS, ids=[says for _, says in BAD_CONFIGS])
-def test_bad_configurations_are_told(tmp_path: Path, config: Any, says: str) -> None:
+def test_bad_configurations_are_reported(tmp_path: Path, config: Any, says: str) -> None:
     folder = write_folder(tmp_path / "m")
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ExportError, match=says):
@@ -222,7 +224,7 @@ def test_a_factor_of_positions_is_not_rounded() -> None:
 
 
 def test_sources_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match="no name of a file"):
+    with pytest.raises(ExportError, match="cannot be the name of a file"):
         read_source("a\0b")
     folder = write_folder(tmp_path / "m")
     (folder / "config.json").unlink()
@@ -275,7 +277,7 @@ def _refuses_only(
     describe: Callable[[], object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each mutant takes the file's place, in memory: a disk is slow."""
+    """Each mutant replaces the file in memory, because a disk is slow."""
     import io
 
     current = b""

@@ -95,11 +95,11 @@ def test_pairs_are_put_together() -> None:
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
 def test_a_folder_gives_what_transformers_gives(tmp_path: Path, architecture: str) -> None:
     transformers = pytest.importorskip("transformers")
-    from webpte_export.exporter_patches import mend_exporter
+    from webpte_export.exporter_patches import patch_exporter
     from webpte_export.llm.huggingface import read_folder
     from webpte_export.llm.model import build
 
-    mend_exporter()
+    patch_exporter()
     torch.manual_seed(0)
     stem = architecture.capitalize()
     config = getattr(transformers, f"{stem}Config")(

@@ -134,15 +134,6 @@ def test_expand_follows_lists_with_their_members() -> None:
     assert list(graph.expand((a, pair, a))) == [a, pair, b, n, a]
 
 
-def test_memory_groups_leave_out_constants_and_dedicated_tensors() -> None:
-    g = GraphWriter()
-    first, second = g.tensor((4,), mem_obj_id=1), g.tensor((2,), mem_obj_id=1)
-    other = g.tensor((8,), mem_obj_id=0)
-    g.tensor((3,))
-    g.tensor((2,), constant=np.ones(2, np.float32), mem_obj_id=1)
-    assert build_graph(g).memory_groups() == {1: (first, second), 0: (other,)}
-
-
 @pytest.mark.parametrize("kind", KINDS[:-1], ids=[kind[0] for kind in KINDS[:-1]])
 @pytest.mark.parametrize("end", ["input", "output"])
 @pytest.mark.parametrize("device", ["numpy", "recording"])

@@ -1,4 +1,4 @@
-"""`serve.py bench`: what it shows of a program's figures, and what it refuses."""
+"""`serve.py bench`: its output, and the arguments that it refuses."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def test_waiting_is_for_browsers(
 @pytest.mark.parametrize(
     ("way", "message"),
     [
-        ("fuse,f16", "one way at a time"),
-        ("all", "one way at a time"),
-        ("speed", "no way is called 'speed'"),
+        ("fuse,f16", "only one variant at a time"),
+        ("all", "only one variant at a time"),
+        ("speed", "there is no variant 'speed'"),
         ("fuse", "--options is for programs that run"),
     ],
 )

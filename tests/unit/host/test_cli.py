@@ -48,7 +48,7 @@ def test_serves_until_stopped(root: Path, how: signal.Signals, tmp_path: Path) -
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Shells ignore it for what they run in the background, and a process inherits that.
+        # Shells ignore SIGINT for background processes, whose children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     try:

@@ -1,4 +1,4 @@
-"""Time limits of tests stand in one place, generous enough for a machine that is busy."""
+"""Time limits of tests are in one place, generous enough for a busy machine."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-# Its subject are pages that hang: what they are given is short on purpose.
+# Tests of pages that hang, whose limits are short on purpose.
 HANGING = "test_harness.py"
 
 
 def numbers_in(path: Path) -> Iterator[int]:
-    """Lines with a limit that is a number, or computed from one."""
+    """List lines with a limit that is a number, or computed from one."""
     text = path.read_text("utf-8")
     if "timeout=" not in text:  # parsing all of them takes seconds
         return

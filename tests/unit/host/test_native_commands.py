@@ -32,7 +32,7 @@ def serve(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """One case that passes and one that cannot."""
+    """A suite of one case that passes and one that fails."""
     (tmp_path / "add.pte").write_bytes(write_pte(add_graph()))
     x = numbers(2, 3)
     entries = []
@@ -57,7 +57,7 @@ def test_verify(root: Path, suite: Path) -> None:
     assert last == "1 passed, 1 failed"
 
 
-def test_bench_refuses_a_cpu_unless_told_to(root: Path, suite: Path) -> None:
+def test_bench_refuses_a_cpu_except_with_software(root: Path, suite: Path) -> None:
     command = ("bench", str(suite / "add.pte"), "--device", "native", "--runs", "2")
     if wait(shared_device("native")).info.software:
         refused = serve(root, *command)

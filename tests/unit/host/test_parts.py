@@ -1,4 +1,4 @@
-"""Long runs: in parts, with failures told at once, and by whoever is interrupted."""
+"""Long runs: in parts, with failures reported at once, also after an interrupt."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_parts_that_are_none(text: str) -> None:
         Part.parse(text)
 
 
-def test_a_failure_is_told_before_the_run_ends(tmp_path: Path) -> None:
+def test_a_failure_is_reported_before_the_run_ends(tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
     (tmp_path / "test_a.py").write_text("def test_bad():\n    assert 3 == 4, 'as it is meant'\n")
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-q", "-n", "1"]
@@ -48,7 +48,7 @@ def test_a_failure_is_told_before_the_run_ends(tmp_path: Path) -> None:
     )
 
 
-# In the background of a shell Ctrl-C is ignored, and so it would be by those started there.
+# A shell's background processes ignore Ctrl-C, and so would their children.
 PARENT = """
 import signal, sys
 from webpte_host.commands.test_command import _run
@@ -61,7 +61,7 @@ try:
     print("running", flush=True)  # from here on it may be interrupted
     time.sleep(600)
 except KeyboardInterrupt:
-    time.sleep(1)  # as pytest takes its time for what failed
+    time.sleep(1)  # as pytest needs time to print the failures
     print("last words", flush=True)
 """
 

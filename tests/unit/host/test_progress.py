@@ -1,4 +1,4 @@
-"""Signs of life: on a terminal one line rewritten in place, elsewhere one line that grows."""
+"""Progress: on a terminal one line rewritten in place, elsewhere one line that grows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webpte_host.base.progress import Display
 
 
 def without_seconds(stream: Log) -> str:
-    """Stages take as long as the machine takes."""
+    """Replace times, which depend on the machine."""
     return re.sub(r"\(\d+\.\d s\)", "(N s)", stream.getvalue())
 
 

@@ -1,4 +1,4 @@
-"""The command's own part: manifest, filter, output, exit code."""
+"""`serve.py verify`: manifest, filter, output, exit code."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_filter_that_matches_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "cannot be read: No such file"),
+        (None, "cannot be read: no such file"),
         ("{", "is not JSON"),
         ("{}", "must be a list of entries, not dict"),
         ("[]", "has no entries"),
@@ -135,7 +135,7 @@ def test_numpy_tells_what_it_does(root: Path) -> None:
 
 @pytest.fixture
 def run_main(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """`main` on the three entries, with the outcome of each given."""
+    """Run `main` on the three entries with given outcomes."""
     (tmp_path / "manifest.json").write_text(json.dumps(ENTRIES))
     monkeypatch.setattr(environment, "inside", lambda: True)
 

@@ -1,4 +1,4 @@
-"""`serve.py models` with a registry, a recipe and an exporter of our own: no network, no torch."""
+"""`serve.py models` with fakes of registry, recipe and exporter: no network, no torch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from webpte_models import all_recipes
 
 @pytest.fixture
 def slow_kitchen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKitchen:
-    """With processes, as it is in life."""
+    """A setting with real processes."""
     kitchen = FakeKitchen(tmp_path)
     monkeypatch.setattr(sources, "pip_command", lambda: kitchen.pip)
     monkeypatch.setattr(export_environment, "export_python", lambda _display: kitchen.python)
@@ -166,7 +166,7 @@ def test_interrupted_at_any_point(
 def test_interrupted_replacement_leaves_one_of_both(
     kitchen: FakeKitchen, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever rename is the last, there is no mixture; at worst there is none, and it says so."""
+    """An interrupt at any rename leaves no mixture; at worst, no model and a message."""
     kitchen.models().add([NAME], "numpy")
     store, real, seen = kitchen.store, os.rename, [0]
     source = next(kitchen.cache.glob("export-*")) / "made/model"
@@ -220,7 +220,7 @@ def test_changed_recipe_is_made_anew(kitchen: FakeKitchen) -> None:
 def test_unknown_names(kitchen: FakeKitchen) -> None:
     with pytest.raises(HostError, match=r"no recipe for subtracter\. There are: adder"):
         kitchen.models().add([NAME, "subtracter"], "numpy")
-    assert kitchen.calls() == []  # all names are looked at first
+    assert kitchen.calls() == []  # all names are checked first
     for name in (NAME, "..", ".", "index.json"):
         with pytest.raises(HostError, match="Installed: none"):
             kitchen.models().remove([name])

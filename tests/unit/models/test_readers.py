@@ -1,4 +1,4 @@
-"""What reads other formats: PNG, ONNX and its rewriting; and sentences about examples."""
+"""Readers of other formats: PNG, ONNX and its rewriting; and sentences about examples."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_png_there_and_back(channels: int) -> None:
 
 
 def filtered(picture: Array) -> bytes:
-    """The lines of a PNG with the filters 0 to 4 in turn, by the format's own formulas."""
+    """Filter the lines of a PNG with the filters 0 to 4 in turn, by the format's formulas."""
     height, width, channels = picture.shape
     padded = np.zeros((height + 1, width + 1, channels), int)
     padded[1:, 1:] = picture
@@ -56,7 +56,7 @@ def test_png_with_every_filter() -> None:
 
 
 def field(number: int, value: int | bytes | float) -> bytes:
-    """A field of a protobuf message."""
+    """Encode a field of a protobuf message."""
     if isinstance(value, float):
         return varint(number << 3 | 5) + struct.pack("<f", value)
     if isinstance(value, int):
@@ -97,7 +97,7 @@ def test_onnx_file(tmp_path: Path) -> None:
 
 
 def onnx_graph(bias_shape: tuple[int, ...], root: float = 2**0.5) -> Graph:
-    """A convolution of 1 to 4 channels, Identity, a sum, and GELU in five nodes."""
+    """Build a convolution of 1 to 4 channels, Identity, a sum, and GELU in five nodes."""
     rows = [
         ("Conv", ("x", "kernel"), "a"),
         ("Add", ("a", "bias"), "b"),
@@ -123,7 +123,7 @@ def test_rewrites() -> None:
 
 
 def test_what_is_no_bias_and_no_gelu_stays() -> None:
-    """Four values along the width are none per channel."""
+    """Four values along the width are not per channel."""
     found = simplified(onnx_graph((1, 1, 1, 4)))
     assert [node.op for node in found.nodes] == ["Conv", "Add", "Gelu"]
     with pytest.raises(ValueError, match="other constants"):

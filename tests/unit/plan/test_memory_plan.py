@@ -188,7 +188,7 @@ def test_the_exporters_own_plan_would_fail_here() -> None:
     g.inputs(x)
     g.outputs(out)
     graph, plan = plan_of(g)
-    groups = {i: group for group, ids in graph.memory_groups().items() for i in ids}
+    groups = {t.id: t.mem_obj_id for t in graph.tensors() if t.mem_obj_id is not None}
     wrong = StoragePlan(plan.slots, groups, plan.aliased_calls)
     with pytest.raises(AssertionError, match=f"value {v} should be"):
         Simulator(graph, wrong).execute()

@@ -1,6 +1,6 @@
-"""Exports whose table of tokens is outside of the delegate are one graph, and decode ahead.
+"""Exports with the embedding table outside of the delegate become one graph with pipelined decode.
 
-How many steps are in a submission depends on how fast they are, so that it is not asked here.
+The number of steps per submission depends on their speed, so it is not checked here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The samples that ship: cards that tell the truth, and programs that compute what PyTorch does."""
+"""The shipped samples: their cards are correct, and their programs give PyTorch's results."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_program_computes_what_pytorch_did(name: str) -> None:
 
 
 def said(questions: list[str], most: int) -> list[tuple[str, str | None]]:
-    """What `stories` answers, one after the other in one conversation, and how it ended."""
+    """Return the successive answers of `stories` in one conversation, and how each ended."""
 
     async def talk() -> list[tuple[str, str | None]]:
         files = {kind: SAMPLES / name for kind, name in card_of("stories")["files"].items()}

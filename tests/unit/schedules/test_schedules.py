@@ -1,6 +1,6 @@
-"""The tool that runs schedules: it repeats itself, it finds faults, and it makes them small.
+"""The runner of schedules: it is deterministic, finds faults, and shrinks schedules.
 
-And schedules that it found once: each was a fault of the runtime.
+Also schedules that once revealed a fault of the runtime.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def test_schedules_have_everything() -> None:
     }
 
 
-# Faults on purpose
+# Deliberate faults
 
 
 def wrong_numbers(call: EmulatedCall, memory: Any, run: Callable[..., None]) -> None:
@@ -156,7 +156,7 @@ def test_an_error_that_nothing_explains_is_found() -> None:
         assert "closed before, but there is no error" in str(run(schedule))
 
 
-# Making them small
+# Shrinking
 
 
 def test_shrinking_keeps_what_matters() -> None:
@@ -213,7 +213,7 @@ def _one_less(schedule: Schedule) -> list[Schedule]:
     return tried
 
 
-# Found once
+# Found before
 
 FOUND = {
     "an op on the host fails after state was written": Schedule(

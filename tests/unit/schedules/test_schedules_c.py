@@ -1,4 +1,4 @@
-"""A quarter of the schedules of support/schedules/generate.py: tests are shared out by file."""
+"""The third quarter of the schedules: tests are distributed to processes by file."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from page.inputs.photos import (
 )
 from page.inputs.sounds import SoundForm, SoundSettings, prepare_sound, sound_dims, sound_form_of
 from page.inputs.typed import TypedError, parse_bytes, parse_values
-from page.npy import Array, NpyError, check_fits, read_npy
+from page.npy import Array, NpyError, check_fits
 from webpte import ScalarInfo, TensorInfo
 
 
@@ -258,10 +258,6 @@ class TensorInput:
 
     def set_settings(self, settings: PhotoSettings) -> None:
         self.settings, self._array = settings, None
-
-    def take_file(self, data: bytes, name: str) -> None:
-        """Use a `.npy`. Raises NpyError, and then nothing has changed."""
-        self.take_array(read_npy(data, name), name)
 
     def take_bytes(self, data: bytes, name: str) -> None:
         """Use the plain bytes of an array, in this input's element type. Raises NpyError."""

@@ -1,4 +1,4 @@
-"""The server over real sockets: what it serves, and all that it must not serve."""
+"""The server over real sockets: the files that it serves, and those that it must not."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def ask(site: Site, path: str, method: str = "GET", **headers: str) -> Reply:
 
 
 def ask_raw(site: Site, request: bytes) -> bytes:
-    """The whole answer to bytes that a well-behaved client would not send."""
+    """Return the whole response to bytes that a well-behaved client would not send."""
     with socket.create_connection(
         ("127.0.0.1", site.port), timeout=limits.SOCKET_SECONDS
     ) as connection:
@@ -280,25 +280,25 @@ def test_the_modules_of_the_page_are_one_archive(site: Site, tree: Path) -> None
 PAGE = b"""<link href="./style.css"><script config="./pyscript.json" src="./main.py"></script>"""
 
 
-def lasting_prefix(site: Site) -> str:
+def immutable_prefix(site: Site) -> str:
     found = re.search(rb'src="\.(/v-[0-9a-f]+/)main\.py"', ask(site, "/?model=digits")[2])
     assert found
     return found[1].decode()
 
 
 @pytest.fixture
-def lasting(site: Site, tree: Path) -> Iterator[str]:
-    """The addresses that the page names its files by begin so."""
+def prefix(site: Site, tree: Path) -> Iterator[str]:
+    """Return the prefix of the page's immutable URLs."""
     page = tree / "web" / "index.html"
     before = page.read_bytes()
     page.write_bytes(PAGE)
-    yield lasting_prefix(site)
+    yield immutable_prefix(site)
     page.write_bytes(before)
 
 
-def test_the_page_names_its_files_by_addresses_that_last(site: Site, lasting: str) -> None:
+def test_the_page_names_its_files_by_immutable_urls(site: Site, prefix: str) -> None:
     text = ask(site, "/")[2]
-    assert text.count(lasting.encode()) == 3 == text.count(b'"./')
+    assert text.count(prefix.encode()) == 3 == text.count(b'"./')
     assert ask(site, "/")[1]["Cache-Control"] == "no-cache"
     for path in (
         "main.py",
@@ -307,36 +307,36 @@ def test_the_page_names_its_files_by_addresses_that_last(site: Site, lasting: st
         "page.zip",
         "runtime/pyodide/pyodide.mjs",
     ):
-        status, headers, body = ask(site, lasting + path)
+        status, headers, body = ask(site, prefix + path)
         assert (status, "immutable" in headers["Cache-Control"]) == (200, True), path
         assert "pyscript" in path or body == ask(site, f"/{path}")[2]
     for path in ("main.py", "pyscript.json", "webpte.zip", "page.zip"):
         assert ask(site, f"/{path}")[1]["Cache-Control"] == "no-cache"
 
 
-def test_the_configuration_by_a_lasting_address_names_the_same_runtime(
-    site: Site, lasting: str
+def test_the_configuration_by_an_immutable_url_names_the_same_runtime(
+    site: Site, prefix: str
 ) -> None:
     def interpreter(path: str) -> str:
         named: str = json.loads(ask(site, path)[2])["interpreter"]
         return urllib.parse.urljoin(f"http://host{path}", named)
 
-    assert interpreter("/pyscript.json") == interpreter(f"{lasting}pyscript.json")
+    assert interpreter("/pyscript.json") == interpreter(f"{prefix}pyscript.json")
 
 
 @pytest.mark.parametrize(
     "changed", ["web/main.py", "web/new.js", "package/__init__.py", "wgsl/elementwise/unary.wgsl"]
 )
-def test_a_change_gives_other_addresses(site: Site, tree: Path, lasting: str, changed: str) -> None:
-    assert lasting_prefix(site) == lasting
+def test_a_change_gives_other_urls(site: Site, tree: Path, prefix: str, changed: str) -> None:
+    assert immutable_prefix(site) == prefix
     file = tree / changed
     before = file.read_bytes() if file.exists() else None
     file.write_bytes(b"# of another length")
     try:
-        now = lasting_prefix(site)
-        assert now != lasting
-        # A tab from before the change has what is there now, and the browser asks for it each time.
-        status, headers, body = ask(site, f"{lasting}main.py")
+        now = immutable_prefix(site)
+        assert now != prefix
+        # A tab from before the change gets the current file, and revalidates it each time.
+        status, headers, body = ask(site, f"{prefix}main.py")
         assert (status, headers["Cache-Control"]) == (200, "no-cache")
         assert body == ask(site, f"{now}main.py")[2] == (tree / "web" / "main.py").read_bytes()
     finally:

@@ -1,4 +1,4 @@
-"""The server asked by other names, and by clients that behave badly: always a status."""
+"""Requests with other hosts, and of badly behaved clients: the server always sends a status."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def answer(site: Site, request: bytes) -> bytes:
             connection.sendall(request)
             connection.shutdown(socket.SHUT_WR)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # it has heard enough, and its answer is there
+            pass  # the server has closed the connection after its response
         chunks = []
         while chunk := connection.recv(65536):
             chunks.append(chunk)
@@ -76,7 +76,7 @@ def test_no_host_and_two_hosts_are_refused(site: Site) -> None:
     for head in (b"", b"Host: localhost\r\nHost: localhost\r\n"):
         reply = answer(site, b"GET /a.pte HTTP/1.1\r\nConnection: close\r\n" + head + b"\r\n")
         assert reply.startswith(b"HTTP/1.1 400 ")
-        assert b"names its host once" in reply
+        assert b"exactly one `Host` header" in reply
 
 
 def test_the_address_that_it_listens_on() -> None:

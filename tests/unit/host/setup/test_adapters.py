@@ -1,4 +1,4 @@
-"""`--adapter hardware`: a GPU, or a sentence; and what the tests are told."""
+"""`--adapter hardware`: a GPU or an error message, and the variable that tests get."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_no_gpu_is_a_sentence(adapter: dict[str, str] | None, message: str) -> N
 
 
 class Sections:
-    """What `test` would run, and which of it fails."""
+    """The sections that `test` would run, one of which may fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, failing: str = "") -> None:
         self.ran: list[tuple[str, list[str], str | None]] = []
@@ -90,7 +90,7 @@ def test_every_browser_is_for_the_adapter(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_only_one_function_starts_browsers() -> None:
-    """Whoever calls `launch` with flags of their own forgets the adapter."""
+    """A call of `launch` with its own flags would ignore the adapter."""
     browser_tests = (ROOT / "tests" / "browser").rglob("*.py")
     for path in (*browser_tests, *(ROOT / "tests" / "site").rglob("*.py")):
         text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`serve.py bench --pipelines`: which kernels it finds, what it shows and keeps."""
+"""`serve.py bench --pipelines`: the kernels that it finds, its output and its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The set-up of the browser runtime, with a small npm and pip of our own: no network."""
+"""The set-up of the browser runtime, with fakes of npm and pip, without a network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from webpte_host.setup import runtime, sources
 
 Files = dict[str, bytes]
 
-# Copies what stands ready for the package that it is asked for, or fails as told.
+# Copies the prepared files of the requested package, or fails on request.
 FAKE_TOOL = """
 import pathlib, shutil, sys
 registry = pathlib.Path({registry!r})
@@ -64,7 +64,7 @@ def wheel(files: Files) -> bytes:
 
 @dataclass
 class World:
-    """A registry on disk, a lock that pins what is in it, and a place for the runtime."""
+    """A registry on disk, a lock that pins its packages, and a folder for the runtime."""
 
     folder: Path
     numpy: bytes = b"numpy for wasm"
@@ -122,7 +122,7 @@ class World:
         return path.read_text().splitlines() if path.exists() else []
 
     def ensure(self, **changes: Any) -> str:
-        """Set up, and return what was shown."""
+        """Set up the runtime, and return the output."""
         lock_path = self.folder / "lock.json"
         lock_path.write_text(json.dumps({**self.lock(), **changes}))
         shown = io.StringIO()
@@ -177,7 +177,7 @@ def test_a_compiled_package_leaves_its_compiled_modules_behind(world: World) -> 
     assert packages["marks"]["depends"] == ["numpy"]
 
 
-def test_second_run_asks_nobody_and_says_nothing(world: World) -> None:
+def test_a_second_run_fetches_and_prints_nothing(world: World) -> None:
     world.ensure()
     before = world.calls()
     assert world.ensure() == ""
@@ -232,8 +232,8 @@ def test_wrong_files_from_cdn_fall_through(world: World, monkeypatch: pytest.Mon
         ("carrier", "carrier-2.0.whl", wheel({"in/numpy.whl": b"bad"}), "pinned SHA-256"),
         ("flatbuffers", "flatbuffers-3.0.whl", b"bad", "pinned SHA-256"),
     ],
-    # Without these the bytes of archives are names of tests: with the time that they were made at,
-    # which differs between processes that run tests together.
+    # Without ids, the bytes of archives would be part of the tests' names: they contain times,
+    # which differ between the processes of a run.
     ids=["no tarball", "no file", "no wheel", "no wheel inside", "other wheel", "other package"],
 )
 def test_wrong_content_is_refused(

@@ -1,5 +1,4 @@
-"""Compiling Python's library: what is there when it is not possible. Whether it is used, the
-browser tests tell."""
+"""Compiling Python's library if it is not possible. Browser tests check that it is used."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from webpte_host.setup import stdlib
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A runtime without an interpreter, which Node cannot start."""
+    """A runtime without an interpreter, which Node cannot run."""
     folder = tmp_path / "runtime"
     (folder / "pyodide").mkdir(parents=True)
     (folder / stdlib.LIBRARY).write_bytes(b"sources")
@@ -30,7 +29,7 @@ def compile_in(folder: Path) -> str:
     return shown.getvalue()
 
 
-def test_what_cannot_be_compiled_is_told_and_left_as_it_was(folder: Path) -> None:
+def test_what_cannot_be_compiled_is_reported_and_left_as_it_was(folder: Path) -> None:
     before = (folder / "stamp.json").read_bytes()
     told = compile_in(folder)
     assert "pages start slower" in told

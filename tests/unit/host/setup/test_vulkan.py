@@ -1,4 +1,4 @@
-"""Which driver native tests get: one that is there, one that may be installed, or none."""
+"""The driver of native tests: an installed one, one that may be installed, or none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webpte_host.setup import apt, vulkan
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without drivers; returns where one would say that it is there."""
+    """A machine without drivers; returns the folder where one would be registered."""
     for name in ("VK_DRIVER_FILES", "VK_ICD_FILENAMES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(vulkan, "_FOLDERS", (str(tmp_path),))
@@ -30,7 +30,7 @@ def ensure(
     machine: str = "x86_64",
     backport: bool = False,
 ) -> tuple[list[str], str]:
-    """Return what was asked to be installed, and what was said."""
+    """Return the packages that were requested, and the output."""
     asked: list[str] = []
 
     def install(_display: Display, package: str, _title: str) -> bool:
@@ -118,7 +118,7 @@ def test_backports_come_from_where_the_release_does(
     written = folder / "webpte-backports.list"
     assert line is None or written.read_text().startswith(line)
     assert line is None or written.read_text().endswith(" bookworm-backports main\n")
-    assert (folder / "more.list").exists()  # what depends on others still finds them
+    assert (folder / "more.list").exists()  # dependencies from other sources are still found
 
 
 def test_without_a_release_there_are_no_backports(
@@ -134,7 +134,7 @@ def test_what_is_not_tested_without_one_is_said(
     asked, said = ensure(monkeypatch, False)
     assert asked == ["mesa-vulkan-drivers"]
     assert "tested in the browser" in said
-    assert "half floats nowhere" in said
+    assert "f16 not at all" in said
 
 
 def test_nothing_is_installed_without_the_right_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The static site's files: what is in them, that nothing depends on where they lie."""
+"""The static site's files: their content, and that they work in any folder."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from webpte_host.models.store import ModelStore
 from webpte_host.serving.routing import COMMON_HEADERS
 from webpte_host.site import build_site
 
-# An address in quotes that starts at the host's root, or names a host. Those of modules that are
-# fetched only where the site itself has none, and of XML's names, are no addresses of the site.
+# A quoted address that starts at the host's root, or names a host. Addresses of modules that are
+# only a fallback, and XML namespaces, do not count.
 ABSOLUTE = re.compile(
     r"""(?:src|href|import|from|fetch\(|new URL\(|: )\s*["'](/[^/"'][^"']*)["']"""
 )

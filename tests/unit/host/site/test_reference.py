@@ -1,4 +1,4 @@
-"""`serve.py docs`, without the packages that it sets up: tests/site/test_docs.py has those."""
+"""`serve.py docs` without its packages, with which tests/site/test_docs.py runs it."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def test_every_public_module_is_in_the_reference() -> None:
 def test_other_files_are_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.txt").write_text("kept")
     assert main(["docs", str(tmp_path)]) == 1
-    assert "has something else in it" in capsys.readouterr().err
+    assert "has other files in it" in capsys.readouterr().err
     assert (tmp_path / "mine.txt").read_text() == "kept"

@@ -13,7 +13,7 @@ RNG = np.random.default_rng(5)
 
 
 def decoded(png: bytes) -> Pixels:
-    """Of the one kind of PNG that is written here; checksums are checked."""
+    """Decode the one kind of PNG that is written here, and check its checksums."""
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     chunks, at = {}, 8
     while at < len(png):

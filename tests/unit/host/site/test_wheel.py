@@ -1,4 +1,4 @@
-"""The package: what is in it, and that it works where there is no checkout."""
+"""The package: its content, and that it works without a checkout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webpte_host.base.bundle import package_bundle
 
 NAME = f"webpte-{webpte.__version__}"
 
-# Loads a program, and plans it: that takes the shaders.
+# Loads and plans a program, which needs the shaders.
 USE = """
 import asyncio, importlib.metadata, json
 import numpy as np
@@ -82,7 +82,7 @@ def test_metadata(wheel: Path) -> None:
 
 
 def test_registries_show_a_page_that_stands_alone(wheel: Path, root: Path) -> None:
-    """Relative links and pictures would lead nowhere there."""
+    """Relative links and pictures would be broken in a registry."""
     with zipfile.ZipFile(wheel) as archive:
         raw = archive.read(f"{NAME}.dist-info/METADATA").decode()
     metadata = email.message_from_string(raw)

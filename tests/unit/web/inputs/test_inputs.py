@@ -5,7 +5,7 @@ import pytest
 
 from page.cards.fills import fill_array, fills_for
 from page.inputs.inputs import ScalarInput, TensorInput, inputs_of
-from page.npy import NpyError, write_npy
+from page.npy import NpyError
 from webpte import ScalarInfo, TensorInfo
 
 DTYPES = ["float32", "float16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"]
@@ -105,11 +105,11 @@ def test_fill_and_below() -> None:
 def test_file() -> None:
     state = dynamic_input()
     wanted = np.arange(6, dtype=np.float32).reshape(2, 3)
-    state.take_file(write_npy(wanted), "x.npy")
+    state.take_array(wanted, "x.npy")
     assert (state.array() == wanted).all()
     assert state.dims == [2, 3]
     with pytest.raises(NpyError):
-        state.take_file(write_npy(np.zeros((2, 4), np.float32)), "y.npy")
+        state.take_array(np.zeros((2, 4), np.float32), "y.npy")
     assert state.file_name == "x.npy"
     assert (state.array() == wanted).all()
     state.set_dim(0, "5")  # a file cannot be resized: back to a rule

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as f
 
-from webpte_export.architectures.rows import (
+from bench.architectures.rows import (
     Architecture,
     Gate,
     Residual,
@@ -42,7 +42,7 @@ class UNet(nn.Module):
 
 
 class TimeUNet(nn.Module):
-    """A diffusion model's: noise (1, 3, h, w) and time (1,) -> noise."""
+    """The U-Net of a diffusion model: noise (1, 3, h, w) and time (1,) -> noise."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class TimeUNet(nn.Module):
 
 
 class Aspp(nn.Module):
-    """DeepLab: the same image seen at several distances, and as a whole."""
+    """DeepLab: dilated convolutions of several rates, and a pool of the whole image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Pyramid(nn.Module):
 
 
 class PoolPyramid(nn.Module):
-    """PSPNet: what pools of several sizes see, beside the features."""
+    """PSPNet: pools of several sizes, concatenated with the features."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ class Modulated(nn.Module):
 
 
 class Spatial(nn.Module):
-    """A spatial transformer: the image turned as the image says."""
+    """A spatial transformer: an affine transform of the image, predicted from the image."""
 
     def __init__(self) -> None:
         super().__init__()

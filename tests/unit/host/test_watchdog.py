@@ -1,4 +1,4 @@
-"""Signs of life: which processes count, what they have done, and when patience ends."""
+"""The watchdog: which processes count, their CPU time, and when it gives up on a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.harness import limits
-from webpte_host.harness.watchdog import BrowserProcesses, Patience, alarm
+from webpte_host.harness.watchdog import BrowserProcesses, Watchdog, alarm
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 
@@ -30,61 +30,61 @@ def clock() -> Clock:
 
 
 def watch(
-    clock: Clock, patience: Patience, seconds: int, *, moves: int = 0, busy: float = 0.0
+    clock: Clock, watchdog: Watchdog, seconds: int, *, moves: int = 0, busy: float = 0.0
 ) -> str | None:
-    """What is said within `seconds` of `moves` and `busy` seconds each."""
+    """Return the verdict within `seconds`, each with `moves` reports and `busy` CPU seconds."""
     total, work = 0, 0.0
     for _ in range(seconds):
         clock.now += 1
         total, work = total + moves, work + busy
-        if said := patience.see(total, work):
+        if said := watchdog.observe(total, work):
             return said
     return None
 
 
 def test_an_idle_page_is_given_up(clock: Clock) -> None:
-    patience = Patience(20, clock)
-    assert watch(clock, patience, 60, busy=0.01) == "no sign of life for 20 s"
+    watchdog = Watchdog(20, clock)
+    assert watch(clock, watchdog, 60, busy=0.01) == "no progress and no CPU activity for 20 s"
     assert clock.now == 121  # one more for the first look, which has nothing to compare with
 
 
 def test_a_page_that_reports_progress_is_waited_for(clock: Clock) -> None:
-    assert watch(clock, Patience(20, clock), 1000, moves=1) is None
+    assert watch(clock, Watchdog(20, clock), 1000, moves=1) is None
 
 
 def test_rare_reports_are_enough(clock: Clock) -> None:
-    patience = Patience(20, clock)
+    watchdog = Watchdog(20, clock)
     for moves in range(20):
         clock.now += 19
-        assert patience.see(moves, 0.0) is None
+        assert watchdog.observe(moves, 0.0) is None
 
 
 @pytest.mark.parametrize("busy", [0.2, 1.0, 8.0])
 def test_a_page_that_computes_is_waited_for_ten_times_as_long(clock: Clock, busy: float) -> None:
-    patience = Patience(20, clock)
-    assert watch(clock, patience, 199, busy=busy) is None
-    said = "no progress for 200 s, though the browser is alive"
-    assert watch(clock, patience, 2, busy=busy) == said
+    watchdog = Watchdog(20, clock)
+    assert watch(clock, watchdog, 199, busy=busy) is None
+    said = "no progress for 200 s, though the browser is busy"
+    assert watch(clock, watchdog, 2, busy=busy) == said
 
 
-def test_where_nothing_tells_it_is_taken_as_computing(clock: Clock) -> None:
-    patience = Patience(20, clock)
+def test_a_page_of_unknown_activity_counts_as_busy(clock: Clock) -> None:
+    watchdog = Watchdog(20, clock)
     for _ in range(199):
         clock.now += 1
-        assert patience.see(0, None) is None
+        assert watchdog.observe(0, None) is None
     clock.now += 1
-    assert patience.see(0, None) is not None
+    assert watchdog.observe(0, None) is not None
 
 
-def test_a_process_that_ends_is_no_sign_of_life(clock: Clock) -> None:
-    patience = Patience(20, clock)
+def test_a_process_that_ends_is_no_activity(clock: Clock) -> None:
+    watchdog = Watchdog(20, clock)
     clock.now += 1
-    assert patience.see(0, 50.0) is None
+    assert watchdog.observe(0, 50.0) is None
     for _ in range(19):
         clock.now += 1
-        assert patience.see(0, 3.0) is None
+        assert watchdog.observe(0, 3.0) is None
     clock.now += 1
-    assert patience.see(0, 3.0) == "no sign of life for 20 s"
+    assert watchdog.observe(0, 3.0) == "no progress and no CPU activity for 20 s"
 
 
 def write_process(
@@ -129,7 +129,7 @@ def test_memory_of_a_browser_whose_page_crashed(tmp_path: Path) -> None:
     assert nowhere.startswith("processes: none; available memory: not known")
 
 
-def test_without_a_browser_or_proc_nothing_tells(tmp_path: Path) -> None:
+def test_activity_is_unknown_without_a_browser_or_proc(tmp_path: Path) -> None:
     write_process(tmp_path, 10, 1, "python", 10_000)
     assert BrowserProcesses(10, tmp_path).busy_seconds() is None
     assert BrowserProcesses(10, tmp_path / "none").busy_seconds() is None
@@ -137,7 +137,7 @@ def test_without_a_browser_or_proc_nothing_tells(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc here")
 def test_a_real_process() -> None:
-    """One that computes, and is then killed."""
+    """A process that computes and is then killed."""
     command = [sys.executable, "-c", "while True: pass", "--type=renderer"]
     process = subprocess.Popen(command)
     try:

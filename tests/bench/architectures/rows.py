@@ -1,4 +1,4 @@
-"""The form of a row: how to build a small model with random weights, and what goes in."""
+"""The form of a row: how to build a small model with random weights, and its inputs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Architecture:
     more_inputs: Callable[[], list[tuple[Any, ...]]] | None = None
 
     def build(self) -> dict[str, Any]:
-        """Arguments of `webpte_export.export`."""
+        """Return arguments of `webpte_export.export`."""
         torch.manual_seed(1)
         made: dict[str, Any] = {"model": liven(self.make().eval()), "inputs": self.inputs()}
         if self.dynamic_shapes is not None:
@@ -35,7 +35,7 @@ class Architecture:
 
 
 def liven(model: Any) -> Any:
-    """Statistics of batch norms as training would leave them: 0 and 1 would hide mistakes."""
+    """Fill statistics of batch norms as training would: 0 and 1 would hide mistakes."""
     for module in model.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_mean is not None:
             module.running_mean.normal_(0, 0.2)
@@ -44,7 +44,7 @@ def liven(model: Any) -> Any:
 
 
 def values(*shape: int) -> Callable[[], tuple[Any, ...]]:
-    """One tensor of normal values."""
+    """Return a function that makes one tensor of normal values."""
     return lambda: (torch.randn(*shape),)
 
 
@@ -57,7 +57,7 @@ def tokens(length: int = 12, most: int = 90, batch: int = 1) -> Callable[[], tup
 
 
 class Residual(nn.Module):
-    """x + body(x), or shortcut(x) + body(x), and what follows the sum."""
+    """x + body(x), or shortcut(x) + body(x), then the layers `after` the sum."""
 
     def __init__(self, body: Any, shortcut: Any = None, after: Any = None) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Branches(nn.Module):
 
 
 class Gate(nn.Module):
-    """Squeeze and excitation: each channel weighed by what all of the image says."""
+    """Squeeze and excitation: each channel scaled by a weight computed from the whole image."""
 
     def __init__(self, channels: int, hidden: int, squash: Any = None) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Gate(nn.Module):
 def conv(
     inputs: int, outputs: int, size: int = 3, stride: int = 1, groups: int = 1, act: Any = nn.ReLU
 ) -> Any:
-    """Convolution, batch norm, activation."""
+    """Return a convolution, a batch norm and an activation."""
     layers: list[Any] = [
         nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False),
         nn.BatchNorm2d(outputs),

@@ -1,4 +1,4 @@
-"""What was exported is run and judged, wherever one is."""
+"""The check of an export, with and without a running event loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from webpte_export.check_export import judge
+from webpte_export.check_export import check_on_numpy
 
 
 def first_case(root: Path, folder: Path) -> dict[str, object]:
@@ -18,9 +18,9 @@ def first_case(root: Path, folder: Path) -> dict[str, object]:
 
 
 def test_a_notebook_can_export(root: Path, tmp_path: Path) -> None:
-    """A loop runs there already, as it does here."""
+    """A notebook has a running event loop, as this test has."""
 
     async def cell() -> bool:
-        return judge(tmp_path, first_case(root, tmp_path)).passed
+        return check_on_numpy(tmp_path, first_case(root, tmp_path)).passed
 
     assert asyncio.run(cell())

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as f
 
-from webpte_export.architectures.rows import Architecture, Residual, tokens, values
+from bench.architectures.rows import Architecture, Residual, tokens, values
 
 
 class Recurrent(nn.Module):
@@ -26,7 +26,7 @@ class Recurrent(nn.Module):
 
 
 class Cells(nn.Module):
-    """One step of an LSTM, whose state is the caller's."""
+    """One step of an LSTM; the caller keeps its state."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Cells(nn.Module):
 
 
 class Counter(nn.Module):
-    """Keeps its state in a buffer: what it gives depends on the calls before."""
+    """A model with its state in a buffer: its output depends on earlier calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class EncoderDecoder(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A transformer over tokens with sines for positions."""
+    """A transformer over tokens with sinusoidal position embeddings."""
 
     def __init__(self, norm_first: bool = False, activation: str = "relu") -> None:
         super().__init__()
@@ -115,7 +115,7 @@ class Encoder(nn.Module):
 
 
 class AdditiveAttention(nn.Module):
-    """Bahdanau's: each step of a GRU looks at all of the source."""
+    """Bahdanau attention: each step of a GRU attends to the whole source."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class GatedMlp(nn.Module):
 
 
 class Experts(nn.Module):
-    """All experts run, and the best two count: what needs no choice of rows."""
+    """A mixture of experts: all of them run, and the best two are summed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class Experts(nn.Module):
 
 
 class StateSpace(nn.Module):
-    """A diagonal state space, as one convolution over the whole sequence."""
+    """A diagonal state space model, computed as one convolution over the sequence."""
 
     def __init__(self, length: int = 24) -> None:
         super().__init__()
@@ -197,7 +197,7 @@ class StateSpace(nn.Module):
 
 
 class GraphLayer(nn.Module):
-    """Nodes (n, width) and who knows whom (n, n)."""
+    """A graph network: nodes (n, width) and an adjacency matrix (n, n)."""
 
     def __init__(self, attention: bool) -> None:
         super().__init__()
@@ -228,7 +228,7 @@ class Points(nn.Module):
 
 
 class Coupling(nn.Module):
-    """RealNVP: one half scaled and moved by what the other says."""
+    """RealNVP: one half is scaled and shifted by functions of the other."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -242,7 +242,7 @@ class Coupling(nn.Module):
 
 
 class FactorMachine(nn.Module):
-    """DeepFM: pairs of features, and an MLP beside."""
+    """DeepFM: a factorization machine and an MLP, summed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -256,7 +256,7 @@ class FactorMachine(nn.Module):
 
 
 class Field(nn.Module):
-    """NeRF: places, written as waves, to colour and density."""
+    """NeRF: positions in a Fourier encoding -> colour and density."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -272,7 +272,7 @@ class Field(nn.Module):
 
 
 class Waves(nn.Module):
-    """SIREN."""
+    """SIREN: sines as activations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -285,7 +285,7 @@ class Waves(nn.Module):
 
 
 class Dueling(nn.Module):
-    """A network of values for a player, in two parts."""
+    """A dueling Q-network: values and advantages."""
 
     def __init__(self) -> None:
         super().__init__()

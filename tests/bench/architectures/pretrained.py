@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from webpte_export.architectures.rows import Architecture, image, tokens, values
+from bench.architectures.rows import Architecture, image, tokens, values
 
 _TEXT = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 _TEXT |= {"intermediate_size": 48, "max_position_embeddings": 64, "pad_token_id": 0}
@@ -43,7 +43,7 @@ class FirstOutput(nn.Module):
 def model_of(
     name: str, options: dict[str, Any], part: str | None, argument: str
 ) -> Callable[[], nn.Module]:
-    """`name` is the stem of the classes, such as "Bert" of BertConfig and BertModel."""
+    """Build a row; `name` is the stem of the classes, such as "Bert" of BertConfig and BertModel."""
 
     def make() -> nn.Module:
         import transformers

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from webpte_export.architectures import classifiers, images, pretrained, sequences
-from webpte_export.architectures.rows import Architecture
+from bench.architectures import classifiers, images, pretrained, sequences
+from bench.architectures.rows import Architecture
 
 GROUPS: dict[str, tuple[Architecture, ...]] = {
     "Image classifiers": classifiers.ROWS,

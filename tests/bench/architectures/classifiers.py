@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from webpte_export.architectures.rows import (
+from bench.architectures.rows import (
     Architecture,
     Branches,
     Gate,
@@ -85,7 +85,7 @@ def inception(inputs: int) -> nn.Module:
 
 
 class Shuffle(nn.Module):
-    """Half of the channels pass, the other half is convolved; then they are mixed."""
+    """ShuffleNet: half of the channels pass, the other half is convolved; then they are mixed."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Shuffle(nn.Module):
 
 
 class Ghost(nn.Module):
-    """Half of the features cost a convolution, the others are made of them."""
+    """GhostNet: a convolution computes half of the features, cheap ones derive the others."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class Ghost(nn.Module):
 
 
 class ChannelsLast(nn.Module):
-    """A layer that wants the channels at the end, inside of images."""
+    """A layer over channels-last tensors, applied to channels-first images."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Exports and judges the architectures. What is done is kept in the JSON file: a run goes on there."""
+"""Exports and checks the architectures. Results are kept in the JSON file, where a run resumes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.architectures.groups import GROUPS
+from bench.architectures.rows import Architecture
+from bench.architectures.table import render
 from webpte.dev.suite import run_entry
-from webpte_export.architectures.groups import GROUPS
-from webpte_export.architectures.rows import Architecture
-from webpte_export.architectures.table import render
 from webpte_export.errors import ExportError
 from webpte_export.exporter import export
-from webpte_export.exporter_patches import mend_exporter
+from webpte_export.exporter_patches import patch_exporter
 
 
 def main(arguments: list[str]) -> int:
     options = _parse(arguments)
-    mend_exporter()
+    patch_exporter()
     results: dict[str, Any] = {}
     if options.json and options.json.exists():
         results = json.loads(options.json.read_text(encoding="utf-8"))
@@ -44,12 +44,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="webpte_export.architectures", description=__doc__)
-    parser.add_argument("--filter", default="*", help="only those that match, such as 'gpt*'")
-    parser.add_argument("--json", type=Path, help="results; those in it are not made again")
-    parser.add_argument("--again", action="store_true", help="make those in the JSON file, too")
+    parser = argparse.ArgumentParser(prog="bench.architectures", description=__doc__)
+    parser.add_argument("--filter", default="*", help="run only those that match, such as 'gpt*'")
+    parser.add_argument("--json", type=Path, help="file of results; those in it are not run again")
+    parser.add_argument("--again", action="store_true", help="run those in the JSON file, too")
     parser.add_argument(
-        "--seconds", type=float, default=float("inf"), help="begin no other after so long"
+        "--seconds", type=float, default=float("inf"), help="start no more after this time"
     )
     parser.add_argument("--doc", type=Path, help="write the table to this file")
     parser.add_argument("--device", choices=("numpy", "native"), default="numpy")
@@ -63,7 +63,7 @@ def _try(row: Architecture, device: str) -> dict[str, Any]:
             result = _export(row, Path(folder), device)
         except ExportError as error:
             result = {"refused": str(error), "passed": False}
-        except Exception as error:  # of the architecture's own code, or ours: to be seen, too
+        except Exception as error:  # of the architecture's own code, or ours: report it, too
             result = {"refused": f"{type(error).__name__}: {error}", "passed": False}
     verdict = "ok" if result["passed"] else result.get("refused") or result["problem"]
     print(f"{row.name} ({time.monotonic() - started:.0f} s): {verdict}", flush=True)
@@ -75,11 +75,11 @@ def _export(row: Architecture, folder: Path, device: str) -> dict[str, Any]:
     result = report.json()
     if device != "numpy":
         (entry,) = json.loads((report.suite / "manifest.json").read_text(encoding="utf-8"))
-        result |= _judge_on(device, report.suite, entry)
+        result |= _run_on(device, report.suite, entry)
     return result
 
 
-def _judge_on(device: str, suite: Path, entry: dict[str, Any]) -> dict[str, Any]:
+def _run_on(device: str, suite: Path, entry: dict[str, Any]) -> dict[str, Any]:
     async def fetch_bytes(path: str) -> bytes:
         return (suite / path).read_bytes()
 

@@ -10,19 +10,19 @@ _HEAD = """\
 # Architectures
 
 {count} of {total} architectures, small and with random weights, exported by `webpte_export.export` (ExecuTorch's Vulkan
-partitioner) and judged against PyTorch on {device}: {passed} give PyTorch's results, {failed} do not run or differ, and
-{refused} are refused by PyTorch's or ExecuTorch's exporter. The others have not been run yet. Made by
+partitioner) and checked against PyTorch on {device}: {passed} give PyTorch's results, {failed} do not run or differ, and
+{refused} are refused by PyTorch's or ExecuTorch's exporter. The others have not been run yet. This page is written by
 
 ```sh
-python -m webpte_export.architectures --doc docs/architectures.md
+PYTHONPATH=pysrc:tests python -m bench.architectures --doc docs/architectures.md
 ```
 
-in the export environment (see [exporting.md](exporting.md)); it is no part of the tests. The rows are tables in
-`pysrc/webpte_export/architectures/`.
+in the export environment (see [exporting.md](exporting.md)); `serve.py test` does not run it. The rows are tables in
+`tests/bench/architectures/`.
 
-- **Delegates**: pieces that the partitioner made of the model. The runtime joins them where it can: **submissions** is how often
-  one call hands work to the GPU; 1 is the best.
-- **Outside**: kernels that no delegate took. *GPU*: the runtime computes them there all the same, or at load. *Host*: NumPy does.
+- **Delegates**: parts that the partitioner split the model into. The runtime joins them where it can: **submissions** is how often
+  one call submits work to the GPU; 1 is the best.
+- **Outside**: kernels outside of delegates. *GPU*: the runtime offloads them to the GPU or folds them at load. *Host*: NumPy runs them.
 - **Error**: the largest absolute difference to PyTorch, over all outputs and calls.
 """
 
@@ -30,7 +30,7 @@ Result = Mapping[str, Any]
 
 
 def render(groups: Mapping[str, Sequence[str]], results: Mapping[str, Result], device: str) -> str:
-    """The page; `groups` are names in order, `results` what is known of each."""
+    """Render the page; `groups` are names in order, `results` the results of those that ran."""
     known = [results[name] for names in groups.values() for name in names if name in results]
     refused = [row for row in known if row.get("refused")]
     passed = [row for row in known if row.get("passed")]
@@ -61,13 +61,15 @@ def _row(name: str, row: Result) -> str:
     if row.get("refused"):
         return f"| {name} | – | | | | not exported: {_short(row['refused'])} |"
     host = [op for op in row["host_ops"] if op["where"] == "host"]
-    lifted = sum(op["count"] for op in row["host_ops"]) - sum(op["count"] for op in host)
+    offloaded = sum(op["count"] for op in row["host_ops"]) - sum(op["count"] for op in host)
     names = ", ".join(f"{_kernel(op['op'])} ×{op['count']}" for op in host)
     error = "" if row["max_abs"] is None else f"{row['max_abs']:.1e}"
     if not row["passed"]:
         error = f"**failed** {error} {_short(row['problem'] or '')}".rstrip()
     submissions = "" if row["submissions"] is None else row["submissions"]
-    return f"| {name} | {row['delegates']} | {lifted or ''} | {names} | {submissions} | {error} |"
+    return (
+        f"| {name} | {row['delegates']} | {offloaded or ''} | {names} | {submissions} | {error} |"
+    )
 
 
 def _kernel(name: str) -> str:

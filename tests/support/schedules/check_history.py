@@ -1,9 +1,9 @@
-"""What happened in a schedule, and whether it may happen.
+"""The history of a schedule, and the check that it is allowed.
 
-A call ends in the right result, or in a typed error that something explains. Calls that change
-state took effect in some order: one in which calls that ended before others began come first, and
-of calls with arrays the earlier first. In such an order every result must be what the model says,
-and calls that failed must have changed nothing; a cancelled one did all of its work or none.
+A call must end in the right result, or in a typed error with a cause. Calls that change state must
+be explained by some order, in which calls that ended before others began come first, and calls with
+arrays keep their order. In that order every result must equal the model's, and calls that failed
+must have changed nothing; a cancelled call did all of its work or none.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from webpte.errors import (
     WebpteError,
 )
 
-UNKNOWN: Any = object()  # a result that could not be read any more
+UNKNOWN: Any = object()  # a result that could no longer be read
 
 
 @dataclass(eq=False)
 class Event:
-    """One step that takes a while: a call, a profile, a recovery. Times are ticks of one clock."""
+    """A step that takes time: a call, a profile, a recovery. Times are ticks of one clock."""
 
     number: int
     step: Step
@@ -39,13 +39,13 @@ class Event:
     ended: int = 1 << 60
     arrays: Arrays = field(default_factory=list)
     handed: Any = None  # the GPU tensor among the inputs
-    adopted: Any = None  # its buffer as a tensor of its own
+    adopted: Any = None  # its buffer, as a tensor of its own
     device: Any = None  # of the program, when the event began
     result: Any = None
     error: BaseException | None = None
-    cancelled: bool = False  # somebody tried
+    cancelled: bool = False  # a cancellation was requested
     tensors: list[Any] = field(default_factory=list)
-    explained: bool = False  # whether something explains the error that a Generator raised
+    explained: bool = False  # whether the error that a Generator raised has a cause
 
     def __str__(self) -> str:
         return f"call {self.number} ({self.step})" if self.number >= 0 else str(self.step)
@@ -53,7 +53,7 @@ class Event:
 
 @dataclass(eq=False)
 class History:
-    """All that happened, by program: when it was closed, and when it was recovered."""
+    """All events, with the times at which programs were closed and recovered."""
 
     kinds: list[Kind]
     events: list[Event] = field(default_factory=list)
@@ -69,11 +69,11 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         seen = seen.__cause__
 
 
-def judge(history: History) -> list[str]:
-    """Everything that is wrong; empty if nothing is."""
+def check_history(history: History) -> list[str]:
+    """List everything that is wrong; empty if nothing is."""
     problems = list(history.problems)
     for event in history.events:
-        problem = _judged(history, event)
+        problem = _problem_of(history, event)
         if problem:
             problems.append(f"{event}: {problem}")
     if not problems:
@@ -88,9 +88,9 @@ def _entry(history: History, event: Event) -> Entry:
     return history.kinds[event.program].entries[event.step.method]
 
 
-def _judged(history: History, event: Event) -> str | None:
+def _problem_of(history: History, event: Event) -> str | None:
     if event.error is not None:
-        return _judged_error(history, event, event.error)
+        return _problem_of_error(history, event, event.error)
     closed = history.closed.get(event.program)
     asked = not isinstance(event.step, Talk) or event.result
     if closed is not None and closed < event.started and asked and not event.cancelled:
@@ -112,13 +112,13 @@ def _judged(history: History, event: Event) -> str | None:
     return None
 
 
-def _judged_error(history: History, event: Event, error: BaseException) -> str | None:
+def _problem_of_error(history: History, event: Event, error: BaseException) -> str | None:
     shown = " <- ".join(f"{type(cause).__name__}: {cause}" for cause in causes(error))
     if not isinstance(error, WebpteError):
         return f"an error without a type of ours: {shown}"
     chain = list(causes(error))
     if any("injected" in str(cause) or isinstance(cause, DeviceLostError) for cause in chain):
-        return None  # only a fault that was ordered says so
+        return None  # only an injected fault raises this
     if any(isinstance(cause, ClosedError) for cause in chain):
         return None if _may_be_closed(history, event) else f"nothing was closed: {shown}"
     if isinstance(error, InputError) and "another device" in str(error):
@@ -147,9 +147,9 @@ def _judged_error(history: History, event: Event, error: BaseException) -> str |
 
 
 def _may_be_closed(history: History, event: Event) -> bool:
-    """Whether the program, or a tensor given to it, was closed or rebuilt before the end."""
+    """Tell whether the program, or an input tensor, was closed or rebuilt before the end."""
     if _repeats(event):
-        return True  # what an earlier call was given may be gone, wherever it came from
+        return True  # the inputs of an earlier call may be gone, wherever they came from
     ends = [history.closed.get(event.program, event.ended)]
     ends += [e.started for e in history.events if _rebuilds(e) and e.program == event.program]
     if event.handed is not None:
@@ -158,7 +158,7 @@ def _may_be_closed(history: History, event: Event) -> bool:
 
 
 def _repeats(event: Event) -> bool:
-    """A profile with the inputs of the last call, whatever they were."""
+    """Tell whether the event is a profile with the inputs of the last call."""
     return isinstance(event.step, Call) and event.step.how == "again"
 
 
@@ -201,7 +201,7 @@ def _shown(result: Any) -> str:
 
 
 def _of_state(history: History, program: int) -> list[Event]:
-    """The events of one program that may have changed its state, or that tell of it."""
+    """Return the events of a program that may have changed its state, or that show it."""
     found = []
     for event in history.events:
         if event.program != program or not isinstance(event.step, Call | Recover):
@@ -212,12 +212,12 @@ def _of_state(history: History, program: int) -> list[Event]:
 
 
 def _lost_its_result(error: BaseException) -> bool:
-    """A call that was under way when its program was closed, or its device lost, may have run."""
+    """Tell whether a call may have run although it failed: its program closed, or device lost."""
     return any(isinstance(cause, ClosedError | DeviceLostError) for cause in causes(error))
 
 
 def _in_turn(event: Event) -> bool:
-    """Calls that the program takes as soon as they are made."""
+    """Tell whether the program takes the call as soon as it is made."""
     step = event.step
     return isinstance(step, Call) and step.how != "argmax" and not event.cancelled
 
@@ -249,7 +249,7 @@ def _has_order(history: History, program: int, initial: State) -> bool:
 
 
 def _after(history: History, event: Event, state: State, initial: State) -> list[State]:
-    """The states in which an event can leave the program; none, if its result is impossible."""
+    """Return the states in which an event can leave the program; none: an impossible result."""
     unfinished = event.result is None and event.cancelled
     if isinstance(event.step, Recover):
         return [initial, state] if unfinished or event.error is not None else [initial]

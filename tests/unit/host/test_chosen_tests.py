@@ -1,0 +1,94 @@
+"""`serve.py test` with paths: it runs those tests alone, and sets up only what they need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from webpte_host.commands import test_command
+from webpte_host.setup import environment
+
+UNIT = "tests/unit/host/test_cli.py"
+NATIVE = "tests/native/test_tables.py"
+BROWSER = "tests/browser/kernels/test_conv.py"
+
+
+class Recorded:
+    """The sections that `serve.py test` would run, and what it would set up for them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.paths: list[str] = []
+        self.set_up: dict[str, bool] = {}
+
+        def run(_title: str, command: list[str]) -> bool:
+            self.paths += [word for word in command if word.startswith("tests/")]
+            return True
+
+        def ensure(**options: Any) -> Path:
+            self.set_up = options
+            return Path("python")
+
+        monkeypatch.setattr(test_command, "_run_section", run)
+        monkeypatch.setattr(environment, "ensure", ensure)
+
+
+@pytest.mark.parametrize("option", ["--native", "--site"])
+def test_a_named_file_runs_alone(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = Recorded(monkeypatch)
+    assert test_command.main([option, f"{NATIVE}::test_row", "-x"]) == 0
+    assert recorded.paths == [f"{NATIVE}::test_row"]
+
+
+LONG = " or ".join(["softmax"] * 99)  # too long for the name of a file
+
+
+@pytest.mark.parametrize(
+    "options",
+    [[], ["-k", "docs"], ["-k", LONG], ["--ignore", NATIVE], ["--deselect", UNIT]],
+)
+def test_options_alone_leave_all_native_tests(
+    options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = Recorded(monkeypatch)
+    assert test_command.main(["--native", *options]) == 0
+    assert set(test_command._NATIVE) <= set(recorded.paths)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "browser"),
+    [
+        ([UNIT], False),
+        (["tests/unit", "-k", "server"], False),
+        (["--all", "tests/unit/docs", f"{UNIT}::test_unknown_command"], False),
+        ([NATIVE], False),
+        (["--native"], False),
+        (["--native", "-k", "web"], False),
+        (["--native", NATIVE], False),
+        ([BROWSER], True),
+        ([UNIT, BROWSER], True),
+        (["tests"], True),
+        (["-k", "server"], True),  # of all tests
+        (["--ignore", UNIT], True),
+        (["--site", "tests/site"], True),
+        (["--site"], True),
+        (["--all"], True),
+        ([], True),
+    ],
+)
+def test_a_browser_is_set_up_for_tests_that_need_one(
+    arguments: list[str], browser: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = Recorded(monkeypatch)
+    test_command.main(arguments)
+    assert recorded.set_up["with_browser"] is browser
+
+
+@pytest.mark.parametrize("arguments", [[UNIT], ["tests/unit/docs"]])
+def test_unit_tests_need_the_virtual_environment_alone(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = Recorded(monkeypatch)
+    test_command.main(arguments)
+    assert not any(recorded.set_up.values())
