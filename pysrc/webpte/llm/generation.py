@@ -107,11 +107,8 @@ class Generator:
     def __init__(self, program: Program, method: str = "forward") -> None:
         self._session = session = KVSession(program, method)
         self.program, self.method = program, method
-        self.max_chunk, self.max_context, self.eos = (
-            session.max_chunk,
-            session.max_context,
-            session.eos,
-        )
+        self.max_chunk, self.max_context = session.max_chunk, session.max_context
+        self.eos = session.eos
 
     @property
     def vocabulary(self) -> int:

@@ -128,7 +128,7 @@ class KVSession:
                 number = -1
             if not 0 <= number < vocabulary:
                 raise InputError(
-                    f"{token!r} (place {place}) is no token of {self.program.name}: tokens are "
+                    f"{token!r} (place {place}) is not a token of {self.program.name}: tokens are "
                     f"integers from 0 to {vocabulary - 1}"
                 )
             numbers.append(number)

@@ -41,7 +41,7 @@ async def load_tokenizer(
     settings = await _settings(source, config)
     special = _special(settings)
     if template is None:
-        template = _template_of(settings) or await _read_beside(source, _TEMPLATE)
+        template = _template_of(settings) or await _read_sibling(source, _TEMPLATE)
     data, name = await _read(source)
     tokenizer: Tokenizer
     if data.lstrip()[:1] == b"{":
@@ -57,7 +57,7 @@ async def load_tokenizer(
 
 async def _settings(source: Any, config: Any) -> Mapping[str, Any]:
     if config is None:
-        text, name = await _read_beside(source, _CONFIG), _CONFIG
+        text, name = await _read_sibling(source, _CONFIG), _CONFIG
         if text is None:
             return {}
     elif isinstance(config, Mapping):
@@ -104,19 +104,19 @@ async def _read(source: Any, keep: bool = False) -> tuple[bytes, str]:
         return await opened.read(0, opened.size), opened.name
 
 
-async def _read_beside(source: Any, name: str) -> str | None:
+async def _read_sibling(source: Any, name: str) -> str | None:
     """Read a file in the same folder; return None if there is none."""
     kept = getattr(source, "address", "")  # of a file of the library, which stores this one, too
     source = kept or source
     if isinstance(source, Path):
-        beside: Any = source.with_name(name)
+        sibling: Any = source.with_name(name)
     elif isinstance(source, str):
         folder, slash, _ = source.partition("?")[0].rpartition("/")
-        beside = f"{folder}{slash}{name}"
+        sibling = f"{folder}{slash}{name}"
     else:
         return None
     try:
-        data, _ = await _read(beside, keep=bool(kept))
+        data, _ = await _read(sibling, keep=bool(kept))
     except SourceError as error:
         if _is_missing(error):
             return None

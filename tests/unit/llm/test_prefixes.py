@@ -87,7 +87,7 @@ def test_what_is_no_token_is_told_before_anything_is_fed(q4: Path, wrong: Any) -
     async def run() -> None:
         generator = await on_device(q4)
         first = await tokens_of(generator.generate(PROMPT, 2))
-        message = r"\(place 1\) is no token of llama_tiny_q4.*from 0 to 511"
+        message = r"\(place 1\) is not a token of llama_tiny_q4.*from 0 to 511"
         for ask in (generator.generate, generator.continue_):
             with pytest.raises(InputError, match=message):
                 ask([5, wrong], 3)
