@@ -186,7 +186,7 @@ class Chat:
     def continue_(
         self, max_new_tokens: int | None = None, **options: Unpack[ReplyOptions]
     ) -> Reply:
-        """Continue the last answer, with its options and those given, but not constrained.
+        """Continue the last answer, with its options except for constraints, and those given.
 
         The text is added to that message; the reply has only the new part.
         """
@@ -215,14 +215,14 @@ class Chat:
         generation = self._generator.generate(prompt.tokens, max_new_tokens, stop=ends, **given)
         stats = ReplyStats(**asdict(generation.stats))
         stats.retokenized, stats.dropped = prompt.retokenized, dropped
-        # Nothing fails from here on: the conversation is either unchanged, or has the new turn.
-        self._turns, self._prompt, self._dropped = tuple(turns), prompt, dropped
-        self._question = question
-        self._requested, self._continued = (max_new_tokens, options), continued
         reply = Reply(generation, self._tokenizer, stop, stats, constraint)
         if continued is not None:
             reply.continue_from(continued.content, prompt.tokens[question:])
+        # Nothing fails from here on: the conversation is either unchanged, or has the new turn.
         self._set_reply(reply)
+        self._turns, self._prompt, self._dropped = tuple(turns), prompt, dropped
+        self._question = question
+        self._requested, self._continued = (max_new_tokens, options), continued
         return reply
 
     def _take_constraint(self, given: dict[str, Any]) -> Callable[[], Awaitable[Constraint]] | None:

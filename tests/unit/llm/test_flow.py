@@ -74,7 +74,7 @@ def _caller(frame: FrameType) -> str | None:
 
 async def _traced(reply: Reply) -> list[Trace]:
     """Return a trace of each piece of text; it is one token, or a few."""
-    traces = []
+    traces: list[Trace] = []
     while True:
         trace = Trace()
         profile: Callable[[FrameType, str, Any], None] = trace.profile
