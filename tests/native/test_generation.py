@@ -30,9 +30,9 @@ def _driver() -> None:
 async def conversation(program: webpte.Program, steps: int, asked: dict[str, Any]) -> list[Any]:
     """Two turns, the first of which is broken off in the middle of a batch."""
     generator = Generator(program)
-    answer = generator.go_on(PROMPT, 60, steps_ahead=steps, **asked)
+    answer = generator.continue_(PROMPT, 60, steps_ahead=steps, **asked)
     first = [await anext(answer) for _ in range(21)]
-    second = generator.go_on(TURN, 30, steps_ahead=steps, **asked)
+    second = generator.continue_(TURN, 30, steps_ahead=steps, **asked)
     return [first, [token async for token in second]]
 
 
@@ -63,7 +63,7 @@ def test_what_is_told_and_what_is_allowed() -> None:
             tokens += [other.token for other in one.top]
             numbers += [other.logprob for other in one.top]
         for asked in ASKED:
-            chosen = generator.go_on(TURN, 9, constraint=answers, **asked)
+            chosen = generator.continue_(TURN, 9, constraint=answers, **asked)
             tokens += [token async for token in chosen]
             assert chosen.is_complete
         return tokens, numbers

@@ -60,14 +60,14 @@ async def bench_llm(
 
         async def fill(tokens: list[int] = tokens) -> None:
             generator.reset()
-            await generator.feed(tokens)
+            await generator.prefill(tokens)
 
         measured = await _measure(program, fill, 8, 4)
         measured["tokens_per_second"] = length / measured["ms"] * 1000
         figures[f"prefill_{length}"] = measured | await _kernels(program, generator.method)
         await fill()  # what was timed kernel by kernel has written to the cache
         # Warm already; each step takes a place of the context, which is not for the clock to fill.
-        measured = await _measure(program, lambda: generator.feed([1]), decode_steps, 5, 0.0)
+        measured = await _measure(program, lambda: generator.prefill([1]), decode_steps, 5, 0.0)
         measured["tokens_per_second"] = 1000 / measured["ms"]
         figures[f"decode_{length}"] = measured | await _kernels(program, generator.method)
         for name, asked in (("ahead", {}), ("sampled", SAMPLED)):

@@ -1,4 +1,4 @@
-"""A conversation in text: messages in, pieces of text out, and the cache always fits to it."""
+"""A conversation in text: messages in, pieces of text out; the KV cache follows the messages."""
 
 from __future__ import annotations
 
@@ -7,35 +7,33 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Unpack
 
-from webpte.errors import ChatTemplateError, ContextError, InputError
+from webpte.errors import ChatTemplateError, InputError
 from webpte.llm.constrain.constraint import Constraint, OneOf
-from webpte.llm.constrain.expression import Expression
-from webpte.llm.constrain.grammar import Matching
+from webpte.llm.constrain.grammar import LazyGrammars
 from webpte.llm.constrain.json_schema import json_of
 from webpte.llm.constrain.regex import expression_of
-from webpte.llm.constrain.vocabulary import Vocabulary
-from webpte.llm.generation import Generation, GenerationOptions, Generator
-from webpte.llm.prompt import Prompt, PromptMaker, Said, Turn
+from webpte.llm.generation import GenerationOptions, Generator
+from webpte.llm.prompt import GeneratedSpan, Prompt, PromptMaker, Turn
 from webpte.llm.reply import Reply, ReplyStats, StopStrings
 from webpte.runtime.program import Program
 from webpte.text import ChatTemplate, Message, Tokenizer, check_fits
 
 MAX_NEW_TOKENS = 512
 WHEN_FULL = ("error", "slide")
-# An answer is given room for as many tokens as it may have, but no more than this part of the
-# context. Where messages are dropped for that, so much of it becomes free: dropping computes what
-# stays anew, so it has to last for a few answers.
+# An answer gets room for max_new_tokens, but for no more than this part of the context. Where
+# messages are dropped for that, so much of the context becomes free: the messages that stay are
+# then computed again, so the room has to last for a few answers.
 ROOM = 4
 
 
 class ReplyOptions(GenerationOptions, total=False):
-    """How an answer is made.
+    """Options of an answer in text.
 
-    stop         texts that end an answer, and are no part of it, besides those of the Chat
-    stop_tokens  tokens that do, likewise
-    choices      texts, of which the answer is to be one
-    regex        an expression that all of the answer is to match; see `Grammars.regex`
-    schema       a JSON schema, of which the answer is to be JSON; see `Grammars.schema`
+    stop         texts that end an answer and are not part of it, besides those of the Chat
+    stop_tokens  tokens that end an answer, besides those of the Chat
+    choices      texts, one of which the answer has to be
+    regex        an expression that the whole answer has to match; see `Grammars.regex`
+    schema       a JSON schema that the answer has to be valid JSON of; see `Grammars.schema`
     """
 
     stop: Collection[str]
@@ -48,10 +46,10 @@ class ReplyOptions(GenerationOptions, total=False):
 class Chat:
     """A conversation with one program, in messages.
 
-    `messages` are all there is to it: what the program's cache holds follows from them. So an
-    answer may be broken off, fail or be cancelled, the program may be recovered or used by others
-    in between, and messages may be changed; the next answer is that to the messages as they are,
-    and costs what is not in the cache.
+    `messages` are its only state: the contents of the KV cache follow from them. So an answer may
+    be broken off, fail or be cancelled, the program may be recovered or used by others in between,
+    and messages may be changed: the next answer is the answer to the messages as they are then,
+    and only tokens that are not in the cache are computed.
     """
 
     def __init__(
@@ -69,10 +67,11 @@ class Chat:
     ) -> None:
         """
         system     the message before all others
-        template   in place of the tokenizer's own; `variables` are what it takes besides messages
-        stop, stop_tokens   end an answer; so do the program's own and the template's
-        when_full  what to do with messages that the context does not hold: "error", or "slide":
-                   go on without the oldest ones, from the first question that leaves room
+        template   a chat template in place of the tokenizer's own; `variables` are what it takes
+                   besides messages
+        stop, stop_tokens   end an answer, besides the stop tokens of the program and the template
+        when_full  what to do when the context cannot hold all messages: "error", or "slide": drop
+                   the oldest ones, up to the first question that leaves room
         """
         if when_full not in WHEN_FULL:
             raise InputError(f"when_full is one of {', '.join(WHEN_FULL)}, not {when_full!r}")
@@ -87,20 +86,20 @@ class Chat:
         self._tokenizer = tokenizer
         self._prompts = PromptMaker(tokenizer, template, variables or {})
         self._stop = tuple(stop)
-        StopStrings(stop)  # says so at once if they are none
+        StopStrings(stop)  # raises at once if they are not texts
         self._stop_tokens = frozenset(stop_tokens) | self._ends()
         self._when_full = when_full
         self._turns: tuple[Turn, ...] = () if system is None else (Turn("system", system),)
-        self._prompt = Prompt("", (), 0)  # what the reply follows
-        self._question = 0  # how many of its tokens come before the answer
+        self._grammars = LazyGrammars(tokenizer)
+        self._prompt = Prompt("", (), 0)  # the prompt of the reply
+        self._question = 0  # the number of its tokens before the answer
         self._reply: Reply | None = None
-        self._begun: Turn | None = None  # the answer that the reply goes on with
+        self._continued: Turn | None = None  # the answer that the reply continues
         self._dropped = 0
-        self._vocabulary: Vocabulary | None = None
-        self._asked: tuple[int, ReplyOptions] = MAX_NEW_TOKENS, {}
+        self._requested: tuple[int, ReplyOptions] = MAX_NEW_TOKENS, {}
 
     def _ends(self) -> frozenset[int]:
-        """Tokens that end every answer, as far as the tokenizer and its template know."""
+        """Return the tokens with which the tokenizer and its template end every answer."""
         eos = self._tokenizer.special.get("eos_token")
         known = {self._prompts.turn_end(), self._tokenizer.id_of(eos) if eos else None}
         return frozenset(token for token in known if token is not None)
@@ -109,8 +108,10 @@ class Chat:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """All of them, the answer that is being made among them as far as it is. A copy: to change
-        messages, assign to it, or use what is below."""
+        """All messages, with the current answer as far as it has come.
+
+        This is a copy: to change messages, assign to it, or call `undo` or `edit`.
+        """
         return [turn.message for turn in self._all_turns()]
 
     @messages.setter
@@ -123,69 +124,76 @@ class Chat:
         self._change(turns)
 
     def undo(self) -> str:
-        """Take back the last question, and its answer; returns the question."""
+        """Remove the last question and its answer; return the question."""
         turns = self._all_turns()
         index = _last_question(turns)
         self._change(turns[:index])
         return turns[index].content
 
     def edit(self, index: int, text: str) -> None:
-        """Change a message. Those after it were said to another, and go; but the system's message
-        changes alone."""
+        """Change a message, and remove those after it; only after a system message they stay."""
         turns = self._all_turns()
         if not -len(turns) <= index < len(turns):
-            raise InputError(f"there are {len(turns)} messages, and none has the number {index}")
+            raise InputError(f"there is no message {index}: there are {len(turns)} messages")
         index %= len(turns)
         role = turns[index].role
         after = turns[index + 1 :] if role == "system" else ()
         self._change([*turns[:index], Turn(role, text), *after])
 
     def _change(self, turns: Sequence[Turn]) -> None:
-        self._turns, self._reply, self._begun, self._dropped = tuple(turns), None, None, 0
+        self._set_reply(None)
+        self._turns, self._continued, self._dropped = tuple(turns), None, 0
+
+    def _set_reply(self, reply: Reply | None) -> None:
+        if self._reply is not None:
+            self._reply.replace()
+        self._reply = reply
 
     def _all_turns(self) -> tuple[Turn, ...]:
-        """With the last answer, as far as it is."""
-        reply, begun = self._reply, self._begun
-        if reply is None or not reply.begun:
-            return self._turns if begun is None else (*self._turns, begun)
+        """Return the turns with the current answer, as far as it has come."""
+        reply, continued = self._reply, self._continued
+        if reply is None or not reply.has_output:
+            return self._turns if continued is None else (*self._turns, continued)
         kept = reply.kept_tokens()
-        said = None
+        span = None
         if kept is not None:
-            said = Said(self._prompt.text, (*self._prompt.tokens, *kept), self._question)
-        return *self._turns, Turn("assistant", reply.follows + reply.text, said)
+            tokens = (*self._prompt.tokens, *kept)
+            span = GeneratedSpan(self._prompt.text, tokens, self._question)
+        return *self._turns, Turn("assistant", reply.prefix + reply.text, span)
 
     # Answers
 
     def send(
         self, text: str, max_new_tokens: int = MAX_NEW_TOKENS, **options: Unpack[ReplyOptions]
     ) -> Reply:
-        """Ask something. The answer is made as it is iterated; one that is not at its end is broken
-        off there.
+        """Add a question; return its answer, which is generated as it is iterated.
 
-        If it is never asked for, or fails, the question stays: `regenerate` answers it, `undo`
-        takes it back.
+        A previous answer that has not ended is broken off. If the new one is never iterated, or
+        fails, the question stays: `regenerate` answers it, `undo` removes it.
         """
         return self._answer([*self._all_turns(), Turn("user", text)], max_new_tokens, options)
 
     def regenerate(
         self, max_new_tokens: int | None = None, **options: Unpack[ReplyOptions]
     ) -> Reply:
-        """Another answer to the last question, as the last one was asked for but for the options
-        given here."""
+        """Answer the last question again, with the options of the last answer and those given."""
         turns = self._all_turns()
-        count, before = self._asked
+        count, before = self._requested
         changed: ReplyOptions = {**before, **options}
         turns = turns[: _last_question(turns) + 1]
         return self._answer(turns, count if max_new_tokens is None else max_new_tokens, changed)
 
-    def go_on(self, max_new_tokens: int | None = None, **options: Unpack[ReplyOptions]) -> Reply:
-        """More of the last answer, as it was asked for but for the options given here, and without
-        what all of it had to be (`choices`, ...). What comes is added to that message; the reply
-        has the new part alone."""
+    def continue_(
+        self, max_new_tokens: int | None = None, **options: Unpack[ReplyOptions]
+    ) -> Reply:
+        """Continue the last answer, with its options except for constraints, and those given.
+
+        The text is added to that message; the reply has only the new part.
+        """
         *turns, last = self._all_turns() or (None,)
         if last is None or last.role != "assistant":
-            raise InputError("there is no answer to go on with: the last message is none")
-        count, before = self._asked
+            raise InputError("there is no answer to continue: the last message is not one")
+        count, before = self._requested
         free: ReplyOptions = {"choices": None, "regex": None, "schema": None, "constraint": None}
         changed: ReplyOptions = {**before, **free, **options}
         count = count if max_new_tokens is None else max_new_tokens
@@ -196,74 +204,57 @@ class Chat:
         turns: Sequence[Turn],
         max_new_tokens: int,
         options: ReplyOptions,
-        begun: Turn | None = None,
+        continued: Turn | None = None,
     ) -> Reply:
-        """To the last of the turns; `begun` is what there is of the answer already."""
+        """Answer the last of the turns; `continued` is the beginning of the answer, if any."""
         given: dict[str, Any] = dict(options)
         stop = StopStrings((*self._stop, *_texts(given.pop("stop", ()))))
         ends = self._stop_tokens | set(given.pop("stop_tokens", ()))
-        wanted = self._wanted(given)
-        prompt, question, dropped = self._fitting(turns, begun, max_new_tokens)
+        constraint = self._take_constraint(given)
+        prompt, question, dropped = self._fit(turns, continued, max_new_tokens)
         generation = self._generator.generate(prompt.tokens, max_new_tokens, stop=ends, **given)
         stats = ReplyStats(**asdict(generation.stats))
         stats.retokenized, stats.dropped = prompt.retokenized, dropped
-        why = partial(self._why_ended, prompt, generation, max_new_tokens)
-        # Nothing fails from here on: the conversation is either as it was, or goes on.
+        reply = Reply(generation, self._tokenizer, stop, stats, constraint)
+        if continued is not None:
+            reply.continue_from(continued.content, prompt.tokens[question:])
+        # Nothing fails from here on: the conversation is either unchanged, or has the new turn.
+        self._set_reply(reply)
         self._turns, self._prompt, self._dropped = tuple(turns), prompt, dropped
         self._question = question
-        self._asked, self._begun = (max_new_tokens, options), begun
-        self._reply = Reply(
-            generation, self._tokenizer, stop, stats, why, self._check_current, wanted
-        )
-        if begun is not None:
-            self._reply.follow(begun.content, prompt.tokens[question:])
-        return self._reply
+        self._requested, self._continued = (max_new_tokens, options), continued
+        return reply
 
-    def _wanted(self, given: dict[str, Any]) -> Callable[[], Awaitable[Constraint]] | None:
-        """Take a constraint that takes time to prepare out of the options."""
-        asked = {name: given.pop(name, None) for name in ("choices", "regex", "schema")}
-        asked["constraint"] = given.get("constraint")
-        names = [name for name, value in asked.items() if value is not None]
+    def _take_constraint(self, given: dict[str, Any]) -> Callable[[], Awaitable[Constraint]] | None:
+        """Remove `choices`, `regex` and `schema` from the options.
+
+        Choices become the option `constraint` at once; a regex or schema takes time to compile, so
+        a function is returned that does.
+        """
+        wanted = {name: given.pop(name, None) for name in ("choices", "regex", "schema")}
+        wanted["constraint"] = given.get("constraint")
+        names = [name for name, value in wanted.items() if value is not None]
         if len(names) > 1:
-            raise InputError(f"one of {', '.join(names)} can be kept to, not several")
-        if asked["choices"] is not None:
-            given["constraint"] = OneOf.of_texts(asked["choices"], self._tokenizer)
-        regex, schema = asked["regex"], asked["schema"]
+            raise InputError(f"give one of {', '.join(names)}: an answer has one constraint")
+        if wanted["choices"] is not None:
+            given["constraint"] = OneOf.of_texts(wanted["choices"], self._tokenizer)
+        regex, schema = wanted["regex"], wanted["schema"]
         if regex is None and schema is None:
             return None
-        # What is wrong with them is told before anything changes.
+        # Parsed here, so that errors in them are raised before anything changes.
         expression = expression_of(regex) if regex is not None else json_of(schema)
         name = "the schema" if regex is None else f"the regex {regex!r}"
-        return partial(self._matching, expression, name)
-
-    async def _matching(self, expression: Expression, name: str) -> Constraint:
-        if self._vocabulary is None:
-            self._vocabulary = await Vocabulary.of(self._tokenizer.pieces())
-        return await Matching.of(expression, self._vocabulary, name)
-
-    def _check_current(self, reply: Reply) -> None:
-        if self._reply is not reply:
-            raise ContextError(
-                "this answer ended when the Chat began another, or when its messages were changed"
-            )
-
-    def _why_ended(self, prompt: Prompt, generation: Generation, max_new_tokens: int) -> str:
-        """A stop token is in the Generator's context, but not among the tokens."""
-        said = len(generation.tokens)
-        stopped = len(self._generator.context) > len(prompt.tokens) + said
-        if generation.is_complete or stopped:
-            return "stop"
-        return "length" if said >= max_new_tokens else "full"
+        return partial(self._grammars.matching, expression, name)
 
     # A full context
 
-    def _fitting(
-        self, turns: Sequence[Turn], begun: Turn | None, max_new_tokens: int
+    def _fit(
+        self, turns: Sequence[Turn], continued: Turn | None, max_new_tokens: int
     ) -> tuple[Prompt, int, int]:
-        """The prompt with what there is of the answer, how many of its tokens come before that, and
-        how many old messages are not in it."""
+        """Return the prompt with the beginning of the answer, the number of its tokens before
+        that, and the number of old messages that were dropped to make it fit."""
         most, dropped = self._generator.max_context, self._dropped
-        prompt, question = self._with(turns, begun, dropped)
+        prompt, question = self._prompt_without(turns, continued, dropped)
         if most is None:
             return prompt, question, dropped
         if self._when_full == "slide":
@@ -273,9 +264,9 @@ class Chat:
                 if start is None:
                     break
                 dropped, free = start, most // ROOM
-                prompt, question = self._with(turns, begun, dropped)
+                prompt, question = self._prompt_without(turns, continued, dropped)
         if len(prompt.tokens) > most:
-            answer = "" if begun is None else " and its answer"
+            answer = "" if continued is None else " and its answer"
             advice = (
                 f"the last question{answer} alone is too long"
                 if self._when_full == "slide"
@@ -287,10 +278,12 @@ class Chat:
             )
         return prompt, question, dropped
 
-    def _with(self, turns: Sequence[Turn], begun: Turn | None, dropped: int) -> tuple[Prompt, int]:
-        """The prompt without so many messages, and how long it is without the begun answer."""
+    def _prompt_without(
+        self, turns: Sequence[Turn], continued: Turn | None, dropped: int
+    ) -> tuple[Prompt, int]:
+        """Return the prompt without the oldest messages, and its length before the answer."""
         prompt = self._prompts.prompt(_without(turns, dropped))
-        return self._prompts.go_on(prompt, begun), len(prompt.tokens)
+        return self._prompts.continue_(prompt, continued), len(prompt.tokens)
 
 
 def _texts(stop: Collection[str]) -> Collection[str]:
@@ -299,7 +292,7 @@ def _texts(stop: Collection[str]) -> Collection[str]:
 
 
 def _first(turns: Sequence[Turn]) -> int:
-    """Where messages begin that can be dropped."""
+    """Return the index of the first message that can be dropped."""
     return 1 if turns and turns[0].role == "system" else 0
 
 
@@ -309,7 +302,7 @@ def _without(turns: Sequence[Turn], dropped: int) -> list[Turn]:
 
 
 def _next_question(turns: Sequence[Turn], dropped: int) -> int | None:
-    """How many to drop so that the conversation begins with the question after its first one."""
+    """Return how many messages to drop to begin with the question after the first; or None."""
     rest = turns[_first(turns) :]
     later = (n for n in range(dropped + 1, len(rest)) if rest[n].role == "user")
     return next(later, None)
@@ -319,4 +312,4 @@ def _last_question(turns: Sequence[Turn]) -> int:
     for index in range(len(turns) - 1, -1, -1):
         if turns[index].role == "user":
             return index
-    raise InputError("nothing has been asked yet")
+    raise InputError("there is no question yet: call send() first")

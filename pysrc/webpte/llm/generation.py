@@ -3,9 +3,9 @@
     async for token in webpte.llm.generate(program, prompt_tokens, max_new_tokens=40):
         ...
 
-Such a program takes `tokens` (int64 [1, S], S up to its maximum) and `input_pos` (int64 [1]), keeps
-its KV cache on the GPU, and returns the logits of the last token or of all. What it says about
-itself (`get_max_context_len`, `get_eos_ids`, ...) is read from its constant methods.
+The program takes `tokens` (int64 [1, S], S up to its maximum) and `input_pos` (int64 [1]), keeps
+its KV cache on the GPU, and returns the logits of the last token or of all. Its limits and stop
+tokens are read from its constant methods (`get_max_context_len`, `get_eos_ids`, ...).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import numpy as np
 
 from webpte.errors import ExecutionError, InputError, TextError
 from webpte.llm.constrain.constraint import Allowed, Constraint
+from webpte.llm.decode import DecodeLoop
 from webpte.llm.kv_session import KVSession
-from webpte.llm.logprobs import TokenLogprob, candidates_for
-from webpte.llm.pipelined_decode import PipelinedDecode
+from webpte.llm.logprobs import TokenLogprob, sampled_logprobs
 from webpte.ops.sampling.sample_numpy import mask_of
-from webpte.runtime.decode.sampling import SampledToken, SamplerSettings, Sampling
+from webpte.runtime.decode.sampling import GREEDY, SampledToken, SamplerSettings, Sampling
 from webpte.runtime.program import Program
 
 __all__ = [
@@ -41,11 +41,11 @@ STEPS_AHEAD = 16  # in one submission, at most
 
 @dataclass
 class GenerationStats:
-    """Tokens and seconds of the two phases.
+    """Tokens and seconds of the two phases, prefill and decode.
 
-    reused_tokens   of the prompt: they were in the cache already
-    submissions     for decoding; fewer than tokens where steps run ahead of the host
-    step_by_step    why they do not; None if they do, or if it was not tried
+    reused_tokens   tokens of the prompt that were in the cache already
+    submissions     for decoding; fewer than tokens where steps are decoded ahead of the host
+    step_by_step    the reason why they are not; None if they are, or if it was not tried
     """
 
     prefill_tokens: int = 0
@@ -66,14 +66,14 @@ class GenerationStats:
 
 
 class GenerationOptions(TypedDict, total=False):
-    """How tokens are chosen: `Sampling` has the meaning of the first five.
+    """Options of an answer; `Sampling` explains the first five.
 
-    seed         of chance; None is a new one each time
-    steps_ahead  how many steps may be in one submission; 1: the host sees every token before the
-                 next step. The tokens are the same.
-    logprobs     whether to say how probable the model found each token: `Generation.logprobs`
-    top          how many of the likeliest tokens to list there, up to 20
-    constraint   what the answer may be; each token then waits for the one before
+    seed         of the random numbers; None is a new one each time
+    steps_ahead  the largest number of steps in one submission; 1: the host sees every token before
+                 the next step. The tokens are the same.
+    logprobs     whether to fill `Generation.logprobs`: how probable the model found each token
+    top          the number of likeliest tokens to list there, up to 20
+    constraint   restricts the answer; each token then waits for the one before
     """
 
     temperature: float
@@ -88,17 +88,62 @@ class GenerationOptions(TypedDict, total=False):
     constraint: Constraint | None
 
 
-class Generator(KVSession):
+class Generator:
     """A conversation with one program, turn by turn.
 
-    Its context is the `position` tokens in the program's cache, and after them `pending`: the last
-    token of an answer (also a stop token) is in no cache yet, and is fed with the next turn.
+    The context is the `position` tokens in the program's KV cache, followed by the `pending` ones,
+    which the next turn writes there: the last token of an answer (a stop token, too) is pending.
 
-    The cache is the program's: it holds the context of whoever called the method last. A Generator
-    notices when that was not itself (another Generator, a direct call), or when `recover` rebuilt
-    the program. `generate`, which is given the whole conversation, then feeds all of it again; what
-    goes on from the cache raises ContextError until the Generator is `reset`.
+    The cache belongs to the program and holds the conversation of the last caller. A Generator
+    notices when the last caller was another (another Generator, a direct call), and when `recover`
+    rebuilt the program. `generate`, which is given the whole conversation, then computes all of it
+    again; `continue_` and `prefill` raise ContextError until the Generator is `reset`.
+
+    max_chunk    the number of tokens that one call takes
+    max_context  the number of tokens that the cache holds; None if the program does not say
+    eos          the program's own stop tokens
     """
+
+    def __init__(self, program: Program, method: str = "forward") -> None:
+        self._session = session = KVSession(program, method)
+        self.program, self.method = program, method
+        self.max_chunk, self.max_context = session.max_chunk, session.max_context
+        self.eos = session.eos
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens: the last dim of the logits."""
+        return self._session.vocabulary
+
+    @property
+    def position(self) -> int:
+        """The number of tokens in the cache."""
+        return self._session.position
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """Tokens of the context that are not in the cache yet."""
+        return self._session.pending
+
+    @property
+    def context(self) -> tuple[int, ...]:
+        """The whole conversation so far: tokens in the cache, then the pending ones."""
+        return self._session.context
+
+    def reset(self) -> None:
+        """Empty the context, and end the current answer."""
+        self._session.reset()
+
+    async def prefill(self, tokens: Sequence[int], settings: SamplerSettings = GREEDY) -> int:
+        """Add `tokens` to the context and the cache; return the token that the model puts next.
+
+        That token is not part of the context. If this fails or is cancelled, the context stays as
+        it was. Where a program's state does not follow the position, the cache is then unknown: the
+        Generator raises ContextError until it is `reset`.
+        """
+        sampled = await self._session.prefill(self._session.check_tokens(tokens), settings)
+        self._session.end_answer()
+        return sampled.token
 
     def generate(
         self,
@@ -108,15 +153,15 @@ class Generator(KVSession):
         stop: Collection[int] = (),
         **options: Unpack[GenerationOptions],
     ) -> Generation:
-        """What comes after a conversation, all of which is given.
+        """Answer a conversation, all of which is given.
 
-        Only what is new in it is fed: as much as its beginning has in common with the context is in
-        the cache. One answer at a time: it ends when another begins. `stop` are tokens that end the
-        answer; the program's own are among them.
+        Only its new tokens are computed: the prefix that it shares with the context is in the
+        cache. One answer at a time: it ends when another begins. `stop` are tokens that end the
+        answer, besides the program's own.
         """
-        return Generation(self, conversation, True, max_new_tokens, stop, **options)
+        return Generation(self._session, conversation, True, max_new_tokens, stop, **options)
 
-    def go_on(
+    def continue_(
         self,
         tokens: Sequence[int],
         max_new_tokens: int,
@@ -124,24 +169,24 @@ class Generator(KVSession):
         stop: Collection[int] = (),
         **options: Unpack[GenerationOptions],
     ) -> Generation:
-        """The same after the context and `tokens`, which are added to it."""
-        return Generation(self, tokens, False, max_new_tokens, stop, **options)
+        """Answer the context followed by `tokens`, which are added to it; else as `generate`."""
+        return Generation(self._session, tokens, False, max_new_tokens, stop, **options)
 
 
 class Generation:
-    """One answer, as an async iterator of tokens; `tokens` and `stats` grow as it goes.
+    """One answer, as an async iterator of tokens; `tokens` and `stats` grow as it is iterated.
 
     It ends after `max_new_tokens`, at a stop token (which is not yielded), when the context is
     full, or when its constraint allows no more (`is_complete`). After an error or a cancelled step
-    it can be asked for that token again. With `logprobs`, there is one for each of the `tokens`.
+    the same token can be requested again. With `logprobs`, there is one for each of the `tokens`.
 
-    Steps may be under way whose tokens nobody has asked for yet. They leave no trace: whenever it
-    ends, the Generator's context is what was yielded, and a stop token.
+    Steps may be under way whose tokens nobody has requested yet. They leave no trace: whenever the
+    answer ends, the Generator's context is what was yielded, and a stop token.
     """
 
     def __init__(
         self,
-        generator: Generator,
+        session: KVSession,
         prompt: Sequence[int],
         whole: bool,
         max_new_tokens: int,
@@ -154,59 +199,84 @@ class Generation:
         constraint: Constraint | None = None,
         **sampling: Any,
     ) -> None:
-        choice = SamplerSettings.of(Sampling(**sampling), seed, candidates_for(logprobs, top))
+        """`whole` says whether the prompt is the whole conversation, or added to the context."""
+        settings = SamplerSettings.of(Sampling(**sampling), seed, sampled_logprobs(logprobs, top))
         if steps_ahead < 1:
             raise InputError(f"steps_ahead must be 1 or more, not {steps_ahead}")
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprob] = []
         self.is_complete = False
         self.stats = GenerationStats()
-        self._generator = generator
-        self._prompt = generator._checked(
-            prompt
-        )  # empty from when it is in the Generator's context
+        self._session = session
+        self._loop = DecodeLoop(session, settings, steps_ahead)
+        self._prompt = session.check_tokens(prompt)  # empty once it is in the session's context
         self._whole = whole
-        self._begun = False
-        self._left = max_new_tokens
-        self._choice = choice
-        self._stop = generator.eos | set(stop)
-        self._most_ahead = steps_ahead
-        self._ahead: PipelinedDecode | None = None
+        self._answer: int | None = None  # its number in the session, once it has begun
+        self._most = self._left = max_new_tokens
+        self._stop = session.eos | set(stop)
+        self._stopped = False
         self._top = top
         self._constraint: Constraint | None = None
-        if steps_ahead == 1:
-            self.stats.step_by_step = "steps_ahead is 1"
+        self._note_steps()
         if constraint is not None:
             self.constrain(constraint)
 
     def constrain(self, constraint: Constraint) -> None:
-        """What the answer is to be; before it begins."""
+        """Restrict the answer; to be called before it begins."""
         if not constraint.after(()).tokens.size:
             raise InputError("the constraint allows no answer but an empty one")
         self._constraint = constraint
-        self.stats.step_by_step = "what a token may be depends on the one before"
+        self._loop.step_by_step = "what a token may be depends on the one before"
+        self._note_steps()
 
     def ignore_stops(self) -> None:
-        """Go on for as many tokens as were asked for, whatever they are; for benchmarks."""
+        """Decode as many tokens as were requested, whatever they are; for benchmarks."""
         self._stop = frozenset()
+
+    @property
+    def why_ended(self) -> str:
+        """The reason why the answer ended, once it has: "stop", "length" or "full"."""
+        if self.is_complete or self._stopped:
+            return "stop"
+        return "length" if len(self.tokens) >= self._most else "full"
 
     def __aiter__(self) -> AsyncIterator[int]:
         return self
 
     async def __anext__(self) -> int:
-        if not self._begun:
-            self._begin()
-        if self._left <= 0 or (self.tokens and self._is_full()):
+        session = self._session
+        answer = self._begin() if self._answer is None else self._answer
+        if self._left <= 0 or (self.tokens and session.is_full):
             raise StopAsyncIteration
-        self._generator._check_current(self)
+        session.check_answer(answer)
         allowed = self._constraint.after(self.tokens) if self._constraint is not None else None
-        started, count = perf_counter(), len(self._generator.pending) + len(self._prompt)
-        chosen = await self._next(None if allowed is None else self._mask(allowed))
-        self._count(count, perf_counter() - started)
-        return self._accept(chosen, allowed)
+        mask = None if allowed is None else self._mask(allowed)
+        started, count = perf_counter(), len(session.pending) + len(self._prompt)
+        try:
+            sampled = await self._loop.next_token(self._prompt, self._left, mask)
+        finally:
+            self._note_steps()
+        self._note_time(count, perf_counter() - started)
+        return self._accept(sampled, allowed)
 
-    def _accept(self, chosen: SampledToken, allowed: Allowed | None) -> int:
-        token = chosen.token
+    def _begin(self) -> int:
+        """Begin the answer in the session; return its number there."""
+        session = self._session
+        session.check_idle()
+        if self._whole:
+            given = len(self._prompt)
+            self._prompt = session.reuse_prefix(self._prompt)
+            self.stats.reused_tokens = given - len(self._prompt)
+        answer = session.begin_answer()
+        if self._left <= 0:  # the prompt becomes a part of the context all the same
+            session.check_room(self._prompt)
+            session.append(self._prompt)
+        self._answer = answer
+        return answer
+
+    def _accept(self, sampled: SampledToken, allowed: Allowed | None) -> int:
+        """Add a token to the context; return it, unless it ends the answer."""
+        token = sampled.token
         self._prompt = []
         self._left -= 1
         ends = token in self._stop and (allowed is None or allowed.may_end)
@@ -216,67 +286,33 @@ class Generation:
                 f"the model gives no number to any of the {allowed.tokens.size} tokens that the "
                 "constraint allows; the answer ends here"
             )
-        self._generator._add_pending([token])
+        self._session.append([token])
         if ends:
-            self._left = 0
+            self._left, self._stopped = 0, True
             raise StopAsyncIteration
         self.tokens.append(token)
-        if chosen.words is not None:
-            self.logprobs.append(TokenLogprob.of(chosen, self._top))
+        if sampled.words is not None:
+            self.logprobs.append(TokenLogprob.of(sampled, self._top))
         if self._constraint is not None and self._constraint.after(self.tokens).is_end:
             self._left, self.is_complete = 0, True
         return token
 
     def _mask(self, allowed: Allowed) -> np.ndarray:
-        """As the operator that chooses takes it."""
+        """Return the allowed tokens as the mask that the sampler takes."""
         if not allowed.tokens.size:
-            raise TextError("no token goes on as the constraint wants, and it does not end here")
+            raise TextError(
+                "the constraint can be neither continued nor ended here: no token is allowed"
+            )
         ends = sorted(self._stop) if allowed.may_end else []
         tokens = np.concatenate([allowed.tokens, np.array(ends, np.int64)])
-        vocabulary = self._generator.vocabulary
+        vocabulary = self._session.vocabulary
         return mask_of(tokens[(tokens >= 0) & (tokens < vocabulary)], vocabulary)
 
-    async def _next(self, allowed: np.ndarray | None) -> SampledToken:
-        """The token after the context and the prompt."""
-        generator, steps = self._generator, self._ahead
-        if steps is not None and generator._follows(steps):
-            submitted = steps.submissions
-            try:
-                chosen = await generator._take(steps, self._left)
-            except Exception:
-                self._ahead = None  # what is under way is of no use; a cancelled one goes on
-                raise
-            finally:
-                self.stats.submissions += steps.submissions - submitted
-            if not isinstance(chosen, str):
-                return chosen
-            self.stats.step_by_step = chosen
-        self._ahead = None
-        chosen = await generator._feed(self._prompt, self._choice, allowed)
-        self.stats.submissions += bool(self.tokens)
-        if self.stats.step_by_step is None:
-            self._ahead = generator._steps_ahead(self._choice, self._most_ahead)
-        return chosen
+    def _note_steps(self) -> None:
+        self.stats.submissions = self._loop.submissions
+        self.stats.step_by_step = self._loop.step_by_step
 
-    def _begin(self) -> None:
-        generator = self._generator
-        generator._check_idle()
-        if self._whole:
-            given = len(self._prompt)
-            self._prompt = generator._go_back(self._prompt)
-            self.stats.reused_tokens = given - len(self._prompt)
-        generator._begin(self)
-        if self._left <= 0:  # the prompt is a part of the context all the same
-            generator._check_room(self._prompt)
-            generator._add_pending(self._prompt)
-        self._begun = True
-
-    def _is_full(self) -> bool:
-        generator = self._generator
-        used = generator.position + len(generator.pending)
-        return generator.max_context is not None and used > generator.max_context
-
-    def _count(self, tokens: int, seconds: float) -> None:
+    def _note_time(self, tokens: int, seconds: float) -> None:
         if self.stats.prefill_tokens == 0:
             self.stats.prefill_tokens, self.stats.prefill_seconds = tokens, seconds
         else:
@@ -293,5 +329,5 @@ def generate(
     method: str = "forward",
     **options: Unpack[GenerationOptions],
 ) -> Generation:
-    """Generate from an empty context; use a `Generator` to go on with a conversation."""
+    """Generate from an empty context; a `Generator` continues a conversation."""
     return Generator(program, method).generate(tokens, max_new_tokens, stop=stop, **options)

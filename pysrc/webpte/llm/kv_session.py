@@ -1,60 +1,39 @@
-"""The context of a language model: tokens in the program's cache, and tokens on their way there."""
+"""One conversation in a program's KV cache: which tokens it holds, and the calls that add more."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import index
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from webpte.errors import ContextError, DeviceError, InputError
-from webpte.llm.pipelined_decode import Pace, PipelinedDecode
 from webpte.runtime.base.info import ScalarInfo, TensorInfo
 from webpte.runtime.decode.sampled_delegate import PendingSteps
-from webpte.runtime.decode.sampling import GREEDY, SampledToken, SamplerSettings
+from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.program import Program
-
-T = TypeVar("T")
 
 
 class KVSession:
-    """What a program's cache holds of a conversation, and how more gets there.
+    """A conversation in the KV cache of one program's method.
 
-    It is the `position` tokens in the program's cache, and after them `pending`: the last
-    token of an answer (also a stop token) is in no cache yet, and is fed with the next turn.
+    The context is the `position` tokens in the cache, followed by the `pending` ones, which the
+    next call writes there: the last token of an answer (a stop token, too) is always pending.
 
-    The cache is the program's: it holds the context of whoever called the method last. A Context
-    notices when that was not itself, or when `recover` rebuilt the program.
+    The cache belongs to the program and holds the conversation of the last caller. A session
+    notices when the last caller was another, and when `recover` rebuilt the program.
+
+    max_chunk    the number of tokens that one call takes
+    max_context  the number of tokens that the cache holds; None if the program does not say
+    eos          the program's own stop tokens
     """
 
     def __init__(self, program: Program, method: str = "forward") -> None:
         self.program = program
         self.method = method
-        methods = program.methods
-        if method not in methods:
-            raise InputError(f"{program.name} has no method {method!r}")
-        inputs = methods[method].inputs
-        if not (
-            len(inputs) == 2
-            and all(isinstance(i, TensorInfo) and i.dtype in ("int64", "int32") for i in inputs)
-            and [len(i.shape) for i in inputs if isinstance(i, TensorInfo)] == [2, 1]
-        ):
-            listed = "; ".join(map(str, inputs))
-            raise InputError(
-                f"{program.name} is not a language model with a KV cache: it takes {listed}, "
-                "not tokens [1, S] and input_pos [1]"
-            )
-        outputs = methods[method].outputs
-        if len(outputs) != 1 or not isinstance(outputs[0], TensorInfo):
-            raise InputError(
-                f"{program.name} is not a language model that can be asked for tokens: it gives "
-                f"{'; '.join(map(str, outputs)) or 'nothing'}, not logits alone"
-            )
-        tokens, position = inputs
-        assert isinstance(tokens, TensorInfo)
-        assert isinstance(position, TensorInfo)
+        tokens, position, self._logits = _language_model(program, method)
         self._dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
         self.max_chunk = tokens.shape[1]
         context = self._metadata("get_max_context_len") or self._metadata("get_max_seq_len")
@@ -62,13 +41,13 @@ class KVSession:
         self.eos = frozenset(map(int, self._metadata("get_eos_ids") or ()))
         self._cached: list[int] = []
         self._pending: list[int] = []
-        self._answer: object = None  # the one that may go on
+        self._answer = 0  # the number of the answer that may be continued
+        self._prefills = 0  # calls that wrote tokens which the host gave
         self._busy = False
-        self._ahead: PipelinedDecode | None = None  # those that follow the last call, if any do
-        self._note_cache()
+        self._claim_cache()
 
     def _metadata(self, method: str) -> list[Any]:
-        """What a constant method returns; empty if the program does not have it."""
+        """Return the outputs of a constant method; an empty list if the program lacks it."""
         info = self.program.methods.get(method)
         if info is None or not info.is_constant:
             return []
@@ -76,14 +55,12 @@ class KVSession:
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens there are: the last dim of the logits."""
-        (logits,) = self.program.methods[self.method].outputs
-        assert isinstance(logits, TensorInfo)
-        return logits.shape[-1]
+        """The number of tokens: the last dim of the logits."""
+        return self._logits.shape[-1]
 
     @property
     def position(self) -> int:
-        """How many tokens of the context are in the cache."""
+        """The number of tokens in the cache."""
         return len(self._cached)
 
     @property
@@ -93,17 +70,55 @@ class KVSession:
 
     @property
     def context(self) -> tuple[int, ...]:
-        """The whole conversation so far."""
+        """The whole conversation so far: tokens in the cache, then the pending ones."""
         return (*self._cached, *self._pending)
 
-    def reset(self) -> None:
-        """Start anew. What is in the cache is behind every position that will be looked at."""
-        self._check_idle()
-        self._cached, self._pending, self._answer = [], [], None
-        self._note_cache()
+    @property
+    def is_full(self) -> bool:
+        """Whether the pending tokens do not fit into the cache any more."""
+        used = len(self._cached) + len(self._pending)
+        return self.max_context is not None and used > self.max_context
 
-    def _checked(self, tokens: Iterable[int]) -> list[int]:
-        """Tokens as whole numbers; raises InputError for what is none of the program's."""
+    def reset(self) -> None:
+        """Empty the context. The cache stays as it is: later calls overwrite it from the start."""
+        self.check_idle()
+        self._cached, self._pending = [], []
+        self.end_answer()
+        self._claim_cache()
+
+    def append(self, tokens: Sequence[int]) -> None:
+        """Add pending tokens to the context."""
+        self._pending += tokens
+
+    def reuse_prefix(self, conversation: list[int]) -> list[int]:
+        """Cut the context to the prefix it shares with a conversation; return the tokens after it.
+
+        The last token is always returned: the model has to compute what follows it.
+        """
+        _check_not_empty(conversation)
+        if self.max_context is not None and len(conversation) > self.max_context:
+            raise InputError(
+                f"a conversation of {len(conversation)} tokens is over the {self.max_context} that "
+                "the program's context holds"
+            )
+        known = self.context if self._owns_cache else ()
+        pairs = zip(known, conversation[:-1], strict=False)
+        common = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
+        if common is None:
+            common = min(len(known), max(0, len(conversation) - 1))
+        if common < self.position and not self._can_rewind:
+            common = 0  # as after `reset`: this state cannot go back to an earlier position
+        kept = self.context[:common]
+        self._pending = list(kept[self.position :])
+        self._cached = list(kept[: self.position])
+        if not self._cached:
+            self._claim_cache()
+        return conversation[common:]
+
+    # Checks
+
+    def check_tokens(self, tokens: Iterable[int]) -> list[int]:
+        """Return the tokens as ints; raise InputError for one that the program does not have."""
         numbers: list[int] = []
         vocabulary = self.vocabulary
         for place, token in enumerate(tokens):
@@ -113,52 +128,14 @@ class KVSession:
                 number = -1
             if not 0 <= number < vocabulary:
                 raise InputError(
-                    f"{token!r} (place {place}) is no token of {self.program.name}: they are whole "
-                    f"numbers from 0 to {vocabulary - 1}"
+                    f"{token!r} (place {place}) is not a token of {self.program.name}: tokens are "
+                    f"integers from 0 to {vocabulary - 1}"
                 )
             numbers.append(number)
         return numbers
 
-    async def feed(self, tokens: Sequence[int], choice: SamplerSettings = GREEDY) -> int:
-        """Run what is pending and `tokens` through the model; returns the token after them.
-
-        That token is not a part of the context. If this fails or is cancelled, the context is
-        what it was before. Where a program's state is not known to follow the position, what was
-        begun cannot be undone then: the Context raises ContextError until it is `reset`.
-        """
-        chosen = await self._feed(self._checked(tokens), choice)
-        self._answer = None
-        return chosen.token
-
-    async def _feed(
-        self, tokens: list[int], choice: SamplerSettings, allowed: np.ndarray | None = None
-    ) -> SampledToken:
-        """`feed`, within an answer. `allowed` are the tokens to choose from, if not all."""
-        self._check_room(tokens)
-        context = [*self._pending, *tokens]
-        self._check_given(context)
-        self._check_idle()
-        self._busy = True
-        calls = self.program.calls(self.method)
-        try:
-            chosen = await self._feed_chunks(context, choice, allowed)
-        except BaseException as error:
-            # Where state follows the position, what is fed next writes the same rows again.
-            run = self.program.calls(self.method) - calls
-            self._is_broken |= not self._goes_back and _leaves_traces(error, run)
-            raise
-        finally:
-            self._busy = False
-        self._cached += context
-        self._pending = []
-        return chosen
-
-    def _check_given(self, tokens: Sequence[int]) -> None:
-        if not tokens:
-            raise InputError("there must be at least one token to go on from")
-
-    def _check_room(self, tokens: Sequence[int]) -> None:
-        """Raises InputError if the context cannot hold these tokens, too."""
+    def check_room(self, tokens: Sequence[int]) -> None:
+        """Raise InputError if the cache cannot hold the context and these tokens."""
         if self.max_context is None:
             return
         if self.position + len(self._pending) + len(tokens) > self.max_context:
@@ -168,45 +145,97 @@ class KVSession:
                 f"{self.max_context} that the program's context holds"
             )
 
-    async def _feed_chunks(
-        self, tokens: list[int], choice: SamplerSettings, allowed: np.ndarray | None
+    def check_idle(self) -> None:
+        """Raise ContextError while a call of this session is under way."""
+        if self._busy:
+            raise ContextError(
+                "one answer at a time: this Generator is busy with another; await that first, or "
+                "load the program once more for a second conversation"
+            )
+
+    # Answers
+
+    def begin_answer(self) -> int:
+        """End the current answer and return the number of a new one."""
+        self._answer += 1
+        return self._answer
+
+    def end_answer(self) -> None:
+        """End the current answer: it cannot be continued any more."""
+        self._answer += 1
+
+    def check_answer(self, number: int) -> None:
+        """Raise ContextError if an answer has ended because another one began."""
+        if self._answer != number:
+            raise ContextError(
+                "one answer at a time: this one ended when the Generator began another, was "
+                "given tokens by prefill(), or was reset"
+            )
+
+    # Prefill
+
+    async def prefill(
+        self, tokens: list[int], settings: SamplerSettings, allowed: np.ndarray | None = None
     ) -> SampledToken:
-        decoder, history = self.program.decoder(self.method), [*self._cached, *tokens]
-        position = self.position
+        """Write the pending tokens and `tokens` to the cache; return the token that follows.
+
+        That token is not part of the context. `allowed` is the mask of the tokens to sample from,
+        if not all. If this fails or is cancelled, the context stays as it was. Where a program's
+        state does not follow the position, the cache is then unknown: the session raises
+        ContextError until `reset`.
+        """
+        self.check_room(tokens)
+        context = [*self._pending, *tokens]
+        _check_not_empty(context)
+        self.check_idle()
+        self._busy = True
+        calls = self.program.calls(self.method)
+        try:
+            sampled = await self._prefill_chunks(context, settings, allowed)
+        except BaseException as error:
+            # Where state follows the position, the next prefill writes the same rows again.
+            run = self.program.calls(self.method) - calls
+            self._is_broken |= not self._can_rewind and _leaves_traces(error, run)
+            raise
+        finally:
+            self._busy = False
+        self._cached += context
+        self._pending = []
+        return sampled
+
+    async def _prefill_chunks(
+        self, tokens: list[int], settings: SamplerSettings, allowed: np.ndarray | None
+    ) -> SampledToken:
+        program, history, position = self.program, [*self._cached, *tokens], self.position
         while len(tokens) > self.max_chunk:
             chunk, tokens = tokens[: self.max_chunk], tokens[self.max_chunk :]
-            await self._call(self._run_unread, chunk, position)
+            with self._writing(position):
+                await program.run_unread(self.method, *self._inputs(chunk, position))
             position += len(chunk)
+        with self._writing(position):
+            return await program.decoder(self.method).sample(
+                self._inputs(tokens, position), settings, history, self.max_context, allowed
+            )
 
-        def choose(arrays: Sequence[np.ndarray]) -> Awaitable[SampledToken]:
-            return decoder.choose(arrays, choice, history, self.max_context, allowed)
-
-        return await self._call(choose, tokens, position)
-
-    def _run_unread(self, arrays: Sequence[np.ndarray]) -> Awaitable[None]:
-        return self.program.run_unread(self.method, *arrays)
-
-    async def _call(
-        self,
-        run: Callable[[Sequence[np.ndarray]], Awaitable[T]],
-        tokens: Sequence[int],
-        position: int,
-    ) -> T:
-        """One call of the method, and only one: others may have written to the cache."""
-        if position:
-            self._check_cache()
-        self._is_broken = False  # what was there before the first token does not matter
-        self._generation = self.program.generation
-        self._ahead = None  # it may have written where they have, whatever becomes of it
-        arrays = np.asarray([tokens], self._dtypes[0]), np.asarray([position], self._dtypes[1])
-        with self._one_call():
-            result = await run(arrays)  # (1, S), (1,)
-        self._check_cache()
-        return result
+    def _inputs(self, tokens: Sequence[int], position: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the method's inputs, (1, S) and (1,)."""
+        return np.asarray([tokens], self._dtypes[0]), np.asarray([position], self._dtypes[1])
 
     @contextmanager
-    def _one_call(self) -> Iterator[None]:
-        """One of the calls that are counted in here is this Context's own, and no more."""
+    def _writing(self, position: int) -> Iterator[None]:
+        """Check before and after one prefill call that the cache is this session's."""
+        if position:
+            self._check_cache()
+        self._is_broken = False  # the state before the first token does not matter
+        self._generation = self.program.generation
+        self._prefills += 1
+        with self._own_call():
+            yield
+        self._check_cache()
+
+    @contextmanager
+    def _own_call(self) -> Iterator[None]:
+        """Count at most one of the program's calls in this block as the session's own."""
         before = self.program.calls(self.method)
         try:
             yield
@@ -214,135 +243,122 @@ class KVSession:
             # A call that was refused at once (the program is closed) was not counted.
             self._calls = before + min(1, self.program.calls(self.method) - before)
 
-    # Steps ahead of the host
+    # Decoding ahead: steps that take their token from the step before, on the GPU
 
-    def _steps_ahead(self, choice: SamplerSettings, most: int) -> PipelinedDecode:
-        """Those that follow the token which the last call has chosen."""
-        decoder = self.program.decoder(self.method)
+    @property
+    def prefills(self) -> int:
+        """The number of prefill calls; steps decoded ahead are stale after another one."""
+        return self._prefills
 
-        async def submit(position: int, steps: int) -> PendingSteps | str:
-            if self.max_context is not None:
-                steps = min(steps, self.max_context - position)
-            if steps < 1:
-                return "the context is full"
-            self._check_cache()
-            dtype = self._dtypes[1]
-            positions = [[np.asarray([position + step], dtype)] for step in range(steps)]
-            with self._one_call():
-                return await decoder.ahead(positions, choice, position + 1, self.max_context)
+    async def decode_ahead(
+        self, position: int, steps: int, settings: SamplerSettings
+    ) -> PendingSteps | str:
+        """Submit up to so many decode steps from a position on; return the reason if none can be.
 
-        self._ahead = PipelinedDecode(self.position, Pace(most), submit)
-        return self._ahead
+        The first step takes the token that the last call sampled.
+        """
+        if self.max_context is not None:
+            steps = min(steps, self.max_context - position)
+        if steps < 1:
+            return "the context is full"
+        self._check_cache()
+        dtype = self._dtypes[1]
+        positions = [[np.asarray([position + step], dtype)] for step in range(steps)]
+        with self._own_call():
+            decoder = self.program.decoder(self.method)
+            return await decoder.decode_ahead(positions, settings, position + 1, self.max_context)
 
-    def _follows(self, steps: PipelinedDecode) -> bool:
-        """Whether nothing was fed since these steps began, not even by a call that failed."""
-        return steps is self._ahead
-
-    async def _take(self, steps: PipelinedDecode, wanted: int) -> SampledToken | str:
-        """The next token, or why it has to be fed. What was pending is in the cache then."""
-        self._check_idle()
+    @contextmanager
+    def stepping(self) -> Iterator[None]:
+        """Keep other calls of the session away while a step that was decoded ahead is awaited."""
+        self.check_idle()
         self._check_cache()
         self.program.check_open()
         self._busy = True
         try:
-            chosen = await steps.take(wanted)
+            yield
         finally:
             self._busy = False
         self._check_cache()
-        if not isinstance(chosen, str):
-            self._cached += self._pending
-            self._pending = []
-        return chosen
 
-    # Whose cache it is
+    def commit_pending(self) -> None:
+        """Count the pending tokens as cached: a step that was decoded ahead has written them."""
+        self._cached += self._pending
+        self._pending = []
 
-    def _note_cache(self) -> None:
-        self._calls = self.program.calls(self.method)
-        self._generation = self.program.generation
-        self._is_broken = False  # whether a feed was broken off, and what it did stays
+    # Whose conversation the cache holds
 
     @property
-    def _is_mine(self) -> bool:
-        """Whether what is in the cache is what this Generator put there."""
+    def _can_rewind(self) -> bool:
+        return self.program.decoder(self.method).follows_position
+
+    def _claim_cache(self) -> None:
+        self._calls = self.program.calls(self.method)
+        self._generation = self.program.generation
+        self._is_broken = False  # whether an interrupted prefill left state that is not known
+
+    @property
+    def _owns_cache(self) -> bool:
+        """Whether the cache holds what this session wrote."""
         called = self.program.calls(self.method) != self._calls
         rebuilt = self.program.generation != self._generation
         return not (called or rebuilt or self._is_broken)
 
     def _check_cache(self) -> None:
-        if self._is_mine:
+        """Raise ContextError if the cache does not hold this conversation."""
+        if self._owns_cache:
             return
-        advice = "call reset() and feed the conversation again, or make a new Generator"
+        advice = "call reset() and prefill the conversation again, or make a new Generator"
         if self.program.generation != self._generation:
             raise ContextError(
                 f"{self.program.name} was rebuilt by recover(), and its cache is empty: {advice}"
             )
         if self._is_broken:
             raise ContextError(
-                f"{self.program.name}: a feed was broken off, and the state of this program is not "
-                f"known to follow the position, so what is in it is not known either: {advice}"
+                f"{self.program.name}: a prefill was interrupted, and the state of this program is "
+                f"not known to follow the position, so the cache is unknown: {advice}"
             )
         raise ContextError(
             f"{self.program.name}: method {self.method!r} was called by another Generator or "
-            f"directly, so its cache is not this conversation's any more: {advice}"
+            f"directly, so its cache does not hold this conversation any more: {advice}"
         )
 
-    def _check_idle(self) -> None:
-        if self._busy:
-            raise ContextError(
-                "one answer at a time: this Generator is busy with another; await that first, or "
-                "load the program once more for a conversation beside this one"
-            )
 
-    def _begin(self, answer: object) -> None:
-        """From here on only this answer goes on."""
-        self._answer = answer
+def _language_model(program: Program, method: str) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
+    """Return tokens, position and logits of a method; raise InputError if it has others."""
+    methods = program.methods
+    if method not in methods:
+        raise InputError(f"{program.name} has no method {method!r}")
+    inputs, outputs = methods[method].inputs, methods[method].outputs
+    tensors = [given for given in inputs if isinstance(given, TensorInfo)]
+    if not (
+        len(inputs) == len(tensors) == 2
+        and all(tensor.dtype in ("int64", "int32") for tensor in tensors)
+        and [len(tensor.shape) for tensor in tensors] == [2, 1]
+    ):
+        raise InputError(
+            f"{program.name} is not a language model with a KV cache: it takes "
+            f"{'; '.join(map(str, inputs))}, not tokens [1, S] and input_pos [1]"
+        )
+    if len(outputs) != 1 or not isinstance(outputs[0], TensorInfo):
+        raise InputError(
+            f"{program.name} is not a language model that tokens can be sampled from: it returns "
+            f"{'; '.join(map(str, outputs)) or 'nothing'}, not logits alone"
+        )
+    tokens, position = tensors
+    return tokens, position, outputs[0]
 
-    @property
-    def _goes_back(self) -> bool:
-        return self.program.decoder(self.method).follows_position
 
-    def _go_back(self, conversation: list[int]) -> list[int]:
-        """Keep what the cache has of a conversation's beginning; returns what is left to feed.
-
-        The last token is always left: what follows it has to be computed.
-        """
-        self._check_given(conversation)
-        if self.max_context is not None and len(conversation) > self.max_context:
-            raise InputError(
-                f"a conversation of {len(conversation)} tokens is over the {self.max_context} that "
-                "the program's context holds"
-            )
-        known = self.context if self._is_mine else ()
-        pairs = zip(known, conversation[:-1], strict=False)
-        common = next((i for i, (a, b) in enumerate(pairs) if a != b), None)
-        if common is None:
-            common = min(len(known), max(0, len(conversation) - 1))
-        if common < self.position and not self._goes_back:
-            common = 0  # as after `reset`: such state cannot go back to a position
-        kept = self.context[:common]
-        self._pending = list(kept[self.position :])
-        self._cached = list(kept[: self.position])
-        if not self._cached:
-            self._note_cache()
-        return conversation[common:]
-
-    def _check_current(self, answer: object) -> None:
-        if self._answer is not answer:
-            raise ContextError(
-                "one answer at a time: this one ended when the Generator began another, was fed "
-                "directly, or was reset"
-            )
-
-    def _add_pending(self, tokens: Sequence[int]) -> None:
-        """Tokens that belong to the context, to be fed with what comes next."""
-        self._pending += tokens
+def _check_not_empty(tokens: Sequence[int]) -> None:
+    if not tokens:
+        raise InputError("there must be at least one token to continue from")
 
 
 def _leaves_traces(error: BaseException, calls: int) -> bool:
-    """Whether calls that were made before this was raised may have changed state.
+    """Return whether calls that were made before this error may have changed state.
 
-    One that fails leaves it as it was, but one that is cancelled runs to its end if it is on the
-    GPU, and of one whose device fails nobody knows.
+    A call that fails leaves state as it was, but a cancelled one runs to its end if it is on the
+    GPU, and after a failure of the device its effect is unknown.
     """
     if calls == 0:
         return False

@@ -1,8 +1,7 @@
-"""How probable a model found what it said, and what else it might have said.
+"""Log-probabilities of the tokens that a model generated, and of the likeliest alternatives.
 
-Of the model's own distribution: softmax of the logits, before temperature, filters, penalties and
-constraints. So numbers can be compared from answer to answer, whatever was asked for, and say what
-the model thinks rather than what it was made to do.
+They are those of the model's own distribution: the softmax of the logits, before temperature,
+filters, penalties and constraints. So they can be compared between answers with other options.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from webpte.runtime.decode.sampling import SampledToken
 
 @dataclass(frozen=True)
 class Candidate:
-    """A token that might come, and the natural logarithm of its probability."""
+    """A token that could have been generated, and the natural logarithm of its probability."""
 
     token: int
     logprob: float
@@ -24,24 +23,25 @@ class Candidate:
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """A token that came; `top` are the likeliest there, from the likeliest down."""
+    """A generated token; `top` are the likeliest tokens in its place, from the likeliest down."""
 
     token: int
     logprob: float
     top: tuple[Candidate, ...]
 
     @classmethod
-    def of(cls, chosen: SampledToken, top: int) -> TokenLogprob:
-        assert chosen.words is not None
-        told = TopLogprobs.of(chosen.words)
-        likeliest = zip(told.tokens[:top], told.logprobs, strict=False)
-        return cls(chosen.token, told.logprob, tuple(Candidate(*one) for one in likeliest))
+    def of(cls, sampled: SampledToken, top: int) -> TokenLogprob:
+        """Read the log-probabilities that the sampler returned with a token."""
+        assert sampled.words is not None
+        read = TopLogprobs.of(sampled.words)
+        likeliest = zip(read.tokens[:top], read.logprobs, strict=False)
+        return cls(sampled.token, read.logprob, tuple(Candidate(*one) for one in likeliest))
 
 
-def candidates_for(logprobs: bool, top: int) -> int:
-    """How many candidates the GPU is to find: the likeliest one is needed in any case."""
+def sampled_logprobs(logprobs: bool, top: int) -> int:
+    """Return how many log-probabilities the sampler has to find: with `logprobs`, at least one."""
     if not 0 <= top <= MOST:
         raise InputError(f"top must be from 0 to {MOST}, not {top}")
     if top and not logprobs:
-        raise InputError(f"top={top} says how many candidates logprobs=True is to list: give both")
+        raise InputError(f"top={top} is for logprobs=True, which lists candidates: give both")
     return max(top, 1) if logprobs else 0

@@ -1,9 +1,9 @@
-"""Messages as tokens, such that what the model has said stays the tokens that it said.
+"""Messages as tokens, which keep the tokens that the model generated.
 
-The same text can be written in other tokens than a model chose for it. If a conversation were made
-into tokens anew each time, the cache would be of no use from there on, and the model would read
-another answer than it gave. So an answer is kept with all tokens up to its end, and a longer
-conversation is those, and the tokens of the text that the template puts after them.
+The same text can be encoded in other tokens than a model generated for it. If a conversation were
+encoded anew each time, the cache would be of no use from the first difference on, and the model
+would read another answer than it gave. So an answer is kept with all tokens up to its end, and a
+longer conversation is these tokens, followed by those of the text that the template puts after it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 from webpte.errors import ChatTemplateError
 from webpte.text import ChatTemplate, Tokenizer
 
-_MARK = "content"  # of a message whose end is looked for
+_MARK = "content"  # the text of a message whose end is looked for
 
 
 @dataclass(frozen=True)
-class Said:
-    """An answer's place: the prompt before it as text, the tokens of both, where its own are."""
+class GeneratedSpan:
+    """An answer as generated: its prompt as text, the tokens of both, and where its own start."""
 
     prompt: str
     tokens: tuple[int, ...]
@@ -29,11 +29,11 @@ class Said:
 
 @dataclass(frozen=True)
 class Turn:
-    """A message; `said` if it is the model's own and stands as it was said."""
+    """A message; `span` if the model generated it and it was not changed since."""
 
     role: str
     content: str
-    said: Said | None = None
+    span: GeneratedSpan | None = None
 
     @property
     def message(self) -> dict[str, str]:
@@ -42,7 +42,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Prompt:
-    """Text and tokens; `retokenized` answers may be in other tokens than the model said them in."""
+    """Text and tokens; the tokens of `retokenized` answers may not be those that were generated."""
 
     text: str
     tokens: tuple[int, ...]
@@ -50,7 +50,7 @@ class Prompt:
 
 
 class PromptMaker:
-    """A template with the tokenizer for what it renders."""
+    """Renders messages with a chat template, and encodes them."""
 
     def __init__(
         self, tokenizer: Tokenizer, template: ChatTemplate, variables: Mapping[str, Any]
@@ -60,34 +60,34 @@ class PromptMaker:
         self._variables = dict(variables)
 
     def prompt(self, turns: Sequence[Turn]) -> Prompt:
-        """What the model is to go on from: all of the conversation, and the answer's beginning."""
+        """Return the conversation, up to where the template has the answer begin."""
         text = self._template.render([turn.message for turn in turns], **self._variables)
         answers = [turn for turn in turns if turn.role == "assistant"]
         for count, turn in enumerate(reversed(answers)):
             rest = _after(turn, text)
-            if rest is not None and turn.said is not None:
-                tokens = (*turn.said.tokens, *self._tokenizer.encode(rest, special=False))
+            if rest is not None and turn.span is not None:
+                tokens = (*turn.span.tokens, *self._tokenizer.encode(rest, special=False))
                 return Prompt(text, tokens, count)
         whole = tuple(self._tokenizer.encode(text, special=False))
         return Prompt(text, whole, len(answers))
 
-    def go_on(self, prompt: Prompt, begun: Turn | None) -> Prompt:
-        """With the beginning of the answer, in the tokens that it was said in if it was."""
-        if begun is None:
+    def continue_(self, prompt: Prompt, answer: Turn | None) -> Prompt:
+        """Return the prompt with the beginning of the answer, in its generated tokens if it has."""
+        if answer is None:
             return prompt
-        if begun.said is not None:
-            own = begun.said.tokens[begun.said.start :]
+        if answer.span is not None:
+            own = answer.span.tokens[answer.span.start :]
             return Prompt(prompt.text, (*prompt.tokens, *own), prompt.retokenized)
-        tokens = self._tokenizer.encode(begun.content, special=False)
+        tokens = self._tokenizer.encode(answer.content, special=False)
         return Prompt(prompt.text, (*prompt.tokens, *tokens), prompt.retokenized + 1)
 
     def turn_end(self) -> int | None:
-        """The special token that the template puts behind an answer, if it does."""
+        """Return the special token that the template puts after an answer, or None."""
         messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": _MARK}]
         try:
             text = self._template.render(messages, add_generation_prompt=False, **self._variables)
         except ChatTemplateError:
-            return None  # it wants other messages; the tokenizer's and the program's will do
+            return None  # it takes other messages; the stop tokens of tokenizer and program do
         after = text.rpartition(_MARK)[2].lstrip()
         tokens = self._tokenizer.encode(after, special=False)
         plain, written = (self._tokenizer.decode(tokens[:1], special) for special in (False, True))
@@ -95,13 +95,13 @@ class PromptMaker:
 
 
 def _after(turn: Turn, text: str) -> str | None:
-    """What follows a turn in a text; None if it is not there as it was said.
+    """Return the text after a turn; None if the text does not have the turn as it was generated.
 
-    Templates may strip an answer, or have a space between the prompt and an answer of before.
+    Templates may strip an answer, or put a space between a prompt and its answer.
     """
-    if turn.said is None or not text.startswith(turn.said.prompt):
+    if turn.span is None or not text.startswith(turn.span.prompt):
         return None
-    rest = text[len(turn.said.prompt) :]
+    rest = text[len(turn.span.prompt) :]
     for content, found in ((turn.content, rest), (turn.content.strip(), rest.lstrip())):
         if found.startswith(content):
             return found[len(content) :]

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Gene
 from dataclasses import dataclass
 from typing import Any
 
-from webpte.errors import InputError
+from webpte.errors import ContextError, InputError
 from webpte.llm.constrain.constraint import Constraint
 from webpte.llm.generation import Generation, GenerationStats
 from webpte.llm.logprobs import TokenLogprob
@@ -16,11 +16,12 @@ from webpte.text.stream import REPLACEMENT
 
 @dataclass
 class ReplyStats(GenerationStats):
-    """Also about the conversation.
+    """Statistics of an answer, and of the conversation before it.
 
-    retokenized  answers of before whose tokens are not those that the model said, since the chat
-                 template changes them or they were given; from the first on, all is computed again
-    dropped      messages that the model does not see any more, since the context was full
+    retokenized  earlier answers whose tokens are not those that the model generated, because the
+                 chat template changes them or they were given as text; everything from the first
+                 of them on is computed again
+    dropped      messages that the model does not see any more, because the context was full
     """
 
     retokenized: int = 0
@@ -40,13 +41,13 @@ class StopStrings:
         return max(map(len, self._texts), default=1)
 
     def find(self, text: str, start: int, known: int = 0) -> int | None:
-        """Where the first of them begins that does not end within the `known` first characters."""
+        """Return where the first stop text begins that ends after the `known` first characters."""
         starts = [(stop, max(start, known + 1 - len(stop))) for stop in self._texts]
         found = [at for stop, after in starts if (at := text.find(stop, after)) >= 0]
         return min(found, default=None)
 
     def certain(self, text: str, start: int) -> int:
-        """How much of a text without any of them cannot be the beginning of one."""
+        """Return the length of the text before what may be the beginning of a stop text."""
         for at in range(max(start, len(text) - self.longest + 1), len(text)):
             if any(stop.startswith(text[at:]) for stop in self._texts):
                 return at
@@ -54,16 +55,16 @@ class StopStrings:
 
 
 class Reply:
-    """An async iterator of pieces of text; or `await` it, for all of it.
+    """An async iterator of pieces of text; `await` it for the whole text.
 
-    text    what has been handed out; it is also what the conversation has of this answer, so it
-            can be broken off at any piece
-    follows what there was of the answer before this part of it, without what turned out to be the
-            beginning of a stop text
-    ended   None; at the end "stop" (a stop token or text, or all that was allowed is said),
+    text    the pieces so far; the conversation has the same text, so the answer can be broken off
+            after any piece
+    prefix  the part of the answer before this reply, which `Chat.continue_` continues; without an
+            end that turned out to be the beginning of a stop text
+    ended   None; at the end "stop" (a stop token or text, or all that was allowed is generated),
             "length" (max_new_tokens), or "full" (the context)
 
-    After an error or a cancelled step it can be asked again, as a Generation can.
+    After an error or a cancelled step, the same piece can be requested again.
     """
 
     def __init__(
@@ -72,48 +73,52 @@ class Reply:
         tokenizer: Tokenizer,
         stop: StopStrings,
         stats: ReplyStats,
-        why_ended: Callable[[], str],
-        check_current: Callable[[Reply], None],
         constraint: Callable[[], Awaitable[Constraint]] | None = None,
     ) -> None:
+        """`constraint` builds the answer's constraint when the answer begins."""
         self.text = ""
-        self.follows = ""
+        self.prefix = ""
         self.ended: str | None = None
         self.stats = generation.stats = stats
         self._generation = generation
         self._tokenizer = tokenizer
         self._stop = stop
-        self._why_ended = why_ended
-        self._check_current = check_current
-        self._constraint = constraint  # until it is made
+        self._constraint = constraint  # None once it is built
         self._stream = tokenizer.stream()
-        self._heard = ""  # `text`, and what may be the beginning of a stop text
-        self._tail = ""  # the end of `follows`, where a stop text may have begun
-        # After each token: how much had been heard, and whether that was all of the token.
+        self._decoded = ""  # `text`, and after it what may be the beginning of a stop text
+        self._tail = ""  # the end of `prefix`, where a stop text may have begun
+        # After each token: the length of `_decoded`, and whether that was all of the token.
         self._marks: list[tuple[int, bool]] = []
         self._cut = False
-        self._took_back = False  # whether the stop text began in `follows`
+        self._cut_prefix = False  # whether the stop text began in `prefix`
+        self._is_replaced = False
 
-    def follow(self, text: str, tokens: Sequence[int]) -> None:
-        """This is more of an answer that begins with that text. What looked like a part of a
-        character at its end may become one."""
+    def continue_from(self, text: str, tokens: Sequence[int]) -> None:
+        """Continue an answer that begins with this text.
+
+        A part of a character at the end of its tokens may be completed by this reply.
+        """
         certain = self._stream.feed(*tokens)
-        self.follows = certain if text.rstrip(REPLACEMENT) == certain else text
-        self._tail = self.follows[max(0, len(self.follows) - self._stop.longest + 1) :]
+        self.prefix = certain if text.rstrip(REPLACEMENT) == certain else text
+        self._tail = self.prefix[max(0, len(self.prefix) - self._stop.longest + 1) :]
+
+    def replace(self) -> None:
+        """End the reply for good: the Chat has begun another, or its messages were changed."""
+        self._is_replaced = True
 
     @property
     def tokens(self) -> list[int]:
-        """All that the model has said, also what is beyond a stop text."""
+        """All tokens that the model generated, also those after a stop text."""
         return self._generation.tokens
 
     @property
     def logprobs(self) -> list[TokenLogprob]:
-        """One for each of the tokens, if they were asked for."""
+        """One for each of the tokens, if they were requested."""
         return self._generation.logprobs
 
     @property
-    def begun(self) -> bool:
-        """Whether there is anything to be remembered."""
+    def has_output(self) -> bool:
+        """Whether the conversation has anything of this reply."""
         return bool(self.text) or self.ended is not None
 
     def __aiter__(self) -> AsyncIterator[str]:
@@ -129,60 +134,70 @@ class Reply:
 
     async def __anext__(self) -> str:
         while self.ended is None:
-            self._check_current(self)
+            self._check_current()
             if self._constraint is not None:
                 self._generation.constrain(await self._constraint())
                 self._constraint = None
-                self._check_current(self)
+                self._check_current()
             try:
                 token = await anext(self._generation)
             except StopAsyncIteration:
-                self._check_current(self)
+                self._check_current()
                 piece = self._finish()
             else:
-                self._check_current(self)
-                piece = self._hear(token)
+                self._check_current()
+                piece = self._append(token)
             if piece:
                 return piece
         raise StopAsyncIteration
 
-    def _hear(self, token: int) -> str:
-        self._heard += self._stream.feed(token)
-        self._marks.append((len(self._heard), self._stream.is_whole))
-        certain = self._stop.certain(self._tail + self._heard, self._start)
-        return self._hand_out(max(certain - len(self._tail), len(self.text)))
+    def _check_current(self) -> None:
+        if self._is_replaced:
+            raise ContextError(
+                "this answer ended when the Chat began another, or when its messages were changed"
+            )
+
+    def _append(self, token: int) -> str:
+        """Decode a token; return the text that is certain now."""
+        self._decoded += self._stream.feed(token)
+        self._marks.append((len(self._decoded), self._stream.is_whole))
+        certain = self._stop.certain(self._tail + self._decoded, self._start)
+        return self._emit(max(certain - len(self._tail), len(self.text)))
 
     def _finish(self) -> str:
-        self._heard += self._stream.flush()
-        self.ended = self._why_ended()
-        return self._hand_out(len(self._heard))
+        """Return the text that was held back."""
+        self._decoded += self._stream.flush()
+        self.ended = self._generation.why_ended
+        return self._emit(len(self._decoded))
 
     @property
     def _start(self) -> int:
-        """Where in the tail and what was heard a stop text may begin: behind what was handed out,
-        but what was there before may be a part of it."""
+        """The first place in `_tail` and `_decoded` where a stop text may begin.
+
+        It is after the text that was emitted; but until there is any, it may be in the prefix.
+        """
         return len(self._tail) + len(self.text) if self.text else 0
 
-    def _hand_out(self, until: int) -> str:
-        """What has been heard up to there, or up to a stop text."""
+    def _emit(self, until: int) -> str:
+        """Add decoded text up to a place, or up to a stop text, to `text`, and return it."""
         before = len(self._tail)
-        found = self._stop.find(self._tail + self._heard, self._start, before)
+        found = self._stop.find(self._tail + self._decoded, self._start, before)
         if found is not None:
             until, self._cut, self.ended = max(found - before, 0), True, "stop"
             if found < before:
-                self.follows = self.follows[: len(self.follows) - before + found]
-                self._heard, self._took_back = "", True
-        piece = self._heard[len(self.text) : until]
+                self.prefix = self.prefix[: len(self.prefix) - before + found]
+                self._decoded, self._cut_prefix = "", True
+        piece = self._decoded[len(self.text) : until]
         self.text += piece
         return piece
 
     def kept_tokens(self) -> list[int] | None:
-        """The tokens of `text`, as the model said them, as far as it goes.
+        """Return the tokens of `text`, as far as possible those that the model generated.
 
-        The end of the text may be within a token; None if no tokens are that text, or if it ends
-        before the first of them.
+        The end of the text may be inside of a token: that part is encoded anew. Returns None if no
+        tokens decode to the text, or if it ends before the first of them.
         """
-        if self._took_back:
+        if self._cut_prefix:
             return None
         tokens = self._generation.tokens
         if self.ended is not None and not self._cut:

@@ -55,7 +55,7 @@ class Build:
         self._strict = strict
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
-        self.headed: dict[tuple[GpuDelegate, SamplerKind], SampledDelegate] = {}
+        self.sampled: dict[tuple[GpuDelegate, SamplerKind], SampledDelegate] = {}
 
     @classmethod
     async def create(
@@ -113,11 +113,11 @@ class Build:
             info=self.info,
         )
 
-    def with_head(self, body: GpuDelegate, kind: SamplerKind) -> SampledDelegate:
-        """A delegate with a graph that takes its only output."""
-        if (body, kind) not in self.headed:
-            self.headed[body, kind] = SampledDelegate(body, kind, self._library, self.lifetime)
-        return self.headed[body, kind]
+    def with_sampler(self, body: GpuDelegate, kind: SamplerKind) -> SampledDelegate:
+        """Return a delegate with a sampler that takes its only output."""
+        if (body, kind) not in self.sampled:
+            self.sampled[body, kind] = SampledDelegate(body, kind, self._library, self.lifetime)
+        return self.sampled[body, kind]
 
     @property
     def delegates(self) -> Iterator[Delegate]:
@@ -140,8 +140,8 @@ class Build:
     @property
     def allocated(self) -> dict[int, int]:
         """GPU buffers by number, with their bytes."""
-        heads = (headed.head for headed in self.headed.values())
-        holders = [*self.gpu_delegates, *(head for head in heads if head is not None)]
+        samplers = (sampled.sampler for sampled in self.sampled.values())
+        holders = [*self.gpu_delegates, *(one for one in samplers if one is not None)]
         return {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
 
     def placements(self) -> list[Placement]:

@@ -1,18 +1,18 @@
-"""A language model's method, called for the token that it chooses rather than for its logits.
+"""A language model's method, called for the token that it samples rather than for its logits.
 
-Such a method takes tokens [1, S] and something that tells the position. Where it is one delegate on
-a GPU, the choice is made there, too (`SampledDelegate`), and several steps can go in one
-submission; elsewhere the logits come back, and the reference of the same operator chooses.
+The method takes tokens [1, S] and the position. Where it is one delegate on a GPU, the sampler runs
+there, too (`SampledDelegate`), and several steps can go in one submission; elsewhere the logits
+come back, and the NumPy reference of the same operator samples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from webpte.runtime.base.call_log import CallLog
 from webpte.runtime.base.error_location import executing
 from webpte.runtime.build import Build
 from webpte.runtime.decode.rollback_safety import unsafe_state
@@ -25,85 +25,85 @@ from webpte.runtime.method import Method
 
 
 class Decoder:
-    """One method. `calling` starts a call: the build that it runs on, and the method there."""
+    """One method of a build, with a sampler; its calls are counted in `log`."""
 
-    def __init__(
-        self,
-        calling: Callable[[], AbstractContextManager[tuple[Build, Method]]],
-        found: Callable[[], Method],
-    ) -> None:
-        self._calling = calling
-        self._found = found
+    def __init__(self, build: Build, method: Method, log: CallLog) -> None:
+        self._build = build
+        self._method = method
+        self._log = log
 
     @property
     def follows_position(self) -> bool:
-        """Whether it can go back to an earlier position, and on from there."""
-        graph = getattr(self._found().only_delegate, "graph", None)
+        """Whether the method can go back to an earlier position and continue from there."""
+        graph = getattr(self._method.only_delegate, "graph", None)
         return graph is not None and unsafe_state(graph) is None
 
-    async def choose(
+    async def sample(
         self,
         inputs: Sequence[Any],
-        choice: SamplerSettings,
+        settings: SamplerSettings,
         history: Sequence[int],
         room: int | None,
         allowed: np.ndarray | None = None,
     ) -> SampledToken:
-        """Run it, and return the token that follows its last one.
+        """Run the method once, and return the token that follows its last one.
 
-        `history` are the tokens before that, those of the call among them; there will be no more
-        than `room`, if that is known. `allowed` are the tokens to choose from, as
-        webpte.sample.default takes them. The token is also kept on the GPU, for `ahead`.
+        `history` are all tokens before that one, those of this call included; there will be no more
+        than `room`, if that is known. `allowed` is the mask of tokens to sample from, as
+        webpte.sample.default takes it. The token also stays on the GPU, for `decode_ahead`.
         """
-        with self._calling() as (build, method):
+        method = self._method
+        with self._log.calling(method.info.name, self._build.lifetime):
             body = method.only_delegate
-            kind = SamplerKind.of(choice, room, allowed is not None)
+            kind = SamplerKind.of(settings, room, allowed is not None)
             if kind is None or not isinstance(body, GpuDelegate):
                 (logits,) = await method.run(inputs)
-                return choice.on_host(logits, history, allowed)
+                return settings.on_host(logits, history, allowed)
             given = method.take_inputs(inputs)
             with executing(method.info.name):
-                headed = build.with_head(body, kind)
-                extra = self._extra(choice, kind, len(history))
+                sampled = self._build.with_sampler(body, kind)
+                extra = _sampler_inputs(settings, kind, len(history))
                 if allowed is not None:
                     extra.append(allowed)
                 if kind.penalized:
                     extra.append(_padded(history, kind.room))
-                tokens, *told = await headed.run(given, extra, keep_token=True)
+                tokens, *words = await sampled.run(given, extra, keep_token=True)
                 return SampledToken(
-                    int(tokens.reshape(-1)[-1]), told[0].reshape(-1) if told else None
+                    int(tokens.reshape(-1)[-1]), words[0].reshape(-1) if words else None
                 )
 
-    async def ahead(
+    async def decode_ahead(
         self,
         others: Sequence[Sequence[Input]],
-        choice: SamplerSettings,
+        settings: SamplerSettings,
         length: int,
         room: int | None,
     ) -> PendingSteps | str:
-        """Several runs in one submission, each on the token that the one before has chosen.
+        """Submit several steps at once, each on the token that the step before has sampled.
 
-        The first one's is that of `choose`. `others` are the other inputs of each run, `length` is
-        the number of tokens that precede the first one to be chosen. There may be fewer runs than
-        asked for; returns why none was submitted, if none was.
+        The first step takes the token of the last `sample` or `decode_ahead`. `others` are the
+        other inputs of each step, `length` is the number of tokens before the first one to be
+        sampled. Fewer steps than requested may be submitted; if none is, returns the reason.
         """
-        with self._calling() as (build, method):
+        method = self._method
+        with self._log.calling(method.info.name, self._build.lifetime):
             body = method.only_delegate
-            kind = SamplerKind.of(choice, room)
+            kind = SamplerKind.of(settings, room)
             if not isinstance(body, GpuDelegate):
                 return "the method is not one delegate on a GPU"
             if kind is None:
                 return "a penalty needs the program's `get_max_context_len`"
             with executing(method.info.name):
-                extra = [self._extra(choice, kind, length + step) for step in range(len(others))]
-                return await build.with_head(body, kind).ahead(others, extra)
+                steps = range(len(others))
+                extra = [_sampler_inputs(settings, kind, length + step) for step in steps]
+                return await self._build.with_sampler(body, kind).decode_ahead(others, extra)
 
-    @staticmethod
-    def _extra(choice: SamplerSettings, kind: SamplerKind, position: int) -> list[Input]:
-        """What the head takes besides logits, allowed tokens and history."""
-        if not kind.sampled:
-            return []
-        return [position, choice.sampling.settings, choice.seed]
+
+def _sampler_inputs(settings: SamplerSettings, kind: SamplerKind, position: int) -> list[Input]:
+    """Return the sampler's inputs other than logits, allowed tokens and history."""
+    if not kind.sampled:
+        return []
+    return [position, settings.sampling.settings, settings.seed]
 
 
 def _padded(history: Sequence[int], room: int) -> np.ndarray:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -23,6 +22,7 @@ from webpte.errors import (
 )
 from webpte.gpu.device import Device, DeviceInfo, Progress, check_clock
 from webpte.gpu.tasks import detach
+from webpte.runtime.base.call_log import CallLog
 from webpte.runtime.base.clock import Clock
 from webpte.runtime.base.devices import NAMES, SHARED, shared_device
 from webpte.runtime.base.display import program_table
@@ -32,7 +32,7 @@ from webpte.runtime.base.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.base.open import keeping, open_source
 from webpte.runtime.base.options import Options
 from webpte.runtime.base.progress import reporting
-from webpte.runtime.base.submissions import Tally, tallying
+from webpte.runtime.base.submissions import Tally
 from webpte.runtime.build import Build
 from webpte.runtime.decode.sampler_graph import ARGMAX
 from webpte.runtime.decoder import Decoder
@@ -154,8 +154,7 @@ class Program(Inspected):
         self._tensors: WeakSet[GpuTensor] = WeakSet()  # outputs that callers still hold
         self._closed = False
         self._generation = 0
-        self._calls: Counter[str] = Counter()
-        self._submissions = 0
+        self._log = CallLog()
         self.name = contents.source.name
         LOADED.add(self)
 
@@ -217,16 +216,17 @@ class Program(Inspected):
                 return np.argmax(output, axis=-1)
             given = found.take_inputs(inputs)
             with executing(method):
-                (indices,) = await build.with_head(delegate, ARGMAX).run(given)
+                (indices,) = await build.with_sampler(delegate, ARGMAX).run(given)
             return indices
 
     def decoder(self, method: str) -> Decoder:
-        """Runs a language model's method for the tokens that it chooses; see `webpte.llm`."""
-        return Decoder(lambda: self._calling(method), lambda: self._known(method))
+        """Return a language model's method with a sampler after it; see `webpte.llm`."""
+        return Decoder(self._build, self._known(method), self._log)
 
     async def run_unread(self, method: str, *inputs: Any) -> None:
         """Run a method for its effect on state (caches) alone: nothing is read back."""
-        with self._calling(method) as (_, found):
+        build, found = self._build, self._known(method)
+        with self._log.calling(method, build.lifetime):
             delegate = found.only_delegate
             if not isinstance(delegate, GpuDelegate):
                 await found.run(inputs)
@@ -235,23 +235,13 @@ class Program(Inspected):
             with executing(method):
                 await delegate.execute_unread(given)
 
-    @contextmanager
-    def _calling(self, method: str) -> Iterator[tuple[Build, Method]]:
-        """A call that may change state, and what it runs on."""
-        build, found = self._build, self._method(method)
-        with build.lifetime.lease(), self._tallied():
-            yield build, found
-
     def _tallied(self) -> Tally:
-        return tallying(self._note_submissions)
-
-    def _note_submissions(self, count: int) -> None:
-        self._submissions = count
+        return self._log.tally()
 
     def _method(self, name: str) -> Method:
         """For a call that may change state."""
         found = self._known(name)
-        self._calls[name] += 1
+        self._log.count(name)
         return found
 
     def check_open(self) -> None:
@@ -268,7 +258,7 @@ class Program(Inspected):
 
     def calls(self, method: str) -> int:
         """How often a method was called, in whatever way; tells whether others called it, too."""
-        return self._calls[method]
+        return self._log.calls(method)
 
     @property
     def _methods(self) -> dict[str, Method]:
@@ -307,7 +297,7 @@ class Program(Inspected):
             prepack_transfers=sum(delegate.transfers for delegate in runs),
             interop_calls=0 if isinstance(build.device, str) else build.device.interop_calls,
             executions=sum(delegate.executions for delegate in runs),
-            submissions=self._submissions,
+            submissions=self._log.submissions,
             hooks_fired=sum(delegate.hooks_fired for delegate in gpu),
             lowerings=sum(delegate.lowerings for delegate in gpu),
             load_ms=dict(self._clock.laps),

@@ -5,8 +5,8 @@
     tokens, mask = tokenizer.encode_batch(["one", "two and more"], length=128)
 
 In the browser a tokenizer.json is read by Hugging Face's tokenizers in JavaScript, in CPython by
-their package `tokenizers`; a `tokenizer.model` of Llama 3 by `tiktoken` in both. docs/text.md has
-more.
+their package `tokenizers`; a `tokenizer.model` of Llama 3 is read by `tiktoken` in both. See
+docs/text.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Budget of a chat template: how many steps it may take, and how much it may make and look at.
+"""Budget of a chat template: the steps it may take, and the characters it may make and read.
 
-A template is a program that came with a file. There is nothing in a browser that could end it, so
-whatever it does is counted before it is done: `sandbox` says where, `costs` how much.
+A template is a program that came with a file, and a browser cannot interrupt it. So everything it
+does is counted before it is done: `sandbox` says where, `costs` how much.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 from webpte.errors import ChatTemplateError
 
-# Most templates take 600 steps and 500,000 characters for a conversation of 200 messages, those
-# that look at all messages for each of them 20,000 and 10 million. All of it takes seconds.
+# Most templates take 600 steps and 500,000 characters for a conversation of 200 messages; those
+# that read all messages for each message take 20,000 and 10 million. All of it takes seconds.
 MAX_STEPS = 1 << 21
 MAX_SIZE = 1 << 27
 # No larger number can be printed (Python takes 4,300 digits).
 MAX_BITS = 1 << 14
 
-_NAMESPACE = 1024  # characters; to ask one of Jinja's for anything is slow
-_ITEM = 32  # characters that a place in a list counts for, and each thing that is no text
+_NAMESPACE = 1024  # characters that one of Jinja's namespaces counts for: access is slow
+_ITEM = 32  # characters that a place in a list counts for, and each value other than a text
 
 
 class Budget:
@@ -37,7 +37,7 @@ class Budget:
         self._steps, self._size = MAX_STEPS, MAX_SIZE
 
     def step(self, size: int = 0) -> bool:
-        """Count one step, and `size` characters. True, so that it can stand in a condition."""
+        """Count one step and `size` characters; return True, for use in a condition."""
         self._steps -= 1
         self._size -= size
         if self._steps < 0:
@@ -47,17 +47,17 @@ class Budget:
         return True
 
     def spend(self, size: int) -> None:
-        """Count characters that are about to be made or looked at."""
+        """Count characters that are about to be made or read."""
         self._size -= size
         if self._size < 0:
             raise self._over_size()
 
     def spend_all(self, value: Any) -> None:
-        """Count a value with all that is in it: before it is printed, compared or hashed."""
+        """Count a value with everything in it, before it is printed, compared or hashed."""
         self.spend(len(value) if type(value) is str else weight(value, self._size))
 
     def weighed(self, value: Any) -> Any:
-        """The value, after `spend_all`."""
+        """Count a value as `spend_all` does, and return it."""
         kind = type(value)
         if kind is str:
             self._size -= len(value)
@@ -70,11 +70,11 @@ class Budget:
         return value
 
     def searched(self, value: Any) -> Any:
-        """The value, counted as something in which another is looked for."""
+        """Count a value that is about to be searched, and return it."""
         return value if isinstance(value, dict) else self.weighed(value)
 
     def made(self, value: Any) -> Any:
-        """The value, counted as something new that consists of things counted before."""
+        """Count a new value, whose parts were counted before, and return it."""
         kind = type(value)
         if kind is str:
             self._size -= len(value)
@@ -89,7 +89,7 @@ class Budget:
         return value
 
     def joined(self, *parts: Any) -> Any:
-        """`a + b + c`, which mostly are strings."""
+        """Return `a + b + c`, counted; mostly they are strings."""
         size = 0
         for part in parts:
             if type(part) is not str:
@@ -106,7 +106,7 @@ class Budget:
         return total
 
     def numbers(self, *bits: int) -> None:
-        """Count an operation on integers whose sizes are given, and refuse those that are huge."""
+        """Count an operation on integers of these sizes in bits, and refuse huge ones."""
         if max(bits) > MAX_BITS:
             raise self._over(f"computes with numbers of more than {MAX_BITS:,} bits")
         product = 1
@@ -120,17 +120,17 @@ class Budget:
             yield item
 
     def _over_size(self) -> ChatTemplateError:
-        return self._over(f"makes or looks at more than {MAX_SIZE:,} characters")
+        return self._over(f"makes or reads more than {MAX_SIZE:,} characters")
 
     def _over(self, what: str) -> ChatTemplateError:
         return ChatTemplateError(
-            f"{self.name} {what}, so it was stopped: no prompt needs that much. Take another "
+            f"{self.name} {what}, so it was stopped: no prompt needs that much. Give another "
             "template (template=...), or fewer and shorter messages"
         )
 
 
 def extent(value: Any) -> int:
-    """Characters of a value, without what lies in it."""
+    """Return the characters of a value, without the values in it."""
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, list | tuple | dict | range):
@@ -139,14 +139,14 @@ def extent(value: Any) -> int:
 
 
 def bits(value: Any) -> int:
-    """Size of an integer; 0 for all else."""
+    """Return the size of an integer in bits; 0 for other values."""
     return value.bit_length() if isinstance(value, int) else 0
 
 
 def weight(value: Any, most: int) -> int:
-    """Characters of a value and of all in it, where what is in it twice counts twice.
+    """Return the characters of a value and of everything in it; what is in it twice counts twice.
 
-    Stops where they are more than `most`: a list of lists of lists can stand for any number.
+    Stops at more than `most`: a list of lists of lists can be of any size.
     """
     total, left = 0, [value]
     while left and total <= most:
@@ -156,7 +156,7 @@ def weight(value: Any, most: int) -> int:
             total += len(item)
         elif kind is int:
             total += _ITEM + (item.bit_length() >> 3)
-        elif kind.__name__ == "Namespace":  # Jinja's, which prints what it holds
+        elif kind.__name__ == "Namespace":  # Jinja's, which prints its contents
             total += _NAMESPACE
             left.append(getattr(item, "_Namespace__attrs", None))
         else:

@@ -1,7 +1,7 @@
 """Costs of what a chat template calls: filters, tests, methods of strings and lists, operators.
 
-Most things are linear in what they are given, and counted so. Here is what makes more out of
-little (`center`, `*`, `replace`), takes more time than its size (`unique`, `rfind`), or less.
+Most are linear in their arguments, and counted so. The tables list those whose result is larger
+(`center`, `*`, `replace`), those that take more time (`unique`, `rfind`), and those that take less.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from webpte.text.budget import MAX_SIZE, Budget, bits, extent, weight
 
 Arguments: TypeAlias = tuple[Any, ...]
 Named: TypeAlias = Mapping[str, Any]
-# Of a function with these arguments, to count before it is called.
+# Counts a call of a function with these arguments, before it is made.
 Cost: TypeAlias = Callable[[Budget, Arguments, Named], None]
 
 
@@ -32,11 +32,11 @@ def _surface(budget: Budget, given: Arguments, named: Named) -> None:
 
 
 def _nothing(budget: Budget, given: Arguments, named: Named) -> None:
-    """Its time does not depend on what it is given."""
+    """Count nothing: the time does not depend on the arguments."""
 
 
 def _more(cost: Cost, first: Cost = _all) -> Cost:
-    """All that is given, then `cost`."""
+    """Return a cost that counts `first`, which is all arguments by default, and then `cost`."""
 
     def both(budget: Budget, given: Arguments, named: Named) -> None:
         first(budget, given, named)
@@ -54,12 +54,12 @@ def _of(given: Arguments, named: Named, at: int, name: str, otherwise: Any = Non
 
 
 def _width(budget: Budget, given: Arguments, named: Named) -> None:
-    """Count every number as characters to fill up to."""
+    """Count every number as a width in characters."""
     budget.spend(sum(_number(value) for value in (*given[1:], *named.values())))
 
 
 def _square(shift: int) -> Cost:
-    """Time that grows with the square of what is given first."""
+    """Return a cost that grows with the square of the first argument."""
 
     def cost(budget: Budget, given: Arguments, named: Named) -> None:
         size = extent(given[0]) if given else 0
@@ -69,7 +69,7 @@ def _square(shift: int) -> Cost:
 
 
 def _product(budget: Budget, given: Arguments, named: Named) -> None:
-    """Count searches that may look at all of the second in every place of the first."""
+    """Count searches that may read all of the second at every place of the first."""
     budget.spend(sum(extent(given[0]) * extent(value) >> 4 for value in given[1:]))
 
 
@@ -86,7 +86,7 @@ def _spend_between(budget: Budget, items: Any, text: Any) -> None:
 
 
 def _added(budget: Budget, given: Arguments, named: Named) -> None:
-    """Count a sum of lists: each of them copies all before."""
+    """Count a sum of lists: each addition copies all before."""
     first = given[0] if given else ()
     budget.spend(extent(first) * weight(first, MAX_SIZE) >> 7)
 
@@ -95,7 +95,7 @@ def _replace(budget: Budget, given: Arguments, named: Named) -> None:
     old, new = _of(given, named, 1, "old"), _of(given, named, 2, "new")
     if all(isinstance(value, str) for value in (given[0], old, new)):
         budget.spend(given[0].count(old) * len(new))
-    else:  # the filter makes text of them, bytes have the method, too
+    else:  # the filter converts to text, and bytes have the method, too
         budget.spend(extent(given[0]) * extent(new))
 
 
@@ -140,7 +140,7 @@ def spend_widths(budget: Budget, spec: str) -> None:
 
 
 def _formatted(budget: Budget, given: Arguments, named: Named) -> None:
-    """Count what `text % values` makes: any place can have the largest value, and is as wide."""
+    """Count the result of `text % values`, as if every place had all of the values."""
     text, values = given[0], given[1:]
     if isinstance(text, bytes):
         text = text.decode("latin-1")
@@ -193,7 +193,7 @@ METHODS: dict[str, Cost] = {
     **dict.fromkeys(("encode", "decode"), _more(_square(8))),
     "join": _more(_method_join),
 }
-# The first thing that these are given is read from end to end, so it need not come bit by bit.
+# These read their first argument from end to end, so an iterator can become a list first.
 GATHERING = frozenset({"join", "sort", "unique", "sum", "min", "max", "groupby", "dictsort"})
 
 
@@ -202,7 +202,7 @@ _SLOW = frozenset({"wordwrap", "striptags", "urlize", "xmlattr", "pprint", "enco
 
 
 def is_linear(name: str) -> bool:
-    """Whether a filter or method takes a single text, without more, in linear time and size."""
+    """Return whether a filter or method of one text alone is linear in time and size."""
     return name not in _SLOW
 
 
@@ -211,7 +211,7 @@ def cost_of_filter(name: str) -> Cost:
 
 
 def cost_of_method(name: str) -> Cost:
-    """The cost of a method of Python's own types; what it belongs to is given first."""
+    """Return the cost of a method of Python's own types; its object is the first argument."""
     return METHODS.get(name, _all)
 
 

@@ -1,4 +1,4 @@
-"""Libraries that tokenize, and what they are kept from: numbers of any size, errors of any kind."""
+"""Guards around tokenizer libraries: no numbers of any size, no errors of any kind."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 from webpte.errors import TextError, WebpteError
 
-MAX_TOKENS = 1 << 24  # some 60 times what the largest models know
+MAX_TOKENS = 1 << 24  # some 60 times the largest vocabulary
 
-# Of Rust code that gave up in CPython. It is no Exception, so that nobody catches it by chance.
+# Raised by Rust code that panics in CPython; it is not derived from Exception.
 _PANIC = "PanicException"
 
 
 @contextmanager
 def engine_errors(who: str, what: str) -> Iterator[None]:
-    """Turn whatever a library raises into a TextError: `who` `what`: the reason."""
+    """Turn any error of a library into a TextError: "{who} {what}: {reason}"."""
     try:
         yield
     except WebpteError:
         raise
-    except Exception as error:  # they raise nothing more special
+    except Exception as error:  # the libraries have no error types of their own
         raise TextError(f"{who} {what}: {_reason(error)}") from error
     except BaseException as error:
         if type(error).__name__ != _PANIC:
@@ -34,7 +34,7 @@ def _reason(error: BaseException) -> str:
 
 
 def check_vocabulary(numbers: Iterable[Any], name: str) -> None:
-    """Raise TextError for numbers that no vocabulary has; lists are made as long as the largest."""
+    """Raise TextError for numbers out of range: lists are allocated up to the largest one."""
     for number in numbers:
         if type(number) is not int or not 0 <= number < MAX_TOKENS:
             raise TextError(

@@ -1,4 +1,4 @@
-"""Tokenizers from files: what kind a file is, and what lies beside it."""
+"""Tokenizers from files: the kind of a file, and the config and template next to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webpte.text.tokenizer_json import load_json
 
 _CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 _STATUS = re.compile(r"the server answered (\d+)")
-_MISSING = ("403", "404", "410")  # stores of files say "forbidden" of what they do not have
+_MISSING = ("403", "404", "410")  # some file stores answer "forbidden" for missing files
 _ROLES = ("bos", "eos", "pad", "unk", "cls", "sep", "mask")
 
 
@@ -30,18 +30,18 @@ async def load_tokenizer(
     pattern: str | None = None,
     special_tokens: Sequence[str] | None = None,
 ) -> Tokenizer:
-    """A `tokenizer.json`, or a tiktoken file such as the `tokenizer.model` of Llama 3.
+    """Load a `tokenizer.json`, or a tiktoken file such as the `tokenizer.model` of Llama 3.
 
     source    bytes, a path, in the browser also a URL (str) or a Blob; or the content as a dict
     config    its tokenizer_config.json, given likewise: it names the special tokens, and has the
-              chat template. If None, what lies beside the source is taken, if anything does.
+              chat template. None takes the file next to the source, if there is one.
     template  a chat template in place of the config's
     pattern, special_tokens   of a tiktoken file, if it is not Llama 3's
     """
     settings = await _settings(source, config)
     special = _special(settings)
     if template is None:
-        template = _template_of(settings) or await _read_beside(source, _TEMPLATE)
+        template = _template_of(settings) or await _read_sibling(source, _TEMPLATE)
     data, name = await _read(source)
     tokenizer: Tokenizer
     if data.lstrip()[:1] == b"{":
@@ -57,7 +57,7 @@ async def load_tokenizer(
 
 async def _settings(source: Any, config: Any) -> Mapping[str, Any]:
     if config is None:
-        text, name = await _read_beside(source, _CONFIG), _CONFIG
+        text, name = await _read_sibling(source, _CONFIG), _CONFIG
         if text is None:
             return {}
     elif isinstance(config, Mapping):
@@ -72,7 +72,7 @@ async def _settings(source: Any, config: Any) -> Mapping[str, Any]:
 
 
 def _special(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Special tokens by role; in the file each is a string or a table with its `content`."""
+    """Return special tokens by role; in the file each is a string or a table with `content`."""
     found = {}
     for role in _ROLES:
         token = settings.get(f"{role}_token")
@@ -84,14 +84,14 @@ def _special(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _template_of(settings: Mapping[str, Any]) -> str | None:
-    """A text, or several by name: then the one that is called `default`."""
+    """Return the chat template; of several by name, the one called `default`."""
     template = settings.get("chat_template")
     if isinstance(template, list):
         if not all(isinstance(entry, Mapping) for entry in template):
-            raise TextError(f"{_CONFIG}: `chat_template` is a list, but not one of tables")
+            raise TextError(f"{_CONFIG}: `chat_template` is a list, but not of tables")
         template = next((e.get("template") for e in template if e.get("name") == "default"), None)
     if template is not None and not isinstance(template, str):
-        raise TextError(f"{_CONFIG}: `chat_template` is neither a text nor a list of such by name")
+        raise TextError(f"{_CONFIG}: `chat_template` is neither a text nor a list of named texts")
     return template
 
 
@@ -104,19 +104,19 @@ async def _read(source: Any, keep: bool = False) -> tuple[bytes, str]:
         return await opened.read(0, opened.size), opened.name
 
 
-async def _read_beside(source: Any, name: str) -> str | None:
-    """The text of a file in the same folder; None if there is none."""
-    kept = getattr(source, "address", "")  # of a file of the library, which keeps this one, too
+async def _read_sibling(source: Any, name: str) -> str | None:
+    """Read a file in the same folder; return None if there is none."""
+    kept = getattr(source, "address", "")  # of a file of the library, which stores this one, too
     source = kept or source
     if isinstance(source, Path):
-        beside: Any = source.with_name(name)
+        sibling: Any = source.with_name(name)
     elif isinstance(source, str):
         folder, slash, _ = source.partition("?")[0].rpartition("/")
-        beside = f"{folder}{slash}{name}"
+        sibling = f"{folder}{slash}{name}"
     else:
         return None
     try:
-        data, _ = await _read(beside, keep=bool(kept))
+        data, _ = await _read(sibling, keep=bool(kept))
     except SourceError as error:
         if _is_missing(error):
             return None
@@ -127,9 +127,9 @@ async def _read_beside(source: Any, name: str) -> str | None:
 
 
 def _is_missing(error: SourceError) -> bool:
-    """Whether there is no such file; one that is there, but cannot be read, is needed.
+    """Return whether a file does not exist; one that exists but cannot be read is an error.
 
-    A browser without a network does not say which, and what it keeps is all that there was.
+    Without a network, a browser does not say which; then only stored files exist.
     """
     cause = error.__cause__
     if isinstance(cause, OSError):

@@ -1,16 +1,16 @@
-"""Sandbox of chat templates: Jinja's, in which nothing can be changed, with a budget.
+"""Sandbox of chat templates: Jinja's immutable one, with a budget.
 
-Jinja compiles a template to Python. All that takes time in that code goes through here:
+Jinja compiles a template to Python. Everything that takes time in that code is counted here:
 
     loops, macros, blocks      begin with a call of `step`, which is written into the tree
     outputs                    `finalize`
     filters, tests             wrapped, with their costs
-    calls, operators           `call`, `call_binop`, which Jinja asks in a sandbox
+    calls, operators           `call`, `call_binop`, which Jinja calls in a sandbox
     `==`, `in`, `~`, slices    call `weighed` or `made`, which are written into the tree
 
-Nothing is computed when a template is compiled, as Jinja would do with constants.
+Constants are not folded when a template is compiled, as Jinja would do.
 
-Import this when jinja2 is there.
+Import this module only where jinja2 is installed.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from webpte.text.costs import (
     spend_widths,
 )
 
-_NODE = 8  # characters that an expression counts for, besides what it does
-_CALL = 256  # and a call, which takes Jinja as long as some thousand characters
-_PASSED = frozenset({"_loop_vars", "_block_vars"})  # which Jinja adds to calls
+_NODE = 8  # characters that an expression counts for, besides its work
+_CALL = 256  # characters that a call counts for; it takes Jinja as long as some thousand
+_PASSED = frozenset({"_loop_vars", "_block_vars"})  # arguments that Jinja adds to calls
 
 
 class CountedEnvironment(ImmutableSandboxedEnvironment):
@@ -58,7 +58,7 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
     intercepted_unops = frozenset("-+")
 
     def __init__(self, budget: Budget, **options: Any) -> None:
-        # Named by the code that templates are compiled to.
+        # Called by the code that templates are compiled to.
         self.step, self.joined = budget.step, budget.joined
         self.weighed, self.searched, self.made = budget.weighed, budget.searched, budget.made
         self._budget = budget
@@ -67,7 +67,7 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
         del self.globals["lipsum"]  # text of any length from nothing
 
     def count(self) -> None:
-        """Wrap filters and tests; call it when all of them are there."""
+        """Wrap filters and tests, once all of them are registered."""
         for name, function in self.filters.items():
             self.filters[name] = self._counted(
                 function, cost_of_filter(name), gathers=name in GATHERING, linear=is_linear(name)
@@ -103,7 +103,7 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
                 named.pop(name, None)
             return self._call_method(function, given, named)
         budget.step(_CALL)
-        if isinstance(function, Macro):  # counts what it does itself
+        if isinstance(function, Macro):  # its body is counted
             return super().call(context, function, *given, **named)
         own = {name: value for name, value in named.items() if name not in _PASSED}
         if function is dict or function is Namespace:
@@ -134,7 +134,7 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
         return self._budget.made(super().call_unop(context, operator, arg))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """`str.format` and `format_map`, where each field is counted."""
+        """Return `str.format` or `format_map` with each field counted."""
         if super().wrap_str_format(value) is None:
             return None
         text = value.__self__
@@ -164,14 +164,14 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _gathered(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arguments of which the first is a list where it was an iterator."""
+    """Return the arguments, with an iterator in the first place turned into a list."""
     if given and hasattr(type(given[0]), "__next__"):
         return (list(given[0]), *given[1:])
     return given
 
 
 class _Fields:
-    """Part of a formatter that counts each field before it is formatted."""
+    """A mixin for formatters that counts each field before it is formatted."""
 
     budget: Budget
 
@@ -194,7 +194,7 @@ class _EscapeFormatter(_Fields, SandboxedEscapeFormatter):
 
 
 class _Counting(NodeTransformer):
-    """Writer of calls of the budget into a template's tree."""
+    """A transformer that inserts calls of the budget into a template's tree."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
         size, test = _size(node.body), node.test
@@ -220,7 +220,7 @@ class _Counting(NodeTransformer):
         return node
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
-        """Comparing with a constant takes no time; all else may look at both sides."""
+        """Count both sides, unless one is a constant: then comparing takes no time."""
         self.generic_visit(node)
         if len(node.ops) == 1:
             (op,) = node.ops
@@ -237,7 +237,7 @@ class _Counting(NodeTransformer):
         return node
 
     def visit_Add(self, node: nodes.Add) -> nodes.Node:
-        """All that is added up is one call, since prompts are made of little else."""
+        """Turn a chain of additions into one call, since prompts consist of these."""
         parts: list[nodes.Expr] = []
         left: nodes.Expr = node
         while isinstance(left, nodes.Add):
@@ -272,13 +272,13 @@ class _Counting(NodeTransformer):
 
 
 def _call(name: str, near: nodes.Node, *given: nodes.Expr) -> nodes.Call:
-    """A call of the budget, which `_CodeGenerator` writes as such."""
+    """Return a call of the budget, which `_CodeGenerator` writes as a plain call."""
     function = nodes.EnvironmentAttribute(name, lineno=near.lineno)
     return nodes.Call(function, list(given), [], None, None, lineno=near.lineno)
 
 
 def _is_constant(node: nodes.Expr) -> bool:
-    """A constant, or a list of such, as in `role in ['user', 'assistant']`."""
+    """Return whether a node is a constant, or a list of them: `role in ['user', 'assistant']`."""
     if isinstance(node, nodes.List | nodes.Tuple):
         return all(isinstance(item, nodes.Const) for item in node.items)
     return isinstance(node, nodes.Const)
@@ -293,8 +293,8 @@ def _step(size: int, near: nodes.Node) -> nodes.ExprStmt:
 
 
 def _size(body: list[Any]) -> int:
-    """Characters that running a body once counts for: its text and its nodes, without those of
-    bodies inside that count for themselves."""
+    """Return the characters that running a body once counts for: its text and nodes, without
+    those of inner bodies, which are counted themselves."""
     return sum(_NODE + _length(node) for top in body for node in _own_nodes(top))
 
 
@@ -315,7 +315,7 @@ def _own_nodes(node: nodes.Node) -> Iterator[nodes.Node]:
 
 
 class _CodeGenerator(CodeGenerator):
-    """Jinja's, which computes nothing, and writes calls of the budget as they are."""
+    """Jinja's code generator, without constant folding, and with plain calls of the budget."""
 
     def visit_Call(self, node: nodes.Call, frame: Any, forward_caller: bool = False) -> None:
         if not isinstance(node.node, nodes.EnvironmentAttribute):

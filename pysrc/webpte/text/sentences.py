@@ -1,11 +1,11 @@
-"""Sentences as vectors, which are near where meanings are: for encoders such as MiniLM.
+"""Sentences as vectors, which are near each other for similar meanings: for encoders as MiniLM.
 
     encoder = webpte.text.SentenceEncoder(program, tokenizer)
     for found in await encoder.rank("How do I get my money back?", sentences):
         print(found.score, found.text)
 
-A program of this kind has one input, tokens (sentences, length) with 0 behind shorter sentences,
-and one output, a vector for each of several sentences.
+The program has one input, tokens (sentences, length) with 0 after shorter sentences, and one
+output, a vector for each sentence.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Progress = Callable[[int, int], None]  # sentences done, and all
 
 _METHOD = "forward"
 _PAD = 0
-_LEAST_WIDTH = 8  # of a vector that stands for a meaning
+_LEAST_WIDTH = 8  # of the vectors of a sentence encoder
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """A text, where it was in the list, and how near it is to the query: -1 to 1."""
+    """A text, its index in the list, and its similarity to the query, -1 to 1."""
 
     score: float
     text: str
@@ -38,7 +38,7 @@ class Ranked:
 
 
 def encodes_sentences(methods: Mapping[str, MethodInfo]) -> bool:
-    """Whether a program looks like a sentence encoder."""
+    """Return whether a program looks like a sentence encoder."""
     info = methods.get(_METHOD)
     if info is None or len(info.inputs) != 1 or len(info.outputs) != 1:
         return False
@@ -55,13 +55,13 @@ def encodes_sentences(methods: Mapping[str, MethodInfo]) -> bool:
 
 
 class SentenceEncoder:
-    """A program that gives each sentence a vector, with its tokenizer: embeds and ranks texts."""
+    """A program that returns a vector for each sentence, with its tokenizer."""
 
     def __init__(self, program: Program, tokenizer: Tokenizer) -> None:
         if not encodes_sentences(program.methods):
             raise InputError(
-                f"{program.name} is no sentence encoder: its method {_METHOD!r} must take tokens "
-                "(sentences, length) and give a vector for each sentence"
+                f"{program.name} is not a sentence encoder: its method {_METHOD!r} must take "
+                "tokens (sentences, length) and return a vector for each sentence"
             )
         tokens = program.methods[_METHOD].inputs[0]
         vectors = program.methods[_METHOD].outputs[0]
@@ -74,7 +74,7 @@ class SentenceEncoder:
         (self._fewest, self._most), (self._shortest, self._longest) = tokens.bounds
 
     async def embed(self, texts: Sequence[str], progress: Progress | None = None) -> Array:
-        """(texts, width), each of length 1. Texts that are too long are cut."""
+        """Return vectors (texts, width), each of length 1. Texts that are too long are cut."""
         tokens = [
             self._tokenizer.encode_batch([text], self._longest, pad=_PAD)[0] for text in texts
         ]
@@ -88,13 +88,13 @@ class SentenceEncoder:
             if progress is not None:
                 progress(len(vectors), len(texts))
         rows = np.array([vectors[at] for at in range(len(texts))]).reshape(len(texts), self._width)
-        if not np.isfinite(rows).all():  # they would be ranked, somehow
-            raise ExecutionError(f"{self._program.name} gave vectors with NaN or infinities")
+        if not np.isfinite(rows).all():  # sorting them would give an arbitrary rank
+            raise ExecutionError(f"{self._program.name} returned vectors with NaN or infinities")
         norms: Array = np.linalg.norm(rows, axis=1, keepdims=True)
         return rows / np.maximum(norms, 1e-12)
 
     def _joined(self, rows: Sequence[Array]) -> Array:
-        """One array of tokens, as large as the program wants it at least."""
+        """Join rows into one array of tokens, at least as large as the program requires."""
         count = max(len(rows), self._fewest)
         length = max(self._shortest, *(row.shape[1] for row in rows))
         joined = np.full((count, length), _PAD, self._dtype)
@@ -105,7 +105,7 @@ class SentenceEncoder:
     async def rank(
         self, query: str, texts: Sequence[str], progress: Progress | None = None
     ) -> list[Ranked]:
-        """The texts, the nearest to the query first."""
+        """Return the texts, the most similar to the query first."""
         if not texts:
             return []
         first, *others = await self.embed([query, *texts], progress)

@@ -1,7 +1,7 @@
 """Chat templates: Jinja programs that turn messages into one prompt, as Hugging Face's files have.
 
-They come with models, from anywhere, so they run in a sandbox that lets them change nothing, and
-with a budget of steps and text (see `sandbox`).
+They come with models, from any source, so they run in an immutable sandbox, with a budget of steps
+and text (see `sandbox`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from webpte.errors import ChatTemplateError
 from webpte.runtime.base.libraries import python_package
 from webpte.text.budget import Budget
 
-Message: TypeAlias = Mapping[str, Any]  # with `role` and `content`, and whatever a template takes
+Message: TypeAlias = Mapping[str, Any]  # with `role`, `content`, and what else a template takes
 
-MAX_SOURCE = 1 << 16  # characters; those of real models have some 20,000 at most
+MAX_SOURCE = 1 << 16  # characters; the templates of real models have up to 20,000
 
 _EXTENSIONS = ("jinja2.ext.loopcontrols", "jinja2.ext.do")
 _NAME = "the chat template"
-_INDENT = 64  # levels of a JSON text that an indent is counted for before any is seen
+_INDENT = 64  # levels of JSON that an indent is counted for in advance
 
 
 class ChatTemplate:
-    """One template, ready to render."""
+    """A compiled chat template."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ChatTemplate:
         """Compile a template.
 
         special  tokens that the template may use by name: `bos_token`, `eos_token`, ...
-        name     what messages call it: "the chat template of tokenizer_config.json"
+        name     its name in error messages: "the chat template of tokenizer_config.json"
         """
         jinja2 = await python_package("jinja2", "text")
         for module in ("jinja2.ext", "jinja2.sandbox"):
@@ -57,7 +57,7 @@ class ChatTemplate:
             raise ChatTemplateError(f"{name} is not a text, but a {type(source).__name__}")
         if len(source) > MAX_SOURCE:
             raise ChatTemplateError(
-                f"{name} has {len(source):,} characters, but {MAX_SOURCE:,} are the most"
+                f"{name} has {len(source):,} characters; at most {MAX_SOURCE:,} are allowed"
             )
         budget = Budget(name)
         try:
@@ -68,7 +68,7 @@ class ChatTemplate:
             line = getattr(error, "lineno", None)
             where = f" in line {line}" if line else ""
             raise ChatTemplateError(f"{name} is wrong{where}: {error}") from error
-        except Exception as error:  # it is nested too deep, mostly, for Jinja or for Python
+        except Exception as error:  # mostly nested too deep for Jinja or for Python
             raise ChatTemplateError(
                 f"{name} cannot be compiled: {type(error).__name__}: {error}"
             ) from error
@@ -77,9 +77,9 @@ class ChatTemplate:
     def render(
         self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **more: Any
     ) -> str:
-        """The prompt. `more` is what the template takes besides: `tools`, `enable_thinking`, ...
+        """Render the prompt; `more` are other variables: `tools`, `enable_thinking`, ...
 
-        add_generation_prompt  end with the beginning of the assistant's answer
+        add_generation_prompt  whether to end with the header of the assistant's answer
         """
         given = {**self._special, **more, "add_generation_prompt": add_generation_prompt}
         self._budget.renew()
@@ -87,13 +87,13 @@ class ChatTemplate:
             given["messages"] = [dict(message) for message in messages]
         except (TypeError, ValueError) as error:
             raise ChatTemplateError(
-                f"messages are tables with `role` and `content`, and these are none: {error}"
+                f"messages must be tables with `role` and `content`: {error}"
             ) from error
         try:
             return self._render(given)
         except ChatTemplateError:
             raise
-        except Exception as error:  # a template is a program: anything may go wrong in it
+        except Exception as error:  # a template is a program: it may raise anything
             roles = ", ".join(str(message.get("role")) for message in given["messages"])
             raise ChatTemplateError(
                 f"{self._budget.name} failed for messages by {roles or 'nobody'}: "
@@ -124,7 +124,7 @@ def _json_filter(budget: Budget) -> Callable[..., str]:
     def tojson(
         value: Any, indent: int | None = None, ensure_ascii: bool = False, **more: Any
     ) -> str:
-        """Plain JSON: Jinja's own filter escapes what matters in HTML."""
+        """Write plain JSON: Jinja's own filter escapes characters for HTML."""
         if indent is None and "separators" not in more:
             return json.dumps(value, ensure_ascii=ensure_ascii, **more)
         budget.spend(_INDENT * (abs(indent) if isinstance(indent, int) else len(indent or "")))
@@ -139,7 +139,7 @@ def _json_filter(budget: Budget) -> Callable[..., str]:
 
 
 def _generation_tag(jinja2: ModuleType) -> Any:
-    """`{% generation %}`, with which templates mark what the assistant says, for training."""
+    """Return the tag `{% generation %}`, which marks the assistant's text for training."""
 
     class GenerationTag(jinja2.ext.Extension):  # type: ignore[name-defined, misc]
         tags = frozenset({"generation"})

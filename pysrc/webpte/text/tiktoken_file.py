@@ -1,6 +1,6 @@
-"""tokenizer.model of Llama 3: lines of a token's bytes, in base64, and its number, by tiktoken.
+"""tokenizer.model of Llama 3: lines of a token's bytes in base64 and its number, for tiktoken.
 
-Such a file has neither the pattern by which text is split nor the special tokens. Those of Llama 3
+The file has neither the pattern by which text is split nor the special tokens. Those of Llama 3
 are here; others can be given.
 """
 
@@ -29,7 +29,7 @@ LLAMA3_PATTERN = (
 
 
 def _llama3_special() -> tuple[str, ...]:
-    """256 of them, as Llama 3.1 and later name them; Llama 3 has `reserved` for three of them."""
+    """Return the 256 names of Llama 3.1 and later; Llama 3 has `reserved` for three of them."""
     named = {
         0: "begin_of_text",
         1: "end_of_text",
@@ -56,7 +56,7 @@ _LLAMA3_ROLES = {
 
 
 class TiktokenTokenizer(Tokenizer):
-    """Tokens by rank, and special ones behind them."""
+    """A tiktoken tokenizer: tokens by rank, and special tokens after them."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ async def load_tiktoken(
     pattern: str | None = None,
     special_tokens: Sequence[str] | None = None,
 ) -> TiktokenTokenizer:
-    """`special_tokens` get the numbers behind the file's tokens, in their order."""
+    """Load a file; `special_tokens` get the numbers after the file's tokens, in their order."""
     ranks = read_ranks(data, name)
     if special_tokens is None:
         special_tokens, special = LLAMA3_SPECIAL, {**_LLAMA3_ROLES, **special}
@@ -123,8 +123,7 @@ async def load_tiktoken(
 
 
 def _check_special(tokens: Sequence[str], name: str) -> None:
-    """An empty one would be found in every text, for ever; of two that are equal one has no
-    number."""
+    """Raise TextError for special tokens that are empty (they are in every text) or equal."""
     for token in tokens:
         if not isinstance(token, str) or not token:
             raise TextError(f"{name}: a special token is a text that is not empty, not {token!r}")
@@ -133,7 +132,7 @@ def _check_special(tokens: Sequence[str], name: str) -> None:
 
 
 def read_ranks(data: bytes, name: str) -> dict[bytes, int]:
-    """Tokens and their numbers, of which no two are the same."""
+    """Read tokens and their numbers, of which no two are the same."""
     ranks: dict[bytes, int] = {}
     taken: set[int] = set()
     for number, line in enumerate(data.splitlines(), 1):
@@ -146,7 +145,7 @@ def read_ranks(data: bytes, name: str) -> dict[bytes, int]:
             raise TextError(
                 f"{name} is neither a tokenizer.json nor a tiktoken file: line {number} is not a "
                 "token in base64 and a number. For sentencepiece's models there is a "
-                "tokenizer.json beside them, or `transformers` writes one"
+                "tokenizer.json next to them, or `transformers` writes one"
             ) from None
         if not piece or piece in ranks or place in taken:
             what = "is empty" if not piece else "stands twice" if piece in ranks else "is taken"
@@ -157,11 +156,11 @@ def read_ranks(data: bytes, name: str) -> dict[bytes, int]:
     check_vocabulary(taken, name)
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing:
-        raise TextError(f"{name}: byte {missing[0]:#04x} has no token, so not every text has any")
+        raise TextError(f"{name}: byte {missing[0]:#04x} has no token, so some texts have none")
     return ranks
 
 
 def _place(digits: bytes) -> int:
-    if len(digits) > 20:  # Python refuses thousands of digits, and takes long for fewer
+    if len(digits) > 20:  # Python refuses thousands of digits, and is slow for fewer
         raise ValueError
     return int(digits)

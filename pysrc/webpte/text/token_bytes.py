@@ -1,4 +1,4 @@
-"""What each token of a vocabulary is in bytes, as far as a tokenizer.json tells."""
+"""Tokens of a vocabulary as bytes, as far as a tokenizer.json defines them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _BYTE = re.compile(r"^<0x([0-9A-Fa-f]{2})>$")
 
 
 def _byte_characters() -> dict[str, int]:
-    """The characters that byte-level tokenizers write bytes with, since GPT-2.
+    """Return the characters that byte-level tokenizers (since GPT-2) write bytes with.
 
-    Bytes that are printable in Latin-1 are themselves, the others follow behind it in order.
+    Bytes that are printable in Latin-1 stand for themselves; the others follow after it, in order.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -33,15 +33,15 @@ def _kinds(decoder: Mapping[str, Any] | None) -> Iterator[str]:
 def json_pieces(
     content: Mapping[str, Any], tokens: Mapping[str, int], special: Collection[int]
 ) -> Pieces:
-    """The bytes of each token of a tokenizer.json; None: special, or there is no such token."""
+    """Return the bytes of each token of a tokenizer.json; None for special tokens and gaps."""
     kinds = set(_kinds(content.get("decoder")))
     added = {token["id"] for token in content.get("added_tokens") or ()}
     pieces: Pieces = [None] * (max(tokens.values(), default=-1) + 1)
     by_character = _byte_characters()
     if not kinds & {"ByteLevel", "Metaspace", "ByteFallback"}:
         raise TextError(
-            f"a tokenizer with the decoder {', '.join(sorted(kinds))} does not say what its tokens "
-            "are in bytes: answers cannot be held to a pattern with it"
+            f"a tokenizer with the decoder {', '.join(sorted(kinds))} does not define its "
+            "tokens as bytes: answers cannot be constrained to a pattern with it"
         )
     for text, number in tokens.items():
         if number in special:

@@ -1,4 +1,4 @@
-"""What a tokenizer is: text to tokens and back, by itself, in batches, and token by token."""
+"""The tokenizer protocol: text to tokens and back, one by one, in batches, and as a stream."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from webpte.text.template import ChatTemplate
 
 
 class Tokenizer(Protocol):
-    """Derive from it to bring one's own: the methods with a body are made of the others.
+    """A tokenizer; derive from it for your own, which needs the abstract methods only.
 
-    vocabulary  every token is below this number
+    vocabulary  the number that all tokens are below
     special     tokens with a role, by the names that Hugging Face's files use: `bos_token`, ...
-    template    how messages become a prompt, if the tokenizer's files say
+    template    the chat template of the tokenizer's files, if they have one
     """
 
     vocabulary: int
@@ -29,39 +29,42 @@ class Tokenizer(Protocol):
 
     @abstractmethod
     def encode(self, text: str, special: bool = True) -> list[int]:
-        """Tokens of a text. Where `special`, with what the model wants around each text (a first
-        token, say); special tokens that are written out in the text are tokens either way."""
+        """Return the tokens of a text.
+
+        With `special`, the tokens that the model expects around a text (a first token, say) are
+        added. Special tokens that are written out in the text are tokens either way.
+        """
 
     @abstractmethod
     def decode(self, tokens: Sequence[int], special: bool = False) -> str:
-        """The text of tokens, with special tokens written out or left out.
+        """Return the text of tokens, with special tokens written out or left out.
 
-        Numbers that are no token, as a model with more logits than tokens may choose, are nothing.
+        Numbers without a token are skipped: a model with more logits than tokens may sample them.
         """
 
     @abstractmethod
     def id_of(self, token: str) -> int | None:
-        """The number of a token as it stands in the vocabulary; None if there is no such."""
+        """Return the number of a token, as the vocabulary writes it; None if it has none."""
 
     def pieces(self) -> list[bytes | None]:
-        """The bytes of each token, by number; None for special ones, and where there is none.
+        """Return the bytes of each token, by number; None for special tokens and gaps.
 
-        This one asks for each token, and knows none that is a part of a character.
+        This default decodes each token, so tokens that are parts of a character are None, too.
         """
         texts = [self.decode([number]) for number in range(self.vocabulary)]
         return [text.encode() if text and "\ufffd" not in text else None for text in texts]
 
     def stream(self) -> TextStream:
-        """For tokens that come one by one."""
+        """Return a stream that decodes tokens one by one."""
         return TextStream(self.decode)
 
     def encode_batch(
         self, texts: Sequence[str], length: int | None = None, *, pad: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens of several texts and where they are, both int64 (texts, tokens of the longest).
+        """Return tokens of several texts, and their mask, both int64 (texts, longest length).
 
-        length  the most tokens of a text; those beyond it are left out, special ones stay
-        pad     the token behind shorter texts, if not the tokenizer's own; the mask is 0 there
+        length  the largest number of tokens of a text; longer texts are cut, special tokens stay
+        pad     the token after shorter texts, if not the tokenizer's own; the mask is 0 there
         """
         rows = [self._cut(text, length) for text in texts]
         longest = max(map(len, rows), default=0)
@@ -99,10 +102,10 @@ class Tokenizer(Protocol):
 
 
 def check_fits(tokenizer: Tokenizer, model: Program | int, method: str = "forward") -> None:
-    """Raises VocabularyError if the tokenizer has tokens that the model does not know.
+    """Raise VocabularyError if the tokenizer has tokens that the model does not know.
 
-    `model` is a language model, whose logits tell, or the number of rows of an embedding. More
-    rows than tokens are usual.
+    `model` is a language model, whose logits show the number of tokens, or that number. It is
+    often larger than the tokenizer's.
     """
     if isinstance(model, int):
         known, what = model, "the model"
@@ -123,5 +126,5 @@ def check_fits(tokenizer: Tokenizer, model: Program | int, method: str = "forwar
 
 
 def clean(text: str) -> str:
-    """Python's strings can hold halves of characters; U+FFFD takes their place, as in files."""
+    """Replace lone surrogates, which Python's strings can hold, by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

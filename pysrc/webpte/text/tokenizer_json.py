@@ -1,7 +1,7 @@
 """tokenizer.json of Hugging Face: read by their package in CPython, by their JavaScript in a page.
 
-What both say differently is done here: which numbers are tokens, which of them are special, and
-that nothing is cut or padded because a file says so.
+Where they differ, this module decides: which numbers are tokens, which of them are special, and
+that texts are neither cut nor padded, whatever the file says.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def load_json(text: str, name: str, special: Mapping[str, str]) -> JsonTok
 
 
 def _check(content: Mapping[str, Any], name: str) -> None:
-    """Raise TextError where the parts that are read here are of another kind."""
+    """Raise TextError if parts that are read here have another type."""
 
     def refuse(what: str) -> NoReturn:
         raise TextError(f"{name} is not a tokenizer.json: {what}")
@@ -113,19 +113,19 @@ def _check(content: Mapping[str, Any], name: str) -> None:
     )
     if isinstance(prefix, str) and isinstance(merges, list):
         parts = (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)
-        # The package cuts it off unseen, and what it raises then ends the process.
+        # The package cuts the prefix off unchecked, and its error would end the process.
         if not all(_ends_with_text(pair, prefix) for pair in parts):
             refuse("`merges` are not of tokens with the `continuing_subword_prefix`")
 
 
 def _ends_with_text(pair: Any, prefix: str) -> bool:
-    """Whether the last of a list is a text that begins so."""
+    """Return whether the last item of a list is a text with this prefix."""
     last = pair[-1] if isinstance(pair, list) and pair else None
     return isinstance(last, str) and last.startswith(prefix)
 
 
 def _vocabulary(content: Mapping[str, Any]) -> dict[str, int]:
-    """Token -> number. Unigram models have a list of (token, score), others a table."""
+    """Return token -> number. Unigram models have a list of (token, score), others a table."""
     tokens = content["model"].get("vocab") or {}
     if isinstance(tokens, list):
         found = {token: number for number, (token, _) in enumerate(tokens)}
@@ -137,7 +137,7 @@ def _vocabulary(content: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _own_special(content: Mapping[str, Any]) -> dict[str, str]:
-    """What the file itself says about roles, for those that come without a tokenizer_config."""
+    """Return special tokens by role from the file itself, if it has no tokenizer_config."""
     found = {}
     if (content.get("padding") or {}).get("pad_token"):
         found["pad_token"] = content["padding"]["pad_token"]

@@ -1,4 +1,4 @@
-"""A chat on WebGPU says what it says on the references in CPython, with the same tokenizer."""
+"""A chat on WebGPU generates the same text as the references in CPython."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ return [await twenty(lambda: webpte.load(url, **given)) for given in ({}, {"devi
 
 
 def test_twenty_turns_are_one_prompt(harness: Harness) -> None:
-    """What is in the cache after so many turns is what one prompt would put there."""
+    """Compare the cache after many turns with that after one prompt."""
     url = "/data/llm/llama_tiny_q4.pte"
     on_gpu, on_numpy = python(harness, TURNS, timeout=limits.CALL_SECONDS, url=url)
     said, whole, prompt = on_gpu

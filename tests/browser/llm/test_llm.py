@@ -36,7 +36,7 @@ return results
 
 @pytest.mark.parametrize("name", ["llama_tiny_fp32", "llama_tiny_q4"])
 def test_tokens_are_those_of_the_references(harness: Harness, name: str) -> None:
-    """80 is longer than the 63 tokens that the program takes at once."""
+    """Prefill 80 tokens, more than the 63 of one call."""
     lengths = [1, 7, 63, 80]
     url = f"/data/llm/{name}.pte"
     given = {"url": url, "lengths": lengths, "count": TOKENS}
@@ -60,20 +60,20 @@ async with await webpte.load(data, strict=True) as program:
     generator, context = llm.Generator(program), []
     for turn, count in turns:
         answer = []
-        async for token in generator.go_on(turn, 9):
+        async for token in generator.continue_(turn, 9):
             answer.append(token)
             if len(answer) == count:
                 break
         context += turn + answer
-    cancelled = asyncio.ensure_future(generator.feed([1] * 80))
+    cancelled = asyncio.ensure_future(generator.prefill([1] * 80))
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.gather(cancelled, return_exceptions=True)
-    last = [token async for token in generator.go_on([44], 6)]
+    last = [token async for token in generator.continue_([44], 6)]
     results = [last, await whole([*context, 44])]
 
     await program.recover()
-    message = await raises(webpte.errors.ContextError, anext(generator.go_on([1], 1)))
+    message = await raises(webpte.errors.ContextError, anext(generator.continue_([1], 1)))
     generator.reset()
     again = [token async for token in generator.generate(context, 6)]
     return [results, [again, await whole(context)], message]
@@ -93,18 +93,18 @@ def test_a_conversation_is_its_whole_context(harness: Harness, name: str) -> Non
 AHEAD = """
 import js
 from webpte import llm
-from webpte.llm import pipelined_decode
+from webpte.llm import decode
 
-pipelined_decode.BATCH_SECONDS = 1e6  # batches are as long here as they are on a fast GPU
+decode.BATCH_SECONDS = 1e6  # batches are as long here as they are on a fast GPU
 reply = await js.fetch(url)
 data = (await reply.arrayBuffer()).to_bytes()
 prompt, turn = [5, 9, 33, 7], [81, 402]
 
 async def conversation(program, steps, taken):
     generator = llm.Generator(program)
-    answer = generator.go_on(prompt, 60, steps_ahead=steps, **asked)
+    answer = generator.continue_(prompt, 60, steps_ahead=steps, **asked)
     first = [await anext(answer) for _ in range(taken)]
-    second = generator.go_on(turn, 8, steps_ahead=steps, **asked)
+    second = generator.continue_(turn, 8, steps_ahead=steps, **asked)
     return [first, [token async for token in second], second.stats.step_by_step]
 
 async with await webpte.load(data, device="numpy") as reference:

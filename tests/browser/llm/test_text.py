@@ -1,4 +1,4 @@
-"""Tokenizers in the page give the tokens and texts that they give in CPython."""
+"""Tokenizers in the page return the same tokens and texts as in CPython."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def in_page(harness: Harness, url: str) -> list[Any]:
 
 
 def in_cpython(name: str) -> Tokenizer:
-    """In a thread of its own: Playwright has an event loop running in this one."""
+    """Run in another thread: Playwright has an event loop running in this one."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:

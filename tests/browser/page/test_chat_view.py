@@ -24,7 +24,7 @@ def said_in_cpython() -> list[str]:
     async def script() -> list[str]:
         chat = await open_chat()
         first = await chat.send(QUESTION, 6, **CHANCE)  # type: ignore[arg-type]
-        await chat.go_on()
+        await chat.continue_()
         both = chat.messages[-1]["content"]
         chat.edit(0, "Bye")
         return [first, both, await chat.regenerate()]

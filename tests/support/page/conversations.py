@@ -72,9 +72,9 @@ def change_calls(
 
     def changed_decoder(method: str) -> Any:
         inner: Any = decoder(method)
-        choose, ahead = inner.choose, inner.ahead
-        inner.choose = lambda *given: change(choose(*given))
-        inner.ahead = lambda *given: change(ahead(*given))
+        sample, decode_ahead = inner.sample, inner.decode_ahead
+        inner.sample = lambda *given: change(sample(*given))
+        inner.decode_ahead = lambda *given: change(decode_ahead(*given))
         return inner
 
     changed: Any = program

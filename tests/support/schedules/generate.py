@@ -65,9 +65,9 @@ class Call(Numbered):
 class Talk(Numbered):
     """A request to one of the Generators of a language model.
 
-    how is "generate" (the first `kept` tokens of the current context, and `tokens`), "go_on" (with
-    `tokens`), "more" (of the latest answer), "feed" or "reset". An answer has at most `most`
-    tokens, of which `take` are read. It is greedy, or sampled with a `seed`.
+    how is "generate" (the first `kept` tokens of the current context, and `tokens`), "continue"
+    (with `tokens`), "more" (of the latest answer), "prefill" or "reset". An answer has at most
+    `most` tokens, of which `take` are read. It is greedy, or sampled with a `seed`.
     """
 
     generator: int = 0
@@ -250,7 +250,7 @@ class _Maker:
     def _talk_of(self, program: int) -> Talk:
         rng = self.rng
         how = rng.choice(
-            ["generate"] * 5 + ["go_on"] * 5 + ["more"] * 4 + ["feed", "feed", "reset"]
+            ["generate"] * 5 + ["continue"] * 5 + ["more"] * 4 + ["prefill", "prefill", "reset"]
         )
         tokens = tuple(rng.randrange(12) for _ in range(rng.choice([1, 1, 2, 3, 4, 6])))
         most = rng.choice([0, 1, 3, 6, 6, 20])
@@ -260,7 +260,7 @@ class _Maker:
             program,
             generator=int(rng.random() < 0.25),
             how=how,
-            tokens=() if how == "go_on" and rng.random() < 0.2 else tokens,
+            tokens=() if how == "continue" and rng.random() < 0.2 else tokens,
             kept=rng.choice([0, 0, 1, 3, 5, 8, 99, 99]),
             most=most,
             take=rng.choice([1, 1, 2, 3, 4, 6, most]),

@@ -18,7 +18,7 @@ from support.schedules.kinds import ops_of_kinds
 from support.schedules.run import FEW_PLANS, World, in_runtime
 from support.schedules.shrink import shrunk
 from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import pipelined_decode
+from webpte.llm import decode
 from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.autotune import tuning
 from webpte.runtime.load.program_file import read_contents
@@ -94,9 +94,7 @@ def quickly() -> Iterator[Runner]:
             in_runtime("read_contents", read_once),
             in_runtime("ShaderLibrary", lambda: library),
             in_runtime("MAX_PLANS", FEW_PLANS),
-            patch.object(
-                pipelined_decode, "BATCH_SECONDS", 1e6
-            ),  # the same steps on a slow machine
+            patch.object(decode, "BATCH_SECONDS", 1e6),  # the same steps on a slow machine
             patch.object(tuning, "RUNS", 1),
         ):
             yield runner

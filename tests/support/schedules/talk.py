@@ -54,8 +54,8 @@ class Conversation:
         try:
             if step.how == "reset":
                 return self._reset()
-            if step.how == "feed":
-                return await self._feed(event, step)
+            if step.how == "prefill":
+                return await self._prefill(event, step)
             if answer is None:
                 answer = self._begin(step, event, others is None)
             return await self._take(event, answer, step.take)
@@ -77,19 +77,19 @@ class Conversation:
         self._context, self._current, self._since = [], None, self._tick()
         return []
 
-    async def _feed(self, event: Event, step: Talk) -> list[int]:
+    async def _prefill(self, event: Event, step: Talk) -> list[int]:
         choice = _choice(step)
-        token = await self._generator.feed(step.tokens, choice)
+        token = await self._generator.prefill(step.tokens, choice)
         self._context += step.tokens
         self._current = None
         self._check_token(event, token, self._expected(choice))
         return [token]
 
     def _begin(self, step: Talk, event: Event, is_idle: bool) -> _Answer:
-        whole = step.how != "go_on"
+        whole = step.how != "continue"
         kept = self._context[: step.kept] if whole else []
         prompt = [*kept, *step.tokens]
-        ask = self._generator.generate if whole else self._generator.go_on
+        ask = self._generator.generate if whole else self._generator.continue_
         generation = ask(
             prompt,
             step.most,

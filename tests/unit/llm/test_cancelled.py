@@ -1,4 +1,4 @@
-"""A feed that is broken off, in models whose state does not follow the position."""
+"""Interrupted prefills, in models whose state does not follow the position."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PROMPT, TURN = [3, 7, 1], [4, 10]
 
 
 async def broken_off(program: bytes, tokens: list[int]) -> Generator:
-    """A Generator of which a feed was cancelled when the GPU had its first tokens."""
+    """Return a Generator whose prefill was cancelled when the GPU had its first tokens."""
     device = SimulatedDevice()
     generator = Generator(await webpte.load(program, device=device, strict=True))
-    await generator.feed(PROMPT)
-    await generator.feed(TURN)
+    await generator.prefill(PROMPT)
+    await generator.prefill(TURN)
     ran = len(runs(device))
     device.pauses = lambda: 5
-    feeding = asyncio.ensure_future(generator.feed(tokens))
+    feeding = asyncio.ensure_future(generator.prefill(tokens))
     while len(runs(device)) == ran:
         await asyncio.sleep(0)
     feeding.cancel()
@@ -42,7 +42,7 @@ async def broken_off(program: bytes, tokens: list[int]) -> Generator:
 
 
 async def fresh(program: bytes, context: list[int]) -> list[int]:
-    """What follows a context in a program that nobody has used."""
+    """Return the tokens after a context in a freshly loaded program."""
     generator = Generator(await webpte.load(program, device="numpy"))
     return await tokens_of(generator.generate(context, 4))
 
@@ -51,13 +51,13 @@ async def fresh(program: bytes, context: list[int]) -> list[int]:
 def test_it_cannot_go_on_but_begin_again(tokens: list[int]) -> None:
     async def run() -> None:
         generator = await broken_off(SHARED_ROWS, tokens)
-        with pytest.raises(ContextError, match=r"broken off.*position.*reset\(\)"):
-            await anext(generator.go_on([2], 4))
+        with pytest.raises(ContextError, match=r"interrupted.*position.*reset\(\)"):
+            await anext(generator.continue_([2], 4))
         whole = [*PROMPT, *TURN, 2]
         again = generator.generate(whole, 4)
         assert await tokens_of(again) == await fresh(SHARED_ROWS, whole)
         assert again.stats.reused_tokens == 0
-        more = await tokens_of(generator.go_on([6], 2))
+        more = await tokens_of(generator.continue_([6], 2))
         assert len(more) == 2, "all is well from then on"
 
     wait(run())
@@ -67,7 +67,7 @@ def test_a_reset_is_enough() -> None:
     async def run() -> None:
         generator = await broken_off(SHARED_ROWS, [5, 5])
         generator.reset()
-        found = await tokens_of(generator.go_on(PROMPT, 4))
+        found = await tokens_of(generator.continue_(PROMPT, 4))
         assert found == await fresh(SHARED_ROWS, PROMPT)
 
     wait(run())
@@ -76,7 +76,7 @@ def test_a_reset_is_enough() -> None:
 def test_what_follows_the_position_goes_on() -> None:
     async def run() -> None:
         generator = await broken_off(FOLLOWING, [5, 6, 7, 8, 9])
-        found = await tokens_of(generator.go_on([2], 4))
+        found = await tokens_of(generator.continue_([2], 4))
         assert found == await fresh(FOLLOWING, [*PROMPT, *TURN, 2])
 
     wait(run())
@@ -86,12 +86,12 @@ def test_an_error_of_the_device_leaves_nobody_sure() -> None:
     async def run() -> None:
         device = SimulatedDevice()
         generator = Generator(await webpte.load(SHARED_ROWS, device=device))
-        await generator.feed(PROMPT)
+        await generator.prefill(PROMPT)
         device.inject(DeviceError, method="run", at_result=True)
         with pytest.raises((ExecutionError, DeviceError), match="injected"):
-            await generator.feed(TURN)
-        with pytest.raises(ContextError, match="broken off"):
-            await generator.feed(TURN)
+            await generator.prefill(TURN)
+        with pytest.raises(ContextError, match="interrupted"):
+            await generator.prefill(TURN)
 
     wait(run())
 
@@ -99,10 +99,10 @@ def test_an_error_of_the_device_leaves_nobody_sure() -> None:
 def test_a_call_that_was_refused_leaves_all_as_it_was() -> None:
     async def run() -> None:
         generator = Generator(await webpte.load(FEW_ROWS, device=SimulatedDevice()))
-        await generator.feed(PROMPT)
+        await generator.prefill(PROMPT)
         with pytest.raises(ExecutionError, match="out of range"):
-            await generator.feed([REFUSED])
-        assert await tokens_of(generator.go_on(TURN, 2))
+            await generator.prefill([REFUSED])
+        assert await tokens_of(generator.continue_(TURN, 2))
 
     wait(run())
 
@@ -110,12 +110,12 @@ def test_a_call_that_was_refused_leaves_all_as_it_was() -> None:
 def test_a_refusal_behind_the_first_chunk_leaves_what_that_wrote() -> None:
     async def run() -> None:
         generator = Generator(await webpte.load(FEW_ROWS, device=SimulatedDevice()))
-        await generator.feed(PROMPT)
+        await generator.prefill(PROMPT)
         with pytest.raises(ExecutionError, match="out of range"):
-            await generator.feed([5, 6, 7, REFUSED])
+            await generator.prefill([5, 6, 7, REFUSED])
         assert generator.context == tuple(PROMPT)
-        with pytest.raises(ContextError, match="broken off"):
-            await generator.feed(TURN)
+        with pytest.raises(ContextError, match="interrupted"):
+            await generator.prefill(TURN)
         found = await tokens_of(generator.generate([*PROMPT, *TURN], 4))
         assert found == await fresh(FEW_ROWS, [*PROMPT, *TURN])
 
@@ -123,7 +123,7 @@ def test_a_refusal_behind_the_first_chunk_leaves_what_that_wrote() -> None:
 
 
 def test_a_conversation_that_turns_off_begins_anew() -> None:
-    """Nobody knows any more what the rows were before the turn."""
+    """The rows before the turn are not known any more."""
 
     async def run() -> None:
         for program, reused in ((SHARED_ROWS, 0), (FOLLOWING, len(PROMPT))):

@@ -20,13 +20,13 @@ from webpte.errors import (
 )
 from webpte.gpu.device import Device
 from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import Chat, Generator, pipelined_decode
+from webpte.llm import Chat, Generator, decode
 
 
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many steps a batch has does not depend on the machine."""
-    monkeypatch.setattr(pipelined_decode, "BATCH_SECONDS", 1e6)
+    """Make the sizes of batches independent of the machine."""
+    monkeypatch.setattr(decode, "BATCH_SECONDS", 1e6)
 
 
 # Where tokens are computed is nothing to a chat: with everything, on NumPy as well.
@@ -61,7 +61,7 @@ def test_twenty_turns_are_one_prompt(device: str | Device) -> None:
 
 
 def test_answers_keep_their_tokens(device: str | Device) -> None:
-    """The model says tokens in an order that no encoder would give."""
+    """The model generates tokens that no encoder would return for their text."""
 
     async def run() -> None:
         tokenizer = await open_tokenizer()
@@ -91,7 +91,7 @@ async def ended_by_break(chat: Chat, device: Any) -> None:
 
 
 async def ended_by_nobody(chat: Chat, device: Any) -> None:
-    """It was never asked for; the question goes."""
+    """Never iterate an answer, and undo its question."""
     chat.send("Hello!", 20)
     assert chat.undo() == "Hello!"
 
@@ -112,7 +112,7 @@ async def ended_by_recover(chat: Chat, device: Any) -> None:
 
 
 async def ended_by_others(chat: Chat, device: Any) -> None:
-    """Somebody else writes to the cache."""
+    """Overwrite the cache by a direct call."""
     reply = chat.send("Hello!", 20)
     await pieces_of(reply, 2)
     await chat._generator.program.forward(np.array([[3, 4]]), np.array([0]))
@@ -152,7 +152,7 @@ def test_the_next_answer_follows_what_was_handed_out(device: str | Device, endin
         await ending(chat, device)
         exchanges = []
         for asked, said in zip(chat.messages[::2], chat.messages[1::2], strict=True):
-            (tokens,) = [chat._all_turns()[-1].said]
+            (tokens,) = [chat._all_turns()[-1].span]
             assert tokens is not None
             kept = list(tokens.tokens[len(conversation(tokenizer, [], asked["content"])) :])
             assert tokenizer.decode(kept) == said["content"]

@@ -1,4 +1,4 @@
-"""More of an answer: the same as if it had been asked for at once."""
+"""Continued answers: the same text as if it had been requested at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def recover(chat: Chat) -> None:
 
 
 async def use_by_others(chat: Chat) -> None:
-    await webpte.llm.Generator(chat._generator.program).feed([1, 2, 3])
+    await webpte.llm.Generator(chat._generator.program).prefill([1, 2, 3])
 
 
 @pytest.mark.parametrize("between", [nothing, recover, use_by_others])
@@ -40,7 +40,7 @@ def test_parts_are_the_whole(between: Callable[[Chat], Awaitable[None]]) -> None
         said = list(first.tokens)
         for count in (1, 2, WANTED - 8):  # ends within characters, too
             await between(chat)
-            reply = chat.go_on(count)
+            reply = chat.continue_(count)
             await reply
             assert len(reply.tokens) == count
             said += reply.tokens
@@ -59,10 +59,10 @@ def test_one_that_was_broken_off_goes_on() -> None:
         whole = await other.send(QUESTION, WANTED, **CHANCE)
         first = chat.send(QUESTION, WANTED, **CHANCE)
         await pieces_of(first, 4)
-        reply = chat.go_on(WANTED - len(first.tokens))
+        reply = chat.continue_(WANTED - len(first.tokens))
         assert chat.messages[-1]["content"] == first.text  # nothing new has come yet
         await reply
-        assert chat.messages[-1]["content"] == reply.follows + reply.text == whole
+        assert chat.messages[-1]["content"] == reply.prefix + reply.text == whole
         assert reply.stats.reused_tokens > len(first.tokens)
         assert await chat.regenerate(WANTED) == whole
 
@@ -74,7 +74,7 @@ def test_an_answer_that_was_written_goes_on() -> None:
         chat, tokenizer = await open_chat(), await open_tokenizer()
         await chat.send("Hello", 4)
         chat.edit(1, "Once upon")
-        reply = chat.go_on(6)
+        reply = chat.continue_(6)
         await reply
         program = await webpte.load(Q4, device="numpy")
         text = tokenizer.template.render(chat.messages[:1]) + "Once upon"  # type: ignore[union-attr]
@@ -89,17 +89,17 @@ def test_an_answer_that_was_written_goes_on() -> None:
 def test_there_must_be_an_answer() -> None:
     async def script() -> None:
         chat = await open_chat()
-        with pytest.raises(InputError, match="no answer to go on with"):
-            chat.go_on()
+        with pytest.raises(InputError, match="no answer to continue"):
+            chat.continue_()
         chat.send("Hello")
-        with pytest.raises(InputError, match="no answer to go on with"):
-            chat.go_on()
+        with pytest.raises(InputError, match="no answer to continue"):
+            chat.continue_()
 
     asyncio.run(script())
 
 
 def test_a_stop_text_in_two_parts_ends_the_answer() -> None:
-    """It ends where it would have ended if it had been asked for at once, wherever it is cut."""
+    """A continued answer ends where it would have ended at once, wherever it was cut."""
 
     async def script() -> None:
         whole = (await open_chat()).send(QUESTION, WANTED, **CHANCE)
@@ -113,9 +113,9 @@ def test_a_stop_text_in_two_parts_ends_the_answer() -> None:
             begun = chat.send(QUESTION, first, stop=stop, **CHANCE)
             before = await begun
             if begun.ended == "length":  # a part of a character at the end may be the stop text's
-                reply = chat.go_on(WANTED - first)
+                reply = chat.continue_(WANTED - first)
                 await reply
-                assert (reply.follows + reply.text, reply.ended) == (wanted, "stop")
+                assert (reply.prefix + reply.text, reply.ended) == (wanted, "stop")
                 assert chat.messages[-1]["content"] == wanted
                 if len(before) > len(wanted):
                     cut += 1
@@ -134,9 +134,9 @@ def test_a_stop_text_that_was_there_before_ends_nothing() -> None:
         chat = await open_chat()
         await chat.send("Hello", 4)
         chat.edit(1, "Once STOP upon STO")
-        reply = chat.go_on(6, stop=["STOP", " STO", "far longer than that is"])
+        reply = chat.continue_(6, stop=["STOP", " STO", "far longer than that is"])
         await reply
-        assert (reply.follows, reply.ended) == ("Once STOP upon STO", "length")
+        assert (reply.prefix, reply.ended) == ("Once STOP upon STO", "length")
 
     asyncio.run(script())
 
@@ -150,16 +150,16 @@ def test_an_answer_that_filled_the_context_goes_on_without_old_messages() -> Non
         for seed in range(1, 99):
             if reply.ended == "full":
                 break
-            reply = chat.go_on(10_000, temperature=3.0, seed=seed)
+            reply = chat.continue_(10_000, temperature=3.0, seed=seed)
             await reply
         before = chat.messages
         assert len(before) == 4
-        reply = chat.go_on(5)
+        reply = chat.continue_(5)
         assert reply.stats.dropped == 2
         added = await reply
         assert added
-        assert chat.messages == [*before[:3], {**before[3], "content": reply.follows + added}]
-        assert (reply.follows, len(reply.tokens)) == (before[3]["content"], 5)
+        assert chat.messages == [*before[:3], {**before[3], "content": reply.prefix + added}]
+        assert (reply.prefix, len(reply.tokens)) == (before[3]["content"], 5)
 
     asyncio.run(script())
 
@@ -173,7 +173,7 @@ def test_an_answer_that_is_too_long_by_itself_stays(when_full: str) -> None:
         before = chat.messages
         advice = "undo" if when_full == "error" else "the last question and its answer alone"
         with pytest.raises(InputError, match=f"over the 128 that .*{advice}"):
-            chat.go_on(5)
+            chat.continue_(5)
         assert chat.messages == before
 
     asyncio.run(script())

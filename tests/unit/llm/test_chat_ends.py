@@ -1,4 +1,4 @@
-"""Where an answer ends: stop texts, stop tokens, its length, and a context that is full."""
+"""Ends of answers: stop texts, stop tokens, the length, and a full context."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def _ask_freely() -> tuple[str, list[int], list[str]]:
 
 
 def test_a_stop_text_anywhere_in_an_answer() -> None:
-    """Also across tokens; the conversation goes on from exactly the text that was handed out."""
+    """Stop texts may span tokens; the conversation continues from exactly the emitted text."""
 
     async def run() -> None:
         tokenizer = await open_tokenizer()
@@ -53,7 +53,7 @@ def test_a_stop_text_anywhere_in_an_answer() -> None:
             assert chat.messages[-1] == {"role": "assistant", "content": text[:at]}
             within += at not in borders
             across += any(at < border < at + 3 for border in borders)
-            said = chat._all_turns()[-1].said
+            said = chat._all_turns()[-1].span
             if said is not None:
                 before = conversation(tokenizer, [], QUESTION)
                 assert list(said.tokens[: len(before)]) == before
@@ -74,7 +74,7 @@ def test_a_conversation_goes_on_after_a_stop_text() -> None:
         chat = await open_chat()
         await chat.send(QUESTION, 24, stop=[text[at : at + 4]], **SAMPLED)  # type: ignore[arg-type]
         assert chat.messages[-1]["content"] == text[:at]
-        said = chat._all_turns()[-1].said
+        said = chat._all_turns()[-1].span
         assert said is not None
         kept = list(said.tokens[len(conversation(tokenizer, [], QUESTION)) :])
         assert kept[:-1] == tokens[: len(kept) - 1]
@@ -125,7 +125,7 @@ def test_a_break_leaves_out_what_waits() -> None:
                 await anext(reply)
             content = chat.messages[-1]["content"]
             assert content == reply.text
-            said = chat._all_turns()[-1].said
+            said = chat._all_turns()[-1].span
             if said is not None:
                 before = len(conversation(tokenizer, [], QUESTION))
                 assert tokenizer.decode(said.tokens[before:]) == content
@@ -168,7 +168,7 @@ def test_no_tokens_are_an_answer_too() -> None:
 
 @pytest.mark.parametrize("stops", [["ab", "b"], ["aab"], ["xyz", "ba"], ["a"], []])
 def test_stop_strings_alone(stops: list[str]) -> None:
-    """However a text comes, what is certain has no part of a stop text."""
+    """Text that is certain never has a part of a stop text, however the text is split."""
     strings = StopStrings(stops)
     for text in ("aabab", "xyxyz", "bbba", "", "aaa"):
         found = [text.find(stop) for stop in stops if stop in text]
@@ -183,29 +183,31 @@ def test_stop_strings_alone(stops: list[str]) -> None:
 
 
 class Script:
-    """In place of a Generation: it says what it is told to."""
+    """A Generation that yields given tokens."""
 
-    def __init__(self, said: list[int]) -> None:
+    why_ended = "length"
+
+    def __init__(self, given: list[int]) -> None:
         self.tokens: list[int] = []
         self.stats = GenerationStats()
-        self._said = said
+        self._given = given
 
     async def __anext__(self) -> int:
-        if len(self.tokens) == len(self._said):
+        if len(self.tokens) == len(self._given):
             raise StopAsyncIteration
-        self.tokens.append(self._said[len(self.tokens)])
+        self.tokens.append(self._given[len(self.tokens)])
         return self.tokens[-1]
 
 
 def scripted(tokenizer: Tokenizer, said: list[int], *stop: str) -> Reply:
     script: Any = Script(said)
     strings, stats = StopStrings(stop), ReplyStats()
-    return Reply(script, tokenizer, strings, stats, lambda: "length", lambda _: None)
+    return Reply(script, tokenizer, strings, stats)
 
 
 @pytest.mark.parametrize("kind", [BYTES, PIECES])
 def test_parts_of_an_answer_that_are_parts_of_a_character(kind: str) -> None:
-    """Wherever the first part ends, both together are the text; spaces between words, too."""
+    """Both parts together are the text, wherever the first one ends; spaces, too."""
 
     async def script() -> None:
         tokenizer = await open_tokenizer(kind)
@@ -214,16 +216,16 @@ def test_parts_of_an_answer_that_are_parts_of_a_character(kind: str) -> None:
             first = scripted(tokenizer, whole[:count])
             await first
             rest = scripted(tokenizer, whole[count:])
-            rest.follow(first.text, first.tokens)
+            rest.continue_from(first.text, first.tokens)
             await rest
-            assert rest.follows + rest.text == tokenizer.decode(whole)
+            assert rest.prefix + rest.text == tokenizer.decode(whole)
 
     wait(script())
 
 
 @pytest.mark.parametrize("kind", [BYTES, PIECES])
 def test_the_tokens_of_what_was_handed_out(kind: str) -> None:
-    """A part of a character, and what may begin a stop text, are no part of it."""
+    """An answer that is broken off has no part of a character or of a possible stop text."""
 
     async def run() -> None:
         tokenizer = await open_tokenizer(kind)
@@ -242,14 +244,14 @@ def test_the_tokens_of_what_was_handed_out(kind: str) -> None:
             await anext(reply)
         whole = len(reply.tokens)
         for _ in range(2):
-            assert reply._hear(await anext(reply._generation)) == ""
+            assert reply._append(await anext(reply._generation)) == ""
         assert reply.kept_tokens() == said[:whole]
         # Broken off after "the fox": the next tokens are there, but not out.
         reply = scripted(tokenizer, said, " 🙂 never")
         while reply.text != "the fox":
             await anext(reply)
         for _ in range(3):
-            reply._hear(await anext(reply._generation))
+            reply._append(await anext(reply._generation))
         kept = reply.kept_tokens()
         assert kept is not None
         assert kept == said[: len(kept)]
@@ -259,7 +261,7 @@ def test_the_tokens_of_what_was_handed_out(kind: str) -> None:
 
 
 def test_a_text_that_no_tokens_are() -> None:
-    """Pieces begin with a space: the end of a word alone cannot be written in them."""
+    """Tokens begin with a space, so the end of a word alone has no tokens."""
 
     async def run() -> None:
         tokenizer = await open_tokenizer(PIECES)

@@ -1,4 +1,4 @@
-"""Chats: their messages are changed, and templates make of them what they like."""
+"""Chats whose messages are changed, and templates that change messages."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_an_assignment_keeps_what_it_does_not_change() -> None:
         turns = chat._all_turns()
         chat.messages = [*chat.messages[:4], {"role": "assistant", "content": "mine"}]
         assert chat._all_turns()[:4] == turns[:4]
-        assert chat._all_turns()[2].said is not None
-        assert chat._all_turns()[4].said is None
+        assert chat._all_turns()[2].span is not None
+        assert chat._all_turns()[4].span is None
 
     wait(run())
 
@@ -109,7 +109,7 @@ def test_seeds() -> None:
 
 
 def test_a_template_that_changes_answers() -> None:
-    """As those do that leave out what was thought: the tokens are the text's then."""
+    """Templates that drop the reasoning of an answer: its tokens are then those of the text."""
 
     async def run() -> None:
         tokenizer = await open_tokenizer()
@@ -192,7 +192,7 @@ def test_what_does_not_make_a_chat() -> None:
             Chat(program, tokenizer, when_full="forget")
         chat = Chat(program, tokenizer)
         for act in (chat.undo, chat.regenerate):
-            with pytest.raises(InputError, match="nothing has been asked"):
+            with pytest.raises(InputError, match="no question yet"):
                 act()
         with pytest.raises(InputError, match="0 messages"):
             chat.edit(0, "a")

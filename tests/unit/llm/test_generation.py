@@ -1,4 +1,4 @@
-"""Text generation: sampling, chunks, stopping, and what a decode step costs on the host."""
+"""Text generation: sampling, chunks, stopping, and the host's work for a decode step."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_greedy_is_the_argmax_of_each_step(llama: webpte.Program) -> None:
 
 
 def test_a_prompt_in_chunks_is_a_prompt(llama: webpte.Program) -> None:
-    """The program takes 63 tokens at once; the cache must not care how they come."""
+    """The program takes 63 tokens per call; the cache must not depend on the chunks."""
 
     async def in_two(tokens: list[int]) -> list[int]:
         generator = Generator(llama)
-        await generator.feed(tokens[:30])
-        return await tokens_of(generator.go_on(tokens[30:], 10))
+        await generator.prefill(tokens[:30])
+        return await tokens_of(generator.continue_(tokens[30:], 10))
 
     tokens = prompt(100)
     assert Generator(llama).max_chunk == 63
@@ -66,13 +66,13 @@ def test_a_seed_repeats_itself(llama: webpte.Program) -> None:
 
 
 def test_a_penalty_counts_the_prompt_and_the_answer(llama: webpte.Program) -> None:
-    """Also what came in an earlier turn; what was forgotten does not count."""
+    """Tokens of earlier turns are penalized, too, but not after a reset."""
 
     async def run() -> tuple[list[int], list[int], list[int]]:
         generator = Generator(llama)
         asked: dict[str, Any] = {"repetition_penalty": 1e9}
         first = await tokens_of(generator.generate(prompt(7), 20, **asked))
-        second = await tokens_of(generator.go_on([1], 20, **asked))
+        second = await tokens_of(generator.continue_([1], 20, **asked))
         generator.reset()
         return first, second, await tokens_of(generator.generate(prompt(7), 20, **asked))
 
@@ -83,12 +83,12 @@ def test_a_penalty_counts_the_prompt_and_the_answer(llama: webpte.Program) -> No
 
 
 def test_chance_depends_on_the_position_alone(llama: webpte.Program) -> None:
-    """A prompt in two turns goes on as one in one turn does, if the seed is the same."""
+    """A prompt in two turns gets the same answer as in one turn, with the same seed."""
 
     async def in_two(tokens: list[int]) -> list[int]:
         generator = Generator(llama)
-        await generator.feed(tokens[:30])
-        return await tokens_of(generator.go_on(tokens[30:], 10, temperature=3.0, seed=5))
+        await generator.prefill(tokens[:30])
+        return await tokens_of(generator.continue_(tokens[30:], 10, temperature=3.0, seed=5))
 
     whole = wait(tokens_of(generate(llama, prompt(50), 10, temperature=3.0, seed=5)))
     assert wait(in_two(prompt(50))) == whole
@@ -118,7 +118,7 @@ def test_reset_forgets(llama: webpte.Program) -> None:
     async def run() -> tuple[list[int], list[int], list[int]]:
         generator = Generator(llama)
         first = await tokens_of(generator.generate(prompt(9), 8))
-        on = await tokens_of(generator.go_on(prompt(9), 8))
+        on = await tokens_of(generator.continue_(prompt(9), 8))
         generator.reset()
         return first, on, await tokens_of(generator.generate(prompt(9), 8))
 
@@ -147,13 +147,13 @@ def test_a_program_that_is_no_language_model() -> None:
 
 
 def test_a_program_that_gives_more_than_logits() -> None:
-    """As some are exported for training: which of the outputs are the logits, nobody knows."""
+    """Programs exported for training: nothing shows which output is the logits."""
     g = GraphWriter()
     tokens, position = g.tensor((1, 4), "int64"), g.tensor((1,), "int64")
     g.inputs(tokens, position)
     g.outputs(*(g.op("aten.neg.default", tokens, g.tensor((1, 4), "int64")) for _ in range(2)))
     program = wait(load(g))
-    with pytest.raises(InputError, match=r"it gives output0.*; output1.*, not logits alone"):
+    with pytest.raises(InputError, match=r"it returns output0.*; output1.*, not logits alone"):
         generate(program, [1], 1)
 
 
@@ -163,7 +163,7 @@ HEADS, HEAD_SIZE, CONTEXT = 2, 4, 16
 
 
 def decoder(layers: int) -> bytes:
-    """Per layer what exporters write: its own read of the position, and attention with a cache."""
+    """Build layers as exporters do: each reads the position, and has attention with a cache."""
     g = GraphWriter()
     dims = (1, 8, HEADS, HEAD_SIZE)
     x, position = g.tensor(dims), g.tensor((1,), "int64")

@@ -1,4 +1,4 @@
-"""How probable tokens were: what the GPU tells is what NumPy says about the logits."""
+"""Log-probabilities of tokens: those of the GPU against NumPy on the logits."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from support.page.chats import open_chat
 from support.page.conversations import tokens_of
 from webpte.errors import DeviceError, ExecutionError, InputError
 from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import Candidate, Generation, Generator, TokenLogprob, generate, pipelined_decode
+from webpte.llm import Candidate, Generation, Generator, TokenLogprob, decode, generate
 
 PROMPT = [3, 1, 4]
 
 
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many steps a batch has does not depend on the machine."""
-    monkeypatch.setattr(pipelined_decode, "BATCH_SECONDS", 1e6)
+    """Make the sizes of batches independent of the machine."""
+    monkeypatch.setattr(decode, "BATCH_SECONDS", 1e6)
 
 
 def log_softmax(context: list[int]) -> np.ndarray:
-    """Of what follows a context, in float64."""
+    """Return the log-probabilities of the next token, in float64."""
     row = logits_of(context)[-1].astype(np.float64)
     return np.asarray(row - row.max() - math.log(np.exp(row - row.max()).sum()))
 

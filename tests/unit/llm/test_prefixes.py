@@ -1,4 +1,4 @@
-"""Whole conversations: what of them is in the cache already, and what cannot begin."""
+"""Whole conversations: the prefix that is reused from the cache, and wrong arguments."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def test_what_is_no_token_is_told_before_anything_is_fed(q4: Path, wrong: Any) -
     async def run() -> None:
         generator = await on_device(q4)
         first = await tokens_of(generator.generate(PROMPT, 2))
-        message = r"\(place 1\) is no token of llama_tiny_q4.*from 0 to 511"
-        for ask in (generator.generate, generator.go_on):
+        message = r"\(place 1\) is not a token of llama_tiny_q4.*from 0 to 511"
+        for ask in (generator.generate, generator.continue_):
             with pytest.raises(InputError, match=message):
                 ask([5, wrong], 3)
         with pytest.raises(InputError, match=message):
-            await generator.feed([5, wrong])
+            await generator.prefill([5, wrong])
         assert generator.context == (*PROMPT, *first)
-        assert await tokens_of(generator.go_on(list(np.array(TURN)), 2))
+        assert await tokens_of(generator.continue_(list(np.array(TURN)), 2))
 
     wait(run())

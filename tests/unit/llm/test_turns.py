@@ -1,4 +1,4 @@
-"""Conversations of several turns: what is in the cache, what is pending, and whose cache it is."""
+"""Conversations of several turns: cached and pending tokens, and the owner of the cache."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def fp32(root: Path) -> Path:
 
 
 async def by_count(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
-    return await tokens_of(generator.go_on(turn, 4))
+    return await tokens_of(generator.continue_(turn, 4))
 
 
 async def by_no_tokens(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
-    return await tokens_of(generator.go_on(turn, 0))
+    return await tokens_of(generator.continue_(turn, 0))
 
 
 async def by_break(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
     taken = []
-    async for token in generator.go_on(turn, 9):
+    async for token in generator.continue_(turn, 9):
         taken.append(token)
         if len(taken) == 3:
             break
@@ -55,9 +55,9 @@ async def by_break(generator: Generator, turn: list[int], _: object = ()) -> lis
 
 
 async def by_stop_token(generator: Generator, turn: list[int], coming: list[int]) -> list[int]:
-    """The stop token is not yielded, but the model has said it."""
+    """End at a stop token, which is generated, but not yielded."""
     stop = coming[-1]
-    taken = await tokens_of(generator.go_on(turn, 9, stop=[stop]))
+    taken = await tokens_of(generator.continue_(turn, 9, stop=[stop]))
     assert stop not in taken
     return [*taken, stop]
 
@@ -65,7 +65,7 @@ async def by_stop_token(generator: Generator, turn: list[int], coming: list[int]
 async def by_exception(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
     taken = []
     try:
-        async for token in generator.go_on(turn, 9):
+        async for token in generator.continue_(turn, 9):
             taken.append(token)
             if len(taken) == 2:
                 raise ZeroDivisionError
@@ -75,8 +75,8 @@ async def by_exception(generator: Generator, turn: list[int], _: object = ()) ->
 
 
 async def by_failure(generator: Generator, turn: list[int], _: object = ()) -> list[int]:
-    """The third step of the answer fails on the device."""
-    answer = generator.go_on(turn, 9)
+    """Fail the third step of an answer on the device."""
+    answer = generator.continue_(turn, 9)
     taken = [await anext(answer), await anext(answer)]
     with failing(generator.program), pytest.raises(ExecutionError, match="no device"):
         await anext(answer)
@@ -103,7 +103,7 @@ def test_a_conversation_is_its_whole_context(path: Path, end: Ending) -> None:
             context = [*context, *turn, *await end(generator, turn, coming)]
             assert generator.position + len(generator.pending) == len(context)
             assert context[generator.position :] == list(generator.pending)
-        last = await tokens_of(generator.go_on([44], 6))
+        last = await tokens_of(generator.continue_([44], 6))
         assert last == await greedy(path, [*context, 44], 6)
 
     wait(run())
@@ -112,7 +112,7 @@ def test_a_conversation_is_its_whole_context(path: Path, end: Ending) -> None:
 def test_a_turn_without_new_tokens_goes_on(fp32: Path) -> None:
     async def run() -> None:
         generator = Generator(await load(fp32))
-        halves = [await tokens_of(generator.go_on(new, 5)) for new in (FIRST, [])]
+        halves = [await tokens_of(generator.continue_(new, 5)) for new in (FIRST, [])]
         assert halves[0] + halves[1] == await greedy(fp32, FIRST, 10)
 
     wait(run())
@@ -134,12 +134,12 @@ def test_a_full_context_is_told_before_anything_is_written(fp32: Path) -> None:
     async def run() -> None:
         program = await load(fp32)
         generator = Generator(program)
-        await tokens_of(generator.go_on(list(range(100)), 5))
+        await tokens_of(generator.continue_(list(range(100)), 5))
         assert (generator.position, len(generator.pending)) == (104, 1)
         ran = program.stats.executions
         for attempt in (
-            generator.feed(range(24)),
-            anext(generator.go_on([1] * 24, 1)),
+            generator.prefill(range(24)),
+            anext(generator.continue_([1] * 24, 1)),
         ):
             with pytest.raises(
                 InputError, match="104 tokens, 1 pending and 24 more are over the 128"
@@ -147,10 +147,10 @@ def test_a_full_context_is_told_before_anything_is_written(fp32: Path) -> None:
                 await attempt
         assert (generator.position, len(generator.pending)) == (104, 1)
         assert program.stats.executions == ran
-        answer = await tokens_of(generator.go_on([1] * 23, 5))
+        answer = await tokens_of(generator.continue_([1] * 23, 5))
         assert len(answer) == 1  # the last token needs no room in the cache
         with pytest.raises(InputError, match="over the 128"):
-            await anext(generator.go_on([], 1))
+            await anext(generator.continue_([], 1))
 
     wait(run())
 
@@ -159,12 +159,12 @@ def test_a_rebuilt_program_has_an_empty_cache(fp32: Path) -> None:
     async def run() -> None:
         program = await load(fp32)
         generator = Generator(program)
-        answer = generator.go_on(FIRST, 9)
+        answer = generator.continue_(FIRST, 9)
         await anext(answer)
         assert program.generation == 0
         await program.recover()
         assert program.generation == 1
-        for attempt in (anext(answer), anext(generator.go_on(SECOND, 1))):
+        for attempt in (anext(answer), anext(generator.continue_(SECOND, 1))):
             with pytest.raises(ContextError, match=r"was rebuilt by recover\(\).*reset\(\)"):
                 await attempt
         generator.reset()
@@ -195,10 +195,10 @@ def test_the_cache_belongs_to_the_generator_that_wrote_last(fp32: Path) -> None:
     async def run() -> None:
         program = await load(fp32)
         one, other = Generator(program), Generator(program)
-        answer = one.go_on(FIRST, 9)
+        answer = one.continue_(FIRST, 9)
         await anext(answer)
         found = await by_count(other, SECOND)
-        for attempt in (anext(answer), anext(one.go_on([1], 1)), one.feed([1])):
+        for attempt in (anext(answer), anext(one.continue_([1], 1)), one.prefill([1])):
             with pytest.raises(ContextError, match=r"'forward'.*another.*reset\(\)"):
                 await attempt
         found += await by_count(other, [])
@@ -229,7 +229,7 @@ def test_two_answers_at_once_do_not_mix(fp32: Path) -> None:
         slow(program)
         generator = Generator(program)
         answers = await asyncio.gather(
-            *(tokens_of(generator.go_on(turn, 4)) for turn in (FIRST, SECOND)),
+            *(tokens_of(generator.continue_(turn, 4)) for turn in (FIRST, SECOND)),
             return_exceptions=True,
         )
         assert answers[0] == await greedy(fp32, FIRST, 4)
@@ -242,7 +242,7 @@ def test_two_answers_at_once_do_not_mix(fp32: Path) -> None:
 def test_an_answer_ends_when_another_begins(fp32: Path) -> None:
     async def run() -> None:
         generator = Generator(await load(fp32))
-        first = generator.go_on(FIRST, 9)
+        first = generator.continue_(FIRST, 9)
         said = [await anext(first), await anext(first)]
         second = await by_count(generator, SECOND)
         assert second == await greedy(fp32, [*FIRST, *said, *SECOND], 4)
@@ -275,7 +275,7 @@ def test_two_generators_at_once_do_not_mix(fp32: Path, at_once: bool) -> None:
 
 @pytest.mark.parametrize("length", [3, 90])
 def test_a_cancelled_feed_changes_nothing(fp32: Path, length: int) -> None:
-    """90 is more than the program takes at once: it is cancelled between the two."""
+    """Cancel a prefill of 90 tokens between its two calls."""
 
     async def run() -> None:
         program = await load(fp32)
@@ -284,7 +284,7 @@ def test_a_cancelled_feed_changes_nothing(fp32: Path, length: int) -> None:
         before = generator.position, generator.pending
         turn = list(range(length))
         slow(program)
-        answer = generator.go_on(turn, 4)
+        answer = generator.continue_(turn, 4)
         task = asyncio.ensure_future(anext(answer))
         for _ in range(8 if length > generator.max_chunk else 2):
             await asyncio.sleep(0)
@@ -313,7 +313,7 @@ def test_a_timeout_leaves_the_conversation(fp32: Path) -> None:
 
         change_calls(program, never)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(generator.feed(SECOND), 0.05)
+            await asyncio.wait_for(generator.prefill(SECOND), 0.05)
         del program.decoder, program.run_unread
         assert (generator.position, generator.pending) == before
         assert await by_count(generator, THIRD) == await greedy(fp32, [*FIRST, *said, *THIRD], 4)
@@ -324,10 +324,10 @@ def test_a_timeout_leaves_the_conversation(fp32: Path) -> None:
 def test_a_feed_that_fails_does_not_end_an_answer(fp32: Path) -> None:
     async def run() -> None:
         generator = Generator(await load(fp32))
-        answer = generator.go_on(FIRST, 4)
+        answer = generator.continue_(FIRST, 4)
         said = [await anext(answer)]
         with pytest.raises(InputError, match="over the 128"):
-            await generator.feed([1] * 200)
+            await generator.prefill([1] * 200)
         assert said + await tokens_of(answer) == await greedy(fp32, FIRST, 4)
 
     wait(run())
@@ -336,7 +336,7 @@ def test_a_feed_that_fails_does_not_end_an_answer(fp32: Path) -> None:
 def test_a_prompt_over_the_context_is_told_without_an_answer(fp32: Path) -> None:
     async def run() -> None:
         generator = Generator(await load(fp32))
-        answer = generator.go_on([1] * 129, 0)
+        answer = generator.continue_([1] * 129, 0)
         for _ in range(2):
             with pytest.raises(InputError, match="over the 128"):
                 await anext(answer)
@@ -348,12 +348,12 @@ def test_a_prompt_over_the_context_is_told_without_an_answer(fp32: Path) -> None
 def test_what_feed_returns_is_the_callers_business(fp32: Path) -> None:
     async def run() -> None:
         generator = Generator(await load(fp32))
-        token = await generator.feed(FIRST)
+        token = await generator.prefill(FIRST)
         assert (generator.position, generator.pending) == (len(FIRST), ())
         assert [token] == await greedy(fp32, FIRST, 1)
-        answer = generator.go_on([token], 9)
+        answer = generator.continue_([token], 9)
         said = [await anext(answer), await anext(answer)]
-        after = await generator.feed([1])
+        after = await generator.prefill([1])
         assert [after] == await greedy(fp32, [*FIRST, token, *said, 1], 1)
         with pytest.raises(ContextError, match="one answer at a time"):
             await anext(answer)
@@ -377,7 +377,7 @@ def test_a_call_during_a_feed_is_noticed_by_it(fp32: Path) -> None:
         generator = Generator(program)
         said = await by_count(generator, FIRST)
         slow(program)
-        feeding = asyncio.ensure_future(generator.feed(SECOND))
+        feeding = asyncio.ensure_future(generator.prefill(SECOND))
         await asyncio.sleep(0)
         await program.forward(np.array([[3]]), np.array([0]))
         with pytest.raises(ContextError, match="called"):
@@ -392,6 +392,6 @@ def test_a_context_that_is_empty_does_not_care_what_was_rebuilt(fp32: Path) -> N
         program = await load(fp32)
         generator = Generator(program)
         await program.recover()
-        assert [await generator.feed(FIRST)] == await greedy(fp32, FIRST, 1)
+        assert [await generator.prefill(FIRST)] == await greedy(fp32, FIRST, 1)
 
     wait(run())

@@ -81,7 +81,7 @@ def test_schedules_have_everything() -> None:
             if isinstance(step, Inject):
                 found |= {step.error, step.method}
     steps: set[object] = {Call, Cancel, Close, Destroy, Inject, Read, Recover, Settle, Talk}
-    talks = {"generate", "go_on", "more", "feed", "reset", 1, 2, 4, 16, False, 1.4}
+    talks = {"generate", "continue", "more", "prefill", "reset", 1, 2, 4, 16, False, 1.4}
     hows = {"run", "gpu", "argmax", "unread", "profile", "tune", "again"}
     bads = {"shape", "dtype", "count"}
     errors = {"error", "memory", "loss", "create_buffers", "create_plan", "run", None}
@@ -285,15 +285,15 @@ FOUND = {
         ("talk",),
         (
             Talk(tokens=(0, 9, 8, 1), take=1),
-            Talk(generator=1, how="go_on", tokens=(2, 9, 1, 4, 1, 7), take=1),
+            Talk(generator=1, how="continue", tokens=(2, 9, 1, 4, 1, 7), take=1),
         ),
     ),
-    "a cancelled feed writes over rows of steps ahead": Schedule(
+    "a cancelled prefill overwrites rows of steps decoded ahead": Schedule(
         0,
         ("talk",),
         (
             *(Talk(tokens=(3, 1), most=13, take=3, seed=1), Settle()),
-            *(Talk(turns=38, how="feed", tokens=(7, 7, 5)), Cancel(call=1), Settle()),
+            *(Talk(turns=38, how="prefill", tokens=(7, 7, 5)), Cancel(call=1), Settle()),
             Talk(how="more", take=12),
         ),
     ),

@@ -1,4 +1,4 @@
-"""docs/text.md: what it names is there. That its examples run is seen in tests/unit/docs."""
+"""docs/text.md: the names in it exist. tests/unit/docs runs its examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that comes token by token: whole characters, nothing lost, nothing twice."""
+"""Text that is decoded token by token: whole characters, nothing lost, nothing twice."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_character_comes_with_its_last_byte(of_bytes: Tokenizer, of_pieces: To
 
 
 def test_a_word_comes_with_its_token(of_pieces: Tokenizer) -> None:
-    """The first space is none, the others are."""
+    """The first space is dropped, the others stay."""
     found = pieces(of_pieces, of_pieces.encode("the fox is the dog"))
     assert found[0] == ""  # <s>
     assert found[1].startswith("the")
@@ -99,7 +99,7 @@ def test_text_before_a_part_of_a_character_does_not_wait(of_bytes: Tokenizer) ->
 
 @pytest.mark.parametrize("seed", range(40))
 def test_any_tokens_of_bytes_are_their_text(of_bytes: Tokenizer, seed: int) -> None:
-    """What a model says need not be text: bytes in any order, special tokens among them."""
+    """Tokens that are not text: bytes in any order, with special tokens among them."""
     tokens = np.random.default_rng(seed).integers(0, 514, 60).tolist()
     assert "".join(pieces(of_bytes, tokens)) == of_bytes.decode(tokens)
 

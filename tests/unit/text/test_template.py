@@ -1,4 +1,4 @@
-"""Chat templates: what Hugging Face's need is there, and nothing that could do harm."""
+"""Chat templates: the features of Hugging Face's, and nothing harmful."""
 
 from __future__ import annotations
 

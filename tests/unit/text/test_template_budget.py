@@ -168,7 +168,7 @@ def test_every_rendering_has_the_whole_budget(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("messages", [5, [5], [[1]], ["ab"], None])
 def test_what_is_no_message(messages: Any) -> None:
     template = wait(ChatTemplate.load("{{ messages }}"))
-    with pytest.raises(ChatTemplateError, match="messages are tables"):
+    with pytest.raises(ChatTemplateError, match="messages must be tables"):
         template.render(messages)
 
 

@@ -43,7 +43,7 @@ STRANGE: list[Any] = [
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Rust's panics print where they come from, on the process's own stderr."""
+    """Hide what panics in Rust print on the stderr of the process."""
     sys.stderr.flush()
     old, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -54,7 +54,7 @@ def quiet() -> Iterator[None]:
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every container of a JSON value with every key of it, but few of long ones."""
+    """Yield every container of a JSON value with each of its keys, or some of many."""
     keys = list(value) if isinstance(value, dict) else list(range(len(value)))
     for key in keys if len(keys) < 40 else keys[:3] + keys[-3:]:
         yield value, key
@@ -87,7 +87,7 @@ def use(tokenizer: Tokenizer) -> None:
 
 
 def outcome(source: Any, **more: Any) -> bool:
-    """Whether it was taken; anything but an error of ours fails the test."""
+    """Return whether a file was accepted; errors other than webpte's fail the test."""
     try:
         with bounded(SECONDS):
             use(wait(load_tokenizer(source, **more)))

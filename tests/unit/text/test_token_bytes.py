@@ -33,7 +33,7 @@ def test_special_tokens_have_none() -> None:
 
 
 class OnesOwn(Tokenizer):
-    """A letter is a token; the last token is a part of a character."""
+    """A tokenizer whose tokens are letters; the last one is a part of a character."""
 
     vocabulary = 4
     special: Mapping[str, str] = {}

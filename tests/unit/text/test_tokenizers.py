@@ -75,7 +75,7 @@ def test_there_and_back(kind: str) -> None:
 
 
 def test_tiktoken_has_the_same_tokens() -> None:
-    """The two files have the same merges; a pattern and special tokens come from outside."""
+    """Compare two files with the same merges; pattern and special tokens are given."""
     wanted = load(BYTES)
     found = wait(load_tokenizer(TIKTOKEN, special_tokens=SPECIAL))
     for text in [*TEXTS, "<|user|>Hi<|end|>"]:
@@ -278,7 +278,7 @@ def test_the_page_gets_the_module_that_is_pinned() -> None:
 
 
 class Letters(Tokenizer):
-    """One's own: a token is a letter."""
+    """A custom tokenizer, whose tokens are letters."""
 
     vocabulary = 128
     special = {"pad_token": "."}  # noqa: RUF012 - a table that nobody changes

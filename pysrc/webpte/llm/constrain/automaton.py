@@ -1,4 +1,4 @@
-"""An expression as a table: what state each byte leads to, from each state."""
+"""Deterministic automata over bytes, as tables: state and byte to the next state."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class ByteAutomaton:
-    """`table[state, kinds[byte]]` is the next state; the last state is the dead one, and stays.
+    """A table: `table[state, kinds[byte]]` is the next state; the last state is the dead one.
 
-    Bytes that lead to the same states everywhere are of one kind. From any state but the dead one
-    some bytes lead to one that accepts.
+    Bytes that lead to the same states everywhere are of one kind. From every state but the dead
+    one, some bytes lead to an accepting state.
     """
 
     table: Array  # int32 (states, kinds)
@@ -33,7 +33,7 @@ class ByteAutomaton:
 
     @classmethod
     async def of(cls, expression: Expression, name: str) -> ByteAutomaton:
-        """Raises InputError, with the expression's name, if it is too large or matches nothing."""
+        """Compile an expression; raise InputError, with its name, if it is too large or empty."""
         try:
             machine = await machine_of(expression)
         except InputError as error:
@@ -60,13 +60,13 @@ class ByteAutomaton:
         return cls(table, kinds.astype(np.uint8), np.array([*machine.accepts, False]))
 
     def after(self, state: int, data: bytes) -> int:
-        """The state that bytes lead to from a state."""
+        """Return the state that bytes lead to from a state."""
         for kind in self.kinds[np.frombuffer(data, np.uint8)].tolist():
             state = int(self.table[state, kind])
         return state
 
     async def ended_by(self, usable: Array) -> Array:
-        """From which states an accepting one is reached by such bytes alone; bool (states,)."""
+        """Return from which states these bytes alone reach an accepting one; bool (states,)."""
         columns = np.zeros(self.table.shape[1], np.bool_)
         columns[self.kinds[usable]] = True
         ways = self.table != self.dead

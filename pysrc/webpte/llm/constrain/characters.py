@@ -27,7 +27,7 @@ def union(*sets: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def without(ranges: Ranges, others: Ranges) -> Ranges:
-    """Leave out of a set what is in another."""
+    """Subtract a set from another."""
     left: list[tuple[int, int]] = []
     taken = iter((*others, (LAST + 1, LAST + 1)))
     start, end = next(taken)
@@ -43,7 +43,7 @@ def without(ranges: Ranges, others: Ranges) -> Ranges:
 
 
 def common(ranges: Ranges, others: Ranges) -> Ranges:
-    """Keep of a set what is in another, too."""
+    """Intersect two sets."""
     return without(ranges, without(ranges, others))
 
 
@@ -52,10 +52,10 @@ def of_text(characters: str) -> Ranges:
 
 
 def utf8(ranges: Ranges) -> list[ByteRanges]:
-    """Spell a set of characters: each is in one of the products of byte ranges, and no other is.
+    """Return the UTF-8 of a set of characters as products of byte ranges.
 
-    No two of them overlap: at any place they go the same way up to there, their ranges of bytes are
-    either equal or apart.
+    No two products overlap: where they agree up to a byte, their ranges for that byte are either
+    equal or disjoint.
     """
     spelled: list[ByteRanges] = []
     parts = [part for one in common(ranges, ALL) for part in _of_one_length(*one)]
@@ -76,7 +76,7 @@ def _of_one_length(low: int, high: int) -> Iterable[tuple[int, int]]:
 
 
 def _uneven(low: int, high: int) -> int | None:
-    """Where to cut a range so that the bytes behind the first that differs can be any."""
+    """Return where to split a range so that all bytes after the first one that differs are free."""
     for bits in (6, 12, 18) if low > 0x7F else ():
         rest = (1 << bits) - 1
         if low & ~rest == high & ~rest:
@@ -91,8 +91,8 @@ def _uneven(low: int, high: int) -> int | None:
 class Spelling:
     """One character, in any of several spellings: a tree of bytes whose equal branches are shared.
 
-    `nodes[n]` are (lowest byte, highest byte, next node or END), apart from each other; it starts
-    at the last one.
+    `nodes[n]` are disjoint (lowest byte, highest byte, next node or END); the last node is the
+    start.
     """
 
     def __init__(self, spelled: Sequence[ByteRanges]) -> None:

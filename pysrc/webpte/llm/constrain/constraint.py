@@ -1,7 +1,7 @@
-"""What an answer may be: which tokens may come after those that were said.
+"""Constraints on an answer: which tokens may follow those that were generated.
 
-A constraint looks at tokens alone and keeps no note of an answer, so that an answer can be broken
-off, asked again after an error, or be one of many.
+A constraint depends on the tokens alone and stores nothing about an answer. So an answer can be
+broken off or retried after an error, and several answers can share a constraint.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from webpte.text import Tokenizer
 
 @dataclass(frozen=True, eq=False)
 class Allowed:
-    """Tokens that may come next; `may_end`: the answer may be at its end instead."""
+    """Tokens that may come next; `may_end` says whether the answer may end here instead."""
 
     tokens: np.ndarray  # int64
     may_end: bool
@@ -29,10 +29,10 @@ class Allowed:
 
 
 class Constraint(Protocol):
-    """What a Generation asks before each token."""
+    """The restriction that a Generation applies to each token."""
 
-    def after(self, said: Sequence[int]) -> Allowed:
-        """What may come after the tokens of an answer, all of which it has allowed."""
+    def after(self, generated: Sequence[int]) -> Allowed:
+        """Return what may follow the tokens of an answer, all of which were allowed."""
 
 
 class OneOf:
@@ -41,18 +41,18 @@ class OneOf:
     def __init__(self, answers: Sequence[Sequence[int]]) -> None:
         if not answers or not all(answers):
             raise InputError("choices are one or more answers, none of which is empty")
-        # For each beginning of an answer: the tokens that may follow; None is its end.
+        # For each prefix of an answer: the tokens that may follow; None is its end.
         self._next: dict[tuple[int, ...], set[int | None]] = {}
         for answer in answers:
             whole = tuple(answer)
             if not all(isinstance(token, int | np.integer) and token >= 0 for token in whole):
-                raise InputError(f"tokens are whole numbers from 0 on, not {answer!r}")
+                raise InputError(f"tokens are integers from 0 on, not {answer!r}")
             for count, token in enumerate((*whole, None)):
                 self._next.setdefault(whole[:count], set()).add(token)
 
     @classmethod
     def of_texts(cls, choices: Sequence[str], tokenizer: Tokenizer) -> OneOf:
-        """In the tokens that the tokenizer has for them."""
+        """Encode the choices with a tokenizer."""
         if isinstance(choices, str) or not all(isinstance(text, str) for text in choices):
             raise InputError(f"choices is a list of texts, not {choices!r}")
         answers = [tokenizer.encode(text, special=False) for text in choices]
@@ -61,7 +61,7 @@ class OneOf:
                 raise TextError(f"the tokenizer has no tokens that are {text!r} alone")
         return cls(answers)
 
-    def after(self, said: Sequence[int]) -> Allowed:
-        following = self._next[tuple(said)]
+    def after(self, generated: Sequence[int]) -> Allowed:
+        following = self._next[tuple(generated)]
         tokens = sorted(token for token in following if token is not None)
         return Allowed(np.array(tokens, np.int64), None in following)

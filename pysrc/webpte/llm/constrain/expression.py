@@ -1,6 +1,6 @@
-"""Regular expressions as trees: what patterns and schemas become before they become automata.
+"""Regular expressions as trees: the step between patterns or schemas and automata.
 
-A part may stand in several places; its automaton is then made once for each of them.
+A part may occur in several places; its automaton is then built once for each of them.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Concatenation:
 
 @dataclass(frozen=True, eq=False)
 class Alternatives:
-    """Any of the parts; nothing matches if there are none."""
+    """Any of the parts; without parts, nothing matches."""
 
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Repeated:
-    """A part so many times, with a separator between any two; `most` is None if there is no end."""
+    """A part `least` to `most` times, with a separator between any two; `most` None is no limit."""
 
     part: Expression
     least: int
@@ -57,9 +57,9 @@ class Repeated:
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """Parts in order, with a separator between those that are there; some may be left out."""
+    """Parts in order, some of them optional, with a separator between those that are present."""
 
-    members: tuple[tuple[Expression, bool], ...]  # with: whether it must be there
+    members: tuple[tuple[Expression, bool], ...]  # with whether it is required
     separator: bytes
 
 
@@ -74,7 +74,7 @@ class Both:
 
 Expression = Chars | Spelled | Text | Concatenation | Alternatives | Repeated | Members | Both
 
-# Characters that JSON's strings have to escape, and how `json.dumps` does.
+# Characters that strings in JSON have to escape, as `json.dumps` does it.
 _ESCAPES = {
     **{code: f"\\u{code:04x}" for code in range(0x20)},
     **{ord(one): f"\\{short}" for one, short in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True)},
@@ -83,9 +83,9 @@ ESCAPED: Ranges = ((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))
 
 
 def in_json(expression: Expression) -> Expression:
-    """Write text that an expression matches as it stands within a string of JSON.
+    """Return the expression for the same texts as they are written in a JSON string.
 
-    Each character has one spelling there, so that `Both` means the same as before.
+    Each character has one spelling there, so that `Both` keeps its meaning.
     """
     match expression:
         case Chars(ranges):
@@ -101,4 +101,4 @@ def in_json(expression: Expression) -> Expression:
             return Repeated(in_json(part), least, most)
         case Both(one, other, negated):
             return Both(in_json(one), in_json(other), negated)
-    raise TypeError(f"{expression} is not text of a pattern")
+    raise TypeError(f"{expression} does not come from a pattern")

@@ -16,39 +16,42 @@ from webpte.llm.constrain.regex import expression_of
 from webpte.llm.constrain.vocabulary import Vocabulary
 from webpte.text import Tokenizer
 
-STATES_KEPT = 256  # for so many states it is remembered which tokens they allow
+STATES_KEPT = 256  # states whose allowed tokens are cached
 
 
 class Matching:
-    """Answers that an expression matches, from their beginning to their end. Made by `of`."""
+    """Constrains answers to those that an expression matches as a whole. Built by `of`."""
 
     def __init__(self, automaton: ByteAutomaton, vocabulary: Vocabulary, ends: np.ndarray) -> None:
-        """`ends` says from which states it is known that tokens lead to one that accepts."""
+        """`ends` are the states from which tokens are known to lead to an accepting one."""
         self._automaton = automaton
         self._vocabulary = vocabulary
         self._allowed: dict[int, Allowed] = {}
         self._ends = ends
-        self._stuck = np.zeros_like(ends)  # and from which that they do not
+        self._stuck = np.zeros_like(ends)  # states from which they are known not to
 
     @classmethod
     async def of(cls, expression: Expression, vocabulary: Vocabulary, name: str) -> Matching:
-        """`name` is what errors call the expression. Raises InputError if it is too large or
-        matches nothing, TextError if the tokenizer has no tokens for it."""
+        """Compile an expression, which errors call by `name`.
+
+        Raises InputError if it is too large or matches nothing, TextError if the tokenizer has no
+        tokens for it.
+        """
         automaton = await ByteAutomaton.of(expression, name)
-        # A way in bytes may have no tokens. Where bytes are tokens themselves, there are.
+        # Some bytes may have no tokens; those that are tokens by themselves do.
         matching = cls(automaton, vocabulary, await automaton.ended_by(vocabulary.alone))
         if not matching._can_end(automaton.start):
             raise TextError(f"{name}: the tokenizer has no tokens for any text that matches")
         return matching
 
-    def after(self, said: Sequence[int]) -> Allowed:
+    def after(self, generated: Sequence[int]) -> Allowed:
         state = self._automaton.start
-        for token in said:
+        for token in generated:
             state = self._automaton.after(state, self._vocabulary.pieces[token] or b"")
         if state not in self._allowed:
             if len(self._allowed) >= STATES_KEPT:
                 self._allowed.clear()
-            tokens, targets = self._vocabulary.going_on(self._automaton, state)
+            tokens, targets = self._vocabulary.next_tokens(self._automaton, state)
             for target in np.nonzero(np.bincount(targets))[0].tolist():
                 self._can_end(target)
             kept = tokens[~self._stuck[targets]]
@@ -56,13 +59,13 @@ class Matching:
         return self._allowed[state]
 
     def _can_end(self, state: int) -> bool:
-        """Whether tokens lead from a state to one that accepts; it is remembered."""
+        """Return whether tokens lead from a state to an accepting one, and remember it."""
         seen, waiting = {state}, [state]
         for one in waiting:
             if self._ends[one]:
                 self._ends[state] = True
                 return True
-            _, targets = self._vocabulary.going_on(self._automaton, one)
+            _, targets = self._vocabulary.next_tokens(self._automaton, one)
             new = set(np.nonzero(np.bincount(targets[~self._stuck[targets]]))[0].tolist()) - seen
             seen |= new
             waiting += sorted(new, key=lambda target: not self._ends[target])
@@ -71,7 +74,7 @@ class Matching:
 
 
 class Grammars:
-    """Makes constraints for answers in the tokens of one tokenizer. Made by `load`."""
+    """Builds constraints for the tokens of one tokenizer. Loaded by `load`."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -81,13 +84,27 @@ class Grammars:
         return cls(await Vocabulary.of(tokenizer.pieces()))
 
     async def regex(self, pattern: str) -> Matching:
-        """Constrain answers to a pattern as Python's `re` writes it, which all of one must match.
+        """Constrain answers to a pattern of Python's `re`, which the whole answer must match.
 
-        Raises InputError if it needs more than an automaton can do (regex.py), or too large a one.
+        Raises InputError if an automaton cannot match it (regex.py), or would be too large.
         """
         name = f"the regex {pattern!r}"
         return await Matching.of(expression_of(pattern), self._vocabulary, name)
 
     async def schema(self, schema: Mapping[str, Any]) -> Matching:
-        """Constrain answers to JSON of a schema; json_schema.py says what of schemas is known."""
+        """Constrain answers to JSON of a schema; json_schema.py lists the supported keywords."""
         return await Matching.of(json_of(schema), self._vocabulary, "the schema")
+
+
+class LazyGrammars:
+    """Builds constraints for one tokenizer, whose vocabulary is read for the first of them."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._vocabulary: Vocabulary | None = None
+
+    async def matching(self, expression: Expression, name: str) -> Matching:
+        """Constrain answers to an expression; errors call it by `name`."""
+        if self._vocabulary is None:
+            self._vocabulary = await Vocabulary.of(self._tokenizer.pieces())
+        return await Matching.of(expression, self._vocabulary, name)

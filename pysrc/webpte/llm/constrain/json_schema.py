@@ -1,13 +1,13 @@
 """A JSON schema as an expression, for JSON written in one way.
 
-Known are: `type` (also several), `properties` with `required`, `items` with `minItems` and
-`maxItems`, `enum`, `const`, `anyOf`, `oneOf` of which no two can fit, `$ref` within the schema, and
-for strings `minLength`, `maxLength`, and `pattern`, which all of the string matches. Properties
-come in the schema's order; those that are not required may be left out. Others do not come at all.
-Titles, descriptions, defaults and examples change nothing. Whatever else a schema says is refused,
-and so is what contains itself: an automaton cannot count brackets.
+Supported are: `type` (also several), `properties` with `required`, `items` with `minItems` and
+`maxItems`, `enum`, `const`, `anyOf`, `oneOf` whose schemas exclude each other, `$ref` within the
+schema, and for strings `minLength`, `maxLength`, and `pattern`, which the whole string matches.
+Properties come in the schema's order; optional ones may be left out; there are no others. Titles,
+descriptions, defaults and examples are ignored. All other keywords are refused, and so are schemas
+that contain themselves: an automaton cannot count brackets.
 
-JSON is written as `json.dumps` writes it: a space behind each colon and comma, and no other.
+JSON is written as `json.dumps` writes it: with a space after each colon and comma, and no other.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ TYPES = (*_PLAIN, *_OF_TYPE)
 
 
 def _spellings(*places: str) -> list[ByteRanges]:
-    """Products of classes, each written as ranges: "az09" is from a to z, and from 0 to 9."""
+    """Return products of classes, each written as ranges: "az09" is a to z, and 0 to 9."""
     found: list[ByteRanges] = [()]
     for place in places:
         ranges = [(ord(a), ord(b)) for a, b in zip(place[::2], place[1::2], strict=True)]
@@ -73,7 +73,7 @@ _HEX = "09AFaf"
 
 @cache
 def _character() -> Expression:
-    """One character of a string, however it is written; a pair of surrogates is one."""
+    """Match one character of a string, escaped or not; a surrogate pair is one."""
     plain = Spelling.of(without(ALL, ESCAPED))
     return Spelled(
         plain.with_more(
@@ -91,7 +91,7 @@ def _character() -> Expression:
 
 
 def json_of(schema: Schema) -> Expression:
-    """Make an expression of all JSON of a schema; raises InputError for what it does not know."""
+    """Return an expression for all JSON of a schema; raise InputError if it is not supported."""
     try:
         return _SchemaReader(schema).value(schema, "schema", (), None)
     except RecursionError as error:
@@ -99,8 +99,11 @@ def json_of(schema: Schema) -> Expression:
 
 
 class _SchemaReader:
-    """`at` says where in the schema something is, `inside` which schemas references led to on the
-    way there, and `types` which types it may have by what is said there, None for any."""
+    """Converts a schema.
+
+    `at` is a place in the schema, for errors; `inside` are the schemas that references led through
+    to get there; `types` are the types that the schemas around it allow, None for any.
+    """
 
     def __init__(self, root: Schema) -> None:
         self._root = root
@@ -113,7 +116,7 @@ class _SchemaReader:
         self, schema: Any, at: str, inside: tuple[int, ...], types: frozenset[str] | None
     ) -> Expression:
         if not isinstance(schema, Mapping):
-            raise InputError(f"{at}: {shown(schema)} is no schema that says what JSON to write")
+            raise InputError(f"{at}: {shown(schema)} is not a schema that describes JSON")
         if self._depth >= DEPTH:
             raise InputError(f"{at}: schemas in schemas go more than {DEPTH} deep: nest them less")
         key = id(schema), types
@@ -140,14 +143,14 @@ class _SchemaReader:
             self._check(schema, at, {keys[0], "type"})
             return self._by_key(keys[0], schema[keys[0]], f"{at}.{keys[0]}", inside, types)
         self._check(schema, at, {"type"}.union(*(_OF_TYPE.get(name, ()) for name in named)))
-        # All of them must be right, also those that may not be.
+        # All types must be valid, also those that are excluded.
         read = {name: self._of_type(name, schema, at, inside) for name in named}
         return _either([read.get(name) or _plain("integer") for name in sorted(types or ())])
 
     @staticmethod
     def _check(schema: Schema, at: str, known: set[str]) -> None:
         if unknown := [str(key) for key in schema if key not in known | _SAYS_NOTHING]:
-            raise InputError(f"{at}: {', '.join(unknown)} cannot be kept to, so leave it out")
+            raise InputError(f"{at}: {', '.join(unknown)} is not supported: leave it out")
 
     def _by_key(
         self, key: str, given: Any, at: str, inside: tuple[int, ...], types: frozenset[str] | None
@@ -156,7 +159,7 @@ class _SchemaReader:
             return self._reference(given, at, inside, types)
         values = [given] if key == "const" else given
         if not isinstance(values, list | tuple) or not values:
-            raise InputError(f"{at}: a list with something in it is needed, not {shown(given)}")
+            raise InputError(f"{at}: a list that is not empty is needed, not {shown(given)}")
         if key in ("enum", "const"):
             texts = [(one, Text(text_of(one, at))) for one in values]
             kept = [text for one, text in texts if types is None or is_of(one, types)]
@@ -169,9 +172,9 @@ class _SchemaReader:
                 for m, other in enumerate(values[:n]):
                     if not self._comparison.apart(one, other):
                         raise InputError(
-                            f"{at}: something may fit to {m} and to {n}, and must not: give them "
-                            "other types, or a required property with other values of `const`, or "
-                            "write anyOf"
+                            f"{at}: a value may fit both {m} and {n}, which oneOf forbids: give "
+                            "them other types, a required property with other values of `const`, "
+                            "or write anyOf"
                         )
         return _either(parts)
 
@@ -182,9 +185,9 @@ class _SchemaReader:
         for n, one in enumerate(values):
             try:
                 parts.append(self.value(one, f"{at}[{n}]", inside, types))
-            except _OtherTypeError as error:  # a `type` beside the alternatives rules it out
+            except _OtherTypeError as error:  # a `type` next to the alternatives excludes it
                 refused = error
-                self.value(one, f"{at}[{n}]", inside, None)  # but it must be right
+                self.value(one, f"{at}[{n}]", inside, None)  # but it must be valid
         if refused is not None and not parts:
             raise refused
         return parts
@@ -194,7 +197,7 @@ class _SchemaReader:
     ) -> Expression:
         found = self.find(given, at)
         if id(found) in inside or found is self._root:
-            raise InputError(f"{at}: {given} contains itself, which is more than can be kept to")
+            raise InputError(f"{at}: {given} contains itself, which is not supported")
         return self.value(found, at, (*inside, id(found)), types)
 
     def find(self, reference: Any, at: str) -> Any:
@@ -224,7 +227,7 @@ class _SchemaReader:
 
     def _array(self, schema: Schema, at: str, inside: tuple[int, ...]) -> Expression:
         if "items" not in schema:
-            raise InputError(f"{at}: `items` must say what is in the array")
+            raise InputError(f"{at}: `items` must describe what is in the array")
         item = self.value(schema["items"], f"{at}.items", inside, None)
         least, most = _bounds(schema, "minItems", "maxItems", at)
         return Concatenation((Text(b"["), Repeated(item, least, most, b", "), Text(b"]")))
@@ -236,9 +239,9 @@ class _SchemaReader:
         if not isinstance(required, list | tuple) or not _are_texts(required):
             raise InputError(f"{at}: required is a list of names, not {shown(required)}")
         if missing := set(required) - set(properties):
-            raise InputError(f"{at}: `properties` does not say what {sorted(missing)} are")
+            raise InputError(f"{at}: `properties` does not describe {sorted(missing)}")
         if schema.get("additionalProperties", False) is not False:
-            raise InputError(f"{at}: additionalProperties cannot be kept to, so leave it out")
+            raise InputError(f"{at}: additionalProperties is not supported: leave it out")
         members = []
         for name, one in properties.items():
             place = f"{at}.properties.{name}"
@@ -255,7 +258,7 @@ def _plain(name: str) -> Expression:
 
 
 class _OtherTypeError(InputError):
-    """A schema whose types are none of those that it may have."""
+    """A schema that has none of the allowed types."""
 
 
 def _types(schema: Schema, at: str) -> list[str]:
@@ -268,7 +271,7 @@ def _types(schema: Schema, at: str) -> list[str]:
 
 
 def _narrowed(types: frozenset[str] | None, names: Iterable[str], at: str) -> frozenset[str]:
-    """Intersect the types with those that may be; every integer is a number, too."""
+    """Intersect a schema's types with the allowed ones; every integer is a number, too."""
     given = set(names)
     if types is not None:
         both = {"integer", "number"}
@@ -276,7 +279,7 @@ def _narrowed(types: frozenset[str] | None, names: Iterable[str], at: str) -> fr
         given = (given & types) | whole
     if not given:
         raise _OtherTypeError(
-            f"{at}: no type is left of {sorted(names)}, beside {sorted(types or ())}"
+            f"{at}: no type is left of {sorted(names)}, only {sorted(types or ())} are allowed"
         )
     return frozenset(given - {"integer"} if "number" in given else given)
 

@@ -1,4 +1,4 @@
-"""Values in JSON schemas: how they are written, their types, and which schemas are apart."""
+"""Values in JSON schemas: their JSON, their types, and which schemas exclude each other."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from webpte.errors import InputError
 
 Schema = Mapping[str, Any]
 
-COMPARED = 100_000  # pairs in a schema; beyond that two of them count as not apart
+COMPARED = 100_000  # pairs in a schema; beyond that two of them count as overlapping
 DEPTH = 20  # of schemas in schemas that are compared
 
 
 def text_of(value: Any, at: str) -> bytes:
-    """The JSON of a value; raises InputError if it has none."""
+    """Return the JSON of a value; raise InputError if it has none."""
     try:
         _check(value)
         return json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise InputError(f"{at}: {shown(value)} has half a surrogate pair: leave it out") from error
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"{at}: {shown(value)} is no value of JSON: {error}") from error
+        raise InputError(f"{at}: {shown(value)} is not a value of JSON: {error}") from error
 
 
 def _check(value: Any) -> None:
-    """Python writes more than JSON has, without a word: keys that are no texts, NaN."""
+    """Raise for values that Python writes, but JSON does not have: keys other than texts, NaN."""
     if isinstance(value, dict):
         for key, one in value.items():
             if not isinstance(key, str):
-                raise TypeError(f"the key {shown(key)} is no text")
+                raise TypeError(f"the key {shown(key)} is not a text")
             _check(one)
     elif isinstance(value, list | tuple):
         for one in value:
             _check(one)
     elif isinstance(value, float) and not isfinite(value):
-        raise ValueError("a number is finite")
+        raise ValueError("numbers must be finite")
 
 
 def is_of(value: Any, types: frozenset[str]) -> bool:
-    """Whether a value has one of several types."""
+    """Return whether a value has one of several types."""
     return bool(_types_of(value) & types)
 
 
@@ -64,7 +64,7 @@ def _types_of(value: Any) -> set[str]:
 
 
 def _identity(value: Any) -> Hashable:
-    """Equal for equal values of JSON: 1 is 1.0, but is not true."""
+    """Return a key that is equal for equal values of JSON: 1 is 1.0, but is not true."""
     match value:
         case dict():
             return "object", frozenset((key, _identity(one)) for key, one in value.items())
@@ -76,9 +76,9 @@ def _identity(value: Any) -> Hashable:
 
 
 class SchemaComparison:
-    """Tells schemas apart, up to so many pairs of them.
+    """Finds out whether schemas exclude each other, for up to COMPARED pairs.
 
-    `find` looks up a reference. The schemas have been read, so they are right.
+    `find` looks up a reference. The schemas have been read before, so they are valid.
     """
 
     def __init__(self, find: Callable[[Any, str], Any]) -> None:
@@ -86,7 +86,7 @@ class SchemaComparison:
         self._compared = 0
 
     def apart(self, one: Any, other: Any, depth: int = 0) -> bool:
-        """Whether nothing fits to both of two schemas, as far as that can be told."""
+        """Return whether it is certain that no value fits both schemas."""
         self._compared += 1
         if depth > DEPTH or self._compared > COMPARED:
             return False
@@ -101,7 +101,7 @@ class SchemaComparison:
         return not shared
 
     def _parts(self, schema: Schema) -> list[Any] | None:
-        """The alternatives that a schema is, if it is any."""
+        """Return the alternatives of a schema; None if it has none."""
         if "$ref" in schema:
             return [self._find(schema["$ref"], "$ref")]
         if "enum" in schema:
@@ -116,7 +116,7 @@ class SchemaComparison:
         return not is_of(constant["const"], frozenset(_types(free)))
 
     def _objects_apart(self, one: Schema, other: Schema, depth: int) -> bool:
-        """Whether the first requires something that the second does not have, or has otherwise."""
+        """Return whether the first requires a property that the second lacks or excludes."""
         closed = other.get("additionalProperties") is False
         named, others = one.get("properties", {}), other.get("properties", {})
         for name in one.get("required", ()):

@@ -1,4 +1,4 @@
-"""Expressions as automata over bytes: first with free moves, then with one way for each byte.
+"""Expressions as automata over bytes: first an NFA with empty moves, then a DFA.
 
 Patterns and schemas come from users, and some need more states than there is memory for. So all
 work is counted, ends with an InputError at a limit, and lets the event loop run in between.
@@ -30,7 +30,7 @@ Edge = tuple[int, int, int]  # lowest byte, highest byte, next state
 STATES = 30_000  # of an automaton
 STEPS = 1_000_000  # some microseconds each
 DEPTH = 250  # of parts in parts
-SLICE = 0.02  # seconds before others get their turn
+SLICE = 0.02  # seconds between two turns of the event loop
 
 _ADVICE = (
     "fewer or smaller repetitions ({m,n}, minLength, maxLength, minItems, maxItems), fewer "
@@ -40,7 +40,7 @@ _ADVICE = (
 
 
 class WorkBudget:
-    """Counts what is done, and gives others their turn."""
+    """Counts the steps of a compilation, and lets the event loop run in between."""
 
     def __init__(self) -> None:
         self._steps = 0
@@ -57,15 +57,15 @@ class WorkBudget:
 
 @dataclass(frozen=True)
 class Machine:
-    """An automaton with at most one way for each byte. It starts in state 0, and all states lead to
-    one that accepts; with no states it matches nothing."""
+    """A deterministic automaton. It starts in state 0, and all states lead to an accepting one;
+    without states it matches nothing."""
 
-    edges: list[list[Edge]]  # sorted and apart from each other, of each state
+    edges: list[list[Edge]]  # of each state, sorted and disjoint
     accepts: list[bool]
 
 
 async def machine_of(expression: Expression, work: WorkBudget | None = None) -> Machine:
-    """Make the automaton; raises InputError if it is too large."""
+    """Build the automaton; raise InputError if it is too large."""
     work = work or WorkBudget()
     net = _Net(work)
     end = net.state()
@@ -74,7 +74,7 @@ async def machine_of(expression: Expression, work: WorkBudget | None = None) -> 
 
 
 class _Net:
-    """States with edges, which are apart from each other, and moves that take no byte."""
+    """A nondeterministic automaton: states with disjoint edges, and free moves, without a byte."""
 
     def __init__(self, work: WorkBudget) -> None:
         self.edges: list[Sequence[Edge]] = []
@@ -90,7 +90,7 @@ class _Net:
         return len(self.edges) - 1
 
     async def before(self, part: Expression, following: int) -> int:
-        """Add states that lead through a part to a state; returns the first of them."""
+        """Add states that match a part and lead on to a state; return the first of them."""
         await self._work.step()
         self._depth += 1
         if self._depth > DEPTH:
@@ -134,7 +134,7 @@ class _Net:
         return base + len(nodes) - 1
 
     async def _repeated(self, part: Repeated, following: int) -> int:
-        """A state after each: it goes on with the next, and ends where there are enough."""
+        """Add a state after each repetition: it leads to the next, and to the end if it may."""
         least, most, one = part.least, part.most, part.part
         if most == 0:
             return following
@@ -146,7 +146,7 @@ class _Net:
         else:
             start = await self.before(one, following)
             unrolled = range(most - 1, 0, -1)
-        for count in unrolled:  # it comes after so many
+        for count in unrolled:  # repetitions before this state
             ends = [following] if count >= least else []
             after = self.state(free=[self._text(part.separator, start), *ends])
             start = await self.before(one, after)
@@ -155,7 +155,7 @@ class _Net:
     async def _members(
         self, members: Sequence[tuple[Expression, bool]], separator: bytes, following: int
     ) -> int:
-        """Two states between any two: whether something came says whether a separator has to."""
+        """Add two states between members, one where a separator is due and one where none is."""
         none = some = following
         for one, required in reversed(members):
             start = await self.before(one, some)
@@ -166,7 +166,7 @@ class _Net:
         return none
 
     async def _both(self, part: Both, following: int) -> int:
-        """The pairs of states of two automata; None is where the second has no way."""
+        """Add the product of two automata; None stands for the second one's dead state."""
         one = await machine_of(part.one, self._work)
         other = await machine_of(part.other, self._work)
         if not one.edges:
@@ -195,7 +195,7 @@ class _Net:
 
 
 def _cut(edges: Sequence[Edge], low: int, high: int) -> Iterable[tuple[int, int, int | None]]:
-    """The ways of a range of bytes, None where there is none."""
+    """Split a range of bytes by the edges that take them; the target is None where none does."""
     for first, last, target in edges:
         if last < low or first > high:
             continue
@@ -208,7 +208,7 @@ def _cut(edges: Sequence[Edge], low: int, high: int) -> Iterable[tuple[int, int,
 
 
 class _Determined:
-    """The subset construction: a state is the set of all that the bytes so far can lead to."""
+    """The subset construction: a state is the set of NFA states that the bytes so far lead to."""
 
     def __init__(self, net: _Net, start: int, end: int, work: WorkBudget) -> None:
         self._net = net
@@ -217,11 +217,11 @@ class _Determined:
         self._work = work
         self._alive: set[int] = set()
         self._numbers: dict[frozenset[int], int] = {}
-        self._targets: dict[frozenset[int], int] = {}  # before free moves: a second name of them
+        self._targets: dict[frozenset[int], int] = {}  # by the states before free moves
         self._sets: list[frozenset[int]] = []
 
     async def machine(self) -> Machine:
-        self._alive = await self._leading_to_the_end()
+        self._alive = await self._find_alive()
         machine = Machine([], [])
         if self._start not in self._alive:
             return machine
@@ -231,8 +231,8 @@ class _Determined:
             machine.edges.append(await self._ways(states))
         return machine
 
-    async def _leading_to_the_end(self) -> set[int]:
-        """States of no use are left out before they are combined: all others lead somewhere."""
+    async def _find_alive(self) -> set[int]:
+        """Return the states that lead to the end; only these are combined."""
         back: list[list[int]] = [[] for _ in self._net.edges]
         for state, edges in enumerate(self._net.edges):
             for _, _, target in edges:
@@ -294,7 +294,7 @@ class _Determined:
         return self._targets[targets]
 
     async def _closure(self, states: frozenset[int]) -> frozenset[int]:
-        """Where free moves lead to, as far as bytes go on from there, or it is the end."""
+        """Follow free moves; return the states reached that have edges or are the end."""
         seen, waiting = set(states), list(states)
         while waiting:
             for other in self._net.free[waiting.pop()]:

@@ -1,8 +1,8 @@
 """Patterns of Python's `re` as expressions.
 
-`re`'s own parser reads them and `re` itself is asked what its classes contain, so a pattern means
-here what it means there. Automata have no memory: what needs one (references, looking back, atomic
-groups) is refused.
+They are read by `re`'s own parser, and the members of classes come from `re` itself, so a pattern
+means the same here and there. Automata have no memory: patterns that need one (references,
+lookbehind, atomic groups) are refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from webpte.llm.constrain.expression import (
     Repeated,
 )
 
-# Behind these no character is of any class, and none has another case; a test looks.
+# No character after these is in a class, or has another case; a test checks it.
 LAST_OF_CLASSES, LAST_OF_CASES = 0x3FFFF, 0x1FFFF
 ANYTHING = Repeated(Chars(ALL), 0, None)
 
@@ -41,10 +41,10 @@ _REFUSED = {
 
 
 def expression_of(pattern: str, *, portable: bool = False) -> Expression:
-    """Read a pattern that all of a text is to match; raises InputError for what it cannot be.
+    """Read a pattern that a whole text has to match; raise InputError if it is not supported.
 
-    portable  what matches is to match in ECMAScript, too, whose classes differ: `\\d` is then what
-              both take for a digit, and `\\D` what neither does
+    portable  matches only texts that match in ECMAScript, too, whose classes differ: `\\d` is then
+              what both take for a digit, and `\\D` what neither does
     """
     if not isinstance(pattern, str):
         raise InputError(f"a regex is a text, not {pattern!r}")
@@ -55,20 +55,20 @@ def expression_of(pattern: str, *, portable: bool = False) -> Expression:
         )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what may once mean something else
+            warnings.simplefilter("ignore")  # about syntax that may change its meaning
             tree = parser.parse(pattern)
         return _RegexReader(pattern, portable).row(list(tree), tree.state.flags, True, True)
     except (re.error, OverflowError) as error:
-        raise InputError(f"{pattern!r} is no regex: {error}") from error
+        raise InputError(f"{pattern!r} is not a regex: {error}") from error
     except RecursionError as error:
         raise InputError(f"the regex {pattern[:50]!r}... has too many groups in groups") from error
 
 
 class _RegexReader:
-    """Walks through the parser's tree.
+    """Converts the parser's tree.
 
-    `first` and `last` say whether a part begins and ends where the whole text does: only there can
-    it be told what ^, $ and looking ahead see.
+    `first` and `last` say whether a part begins and ends where the whole text does: only there the
+    meaning of ^, $ and lookahead is known.
     """
 
     def __init__(self, pattern: str, portable: bool) -> None:
@@ -120,9 +120,9 @@ class _RegexReader:
     ) -> Expression:
         direction, inner = given
         if direction < 0:
-            raise self._refusal("looking back")
+            raise self._refusal("lookbehind")
         if not last:
-            raise self._refusal("looking ahead in a group that something follows")
+            raise self._refusal("lookahead in a group that something follows")
         seen = Concatenation((self.row(inner, flags, False, False), ANYTHING))
         return Both(after, seen, name == "assert_not")
 
@@ -130,13 +130,13 @@ class _RegexReader:
         start = name in ("AT_BEGINNING", "AT_BEGINNING_STRING") and at_start
         end = name in ("AT_END", "AT_END_STRING") and at_end
         if not start and not end:
-            raise self._refusal("^ and $ but at its ends, and boundaries of words,")
+            raise self._refusal("^ or $ not at the ends, or a word boundary,")
 
     def _refusal(self, what: str) -> InputError:
-        return InputError(f"{what} in the regex {self._pattern!r} cannot be kept to: leave it out")
+        return InputError(f"{what} in the regex {self._pattern!r} is not supported: leave it out")
 
     def _class(self, items: list[tuple[str, Any]], flags: int) -> Ranges:
-        """The characters that a class contains, by the names of its items in the parser's tree."""
+        """Return the characters of a class, given by its items in the parser's tree."""
         negated = items[0][0] == "negate"
         sets = [self._item(name, given, negated, flags) for name, given in items[negated:]]
         found = union(*sets)
@@ -156,7 +156,7 @@ class _RegexReader:
         letter = _letter(given)
         inside = _category(letter.lower(), flags & re.ASCII)
         if self._portable:
-            # As few characters as possible, of whatever the class is then a part.
+            # The class gets as few characters as possible, so a negated category gets as many.
             ours, theirs = inside, _ECMASCRIPT[letter.lower()]
             inside = (
                 common(ours, theirs) if letter.islower() is not negated else union(ours, theirs)
@@ -165,13 +165,13 @@ class _RegexReader:
 
 
 def _letter(category: Any) -> str:
-    """`d` of \\d, by its name in the parser's tree."""
+    """Return the letter of a category of the parser's tree: `d` of \\d."""
     *_, negated, name = f"_{category}".split("_")
     return name[0].upper() if negated == "NOT" else name[0].lower()
 
 
 def _written(items: list[tuple[str, Any]]) -> str:
-    """A class as `re` reads it."""
+    """Write a class as `re` reads it."""
     texts: dict[str, Callable[[Any], str]] = {
         "negate": lambda _: "^",
         "literal": lambda code: f"\\U{code:08x}",
@@ -183,7 +183,7 @@ def _written(items: list[tuple[str, Any]]) -> str:
 
 @lru_cache
 def _category(letter: str, flags: int) -> Ranges:
-    """All characters of \\d, \\s or \\w."""
+    """Return all characters of \\d, \\s or \\w."""
     every = (
         np.arange(LAST_OF_CLASSES + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
     )
@@ -192,7 +192,7 @@ def _category(letter: str, flags: int) -> Ranges:
 
 @lru_cache
 def _cased() -> str:
-    """All characters that have another case."""
+    """Return all characters that have another case."""
     found = []
     for start in range(0, LAST_OF_CASES, 256):
         block = "".join(map(chr, range(start, start + 256)))

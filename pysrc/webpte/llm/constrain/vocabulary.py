@@ -1,4 +1,4 @@
-"""The tokens of a tokenizer in bytes, and which of them an automaton goes on with."""
+"""The tokens of a tokenizer in bytes, and which of them an automaton accepts next."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from webpte.llm.constrain.automaton import ByteAutomaton
 
 Array = np.ndarray
 
-AT_ONCE = 8192  # tokens that are looked at before others get their turn
+AT_ONCE = 8192  # tokens between two turns of the event loop
 
 
 class Vocabulary:
-    """The bytes of all tokens, by place: the first of each, the second of each that has one, ...
+    """The bytes of all tokens in columns: the first byte of each, the second of each, ...
 
-    Made by `of`.
+    Built by `of`.
 
     pieces  the bytes of each token, by number; None for special ones
-    alone   bytes that are tokens, uint8
+    alone   bytes that are tokens by themselves, uint8
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Vocabulary:
         self._numbers = numbers
         starts = np.cumsum(lengths) - lengths
         places = np.arange(lengths.max(initial=0))
-        counts = np.searchsorted(-lengths, -places, "left").tolist()  # those longer than a place
+        counts = np.searchsorted(-lengths, -places, "left").tolist()  # tokens longer than a place
         self._columns = [data[starts[:n] + place] for place, n in enumerate(counts)]
         self.alone = np.unique(data[starts[lengths == 1]])
 
@@ -42,7 +42,7 @@ class Vocabulary:
             part = pieces[start : start + AT_ONCE]
             lengths[start : start + AT_ONCE] = [len(piece or b"") for piece in part]
             await asyncio.sleep(0)
-        order = np.argsort(-lengths, kind="stable")  # those that end drop out at the end
+        order = np.argsort(-lengths, kind="stable")  # so that shorter tokens drop out at the end
         numbers = order[: np.count_nonzero(lengths)]
         parts: list[bytes] = []
         for start in range(0, numbers.size, AT_ONCE):
@@ -52,8 +52,8 @@ class Vocabulary:
         data = np.frombuffer(b"".join(parts), np.uint8)
         return cls(pieces, numbers, lengths[numbers], data)
 
-    def going_on(self, automaton: ByteAutomaton, state: int) -> tuple[Array, Array]:
-        """The tokens that lead from a state to others that are alive, and those."""
+    def next_tokens(self, automaton: ByteAutomaton, state: int) -> tuple[Array, Array]:
+        """Return the tokens that lead from a state to living ones, and these states."""
         states = np.full(self._numbers.size, state, np.int32)
         left = np.arange(states.size)
         for column in self._columns:

@@ -1,1 +1,1 @@
-"""Decoding on the GPU: the sampler behind a model, and several steps per submission."""
+"""Decoding on the GPU: the sampler after a model, and several steps per submission."""

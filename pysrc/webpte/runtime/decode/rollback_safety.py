@@ -1,9 +1,8 @@
-"""Whether steps of a language model may run ahead of what is accepted of them.
+"""Whether decode steps of a language model can be discarded after they have run.
 
-A step that nobody wants after all has written to the caches. That does no harm if whatever it wrote
-lies at its own positions, and if a step looks at no position behind its own: then the positions are
-written again before anything looks at them. The ops below keep to that, all others are not known
-to.
+A discarded step has written to the caches. That does no harm if it wrote at its own positions only,
+and if no step reads a position after its own: then those positions are written again before
+anything reads them. The ops in `_USES` are known to do so.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from webpte.rewrite.dataflow import Dataflow
 
 @dataclass(frozen=True)
 class _CacheUse:
-    """The arguments that are caches; with a mask an op may look at all of them.
+    """The arguments of an op that are caches, and its mask, with which it may read all positions.
 
-    All of them have an `input_pos`, the position of the first token.
+    Each of these ops has an `input_pos`, the position of the first token.
     """
 
     caches: tuple[str, ...]
@@ -36,9 +35,9 @@ _USES = {
 
 
 def unsafe_state(graph: Graph) -> str | None:
-    """Why state would not be as if steps had gone one by one; None if it would be."""
+    """Return the reason why steps that have run cannot be discarded; None if they can be."""
     flow = Dataflow.of(graph)
-    # What a fused call does with state is what its parts do.
+    # A fused call uses state as its parts do.
     for call in (part for whole in flow.computing for part in whole.parts or (whole,)):
         touched = flow.state.intersection((*flow.reads(call), *flow.writes(call)))
         if touched and (reason := _reason(graph, call, touched)):
@@ -47,7 +46,7 @@ def unsafe_state(graph: Graph) -> str | None:
 
 
 def _is_given(graph: Graph, position: int) -> bool:
-    """Whether a position is just what the caller gives."""
+    """Return whether a position is an input of the graph, not computed."""
     writers = Dataflow.of(graph).writers.get(position, ())
     names = {graph.calls[index].name for index in writers}
     return graph.is_symint(position) and (position in graph.inputs or names == {SELECT_AS_SYMINT})

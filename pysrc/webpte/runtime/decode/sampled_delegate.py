@@ -1,8 +1,8 @@
-"""A delegate with a head: what the head chooses from the outputs comes back instead of them.
+"""A delegate with a sampler: the sampled token comes back instead of the delegate's output.
 
-The head (an argmax, a sampler) reads the outputs where they are, in the same submission. Where it
-is safe, the token that it chooses is also the delegate's input of the next step, and several steps
-are submitted at once: nothing waits for the host between them.
+The sampler (an argmax, or sampling) reads the logits on the GPU, in the same submission. Where it
+is safe, the token is also the delegate's input of the next step, and several steps are submitted at
+once: nothing waits for the host between them.
 """
 
 from __future__ import annotations
@@ -35,45 +35,45 @@ from webpte.runtime.execute.replay import Prepared
 
 @dataclass(frozen=True)
 class PendingSteps:
-    """Steps that are in the queue. `chosen` are the tokens of each, when they have run."""
+    """Steps that were submitted; `sampled` are their tokens, once they have run."""
 
     count: int
-    chosen: asyncio.Future[list[SampledToken]]
+    sampled: asyncio.Future[list[SampledToken]]
 
 
 @dataclass(frozen=True)
 class _SubmittedStep:
-    chain: StepBatch
+    batch: StepBatch
     running: Awaitable[bytes]
     started: float
     submitted: float
 
 
 class SampledDelegate:
-    """`kind` says which graph the head is. Its first input is the delegate's only output.
+    """A delegate, the body, and a sampler of this `kind`, which takes the body's only output.
 
-    It is made by the first call, in that call's turn: calls run in the order in which they came.
+    The sampler is built by the first call, under the body's lock, so that calls keep their order.
     """
 
     def __init__(
         self, body: GpuDelegate, kind: SamplerKind, library: ShaderLibrary, lifetime: Lifetime
     ) -> None:
         self.body = body
-        self.head: GpuDelegate | None = None
+        self.sampler: GpuDelegate | None = None
         self._kind = kind
         self._library = library
         self._lifetime = lifetime
-        self._chains = StepBatches(body.device, body.memory)
-        self._token: int | None = None  # the buffer of the token that was chosen last
+        self._batches = StepBatches(body.device, body.memory)
+        self._token: int | None = None  # the buffer of the token that was sampled last
         self._unsafe_state = unsafe_state(body.graph)
 
-    async def _made_head(self) -> GpuDelegate:
-        """Only for whoever has the body's lock; it is the head's, too."""
-        if self.head is None:
-            self.head = await self._make_head()
-        return self.head
+    async def _built_sampler(self) -> GpuDelegate:
+        """Return the sampler, built if need be. The caller holds the body's lock."""
+        if self.sampler is None:
+            self.sampler = await self._build_sampler()
+        return self.sampler
 
-    async def _make_head(self) -> GpuDelegate:
+    async def _build_sampler(self) -> GpuDelegate:
         memory = self.body.memory
         (output,) = self.body.outputs
         graph = self._kind.graph(output)
@@ -98,60 +98,60 @@ class SampledDelegate:
                 memory.release_scratch(key)
             raise
 
-    def _history(self, head: GpuDelegate) -> list[Input]:
-        """The history as an input, where there is one: it is on the GPU after a `run`."""
+    def _history(self, sampler: GpuDelegate) -> list[Input]:
+        """Return the history as an input, if there is one: it is on the GPU after a `run`."""
         if not self._kind.penalized:
             return []
-        tensor = head.graph.tensor(head.graph.inputs[-1])
-        buffer = head.memory.buffer_of(tensor.id)
+        tensor = sampler.graph.tensor(sampler.graph.inputs[-1])
+        buffer = sampler.memory.buffer_of(tensor.id)
         return [DeviceTensor(buffer, tensor.dtype, tensor.dtype.storage, tensor.dims)]
 
     async def run(
         self, inputs: Sequence[Input], extra: Sequence[Input] = (), keep_token: bool = False
     ) -> list[np.ndarray]:
-        """Both once; `extra` are the head's other inputs. Returns what the head gives."""
+        """Run both once, and return the sampler's outputs; `extra` are its other inputs."""
         body = self.body
         with body.lifetime.lease():
             async with body.lock:
                 body.cut()
                 given = await body.to_readable_inputs(inputs)
                 body.guard.settle()
-                head = await self._made_head()
+                sampler = await self._built_sampler()
                 if keep_token:
                     await self._token_buffer()
-                first, second = await self._prepare(head, given, extra)
-                chain = await self._chains.call(first.plan, second.plan, keep_token)
+                first, second = await self._prepare(sampler, given, extra)
+                batch = await self._batches.call(first.plan, second.plan, keep_token)
                 if body.may_spoil_state(first):
                     async with body.guard.guarding():
-                        return await self._results(await self._submit(first, chain))
-                submitted = await self._submit(first, chain)
+                        return await self._results(await self._submit(first, batch))
+                submitted = await self._submit(first, batch)
             return await self._results(submitted)
 
     async def _prepare(
-        self, head: GpuDelegate, given: Sequence[Input], extra: Sequence[Input]
+        self, sampler: GpuDelegate, given: Sequence[Input], extra: Sequence[Input]
     ) -> tuple[Prepared, Prepared]:
         body = self.body
         first = await body.replayer.prepare(given, [OutputPlacement.LEND] * len(body.graph.outputs))
         lent = [output.tensor for output in first.plan.segments[-1].outputs]
-        second = await head.replayer.prepare(
-            [*lent, *extra], [OutputPlacement.READ] * len(head.graph.outputs)
+        second = await sampler.replayer.prepare(
+            [*lent, *extra], [OutputPlacement.READ] * len(sampler.graph.outputs)
         )
         return first, second
 
-    async def _submit(self, first: Prepared, chain: StepBatch) -> _SubmittedStep:
-        """In one submission: a head that fails must not leave what the body wrote to state."""
+    async def _submit(self, first: Prepared, batch: StepBatch) -> _SubmittedStep:
+        """Submit both at once: a sampler that fails must not leave state that the body wrote."""
         started = perf_counter()
         copies, watched = await self.body.replayer.lead(first)
-        chain.fill()
-        running = self.body.device.run(chain.handle, chain.payload, copies, watched=watched)
+        batch.fill()
+        running = self.body.device.run(batch.handle, batch.payload, copies, watched=watched)
         count_submission()
-        return _SubmittedStep(chain, running, started, perf_counter())
+        return _SubmittedStep(batch, running, started, perf_counter())
 
     async def _results(self, submitted: _SubmittedStep) -> list[np.ndarray]:
         data = await submitted.running
-        submitted.chain.check(data)
+        submitted.batch.check(data)
         self.body.replayer.note(submitted.started, submitted.submitted)
-        return submitted.chain.outputs(data)
+        return submitted.batch.outputs(data)
 
     # Several steps
 
@@ -160,69 +160,68 @@ class SampledDelegate:
             self._token = (await self.body.memory.take_scratch(TOKEN)).buffer
         return self._token
 
-    async def ahead(
+    async def decode_ahead(
         self,
         inputs: Sequence[Sequence[Input]],
         extra: Sequence[Sequence[Input]],
     ) -> PendingSteps | str:
-        """Submit as many steps as there are inputs for, or say why that cannot be done.
+        """Submit up to as many steps as there are inputs for; return the reason if none can be.
 
-        Each step takes the token that the step before it chose, first of all that of a `run` with
-        `keep_token`, and then its own `inputs` and `extra`, which need no history: it is on the
-        GPU. There may be fewer: as many as run by the same commands, rounded down to a power of
-        two.
+        Each step takes the token that the step before it sampled (the first one that of a `run`
+        with `keep_token`), and its own `inputs` and `extra`; the history is on the GPU. As many
+        steps are submitted as run by the same commands, rounded down to a power of two.
         """
         body = self.body
         with body.lifetime.lease():
             async with body.lock:
                 body.cut()
                 body.guard.settle()
-                head = await self._made_head()
+                sampler = await self._built_sampler()
                 token = self._as_input(await self._token_buffer())
-                started, history = perf_counter(), self._history(head)
+                started, history = perf_counter(), self._history(sampler)
                 given = [[token, *others] for others in inputs]
                 try:
-                    first, second = await self._prepare(head, given[0], [*extra[0], *history])
+                    first, second = await self._prepare(sampler, given[0], [*extra[0], *history])
                 except (ResizeError, IndexRangeError) as error:
-                    return str(error)  # as in `follow`: nobody has asked for this step yet
-                if reason := self._unsafe(head, first.plan):
+                    return str(error)  # not raised: nobody has requested this step yet
+                if reason := self._unsafe(sampler, first.plan):
                     return reason
-                rows = self._rows(head, first, second, given[1:], extra[1:], history)
+                rows = self._rows(sampler, first, second, given[1:], extra[1:], history)
                 count = 1 << (len(rows).bit_length() - 1)
                 tokens = body.memory.buffer_of(body.graph.inputs[0])
-                chain = await self._chains.steps(first.plan, second.plan, tokens, count)
+                batch = await self._batches.steps(first.plan, second.plan, tokens, count)
                 for step, row in enumerate(rows[:count]):
-                    chain.rows[step] = row
+                    batch.rows[step] = row
                 body.lifetime.check()
-                running = body.device.run(chain.handle, chain.payload)
+                running = body.device.run(batch.handle, batch.payload)
                 count_submission()
-                submitted = _SubmittedStep(chain, running, started, perf_counter())
-            # Held until the steps have run, whether anybody waits for them or not.
+                submitted = _SubmittedStep(batch, running, started, perf_counter())
+            # Held until the steps have run, whether anybody awaits them or not.
             lease = ExitStack()
             lease.enter_context(body.lifetime.lease())
-        return PendingSteps(count, detach(self._chosen(submitted, lease)))
+        return PendingSteps(count, detach(self._sampled(submitted, lease)))
 
     def _rows(
         self,
-        head: GpuDelegate,
+        sampler: GpuDelegate,
         first: Prepared,
         second: Prepared,
         inputs: Sequence[Sequence[Input]],
         extra: Sequence[Sequence[Input]],
         history: Sequence[Input],
     ) -> list[np.ndarray]:
-        """What goes up for a step that is prepared, and for those after it while it can."""
+        """Return the uploads of a prepared step, and of those after it that its plan serves."""
         body, payloads = self.body, [c.plan.segments[-1].payload for c in (first, second)]
         lent = [output.tensor for output in first.plan.segments[-1].outputs]
         rows = [np.concatenate([payload.data for payload in payloads])]
         for given, added in zip(inputs, extra, strict=True):
             wanted = [*lent, *added, *history]
-            # A head to which nothing is added has the same inputs in every step.
-            if not body.preparer.follow(given) or (added and not head.preparer.follow(wanted)):
+            # A sampler without other inputs has the same inputs in every step.
+            if not body.preparer.follow(given) or (added and not sampler.preparer.follow(wanted)):
                 break
             body.replayer.fill(first.plan, given)
             if added:
-                head.replayer.fill(second.plan, wanted)
+                sampler.replayer.fill(second.plan, wanted)
             rows.append(np.concatenate([payload.data for payload in payloads]))
         return rows
 
@@ -230,28 +229,28 @@ class SampledDelegate:
         dtype = self.body.graph.tensor(self.body.graph.inputs[0]).dtype
         return DeviceTensor(buffer, dtype, dtype.storage, (1, 1))
 
-    async def _chosen(self, submitted: _SubmittedStep, lease: ExitStack) -> list[SampledToken]:
+    async def _sampled(self, submitted: _SubmittedStep, lease: ExitStack) -> list[SampledToken]:
         with lease:
             data = await submitted.running
             self.body.replayer.note(submitted.started, submitted.submitted)
-            told = np.frombuffer(data, np.int32).reshape(len(submitted.chain.rows), -1)
-            return [SampledToken(int(row[0]), row[1:] if row.size > 1 else None) for row in told]
+            words = np.frombuffer(data, np.int32).reshape(len(submitted.batch.rows), -1)
+            return [SampledToken(int(row[0]), row[1:] if row.size > 1 else None) for row in words]
 
-    def _unsafe(self, head: GpuDelegate, plan: DevicePlan) -> str | None:
-        """Why steps cannot run before the host has seen the tokens that they go on from."""
+    def _unsafe(self, sampler: GpuDelegate, plan: DevicePlan) -> str | None:
+        """Return the reason why steps cannot run before the host has seen their tokens, or None."""
         body = self.body
         tokens = body.graph.tensor(body.graph.inputs[0])
         if self._unsafe_state is not None:
             return self._unsafe_state
-        if tokens.dtype.storage.itemsize != TOKEN_BYTES or head.outputs[0].dtype.name != "int32":
-            return f"tokens of {tokens.dtype.name} are not stored as the chosen ones are"
+        if tokens.dtype.storage.itemsize != TOKEN_BYTES or sampler.outputs[0].dtype.name != "int32":
+            return f"tokens of {tokens.dtype.name} are not stored as the sampled ones are"
         if len(plan.segments) > 1:
             return f"ops run on the host: {', '.join(body.host_ops)}"
         vocabulary = body.outputs[0].dims[-1]
         for fault in plan.segments[-1].faults:
             for value_id, size in fault.indices:
                 if value_id == tokens.id and size < vocabulary:
-                    return f"{fault.call}: {vocabulary} tokens can be chosen, but it has {size}"
+                    return f"{fault.call}: {vocabulary} tokens can be sampled, but it has {size}"
                 if value_id not in body.graph.inputs:
-                    return f"{fault.call}: looks at indices that are computed"
+                    return f"{fault.call}: reads indices that are computed"
         return None

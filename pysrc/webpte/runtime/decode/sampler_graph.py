@@ -1,4 +1,4 @@
-"""Graphs that go on from a program's logits on the GPU: a token is read back, and little more."""
+"""Graphs that sample a token from a program's logits on the GPU, so that little is read back."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from webpte.shapes import Dims
 
 @dataclass(frozen=True)
 class SamplerKind:
-    """Which graph chooses: an argmax, or sampling by these steps.
+    """The kind of sampler: an argmax, or sampling with these steps.
 
-    room        is for a history
-    masked      it is told which tokens are allowed
-    candidates  how many it tells of; 0: nothing but the token
+    room          the length of the history, where tokens are penalized
+    masked        whether it takes a mask of allowed tokens
+    top_logprobs  the number of likeliest tokens it also returns; 0: only the sampled token
     """
 
     sampled: bool = False
@@ -30,33 +30,33 @@ class SamplerKind:
     penalized: bool = False
     room: int = 0
     masked: bool = False
-    candidates: int = 0
+    top_logprobs: int = 0
 
     @classmethod
     def of(
-        cls, choice: SamplerSettings, context: int | None, masked: bool = False
+        cls, settings: SamplerSettings, context: int | None, masked: bool = False
     ) -> SamplerKind | None:
-        """None where there is no knowing how long a history may become that it needs."""
-        sampling, candidates = choice.sampling, choice.candidates
+        """Return the kind for these settings; None if it needs a history of unknown length."""
+        sampling, top_logprobs = settings.sampling, settings.top_logprobs
         if sampling.is_greedy and not masked:
-            return cls(candidates=candidates)
+            return cls(top_logprobs=top_logprobs)
         if sampling.penalized and context is None:
             return None
-        # The last token that is chosen needs a place in the history, but none in the cache.
+        # The last sampled token needs a place in the history, but none in the cache.
         room = context + 1 if sampling.penalized and context is not None else 0
-        return cls(True, *sampling.flags, room, masked, candidates)
+        return cls(True, *sampling.flags, room, masked, top_logprobs)
 
     def graph(self, logits: Tensor) -> Graph:
-        """Its first output is the token, the second what there is to tell of it."""
+        """Build the graph: its outputs are the token and, if requested, log-probabilities."""
         if self.sampled:
             graph = sample_graph(logits.dtype, logits.dims, self)
         else:
             graph = argmax_graph(logits.dtype, logits.dims)
-        return with_candidates(graph, self.candidates) if self.candidates else graph
+        return with_top_logprobs(graph, self.top_logprobs) if self.top_logprobs else graph
 
     @staticmethod
     def history_dims(room: int) -> Dims:
-        """As a cache [batch, positions, heads, size], which the chosen token is added to."""
+        """Return the dims of a history: a cache [batch, positions, heads, size] of tokens."""
         return (1, room, 1, 1)
 
 
@@ -64,7 +64,7 @@ ARGMAX = SamplerKind()
 
 
 def argmax_graph(dtype: DType, dims: Dims) -> Graph:
-    """One call of argmax over the last dim, for inputs of up to these dims."""
+    """Build one call of argmax over the last dim, for inputs of up to these dims."""
     values = (
         Tensor(0, dtype, dims, None, None),
         IntValue(-1),
@@ -75,11 +75,11 @@ def argmax_graph(dtype: DType, dims: Dims) -> Graph:
 
 
 def sample_graph(dtype: DType, dims: Dims, kind: SamplerKind) -> Graph:
-    """One call of webpte.sample.default, for logits of up to these dims, [1, V] or [1, S, V].
+    """Build one call of webpte.sample.default, for logits of up to these dims, [1, V] or [1, S, V].
 
-    Inputs: the logits; the position, an int; settings, float32 [8]; the seed, int32 [2]; where it
-    is masked, the allowed tokens, a bit for each in int32; and where it is penalized, the history,
-    to which the token is added. Output: the token, int32 [1, 1].
+    Inputs: the logits; the position, an int; settings, float32 [8]; the seed, int32 [2]; if masked,
+    the allowed tokens, a bit for each in int32; if penalized, the history, to which the token is
+    added. Output: the token, int32 [1, 1].
     """
     words = DTYPES["int32"]
     dims_of_history = SamplerKind.history_dims(kind.room)
@@ -112,10 +112,10 @@ def sample_graph(dtype: DType, dims: Dims, kind: SamplerKind) -> Graph:
     return Graph(tuple(values), tuple(calls), inputs, (8,))
 
 
-def with_candidates(graph: Graph, count: int) -> Graph:
-    """It also gives what webpte.candidates.default does, for the logits and the token."""
+def with_top_logprobs(graph: Graph, count: int) -> Graph:
+    """Add a call of webpte.candidates.default, which describes the logits and the token."""
     (token,), at = graph.outputs, len(graph.values)
-    told = Tensor(at + 1, DTYPES["int32"], (1, words_of(count)), None, None)
-    call = Call(len(graph.calls), "webpte.candidates.default", (0, token, at, told.id))
-    values, calls = (*graph.values, IntValue(count), told), (*graph.calls, call)
-    return Graph(values, calls, graph.inputs, (token, told.id))
+    words = Tensor(at + 1, DTYPES["int32"], (1, words_of(count)), None, None)
+    call = Call(len(graph.calls), "webpte.candidates.default", (0, token, at, words.id))
+    values, calls = (*graph.values, IntValue(count), words), (*graph.calls, call)
+    return Graph(values, calls, graph.inputs, (token, words.id))

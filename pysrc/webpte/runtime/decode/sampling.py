@@ -1,7 +1,7 @@
-"""How the next token is chosen: what a caller asks for, checked, and as an operator takes it.
+"""Sampler settings: checked as a caller gives them, and converted for the sampling operator.
 
-ops/sampling/sample.py says what the settings mean. `Sampling.choose` is its reference, so a program
-whose logits come to the host goes on with the same tokens as one that chooses on the GPU.
+ops/sampling/sample.py defines the settings. `Sampling.choose` is its reference, so a program whose
+logits come to the host generates the same tokens as one that samples on the GPU.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy as np
 from webpte.errors import InputError
 from webpte.ops.sampling.sample import SETTINGS
 from webpte.ops.sampling.sample_numpy import Settings, choose_token
-from webpte.ops.sampling.top_logprobs import MOST as MOST_CANDIDATES
+from webpte.ops.sampling.top_logprobs import MOST as MOST_LOGPROBS
 from webpte.ops.sampling.top_logprobs import candidate_words
 
 Array = np.ndarray
 
 SEED_BITS = 64
-# Settings are float32: what would be 0 or infinite there is as small or large as this.
+# Settings are float32: values that would become 0 or infinite are clamped to these.
 LEAST, MOST = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Temperature 0 takes the largest logit; a setting that is None is off."""
+    """Sampling settings; temperature 0 takes the largest logit, None turns a setting off."""
 
     temperature: float = 0.0
     top_k: int | None = None
@@ -50,7 +50,7 @@ class Sampling:
         if penalty is not None and not (penalty > 0 and math.isfinite(penalty)):
             raise InputError(
                 f"repetition_penalty must be above 0, not {penalty}; above 1 makes tokens rarer "
-                "that were there already, 1 changes nothing"
+                "that are in the context already, 1 changes nothing"
             )
 
     @property
@@ -59,19 +59,19 @@ class Sampling:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether it takes no more than an argmax of the logits."""
+        """Whether an argmax of the logits is enough."""
         return self.temperature == 0 and not self.penalized
 
     @property
     def flags(self) -> tuple[bool, bool, bool]:
-        """with_top_k, with_top_p and penalized of the operator: the steps that are needed."""
+        """The operator's flags with_top_k, with_top_p and penalized."""
         chance = self.temperature > 0
         with_top_p = chance and self.top_p is not None and self.top_p < 1
         return chance and self.top_k is not None, with_top_p, self.penalized
 
     @cached_property
     def settings(self) -> Array:
-        """The tensor of that name, float32 [8]."""
+        """The operator's settings tensor, float32 [8]."""
         penalty = 1.0 if self.repetition_penalty is None else self.repetition_penalty
         values = [
             0.0 if self.temperature == 0 else min(max(self.temperature, LEAST), MOST),
@@ -90,16 +90,16 @@ class Sampling:
         history: Sequence[int] | Array = (),
         allowed: Array | None = None,
     ) -> int:
-        """A token from the logits (vocabulary,) that follow `position` tokens, the history.
+        """Sample a token from logits (vocabulary,), after a history of `position` tokens.
 
-        `seed` is what `seed_words` gives, `allowed` what `mask_of` does.
+        `seed` is made by `seed_words`, `allowed` by `mask_of`.
         """
         settings = Settings.of(self.settings, *self.flags)
         return choose_token(logits, settings, seed, position, history, allowed)
 
 
 def seed_words(seed: int | None) -> Array:
-    """A seed as the operator takes it, int32 [2]; None is a new one each time."""
+    """Return a seed as the operator takes it, int32 [2]; None is a new one each time."""
     if seed is None:
         seed = int.from_bytes(os.urandom(SEED_BITS // 8), "little")
     if not 0 <= seed < 1 << SEED_BITS:
@@ -109,7 +109,7 @@ def seed_words(seed: int | None) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class SampledToken:
-    """A token; `words` are those of top_logprobs.py about it, if they were asked for."""
+    """A token; `words` are its log-probabilities as top_logprobs.py packs them, if requested."""
 
     token: int
     words: Array | None = None
@@ -117,32 +117,33 @@ class SampledToken:
 
 @dataclass(frozen=True, eq=False)
 class SamplerSettings:
-    """How to choose, the seed of its chance, and how many candidates to tell of (0: nothing)."""
+    """Sampling settings, seed, and the number of top log-probabilities to return (0: none)."""
 
     sampling: Sampling
     seed: Array  # int32 [2]
-    candidates: int = 0
+    top_logprobs: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.candidates <= MOST_CANDIDATES:
-            raise InputError(f"there can be 0 to {MOST_CANDIDATES} candidates of a token")
+        if not 0 <= self.top_logprobs <= MOST_LOGPROBS:
+            raise InputError(f"top_logprobs must be 0 to {MOST_LOGPROBS}, not {self.top_logprobs}")
 
     @classmethod
-    def of(cls, sampling: Sampling, seed: int | None, candidates: int = 0) -> SamplerSettings:
-        return cls(sampling, seed_words(seed), candidates)
+    def of(cls, sampling: Sampling, seed: int | None, top_logprobs: int = 0) -> SamplerSettings:
+        """Return settings with a seed as an int; None is a new one."""
+        return cls(sampling, seed_words(seed), top_logprobs)
 
     def on_host(
         self, logits: Array, history: Sequence[int], allowed: Array | None = None
     ) -> SampledToken:
-        """The token that follows the history; the last row of the logits tells."""
+        """Sample the token after the history from the last row of the logits."""
         row = logits.reshape(-1, logits.shape[-1])[-1]
         if self.sampling.is_greedy and allowed is None:
             token = int(np.argmax(row))
         else:
             token = self.sampling.choose(row, self.seed, len(history), history, allowed)
-        if not self.candidates:
+        if not self.top_logprobs:
             return SampledToken(token)
-        return SampledToken(token, candidate_words(row, token, self.candidates))
+        return SampledToken(token, candidate_words(row, token, self.top_logprobs))
 
 
 GREEDY = SamplerSettings(Sampling(), np.zeros(2, np.int32))

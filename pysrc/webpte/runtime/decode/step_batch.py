@@ -1,8 +1,8 @@
-"""Two plans in one submission: a body, and the head that looks at the body's outputs.
+"""Two plans in one submission: a body, and the sampler that reads the body's output.
 
-Once, with inputs that the host gives; or for several steps, each with its own uploads, where what
-the head chooses in one step is the body's input in the next. The uploads of all steps go up as one
-block, and each step takes its own from there.
+A batch is one step with inputs from the host, or several steps, where the token that the sampler
+returns in one step is the body's input in the next. The uploads of all steps go up as one block,
+from which each step copies its own.
 """
 
 from __future__ import annotations
@@ -19,103 +19,105 @@ from webpte.runtime.execute.device_plan import DevicePlan, Segment
 from webpte.runtime.execute.memory import FAULT_BYTES, DelegateMemory, ScratchKey
 
 TOKEN_BYTES = 4
-TOKEN = ("token", 16)  # scratch memory for the token that was chosen last
+TOKEN = ("token", 16)  # scratch memory for the token that was sampled last
 
 Scratches = Callable[[ScratchKey], Awaitable[int]]
 
 
 @dataclass(frozen=True, eq=False)
 class StepBatch:
-    """`rows` are bytes that go up, for each step the body's, then the head's."""
+    """A plan of one or several steps; `rows` are each step's uploads, body first, then sampler."""
 
     handle: int
     rows: np.ndarray
     body: Segment
-    head: Segment
+    sampler: Segment
 
     @property
     def payload(self) -> np.ndarray:
         return self.rows.reshape(-1)
 
     def fill(self) -> None:
-        """Take what both have in their payloads now, for a chain of one call."""
-        first, second = self.body.payload.data, self.head.payload.data
+        """Copy the payloads of both plans, for a batch of one step."""
+        first, second = self.body.payload.data, self.sampler.payload.data
         self.rows[0, : first.size] = first
         self.rows[0, first.size :] = second
 
     def check(self, result: bytes) -> None:
-        """Raise for an index out of range, which is known only now; for a chain of one call."""
-        results = result[: self.head.result_bytes], result[self.head.result_bytes :]
-        for segment, part in zip((self.head, self.body), results, strict=True):
+        """Raise IndexRangeError if an index was out of range, for a batch of one step."""
+        results = result[: self.sampler.result_bytes], result[self.sampler.result_bytes :]
+        for segment, part in zip((self.sampler, self.body), results, strict=True):
             if fault := segment.fault_in(part):
                 raise IndexRangeError(str(fault))
 
     def outputs(self, result: bytes) -> list[np.ndarray]:
-        """What the head gives, for a chain of one call."""
-        return [output.unpack(result) for output in self.head.outputs]
+        """Return the sampler's outputs, for a batch of one step."""
+        return [output.unpack(result) for output in self.sampler.outputs]
 
 
 class StepBatches:
-    """The chains of one body, each kept for as long as both of its plans are there."""
+    """The step batches of one body, each kept for as long as both of its plans exist."""
 
     def __init__(self, device: Device, memory: DelegateMemory) -> None:
         self._device = device
         self._memory = memory
-        self._made: dict[object, StepBatch] = {}
+        self._built: dict[object, StepBatch] = {}
 
-    async def call(self, body: DevicePlan, head: DevicePlan, keep_token: bool) -> StepBatch:
-        """Both once. With `keep_token`, what the head chose last is kept for steps that follow."""
+    async def call(self, body: DevicePlan, sampler: DevicePlan, keep_token: bool) -> StepBatch:
+        """Return a batch of one step; `keep_token` keeps its last token for steps that follow."""
 
-        async def make(scratch: Scratches, ends: tuple[Segment, Segment]) -> StepBatch:
+        async def build(scratch: Scratches, ends: tuple[Segment, Segment]) -> StepBatch:
             first, second = ends
             kept: tuple[GpuCopy, ...] = ()
             if keep_token:
-                chosen = second.outputs[0].tensor
+                sampled = second.outputs[0].tensor
                 token = await scratch(TOKEN)
-                last = chosen.nbytes - TOKEN_BYTES
-                kept = (GpuCopy(chosen.buffer, token, TOKEN_BYTES, source_offset=last),)
+                last = sampled.nbytes - TOKEN_BYTES
+                kept = (GpuCopy(sampled.buffer, token, TOKEN_BYTES, source_offset=last),)
             shift = first.payload.data.size
             shifted = (replace(u, payload_offset=u.payload_offset + shift) for u in second.uploads)
             readbacks, nbytes = second.readbacks, second.result_bytes
-            if first.faults:  # the word for them is the last thing that it reads back
+            if first.faults:  # its fault word is its last readback
                 readbacks += (replace(first.readbacks[-1], result_offset=nbytes),)
                 nbytes += FAULT_BYTES
             parts = (SubPlan(first.handle), SubPlan(second.handle, kept=kept))
             uploads = (*first.uploads, *shifted)
-            return await self._chain(
+            return await self._create(
                 PlanCommands(uploads, (), readbacks, nbytes, parts=parts), ends, 1
             )
 
-        return await self._get(body, head, ("call", keep_token), make)
+        return await self._get(body, sampler, ("call", keep_token), build)
 
-    async def steps(self, body: DevicePlan, head: DevicePlan, tokens: int, count: int) -> StepBatch:
-        """`count` steps, each of which writes the token that was chosen last to buffer `tokens`.
+    async def steps(
+        self, body: DevicePlan, sampler: DevicePlan, tokens: int, count: int
+    ) -> StepBatch:
+        """Return a batch of `count` steps, each with the last sampled token in buffer `tokens`.
 
-        What comes back are for each step the head's outputs, one after the other.
+        Its result is the sampler's outputs, step by step.
         """
 
-        async def make(scratch: Scratches, ends: tuple[Segment, Segment]) -> StepBatch:
+        async def build(scratch: Scratches, ends: tuple[Segment, Segment]) -> StepBatch:
             first, second = ends
             split = first.payload.data.size
             row = split + second.payload.data.size
-            told = [output.tensor for output in second.outputs]
-            record = sum(tensor.nbytes for tensor in told)
+            outputs = [output.tensor for output in second.outputs]
+            record = sum(tensor.nbytes for tensor in outputs)
             block = await scratch(("steps", count * row))
-            results = await scratch(("told", count * record))
+            results = await scratch(("sampled", count * record))
             token = await scratch(TOKEN)
-            chosen = told[0].buffer
+            sampled = outputs[0].buffer
             parts: list[SubPlan] = []
             for step in range(count):
-                start, latest = step * row, chosen if step else token
+                start, latest = step * row, sampled if step else token
                 given = GpuCopy(latest, tokens, TOKEN_BYTES)
-                noted = _one_after_the_other(told, results, step * record)
-                last = (GpuCopy(chosen, token, TOKEN_BYTES),) if step == count - 1 else ()
+                kept = _pack_outputs(outputs, results, step * record)
+                last = (GpuCopy(sampled, token, TOKEN_BYTES),) if step == count - 1 else ()
                 parts += (
                     SubPlan(first.handle, (*_from_block(block, first.uploads, start), given)),
                     SubPlan(
                         second.handle,
                         _from_block(block, second.uploads, start + split),
-                        (*noted, *last),
+                        (*kept, *last),
                     ),
                 )
             nbytes = count * record
@@ -123,11 +125,11 @@ class StepBatches:
             commands = PlanCommands(
                 uploads, (), (Readback(results, nbytes, 0),), nbytes, parts=tuple(parts)
             )
-            return await self._chain(commands, ends, count)
+            return await self._create(commands, ends, count)
 
-        return await self._get(body, head, ("steps", tokens, count), make)
+        return await self._get(body, sampler, ("steps", tokens, count), build)
 
-    async def _chain(
+    async def _create(
         self, commands: PlanCommands, ends: tuple[Segment, Segment], count: int
     ) -> StepBatch:
         nbytes = sum(end.payload.data.size for end in ends)
@@ -137,14 +139,14 @@ class StepBatches:
     async def _get(
         self,
         body: DevicePlan,
-        head: DevicePlan,
+        sampler: DevicePlan,
         kind: tuple[object, ...],
-        make: Callable[[Scratches, tuple[Segment, Segment]], Awaitable[StepBatch]],
+        build: Callable[[Scratches, tuple[Segment, Segment]], Awaitable[StepBatch]],
     ) -> StepBatch:
-        ends = body.segments[-1], head.segments[-1]
+        ends = body.segments[-1], sampler.segments[-1]
         key = (*(end.handle for end in ends), *kind)
-        if key in self._made:
-            return self._made[key]
+        if key in self._built:
+            return self._built[key]
         taken: list[ScratchKey] = []
 
         async def scratch(wanted: ScratchKey) -> int:
@@ -157,26 +159,25 @@ class StepBatches:
                 self._memory.release_scratch(one)
 
         try:
-            chain = await make(scratch, ends)
+            batch = await build(scratch, ends)
         except BaseException:
             release()
             raise
 
         def destroy() -> None:
-            for plan in (body, head):
+            for plan in (body, sampler):
                 del plan.made_of_it[key]
-            del self._made[key]
-            self._device.destroy_plan(chain.handle)
+            del self._built[key]
+            self._device.destroy_plan(batch.handle)
             release()
 
-        body.made_of_it[key] = head.made_of_it[key] = destroy
-        self._made[key] = chain
-        return chain
+        body.made_of_it[key] = sampler.made_of_it[key] = destroy
+        self._built[key] = batch
+        return batch
 
 
-def _one_after_the_other(
-    tensors: Sequence[DeviceTensor], target: int, offset: int
-) -> list[GpuCopy]:
+def _pack_outputs(tensors: Sequence[DeviceTensor], target: int, offset: int) -> list[GpuCopy]:
+    """Return copies of tensors into a buffer, one after the other."""
     copies = []
     for tensor in tensors:
         copies.append(GpuCopy(tensor.buffer, target, tensor.nbytes, target_offset=offset))
@@ -185,7 +186,7 @@ def _one_after_the_other(
 
 
 def _from_block(block: int, uploads: Sequence[Upload], start: int) -> tuple[GpuCopy, ...]:
-    """Uploads as copies from a block of bytes that went up before."""
+    """Return uploads as copies from a block that was uploaded before."""
     return tuple(
         GpuCopy(block, upload.buffer, upload.nbytes, source_offset=start + upload.payload_offset)
         for upload in uploads

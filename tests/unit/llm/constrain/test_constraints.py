@@ -30,7 +30,7 @@ ASKED: list[dict[str, Any]] = [
 
 
 def by_hand(context: Sequence[int], asked: dict[str, Any]) -> tuple[list[int], bool]:
-    """The answer by NumPy, token by token, and whether a stop token ended it."""
+    """Return the answer by NumPy, token by token, and whether a stop token ended it."""
     given = dict(asked)
     seed = seed_words(given.pop("seed", 0))
     said: list[int] = []
@@ -83,7 +83,7 @@ def test_no_logits_are_read_back() -> None:
 
 
 def test_probabilities_are_those_of_the_model() -> None:
-    """Before the constraint: the token that it wanted is listed, too."""
+    """Log-probabilities are those before the constraint: forbidden candidates are listed."""
 
     async def run() -> None:
         generator = Generator(await webpte.load(small_llm(), device=SimulatedDevice()))
@@ -103,7 +103,7 @@ def test_an_answer_that_is_broken_off(taken: int) -> None:
         answer = generator.generate(PROMPT, 9, constraint=OneOf([[10, 2, 2, 2]]))
         found = [await anext(answer) for _ in range(taken)]
         assert generator.context == (*PROMPT, *found)
-        more = await tokens_of(generator.go_on([6], 4))
+        more = await tokens_of(generator.continue_([6], 4))
         whole = [*PROMPT, *found, 6]
         for token in more:
             assert token == int(logits_of(whole)[-1].argmax())
@@ -128,7 +128,7 @@ def test_a_step_that_fails_is_asked_again() -> None:
 
 
 def test_length_and_completeness() -> None:
-    """The last token that is allowed may be the last that was asked for: both are true then."""
+    """The last allowed token may also be the last of max_new_tokens."""
 
     async def run() -> None:
         generator = Generator(await webpte.load(small_llm(), device="numpy"))
@@ -141,7 +141,7 @@ def test_length_and_completeness() -> None:
 
 
 class Nothing:
-    """Allows one token, and then neither a token nor an end."""
+    """A constraint that allows one token, and then neither a token nor the end."""
 
     def after(self, said: Sequence[int]) -> Allowed:
         return Allowed(np.array([] if said else [4], np.int64), False)
@@ -156,7 +156,7 @@ def test_what_cannot_be_said() -> None:
             OneOf([])
         answer = generator.generate(PROMPT, 9, constraint=Nothing())
         assert await anext(answer) == 4
-        with pytest.raises(webpte.errors.TextError, match="no token goes on"):
+        with pytest.raises(webpte.errors.TextError, match="no token is allowed"):
             await anext(answer)
         assert generator.context == (*PROMPT, 4)
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_said() -> None:
 
 
 class Beyond:
-    """Allows what the model has no logit for."""
+    """A constraint that allows tokens for which the model has no logit."""
 
     def after(self, said: Sequence[int]) -> Allowed:
         return Allowed(np.array([VOCABULARY + 7], np.int64), False)
@@ -180,7 +180,7 @@ def test_a_model_that_gives_no_number_to_what_is_allowed(device: str) -> None:
             await anext(answer)
         assert generator.context == tuple(PROMPT)
         assert await tokens_of(answer) == [], "it has ended"
-        (token,) = await tokens_of(generator.go_on([6], 1))
+        (token,) = await tokens_of(generator.continue_([6], 1))
         assert token == int(logits_of([*PROMPT, 6])[-1].argmax())
 
     wait(run())
@@ -188,7 +188,7 @@ def test_a_model_that_gives_no_number_to_what_is_allowed(device: str) -> None:
 
 @pytest.mark.parametrize("device", ["numpy", "recording"])
 def test_a_stop_token_that_is_a_part_of_an_answer(device: str) -> None:
-    """It ends an answer where that may end, and is said where it may not."""
+    """A stop token ends an answer where the constraint may end; elsewhere it is yielded."""
 
     async def run() -> None:
         used: Any = SimulatedDevice() if device == "recording" else device
@@ -204,7 +204,7 @@ def test_a_stop_token_that_is_a_part_of_an_answer(device: str) -> None:
 
 
 class Negative:
-    """Allows one token, and what would be the last if it were counted from the end."""
+    """A constraint that allows one token, and a negative number."""
 
     def after(self, said: Sequence[int]) -> Allowed:
         return Allowed(np.array([-32 + VOCABULARY - 1, -1, 4], np.int64), False)
@@ -215,7 +215,7 @@ def test_tokens_are_whole_numbers_from_zero_on() -> None:
         generator = Generator(await webpte.load(small_llm(), device="numpy"))
         wrong: list[Any] = [[[-1, 5]], [[5.9]], [["a"]], [[5, None]]]
         for answers in wrong:
-            with pytest.raises(InputError, match="tokens are whole numbers from 0 on"):
+            with pytest.raises(InputError, match="tokens are integers from 0 on"):
                 OneOf(answers)
         for prompt in ([3], [7], [0, 9, 9, 2], [1, 2], PROMPT):
             assert await tokens_of(generator.generate(prompt, 1, constraint=Negative())) == [4]

@@ -1,4 +1,4 @@
-"""Answers held to a regex: automata over bytes, the tokens that follow them, and chats."""
+"""Answers constrained to a regex: automata over bytes, allowed tokens, and chats."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def grammars() -> Grammars:
 
 
 def states(automaton: ByteAutomaton, text: str) -> list[bool]:
-    """For each byte of a text: whether it can go on there; and whether it may end."""
+    """Return for each byte of a text whether it can be continued, and whether it may end."""
     state, alive = automaton.start, []
     for byte in text.encode():
         state = automaton.after(state, bytes([byte]))
@@ -88,7 +88,7 @@ def test_bytes_that_are_no_text_do_not_match(wrong: bytes) -> None:
 @pytest.mark.parametrize("kind", [BYTES, PIECES])
 @pytest.mark.parametrize("pattern", [PATTERNS[0], PATTERNS[3], PATTERNS[4]])
 def test_whatever_is_chosen_matches(kind: str, pattern: str) -> None:
-    """Any token that is allowed, and its end when it may be, is a match after all."""
+    """Random choices of allowed tokens end in a match."""
 
     async def run() -> None:
         tokenizer = await open_tokenizer(kind)
@@ -156,17 +156,17 @@ def test_a_way_that_no_tokens_go_is_not_begun() -> None:
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ("(a", "is no regex: missing \\)"),
-        ("[", "is no regex: unterminated character set"),
-        ("a{99999999999}", "is no regex: the repetition number is too large"),
-        ("(?<=a)b", "looking back in the regex"),
+        ("(a", "is not a regex: missing \\)"),
+        ("[", "is not a regex: unterminated character set"),
+        ("a{99999999999}", "is not a regex: the repetition number is too large"),
+        ("(?<=a)b", "lookbehind in the regex"),
         (r"(a)\1", "references to groups"),
         ("(a)(?(1)b|c)", "conditions on groups"),
         ("a++b", "possessive repetitions"),
         ("(?>a|ab)c", "atomic groups"),
-        (r"\bab", "boundaries of words"),
-        ("a^b", r"\^ and \$ but at its ends"),
-        ("(a(?=b))b", "looking ahead in a group that something follows"),
+        (r"\bab", "a word boundary"),
+        ("a^b", r"\^ or \$ not at the ends"),
+        ("(a(?=b))b", "lookahead in a group that something follows"),
         ("x(?=y)z", "matches nothing"),
         (r"[^\s\S]", "matches nothing"),
         ("(" * 2000 + ")" * 2000, "too many groups in groups"),
@@ -223,7 +223,7 @@ def test_what_a_chat_refuses_leaves_its_messages() -> None:
             ({"schema": {"type": "thing"}}, "a type is needed"),
             ({"choices": "yes"}, "a list of texts"),
             ({"choices": []}, "one or more"),
-            ({"regex": "("}, "is no regex"),
+            ({"regex": "("}, "is not a regex"),
             ({"regex": 5}, "a regex is a text"),
         ):
             asked: dict[str, Any] = wrong

@@ -30,7 +30,7 @@ REPEATS = ["", "", "", "*", "+", "?", "{2}", "{1,2}", "{,2}", "{2,}", "*?", "{0}
 
 
 def regex(rng: np.random.Generator, depth: int) -> str:
-    """A random pattern without ^, $ and looking ahead."""
+    """Return a random pattern without ^, $ and lookahead."""
 
     def one(options: list[str]) -> str:
         return options[rng.integers(len(options))]
@@ -48,7 +48,7 @@ def regex(rng: np.random.Generator, depth: int) -> str:
 
 
 def whole(rng: np.random.Generator) -> str:
-    """One that may look ahead, begin with flags, and say where it begins and ends."""
+    """Return a random pattern that may have flags, lookahead, ^ and $."""
     pattern = regex(rng, 3)
     if rng.random() < 0.2:
         pattern = f"(?{'=' if rng.random() < 0.5 else '!'}{regex(rng, 2)}){pattern}"
@@ -86,7 +86,7 @@ def test_random_regexes_agree_with_re(seed: int) -> None:
             matches = compiled.fullmatch(text) is not None
             assert accepts(automaton, text) is matches, (pattern, text)
             compared, matched = compared + 1, matched + matches
-    known = "matches nothing|over 30,000 states|looking ahead in a group"
+    known = "matches nothing|over 30,000 states|lookahead in a group"
     assert all(re.search(known, refusal) for refusal in refusals), refusals
     assert compared > 300
     assert matched > 80
@@ -103,7 +103,7 @@ def test_classes_end_where_they_are_taken_to() -> None:
     "pattern", [r"\w", r"\s", r"\D", "(?i:[k-sß])", r"(?i:[^ſ\d])", "[]a]", "."]
 )
 def test_a_class_has_the_characters_that_it_has_in_re(pattern: str) -> None:
-    """All of them up to where the rest are alike."""
+    """Return all characters up to where the rest are alike."""
     automaton = of_regex(pattern)
     for code in [*range(0xD800), *range(0xE000, 0x12000), *range(0x1D400, 0x1D900)]:
         assert accepts(automaton, chr(code)) is (re.fullmatch(pattern, chr(code)) is not None), code

@@ -1,4 +1,4 @@
-"""Random schemas: an InputError refuses them, or all that their automata accept is of them."""
+"""Random schemas: they are refused by an InputError, or their automata accept valid JSON only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON schemas: what JSON their automata accept, and what of schemas is refused."""
+"""JSON schemas: the JSON that their automata accept, and the schemas that are refused."""
 
 from __future__ import annotations
 
@@ -74,17 +74,17 @@ def test_what_is_not_required_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({"type": "string", "format": "date"}, "schema: format cannot be kept to"),
+        ({"type": "string", "format": "date"}, "schema: format is not supported"),
         ({"type": "thing"}, "one of array, boolean"),
         ({}, "a type is needed"),
-        ({"type": "array"}, "`items` must say"),
+        ({"type": "array"}, "`items` must describe"),
         ({"type": "array", "items": {"type": "integer", "minimum": 3}}, r"schema\.items: minimum"),
-        ({"type": "object", "required": ["a"]}, r"does not say what \['a'\] are"),
+        ({"type": "object", "required": ["a"]}, r"does not describe \['a'\]"),
         ({"type": "object", "additionalProperties": True}, "additionalProperties"),
         ({"$ref": "#/$defs/x"}, "'#/\\$defs/x' is not in the schema"),
         ({"$ref": "#/$defs/x", "$defs": {"x": {"$ref": "#/$defs/x"}}}, "contains itself"),
         ({"type": "string", "minLength": 3, "maxLength": 2}, "minLength is 3, but maxLength is 2"),
-        ({"enum": []}, "a list with something in it"),
+        ({"enum": []}, "a list that is not empty"),
     ],
 )
 def test_what_is_not_known_is_refused(schema: dict[str, Any], message: str) -> None:
@@ -180,7 +180,7 @@ def test_what_is_of_the_schema_is_accepted(schema: Any, text: str) -> None:
     ids=str,
 )
 def test_one_of_refuses_what_may_fit_twice(schemas: list[Any]) -> None:
-    with pytest.raises(InputError, match=r"schema\.oneOf: something may fit to 0 and to 1"):
+    with pytest.raises(InputError, match=r"schema\.oneOf: a value may fit both 0 and 1"):
         of_schema({"oneOf": schemas, "$defs": {"a": {"anyOf": [{"type": "null"}]}}})
 
 
@@ -224,7 +224,7 @@ def test_alternatives_of_other_types_cost_no_more_with_each_level() -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        (5, "5 is no schema"),
+        (5, "5 is not a schema"),
         ({"type": 5}, "a type is needed, .*, not 5"),
         ({"type": [["a"]]}, "a type is needed"),
         ({"type": []}, "a type is needed"),
@@ -238,15 +238,15 @@ def test_alternatives_of_other_types_cost_no_more_with_each_level() -> None:
         ({"type": "object", "required": "ab"}, "required is a list of names"),
         (
             {"type": "object", "properties": {"a": True}},
-            r"schema\.properties\.a: True is no schema",
+            r"schema\.properties\.a: True is not a schema",
         ),
-        ({"type": "array", "items": [{"type": "null"}]}, r"schema\.items: \[.*is no schema"),
+        ({"type": "array", "items": [{"type": "null"}]}, r"schema\.items: \[.*is not a schema"),
         ({"type": "string", "minLength": True}, "minLength and maxLength are counts, not True"),
         ({"type": "string", "maxLength": None}, "minLength and maxLength are counts"),
         ({"type": "string", "maxLength": -1}, "minLength and maxLength are counts"),
         ({"type": "array", "items": {"type": "null"}, "maxItems": 2.5}, "are counts"),
         ({"type": "string", "pattern": 5}, r"schema\.pattern: a regex is a text"),
-        ({"type": "string", "pattern": "["}, r"schema\.pattern: .* is no regex"),
+        ({"type": "string", "pattern": "["}, r"schema\.pattern: .* is not a regex"),
         ({"type": "string", "pattern": "[]a]"}, "Python and ECMAScript read differently"),
         ({"type": "string", "pattern": "a{,3}"}, "Python and ECMAScript read differently"),
         ({"type": "string", "pattern": "(?i)a"}, "Python and ECMAScript read differently"),
@@ -256,20 +256,26 @@ def test_alternatives_of_other_types_cost_no_more_with_each_level() -> None:
             {"type": "string", "$ref": "#/$defs/a", "$defs": {"a": {"type": "null"}}},
             "no type is left",
         ),
-        ({"enum": "abc"}, "a list with something in it"),
-        ({"anyOf": {"a": 1}}, "a list with something in it"),
-        ({"const": b"x"}, "is no value of JSON"),
-        ({"const": {1: 2}}, "the key 1 is no text"),
-        ({"const": float("nan")}, "a number is finite"),
-        ({"const": [float("inf")]}, "a number is finite"),
+        ({"enum": "abc"}, "a list that is not empty"),
+        ({"anyOf": {"a": 1}}, "a list that is not empty"),
+        ({"const": b"x"}, "is not a value of JSON"),
+        ({"const": {1: 2}}, "the key 1 is not a text"),
+        ({"const": float("nan")}, "numbers must be finite"),
+        ({"const": [float("inf")]}, "numbers must be finite"),
         ({"const": "\ud800"}, "half a surrogate pair"),
         ({"type": "object", "properties": {"\ud800": {"type": "null"}}}, "half a surrogate pair"),
         (nested(600), "more than 40 deep: nest them less"),
-        (lists(5_000), "is no schema"),
-        ({"const": lists(5_000)}, "is no value of JSON"),
-        ({"oneOf": [{"const": lists(n)} for n in (700, 701)]}, "is no value of JSON|go too deep"),
+        (lists(5_000), "is not a schema"),
+        ({"const": lists(5_000)}, "is not a value of JSON"),
+        (
+            {"oneOf": [{"const": lists(n)} for n in (700, 701)]},
+            "is not a value|go too deep",
+        ),
         ({"type": "string", "oneOf": [{"type": ["string", "object"], "properties": 5}]}, "by name"),
-        ({"type": "null", "anyOf": [{"type": "array", "items": 5}, {"type": "null"}]}, "no schema"),
+        (
+            {"type": "null", "anyOf": [{"type": "array", "items": 5}, {"type": "null"}]},
+            "not a schema",
+        ),
     ],
 )
 def test_wrong_kinds_are_told(schema: Any, message: str) -> None:
@@ -334,7 +340,7 @@ def test_what_is_too_large_is_refused(schema: Any, message: str) -> None:
 
 
 def test_definitions_that_nest_without_an_end_in_sight_are_refused() -> None:
-    """Each is read while those that it needs are known, so that only the whole of them is deep."""
+    """Definitions whose references are known when they are read: only the whole is deep."""
     definitions: Any = {"d0": {"type": "null"}}
     for n in range(300):
         definitions[f"d{n + 1}"] = {"type": "array", "items": {"$ref": f"#/$defs/d{n}"}}

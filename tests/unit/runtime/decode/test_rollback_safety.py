@@ -1,4 +1,4 @@
-"""When steps may run before the host has seen what they go on from, and when not."""
+"""Conditions under which steps may run before the host has seen their tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webpte.llm import Generator
 
 
 def greedy(context: list[int], count: int) -> list[int]:
-    """What follows, by NumPy."""
+    """Return the expected tokens, computed in NumPy."""
     whole = list(context)
     for _ in range(count):
         whole.append(int(logits_of(whole)[-1].argmax()))
@@ -46,8 +46,8 @@ def test_a_cache_that_follows_the_position_is_safe() -> None:
         ({"at": "computed"}, "may be where earlier tokens are"),
         ({"at": "fixed"}, "may be where earlier tokens are"),
         ({"count": True}, "not known to follow the position"),
-        ({"negated": True}, "looks at indices that are computed"),
-        ({"rows": VOCABULARY - 1}, "12 tokens can be chosen, but it has 11"),
+        ({"negated": True}, "reads indices that are computed"),
+        ({"rows": VOCABULARY - 1}, "12 tokens can be sampled, but it has 11"),
     ],
 )
 def test_what_is_not_known_to_be_safe_goes_step_by_step(wrong: Any, reason: str) -> None:
@@ -80,7 +80,7 @@ def test_tokens_are_the_same_in_both_ways() -> None:
 
 
 def test_steps_whose_commands_change_go_one_by_one() -> None:
-    """They do so only where they must: that is seen each time anew."""
+    """Steps go one by one only while their commands change."""
 
     async def run() -> None:
         data = small_llm(grows=True)
@@ -94,7 +94,7 @@ def test_steps_whose_commands_change_go_one_by_one() -> None:
 
 @pytest.mark.parametrize(("model", "room"), [({}, CONTEXT), ({"places": 11}, 11)], ids=str)
 def test_steps_that_nobody_asked_for_yet_may_be_impossible(model: Any, room: int) -> None:
-    """No place in the cache is left for them, or an index is out of range; others come first."""
+    """Steps beyond the cache, or with an index out of range, end after the valid ones."""
 
     async def run() -> None:
         program = await webpte.load(small_llm(**model), device=SimulatedDevice())
@@ -118,7 +118,7 @@ def test_without_a_known_context_a_penalty_is_the_hosts() -> None:
 
 @pytest.mark.parametrize("steps_ahead", [1, 4])
 def test_state_that_is_still_to_be_put_back_comes_first(steps_ahead: int) -> None:
-    """A profile runs on the cache, and putting it back fails; the answer goes on all the same."""
+    """Restoring the cache after a profile fails; the answer continues all the same."""
 
     async def run() -> None:
         device = SimulatedDevice(features=("timestamp-query",))
@@ -152,7 +152,7 @@ def test_memory_stays_until_steps_that_nobody_waits_for_have_run() -> None:
 
 
 def test_an_index_that_only_the_gpu_sees_leaves_the_cache() -> None:
-    """The argmax runs in the same submission, behind kernels that have written to the cache."""
+    """The argmax runs in the same submission, after kernels that have written to the cache."""
 
     async def run() -> None:
         program = await webpte.load(small_llm(negated=True), device=SimulatedDevice())
@@ -185,7 +185,7 @@ def test_a_call_that_begins_while_steps_are_prepared_is_noticed() -> None:
 
 @pytest.mark.parametrize("failing", ["create_plan", "create_pipelines"])
 def test_what_cannot_be_made_leaves_no_memory(failing: str) -> None:
-    """A chain of steps, and a head with a history."""
+    """A batch of steps, and a sampler with a history."""
 
     async def run() -> None:
         device = SimulatedDevice()

@@ -1,4 +1,4 @@
-"""Graphs of one op behind a program's logits, as a GPU's delegate runs them."""
+"""Sampler graphs of one op, as a delegate on a GPU runs them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_argmax() -> None:
 @pytest.mark.parametrize("top_k", [None, 3])
 @pytest.mark.parametrize("top_p", [None, 0.8])
 def test_sample(penalty: float | None, top_k: int | None, top_p: float | None) -> None:
-    """The last of the rows that there are, whatever their number; and as the host chooses."""
+    """Sample from the last row, whatever their number, as the host does."""
     asked = Sampling(1.2, top_k, top_p, 0.01, penalty)
     seed, history = seed_words(99), np.arange(12, dtype=np.int32)
     kind = SamplerKind(True, *asked.flags, 13)

@@ -1,4 +1,4 @@
-"""What can be asked of sampling, what comes out, and which seeds there are."""
+"""Sampling: its settings, its distribution, and its seeds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_top_p_leaves_the_smallest_set_that_reaches_it(top_p: float, left: set[i
 
 
 def test_top_p_is_of_what_top_k_left() -> None:
-    """Of two tokens with 0.73 and 0.27 the first has 0.7; of all five it has 0.64."""
+    """The likeliest token has 0.64 of all five, and 0.73 of the first two."""
     assert set(drawn(Sampling(temperature=1.0, top_k=2, top_p=0.7))) == {1}
     assert set(drawn(Sampling(temperature=1.0, top_p=0.7))) == {1, 3}
 

@@ -1,4 +1,4 @@
-"""Plans made of others: how long they stay."""
+"""Lifetime of plans that consist of other plans."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from webpte.runtime.execute import delegate as delegate_module
 
 
 def parts_are_there(device: SimulatedDevice) -> bool:
-    """Whether every plan that another one has parts of still exists."""
+    """Return whether all sub-plans of the existing plans still exist."""
     parts = [part for commands in device.plans.values() for part in commands.parts]
     assert parts
     return all(part.plan in device.plans for part in parts)
 
 
 def test_a_chain_goes_with_either_of_its_plans(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The body's plan for one token stays in use, the head's is forgotten; or both are."""
+    """Evict the sampler's plan while the body's plan for one token stays in use; or both."""
     monkeypatch.setattr(delegate_module, "MAX_PLANS", 2)
 
     async def run() -> None:
@@ -68,7 +68,7 @@ def test_memory_of_steps_goes_with_their_plan(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_chain_that_keeps_no_token_serves_no_steps() -> None:
-    """A call for its argmax alone, at the shapes at which an answer begins afterwards."""
+    """Call the method for its argmax first, at the shapes at which an answer begins."""
 
     async def run() -> None:
         device = SimulatedDevice()

@@ -59,7 +59,7 @@ def test_a_conversation_outlives_its_program(monkeypatch: pytest.MonkeyPatch) ->
             raise lost
 
         with monkeypatch.context() as patch:
-            patch.setattr(type(session.program.decoder("forward")), "choose", fails)
+            patch.setattr(type(session.program.decoder("forward")), "sample", fails)
             await send(app, "And then?")
         assert "Rebuild the program" in browser.html["error"]
         assert [text for _, text in shown(browser)][2:] == ["And then?"]

@@ -46,7 +46,7 @@ def test_no_texts_have_no_vectors_and_what_is_not_finite_is_told() -> None:
         broken = encoder_pte(word=np.nan)
         async with await webpte.load(broken, device="numpy", name="broken.pte") as program:
             encoder = SentenceEncoder(program, IdTokenizer(WORDS))
-            with pytest.raises(ExecutionError, match=r"broken\.pte gave vectors with NaN"):
+            with pytest.raises(ExecutionError, match=r"broken\.pte returned vectors with NaN"):
                 await encoder.rank("1 2", ["3"])
 
     run_virtually(script())
@@ -85,7 +85,7 @@ def test_texts_are_ranked_in_batches_of_any_size() -> None:
 def test_what_is_no_encoder_is_refused() -> None:
     async def script() -> None:
         async with await webpte.load(SAMPLES / "digits.pte", device="numpy") as program:
-            with pytest.raises(InputError, match=r"digits\.pte is no sentence encoder"):
+            with pytest.raises(InputError, match=r"digits\.pte is not a sentence encoder"):
                 SentenceEncoder(program, IdTokenizer(WORDS))
 
     run_virtually(script())

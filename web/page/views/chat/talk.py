@@ -123,10 +123,10 @@ class Talk:
         answer, options = self.answers.get(line), settings.options()
         if answer is not None:
             options["seed"] = answer.seed
-        reply = self._chat.go_on(settings.max_tokens, **options)
+        reply = self._chat.continue_(settings.max_tokens, **options)
         if answer is None:
             self.answers[line] = answer = self._new_answer(reply, options)
-            answer.follows = reply.follows
+            answer.follows = reply.prefix
         answer.first_ms, answer.ended = None, ""
         self._current = reply, answer
 

@@ -1,4 +1,4 @@
-"""Steps that run ahead of the host: the same tokens and the same caches as one by one."""
+"""Steps decoded ahead of the host: the same tokens and the same caches as one by one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from support.page.conversations import greedy, load, tokens_of
 from webpte.dtypes import DTYPES
 from webpte.errors import ClosedError, ContextError, DeviceError, ExecutionError
 from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import Generation, Generator, pipelined_decode
-from webpte.llm.pipelined_decode import Pace
+from webpte.llm import Generation, Generator, decode
+from webpte.llm.decode import Pace
 from webpte.runtime.base.gpu_tensor import upload
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]
@@ -27,8 +27,8 @@ PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many steps a batch has does not depend on the machine."""
-    monkeypatch.setattr(pipelined_decode, "BATCH_SECONDS", 1e6)
+    """Make the sizes of batches independent of the machine."""
+    monkeypatch.setattr(decode, "BATCH_SECONDS", 1e6)
 
 
 @pytest.fixture(params=extent.some(["llama_tiny_q4"], "llama_tiny_fp32"))
@@ -66,7 +66,7 @@ def test_the_same_tokens_however_many_steps_are_ahead(path: Path, steps: int) ->
             # 1, 2, 4 and so on, and never more than are asked for.
             assert answer.stats.submissions == {2: 11, 4: 7, 16: 6}[steps]
         # The cache is the same, too: what follows depends on all of it.
-        more = await tokens_of(generator.go_on(TURN, 9, steps_ahead=steps))
+        more = await tokens_of(generator.continue_(TURN, 9, steps_ahead=steps))
         assert more == await greedy(path, [*PROMPT, *found, *TURN], 9)
 
     wait(run())
@@ -82,14 +82,15 @@ SAMPLED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("sampled", SAMPLED, ids=str)
 def test_sampled_tokens_are_those_of_numpy(q4: Path, sampled: dict[str, Any]) -> None:
-    """However many steps are ahead, and after a turn that was broken off."""
+    """Compare answers for all numbers of steps ahead, also after one that was broken off."""
 
     async def conversation(generator: Generator, steps: int) -> list[list[int]]:
         said: list[list[int]] = []
         for turn in (PROMPT, TURN):
-            answer = generator.go_on(turn, 30, seed=7, steps_ahead=steps, **sampled)
+            answer = generator.continue_(turn, 30, seed=7, steps_ahead=steps, **sampled)
             said.append([await anext(answer) for _ in range(11)])
-        said.append(await tokens_of(generator.go_on([3], 6, seed=8, steps_ahead=steps, **sampled)))
+        last = generator.continue_([3], 6, seed=8, steps_ahead=steps, **sampled)
+        said.append(await tokens_of(last))
         return said
 
     async def run() -> None:
@@ -115,7 +116,7 @@ def test_a_break_at_any_token_of_a_batch_leaves_the_same_cache(q4: Path, taken: 
                 break
         assert generator.context == (*PROMPT, *found)
         assert generator.pending == (found[-1],)
-        more = await tokens_of(generator.go_on(TURN, 5))
+        more = await tokens_of(generator.continue_(TURN, 5))
         assert more == await greedy(q4, [*PROMPT, *found, *TURN], 5)
 
     wait(run())
@@ -129,7 +130,7 @@ def test_a_stop_token_in_the_middle_of_a_batch(q4: Path) -> None:
             found = await tokens_of(generator.generate(PROMPT, 12, stop=[stop]))
             assert found == free[: free.index(stop)]
             assert generator.context == (*PROMPT, *found, stop)
-            more = await tokens_of(generator.go_on([], 4))
+            more = await tokens_of(generator.continue_([], 4))
             assert more == await greedy(q4, [*PROMPT, *found, stop], 4)
 
     wait(run())
@@ -153,7 +154,7 @@ def test_what_a_step_costs(q4: Path) -> None:
         device, generator = await on_device(q4)
         program = generator.program
         await tokens_of(generator.generate(PROMPT, 40))  # plans of all sizes are there
-        answer = generator.go_on(TURN, 100)
+        answer = generator.continue_(TURN, 100)
         for _ in range(1 + 1 + 2 + 4 + 8):
             await anext(answer)
         device.log.clear()
@@ -204,7 +205,7 @@ def test_a_batch_that_fails_can_be_asked_again(q4: Path, at_result: bool) -> Non
 
 @pytest.mark.parametrize("plans", ["to be made", "there"])
 def test_a_cancelled_step_can_be_asked_again(q4: Path, plans: str) -> None:
-    """While it is prepared, and while it runs."""
+    """Cancel a step while its batch is prepared, and while it runs."""
 
     async def run() -> None:
         device, generator = await on_device(q4)
@@ -249,11 +250,9 @@ def test_closing_and_recovering_in_the_middle(q4: Path) -> None:
 
 
 @pytest.mark.parametrize("has_run", [False, True])
-def test_a_cancelled_feed_spoils_no_answer_that_goes_on(q4: Path, has_run: bool) -> None:
-    """It has put another token where the next step would take it from.
-
-    And other rows where those of steps are whose tokens nobody has taken yet.
-    """
+def test_a_cancelled_prefill_spoils_no_answer_that_continues(q4: Path, has_run: bool) -> None:
+    """A cancelled prefill may have overwritten the token that the next step would take, and rows of
+    steps whose tokens nobody has taken yet."""
 
     async def run() -> None:
         device, generator = await on_device(q4)
@@ -261,7 +260,7 @@ def test_a_cancelled_feed_spoils_no_answer_that_goes_on(q4: Path, has_run: bool)
         found = [await anext(answer) for _ in range(3)]
         ran = len(runs(device))
         device.pauses = lambda: 5
-        feeding = asyncio.ensure_future(generator.feed([7, 7]))
+        feeding = asyncio.ensure_future(generator.prefill([7, 7]))
         for _ in range(18 if has_run else 3):
             await asyncio.sleep(0)
         feeding.cancel()
@@ -282,7 +281,7 @@ async def forward(program: webpte.Program, place: Any) -> list[int]:
 
 @pytest.mark.parametrize("first", ["generator", "position on the GPU"])
 def test_no_call_overtakes_another(q4: Path, first: str) -> None:
-    """One that prepares for long and came first must not write to the cache last."""
+    """A call that came first but prepares for long must not write to the cache last."""
 
     async def run() -> None:
         device, generator = await on_device(q4)
@@ -304,7 +303,7 @@ def test_the_context_is_whole_while_a_long_prompt_is_fed(q4: Path) -> None:
     async def run() -> None:
         _, generator = await on_device(q4)
         said = await tokens_of(generator.generate(PROMPT, 2))
-        feeding = asyncio.ensure_future(generator.feed([1] * 90))
+        feeding = asyncio.ensure_future(generator.prefill([1] * 90))
         seen = set()
         while not feeding.done():
             seen.add(generator.context)
@@ -343,7 +342,7 @@ def test_a_batch_that_fails_when_nobody_waits_any_more_is_no_news(q4: Path) -> N
 
 
 def test_few_steps_first_and_never_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipelined_decode, "BATCH_SECONDS", 0.05)
+    monkeypatch.setattr(decode, "BATCH_SECONDS", 0.05)
     pace = Pace(16)
     counts = []
     for _ in range(6):

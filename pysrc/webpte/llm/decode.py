@@ -1,0 +1,164 @@
+"""The decode loop: one token after the other, submitted to the GPU ahead of the host where safe.
+
+Steps that are decoded ahead go to the GPU in batches. The tokens of a batch come back together,
+while the next batch runs, and are returned one by one. Batches adapt: few steps at first, so that
+the first words come soon, then as many as take about `BATCH_SECONDS`, so that they come evenly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from time import perf_counter
+
+import numpy as np
+
+from webpte.llm.kv_session import KVSession
+from webpte.runtime.decode.sampled_delegate import PendingSteps
+from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
+
+BATCH_SECONDS = 0.05
+IN_FLIGHT = 2  # batches: one runs while the tokens of the other are on their way
+
+
+class DecodeLoop:
+    """Decodes the tokens of one answer in a session.
+
+    submissions   decode steps that were submitted one by one, and batches of steps
+    step_by_step  the reason why steps are not decoded ahead; None if they are, or until it is tried
+    """
+
+    def __init__(self, session: KVSession, settings: SamplerSettings, most_ahead: int) -> None:
+        """`most_ahead` is the largest number of steps in one submission."""
+        self.submissions = 0
+        self.step_by_step = "steps_ahead is 1" if most_ahead == 1 else None
+        self._session = session
+        self._settings = settings
+        self._most_ahead = most_ahead
+        self._has_prefilled = False
+        self._ahead: PipelinedDecode | None = None
+
+    async def next_token(
+        self, prompt: list[int], wanted: int, allowed: np.ndarray | None = None
+    ) -> SampledToken:
+        """Return the token that follows the session's context and `prompt`.
+
+        `prompt` is empty for all but the first token. `wanted` is the number of tokens still to
+        come, this one included; `allowed` is the mask of the tokens to sample from, if not all.
+        After an error or a cancelled call, the same token can be requested again.
+        """
+        ahead = self._ahead
+        if ahead is not None and ahead.is_current:
+            sampled = await self._take(ahead, wanted)
+            if not isinstance(sampled, str):
+                return sampled
+            self.step_by_step = sampled
+        self._ahead = None
+        sampled = await self._session.prefill(prompt, self._settings, allowed)
+        self.submissions += self._has_prefilled
+        self._has_prefilled = True
+        if self.step_by_step is None:
+            self._ahead = PipelinedDecode(self._session, self._settings, Pace(self._most_ahead))
+        return sampled
+
+    async def _take(self, ahead: PipelinedDecode, wanted: int) -> SampledToken | str:
+        submitted = ahead.submissions
+        try:
+            with self._session.stepping():
+                sampled = await ahead.take(wanted)
+        except Exception:
+            self._ahead = None  # its batches are of no use now; after a cancellation they are
+            raise
+        finally:
+            self.submissions += ahead.submissions - submitted
+        if not isinstance(sampled, str):
+            self._session.commit_pending()
+        return sampled
+
+
+class Pace:
+    """The number of steps to submit at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._next = 1
+        self._seconds = 0.0  # per step, of the last batch
+
+    @property
+    def steps(self) -> int:
+        fitting = int(BATCH_SECONDS / self._seconds) if self._seconds else self._most
+        return max(1, min(self._next, self._most, fitting))
+
+    def submitted(self) -> None:
+        """Double the next batch: one was submitted."""
+        self._next = min(2 * self._next, self._most)
+
+    def ended(self, count: int, seconds: float) -> None:
+        """Note that a batch of `count` steps took so many seconds."""
+        self._seconds = seconds / count
+
+
+class PipelinedDecode:
+    """Decode steps in flight, which follow the token that the session's last call sampled."""
+
+    def __init__(self, session: KVSession, settings: SamplerSettings, pace: Pace) -> None:
+        self._session = session
+        self._settings = settings
+        self._pace = pace
+        self._prefills = session.prefills
+        self._next = session.position  # of the next step to submit
+        self._tokens: deque[SampledToken] = deque()
+        self._batches: deque[PendingSteps] = deque()
+        self._latest = perf_counter()  # when the last batch came
+        self.submissions = 0
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no prefill began since; one that failed may have written to the cache, too."""
+        return self._session.prefills == self._prefills
+
+    @property
+    def _coming(self) -> int:
+        return len(self._tokens) + sum(batch.count for batch in self._batches)
+
+    async def take(self, wanted: int) -> SampledToken | str:
+        """Return the next token, or the reason why it cannot be decoded ahead.
+
+        `wanted` is the number of tokens still to come. After a cancelled call the token can be
+        requested again; after an error the batches in flight are of no use.
+        """
+        reason = await self._fill(wanted)
+        if not self._tokens:
+            if not self._batches:
+                assert reason is not None
+                return reason
+            await self._receive()
+        return self._tokens.popleft()
+
+    async def _fill(self, wanted: int) -> str | None:
+        """Submit batches until enough are in flight; return the reason if one was refused."""
+        if not self._coming:
+            self._latest = perf_counter()
+        while len(self._batches) < IN_FLIGHT and self._coming < wanted:
+            steps = min(self._pace.steps, wanted - self._coming)
+            batch = await self._session.decode_ahead(self._next, steps, self._settings)
+            if isinstance(batch, str):
+                return batch
+            self._batches.append(batch)
+            self._next += batch.count
+            self._pace.submitted()
+            self.submissions += 1
+        return None
+
+    async def _receive(self) -> None:
+        """Wait for the oldest batch, and queue its tokens."""
+        batch = self._batches[0]
+        # A cancelled call leaves the batch to the next one. (`shield` would do, too, but from
+        # Python 3.14 on it logs errors that nobody awaits any more.)
+        await asyncio.wait([batch.sampled])
+        sampled = batch.sampled.result()
+        self._batches.popleft()
+        self._tokens.extend(sampled)
+        now = perf_counter()
+        self._pace.ended(batch.count, now - self._latest)
+        self._latest = now

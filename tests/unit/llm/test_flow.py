@@ -1,0 +1,114 @@
+"""The way of one decoded token: few files, and calls that go down only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import webpte
+from support.graphs.graphs import wait
+from support.page.chats import open_chat
+from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.llm import Reply, decode
+
+PACKAGE = f"{Path(webpte.__file__).parent}/"
+# From the caller down; a file that is not listed may be called by any of these.
+LAYERS = (
+    *("llm/chat.py", "llm/reply.py", "llm/generation.py", "llm/decode.py", "llm/kv_session.py"),
+    *("runtime/program.py", "runtime/decoder.py", "runtime/build.py"),
+    *("runtime/decode/sampled_delegate.py", "runtime/decode/step_batch.py"),
+)
+MOST_FILES = 15  # for a token whose step was submitted before
+MOST_LAYERS = 18  # for one that also submits, above the delegate that runs
+
+
+@pytest.fixture(autouse=True)
+def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the sizes of batches independent of the machine."""
+    monkeypatch.setattr(decode, "BATCH_SECONDS", 1e6)
+
+
+@dataclass
+class Trace:
+    """Files of the package that run outside of the device, and calls from one to another."""
+
+    files: set[str] = field(default_factory=set)
+    calls: set[tuple[str, str]] = field(default_factory=set)
+    _on_device: int = 0
+
+    def profile(self, frame: FrameType, event: str, _: Any) -> None:
+        if event not in ("call", "return") or (name := _file(frame)) is None:
+            return
+        if event == "call" and not self._on_device:
+            self.files.add(name)
+            if (caller := _caller(frame)) is not None and caller != name:
+                self.calls.add((caller, name))
+        if name.startswith("gpu/"):
+            self._on_device += 1 if event == "call" else -1
+
+    @property
+    def submits(self) -> bool:
+        return "runtime/decoder.py" in self.files
+
+
+def _file(frame: FrameType) -> str | None:
+    path = frame.f_code.co_filename
+    return path[len(PACKAGE) :] if path.startswith(PACKAGE) else None
+
+
+def _caller(frame: FrameType) -> str | None:
+    """Return the file of the package that called, perhaps by way of a library."""
+    above = frame.f_back
+    while above is not None:
+        if (name := _file(above)) is not None:
+            return name
+        above = above.f_back
+    return None
+
+
+async def _traced(reply: Reply) -> list[Trace]:
+    """Return a trace of each piece of text; it is one token, or a few."""
+    traces: list[Trace] = []
+    while True:
+        trace = Trace()
+        profile: Callable[[FrameType, str, Any], None] = trace.profile
+        previous = sys.getprofile()
+        sys.setprofile(profile)
+        try:
+            await anext(reply)
+        except StopAsyncIteration:
+            return traces
+        finally:
+            sys.setprofile(previous)
+        traces.append(trace)
+
+
+def test_a_decoded_token_takes_few_files_and_no_call_goes_up() -> None:
+    async def run() -> None:
+        chat = await open_chat(SimulatedDevice())
+        reply = chat.send("Hello there", 48, steps_ahead=4)
+        reply._generation.ignore_stops()
+        traces = (await _traced(reply))[3:]  # the first ones build plans
+        waiting = [trace for trace in traces if not trace.submits]
+        submitting = [trace for trace in traces if trace.submits]
+        assert len(waiting) > 20
+        assert len(submitting) > 2
+        for trace in waiting:
+            assert len(trace.files) <= MOST_FILES, sorted(trace.files)
+        for trace in submitting:
+            own = {f for f in trace.files if f.startswith(("llm/", "text/", "runtime/"))}
+            own -= {f for f in own if f.startswith("runtime/execute/")}
+            assert len(own) <= MOST_LAYERS, sorted(own)
+        calls = {call for trace in traces for call in trace.calls}
+        listed = [(a, b) for a, b in calls if a in LAYERS and b in LAYERS]
+        assert ("llm/decode.py", "llm/kv_session.py") in listed, "the trace sees calls"
+        upwards = [(a, b) for a, b in listed if LAYERS.index(a) > LAYERS.index(b)]
+        assert not upwards
+
+    wait(run())
