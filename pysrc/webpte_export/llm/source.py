@@ -103,8 +103,8 @@ def checked_shape(shape: Shape, where: Path) -> Shape:
         )
     if not (0 < shape.norm_eps < 1 and 0 < shape.rope_theta < 1e15):
         raise ExportError(
-            f"{where}: a norm epsilon of {shape.norm_eps:g} with a rotary base of "
-            f"{shape.rope_theta:g} is not plausible."
+            f"{where}: norms with epsilon {shape.norm_eps:g} and a rotary base of "
+            f"{shape.rope_theta:g} are not plausible."
         )
     return shape
 
