@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import ConstantError, DeviceError, InputError
-from webpte.gpu.device import GpuCopy, PipelineSpec, PlanCommands, SubPlan, Transfer
+from webpte.gpu.device import GpuCopy, PipelineSpec, PlanCommands, PlanRun, SubPlan, Transfer
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.gpu.simulated.emulation import RecordedBuffer
 
@@ -174,7 +174,9 @@ class PartsWithoutOffsets(_AlteredParts):
         def moved(copies: tuple[GpuCopy, ...]) -> tuple[GpuCopy, ...]:
             return tuple(replace(copy, source_offset=0, target_offset=0) for copy in copies)
 
-        return tuple(SubPlan(part.plan, moved(part.copies), moved(part.kept)) for part in parts)
+        return tuple(
+            SubPlan(part.plan, moved(part.copies), moved(part.copies_after)) for part in parts
+        )
 
 
 class PartsBackwards(_AlteredParts):
@@ -193,67 +195,56 @@ class PartsThatMayBeMissing(_AlteredParts):
 
 
 class _AlteredRuns(SimulatedDevice):
-    """Runs are others: `alter` gets and returns their arguments by name."""
+    """A device that changes every run by `alter`."""
 
-    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def alter(self, run: PlanRun) -> PlanRun:
         raise NotImplementedError
 
-    def run(
-        self,
-        plan: int,
-        payload: np.ndarray,
-        copies: Sequence[GpuCopy] = (),
-        read: bool = True,
-        *,
-        kept: Sequence[GpuCopy] = (),
-        watched: bool = False,
-    ) -> Awaitable[bytes]:
-        given = {"plan": plan, "payload": payload, "copies": copies, "read": read}
-        rest = {"kept": kept, "watched": watched}
-        return super().run(**self.alter({**given, **rest}))
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
+        return super().run(self.alter(run))
 
 
 class Uncopied(_AlteredRuns):
-    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {**arguments, "copies": ()}
+    def alter(self, run: PlanRun) -> PlanRun:
+        return replace(run, copies=())
 
 
-class Unkept(_AlteredRuns):
-    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {**arguments, "kept": ()}
+class UncopiedAfter(_AlteredRuns):
+    def alter(self, run: PlanRun) -> PlanRun:
+        return replace(run, copies_after=())
 
 
-class KeptTooEarly(_AlteredRuns):
-    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {**arguments, "copies": [*arguments["copies"], *arguments["kept"]], "kept": ()}
+class CopiedAfterTooEarly(_AlteredRuns):
+    def alter(self, run: PlanRun) -> PlanRun:
+        return replace(run, copies=[*run.copies, *run.copies_after], copies_after=())
 
 
 class AlwaysRead(_AlteredRuns):
-    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {**arguments, "read": True}
+    def alter(self, run: PlanRun) -> PlanRun:
+        return replace(run, read=True)
 
 
 class OneResult(SimulatedDevice):
     """Has room for the results of one run."""
 
-    def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
-        running = super().run(*arguments, **named)
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
+        running = super().run(run)
 
         async def latest() -> bytes:
             self.latest = await running
             await asyncio.sleep(0)
             return getattr(self, "newest", self.latest)
 
-        self.newest = self._recorded[arguments[0]].results(self.memory)
+        self.newest = self._recorded[run.plan].results(self.memory)
         return latest()
 
 
 class LateUpload(SimulatedDevice):
     """Looks at the payload when somebody waits."""
 
-    def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
         async def later() -> bytes:
-            return await super(LateUpload, self).run(*arguments, **named)
+            return await super(LateUpload, self).run(run)
 
         return later()
 
@@ -264,17 +255,17 @@ class Immortal(SimulatedDevice):
 
 
 class MisTimed(SimulatedDevice):
-    def profile(self, *arguments: Any, **named: Any) -> Awaitable[tuple[bytes, list[float]]]:
+    def profile(self, run: PlanRun) -> Awaitable[tuple[bytes, list[float]]]:
         async def timed() -> tuple[bytes, list[float]]:
-            data, times = await super(MisTimed, self).profile(*arguments, **named)
+            data, times = await super(MisTimed, self).profile(run)
             return data, times[:1]
 
         return timed()
 
 
-class ProfileUnkept(SimulatedDevice):
-    def profile(self, *arguments: Any, **named: Any) -> Awaitable[tuple[bytes, list[float]]]:
-        return super().profile(*arguments, **{**named, "kept": ()})
+class ProfileUncopiedAfter(SimulatedDevice):
+    def profile(self, run: PlanRun) -> Awaitable[tuple[bytes, list[float]]]:
+        return super().profile(replace(run, copies_after=()))
 
 
 class Grabbing(SimulatedDevice):
@@ -294,7 +285,7 @@ class Gullible(SimulatedDevice):
             return 0, 0
 
 
-class Unwatched(SimulatedDevice):
+class Unvalidated(SimulatedDevice):
     """Does not see that a buffer was destroyed."""
 
     def adopt_buffer(self, native: Any) -> tuple[int, int]:
@@ -305,8 +296,8 @@ class Unwatched(SimulatedDevice):
 class LostByDestroyed(SimulatedDevice):
     """Takes one bad call for the end."""
 
-    def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
-        running = super().run(*arguments, **named)
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
+        running = super().run(run)
 
         async def fatal() -> bytes:
             try:
@@ -336,8 +327,8 @@ class Hoarding(SimulatedDevice):
 class Poisoned(SimulatedDevice):
     """A cancelled run takes the device's results with it."""
 
-    def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
-        running = super().run(*arguments, **named)
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
+        running = super().run(run)
 
         async def careless() -> bytes:
             try:
@@ -370,21 +361,21 @@ BROKEN: list[tuple[str, type[SimulatedDevice]]] = [
     ("dispatches_run_in_order", Backwards),
     ("a_run_clears_and_copies_around_its_kernels", Uncleared),
     ("a_run_clears_and_copies_around_its_kernels", Uncopied),
-    ("a_run_clears_and_copies_around_its_kernels", Unkept),
+    ("a_run_clears_and_copies_around_its_kernels", UncopiedAfter),
     ("parts_of_other_plans_run_in_one_submission", PartsOnce),
     ("parts_of_other_plans_run_in_one_submission", PartsWithoutOffsets),
     ("parts_of_other_plans_run_in_one_submission", PartsBackwards),
     ("parts_of_what_is_not_there_are_errors", PartsThatMayBeMissing),
-    ("a_run_clears_and_copies_around_its_kernels", KeptTooEarly),
+    ("a_run_clears_and_copies_around_its_kernels", CopiedAfterTooEarly),
     ("an_unread_run_leaves_its_results_there", AlwaysRead),
     ("runs_overlap_and_each_has_its_results", OneResult),
     ("runs_overlap_and_each_has_its_results", LateUpload),
     ("a_plan_may_go_while_it_runs", Immortal),
     ("a_profile_is_a_run_with_times", MisTimed),
-    ("a_profile_is_a_run_with_times", ProfileUnkept),
+    ("a_profile_is_a_run_with_times", ProfileUncopiedAfter),
     ("other_codes_buffers_can_be_read", Grabbing),
     ("other_codes_buffers_can_be_read", Gullible),
-    ("a_buffer_that_its_maker_destroyed_fails_one_call", Unwatched),
+    ("a_buffer_that_its_maker_destroyed_fails_one_call", Unvalidated),
     ("a_buffer_that_its_maker_destroyed_fails_one_call", LostByDestroyed),
     ("a_lost_device_says_so_everywhere", LateLoss),
     ("nothing_stays_of_what_was_cancelled", Hoarding),

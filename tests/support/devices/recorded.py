@@ -9,7 +9,7 @@ import numpy as np
 
 from support.write.pte_writer import GraphWriter
 from webpte.gpu.device import PlanCommands
-from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.gpu.simulated.device import RecordedRun, SimulatedDevice
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 
@@ -91,8 +91,8 @@ def sent(device: SimulatedDevice) -> bytes:
     """The bytes that went up in the last execution."""
     name, detail = device.log[-1]
     assert name == "run"
-    payload: bytes = detail[1]  # type: ignore[index]
-    return payload
+    assert isinstance(detail, RecordedRun)
+    return detail.payload
 
 
 def plans(device: SimulatedDevice) -> list[PlanCommands]:
@@ -104,11 +104,10 @@ def plans(device: SimulatedDevice) -> list[PlanCommands]:
 
 def runs(device: SimulatedDevice) -> list[dict[str, Any]]:
     """What the executions were given, in order."""
-    fields = ("plan", "payload", "copies", "read", "kept", "watched")
     return [
-        dict(zip(fields, detail, strict=True))  # type: ignore[call-overload]
+        detail._asdict()
         for name, detail in device.log
-        if name == "run"
+        if name == "run" and isinstance(detail, RecordedRun)
     ]
 
 

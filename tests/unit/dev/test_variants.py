@@ -19,6 +19,7 @@ from support.write.pte_writer import GraphWriter, write_pte
 from webpte import DeviceInfo, Options
 from webpte.dev.variants import AS_CHOSEN, NAMES, VariantRuns, unknown_names, variants_of
 from webpte.dev.variants import Variant as Way
+from webpte.gpu.device import PlanRun
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte_host.commands import bench, verify
 from webpte_host.setup import environment
@@ -88,8 +89,8 @@ class OffByALittle(SimulatedDevice):
         self.many = len(commands.dispatches) > 1
         return plan
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        running, many = super().run(*args, **kwargs), self.many
+    def run(self, run: PlanRun) -> Any:
+        running, many = super().run(run), self.many
 
         async def changed() -> bytes:
             result = np.frombuffer(await running, np.float32)

@@ -16,6 +16,7 @@ from time import perf_counter
 import numpy as np
 
 from webpte.errors import IndexRangeError, ResizeError
+from webpte.gpu.device import PlanRun
 from webpte.gpu.tasks import detach
 from webpte.plan.memory_plan import aligned
 from webpte.plan.shaders import ShaderLibrary
@@ -141,9 +142,10 @@ class SampledDelegate:
     async def _submit(self, first: Prepared, chain: StepBatch) -> _SubmittedStep:
         """In one submission: a head that fails must not leave what the body wrote to state."""
         started = perf_counter()
-        copies, watched = await self.body.replayer.lead(first)
+        copies, validate = await self.body.replayer.lead(first)
         chain.fill()
-        running = self.body.device.run(chain.handle, chain.payload, copies, watched=watched)
+        run = PlanRun(chain.handle, chain.payload, copies, validate=validate)
+        running = self.body.device.run(run)
         count_submission()
         return _SubmittedStep(chain, running, started, perf_counter())
 
@@ -194,7 +196,7 @@ class SampledDelegate:
                 for step, row in enumerate(rows[:count]):
                     chain.rows[step] = row
                 body.lifetime.check()
-                running = body.device.run(chain.handle, chain.payload)
+                running = body.device.run(PlanRun(chain.handle, chain.payload))
                 count_submission()
                 submitted = _SubmittedStep(chain, running, started, perf_counter())
             # Held until the steps have run, whether anybody waits for them or not.
