@@ -18,7 +18,7 @@ from webpte_host.setup import chromium
 
 Described = tuple[int, int, str | None]  # offset, size, conversion
 
-# A device that keeps what is written, and files of all kinds that hold the same bytes.
+# A device that stores all writes, and files of all kinds with the same bytes.
 SETUP = """([names]) => {
     for (const [name, text] of Object.entries(names)) globalThis[name] = eval(text);
     globalThis.bytesOf = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
@@ -138,7 +138,7 @@ def test_constants_of_all_types_and_places(page: Harness, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_bytes_more_than_once(page: Harness, kind: str) -> None:
-    """Also larger than what is asked for at once, and parts of one another."""
+    """Also larger than one range, and overlapping."""
     data = np.random.default_rng(6).standard_normal(350).astype(np.float16).tobytes()
     wanted: list[Described] = [
         (4, 400, None),
@@ -163,8 +163,8 @@ def test_random_layouts(page: Harness, kind: str) -> None:
         check(page, kind, data, [(int(b), n, None) for b, n in zip(begins, sizes, strict=True)])
 
 
-# What goes wrong in the second of many windows; what is written after it was told, although the
-# bytes of the third come only then.
+# Errors in the second of many ranges; nothing may be written after the error was reported, although
+# the bytes of the third come only then.
 FAIL = """async ([fault]) => {
     const bytes = new Uint8Array(1000).fill(1);
     const target = makeTarget([1000]);
@@ -270,7 +270,7 @@ def test_a_server_that_answers_with_other_bytes(page: Harness) -> None:
         assert seen["message"].startswith("the file changed on its server while it was being read")
 
 
-# Nothing but who waits for the next bytes knows of the reading of a file, while memory is swept.
+# Only the promise of the next bytes references the reader of a file, while memory is collected.
 _SWEPT = """async ([text, rounds, ms]) => {
     const file = globalThis.file = eval(text).blobFile(new Blob([new Uint8Array(40_000)]));
     const readAll = async () => {

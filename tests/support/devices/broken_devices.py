@@ -1,4 +1,4 @@
-"""Recording devices that break one promise each, and the subject that checks are done on."""
+"""Simulated devices that break one promise each, and their conformance subject."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LateRead(SimulatedDevice):
 
 
 class LateCopy(SimulatedDevice):
-    """Copies when it is asked for what came of them."""
+    """A device that copies only when a result is awaited."""
 
     def copy(self, copies: Sequence[GpuCopy]) -> None:
         self.delayed = list(copies)
@@ -89,7 +89,7 @@ class Truncating(SimulatedDevice):
 
 
 class Forgiving(SimulatedDevice):
-    """Ignores constants for buffers that it does not know."""
+    """A device that ignores constants for unknown buffers."""
 
     async def transfer(self, transfers: Sequence[Transfer], progress: Any = None) -> None:
         await super().transfer([t for t in transfers if t.buffer in self.memory])
@@ -106,7 +106,7 @@ class Recompiling(SimulatedDevice):
 
 
 class Silent(SimulatedDevice):
-    """Tells of a kernel once it is compiled, and not before."""
+    """A device without progress before the first kernel is compiled."""
 
     async def create_pipelines(
         self, specs: Sequence[PipelineSpec], progress: Any = None
@@ -119,13 +119,13 @@ class Silent(SimulatedDevice):
 
 
 class Uncompiled(RecordingSubject):
-    """Claims to compile, and finds nothing wrong."""
+    """A device that claims to compile, and never fails."""
 
     compiles = True
 
 
 class _Altered(SimulatedDevice):
-    """Plans become others: `alter` is what breaks."""
+    """A device that changes every plan by `alter`."""
 
     @staticmethod
     def alter(commands: PlanCommands) -> PlanCommands:
@@ -154,7 +154,7 @@ class Uncleared(_Altered):
 
 
 class _AlteredParts(SimulatedDevice):
-    """Parts of plans are others."""
+    """A device that changes the parts of every plan by `alter_parts`."""
 
     def alter_parts(self, parts: tuple[SubPlan, ...]) -> tuple[SubPlan, ...]:
         raise NotImplementedError
@@ -225,7 +225,7 @@ class AlwaysRead(_AlteredRuns):
 
 
 class OneResult(SimulatedDevice):
-    """Has room for the results of one run."""
+    """A device with room for the results of one run."""
 
     def run(self, run: PlanRun) -> Awaitable[bytes]:
         running = super().run(run)
@@ -240,7 +240,7 @@ class OneResult(SimulatedDevice):
 
 
 class LateUpload(SimulatedDevice):
-    """Looks at the payload when somebody waits."""
+    """A device that reads the payload only when a run is awaited."""
 
     def run(self, run: PlanRun) -> Awaitable[bytes]:
         async def later() -> bytes:
@@ -269,7 +269,7 @@ class ProfileUncopiedAfter(SimulatedDevice):
 
 
 class Grabbing(SimulatedDevice):
-    """Destroys what it adopted when it forgets it."""
+    """A device that destroys adopted buffers when it forgets them."""
 
     def forget_buffers(self, buffers: Sequence[int]) -> None:
         for number in buffers:
@@ -286,7 +286,7 @@ class Gullible(SimulatedDevice):
 
 
 class Unvalidated(SimulatedDevice):
-    """Does not see that a buffer was destroyed."""
+    """A device that does not notice destroyed buffers."""
 
     def adopt_buffer(self, native: Any) -> tuple[int, int]:
         copied = RecordedBuffer(native.size)
@@ -294,7 +294,7 @@ class Unvalidated(SimulatedDevice):
 
 
 class LostByDestroyed(SimulatedDevice):
-    """Takes one bad call for the end."""
+    """A device that is lost after one bad call."""
 
     def run(self, run: PlanRun) -> Awaitable[bytes]:
         running = super().run(run)
@@ -310,7 +310,7 @@ class LostByDestroyed(SimulatedDevice):
 
 
 class LateLoss(SimulatedDevice):
-    """Still takes writes when it is lost."""
+    """A device that accepts writes after it was lost."""
 
     def write(self, buffer: int, offset: int, data: np.ndarray) -> None:
         if not self.lost:
@@ -318,14 +318,14 @@ class LateLoss(SimulatedDevice):
 
 
 class Hoarding(SimulatedDevice):
-    """What is being made goes on though nobody waits for it, and nobody gives it back."""
+    """A device that still creates buffers for a cancelled caller, and never destroys them."""
 
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         return await asyncio.shield(super().create_buffers(sizes, uniform))
 
 
 class Poisoned(SimulatedDevice):
-    """A cancelled run takes the device's results with it."""
+    """A device whose later results are lost with a cancelled run."""
 
     def run(self, run: PlanRun) -> Awaitable[bytes]:
         running = super().run(run)
@@ -345,7 +345,7 @@ class Poisoned(SimulatedDevice):
         return empty() if hasattr(self, "poisoned") else careless()
 
 
-# The check that sees it, and the device.
+# Each check, and a device that fails it.
 BROKEN: list[tuple[str, type[SimulatedDevice]]] = [
     ("new_buffers_are_zero", NotZeroed),
     ("buffers_are_made_all_or_none", HalfAllocated),

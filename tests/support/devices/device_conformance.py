@@ -1,4 +1,4 @@
-"""What every device does, as checks that each device has to pass.
+"""The promises of a device, as checks that every device has to pass.
 
 `CHECKS` has them by name; each takes a `Subject` with a fresh device. docs/native.md says in words
 what they ask. This also runs in a page.
@@ -56,7 +56,7 @@ def check(function: Check) -> Check:
 @check
 async def new_buffers_are_zero(subject: Subject) -> None:
     device, sizes = subject.device, [4, 16, 256, 4096]
-    for _ in range(2):  # the second time perhaps in memory that was used
+    for _ in range(2):  # the second time perhaps in used memory
         made = await device.create_buffers(sizes)
         for buffer, size in zip(made, sizes, strict=True):
             assert await device.read(buffer, size) == bytes(size)
@@ -130,7 +130,7 @@ async def constants_are_converted_on_their_way(subject: Subject) -> None:
         )
     seen: list[tuple[str, int, int]] = []
     data = b"".join(array.tobytes() for array, _, _ in wanted)
-    source = open_bytes(b"?" + data, "constants")  # no part begins where it would have to
+    source = open_bytes(b"?" + data, "constants")  # no part is aligned
     made = await subject.device.create_buffers([want.nbytes for _, _, want in wanted])
     transfers, offset = [], 1
     for buffer, (array, convert, _) in zip(made, wanted, strict=True):
@@ -189,7 +189,7 @@ async def kernels_to_be_compiled_are_told_of_before_the_first_is(subject: Subjec
     await making
     assert told == [("compile", done, 2) for done in range(3)]
     await device.create_pipelines(specs, lambda *progress: told.append(progress))
-    assert len(told) == 3  # those that are there are not told of
+    assert len(told) == 3  # no progress for those that exist
 
 
 @check
@@ -212,7 +212,7 @@ async def a_kernel_that_does_not_compile_is_named(subject: Subject) -> None:
 async def a_run_uploads_dispatches_and_reads_back(subject: Subject) -> None:
     bench = await Bench.create(subject.device, 3, elements=101)
     plan = await bench.plan(("neg", 0, 2), upload=[0, 1], back=[2, 1])
-    for round in range(3):  # the second time on, nothing is new
+    for round in range(3):  # from the second time on, nothing is new
         x = np.arange(101, dtype=np.float32) - 50 + round
         result = floats_in(await subject.device.run(PlanRun(plan, payload_of(x, x * 2))))
         expect(result, np.concatenate([-x, x * 2]), f"round {round}")
@@ -262,7 +262,7 @@ async def parts_of_other_plans_run_in_one_submission(subject: Subject) -> None:
     rectified = await bench.plan(("relu", 2, 3), back=[3])
     half = 8  # bytes
     parts = (
-        # The upload of the plan behind it is left out: these copies bring what it takes.
+        # A sub-plan does not upload: these copies bring its input.
         SubPlan(negative, (GpuCopy(given, at, half), GpuCopy(given, at, half, half, half))),
         SubPlan(
             rectified, copies_after=(GpuCopy(out, kept, half, 0, half), GpuCopy(out, tally, half))
@@ -278,7 +278,7 @@ async def parts_of_other_plans_run_in_one_submission(subject: Subject) -> None:
         expect(result[4:8], np.concatenate([C[:2], -x[:2]]), "half of what it kept")
         expect(result[8:12], x, "of the last part, which goes on with the first one's")
         expect(result[12:], floats(0, 0, 0, 0), "what the last part sets to zero")
-    for plan in (negative, rectified):  # their dispatches are known by now
+    for plan in (negative, rectified):  # their dispatches are already resolved
         subject.device.destroy_plan(plan)
     result = floats_in(await subject.device.run(PlanRun(both, payload_of(C))))
     expect(result[:4], np.maximum(-C, 0), "without the plans that the parts are of")
@@ -317,7 +317,7 @@ async def runs_overlap_and_each_has_its_results(subject: Subject) -> None:
         payload = payload_of(A)
         running = []
         for number in range(5):
-            payload[:] = payload_of(A * number)  # a run has taken its payload when it returns
+            payload[:] = payload_of(A * number)  # a run has read its payload when it returns
             running.append(subject.device.run(PlanRun(plan, payload)))
         for number, run in reversed(list(enumerate(running))):
             expect(floats_in(await run), -A * number, f"run {number}")
@@ -400,7 +400,7 @@ async def a_buffer_that_its_maker_destroyed_fails_one_call(subject: Subject) -> 
     expect(floats_in(await device.run(PlanRun(plan, NO_PAYLOAD))), -A, "the next call")
 
 
-# When things end
+# Loss and cancellation
 
 
 @check
@@ -429,7 +429,7 @@ async def a_lost_device_says_so_everywhere(subject: Subject) -> None:
         calls.append(lambda: device.profile(PlanRun(plan, payload_of(A))))
     for call in calls:
         await raises(DeviceLostError, call)
-    device.destroy_plan(plan)  # giving back never fails
+    device.destroy_plan(plan)  # destroying never fails
     device.destroy_buffers(bench.buffers)
 
 

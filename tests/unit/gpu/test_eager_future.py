@@ -1,4 +1,4 @@
-"""What wakes a task in the moment in which its result comes, and not with the loop's next turn."""
+"""A future that resumes its task at once, and not in the loop's next turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = ContextVar("name", default="nobody")
 
 
 async def told_by_the_loop(future: EagerFuture[int], log: list[str], **what: object) -> None:
-    """As a browser tells: in a turn that belongs to no task."""
+    """Settle as a browser does: in a turn that belongs to no task."""
 
     def tell() -> None:
         log.append("told")

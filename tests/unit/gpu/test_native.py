@@ -1,4 +1,4 @@
-"""The native device beyond what all devices do: programs on it, its files, its event loops."""
+"""The native device beyond the conformance checks: programs, files, event loops."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from webpte.source import ByteSource, BytesSource, FileSource, Region
 from webpte_host.base.layout import ROOT
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
-SUM = X + np.arange(3, dtype=np.float32)  # what add_graph gives for it
+SUM = X + np.arange(3, dtype=np.float32)  # the output of add_graph
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def device() -> Iterator[NativeDevice]:
 
 
 def in_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """In a fresh interpreter."""
+    """Run code in a fresh interpreter."""
     paths = os.pathsep.join([str(ROOT / "pysrc"), str(ROOT / "tests")])
     return subprocess.run(
         [sys.executable, "-c", code],
@@ -101,7 +101,7 @@ def test_a_program_runs_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_one_device_serves_many_event_loops() -> None:
-    """`asyncio.run` after `asyncio.run`, as scripts do it; also if one ends in the middle."""
+    """Several `asyncio.run` in a row, as in scripts, one of which ends early."""
 
     async def run() -> object:
         async with await load(add_graph(), device="native") as program:
@@ -252,7 +252,7 @@ def test_more_dispatches_than_a_query_set_has_room_for(device: NativeDevice) -> 
     asyncio.run(run())
 
 
-# Without it
+# Without a driver
 
 
 @pytest.mark.without_driver

@@ -1,4 +1,4 @@
-"""The device that other tests rely on: as strict as a GPU, and with the same memory."""
+"""The simulated device that other tests rely on: strict, with real memory."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_bad_index_leaves_its_number_and_zeros() -> None:
     wait(run())
 
 
-# Faults to order
+# Injected faults
 
 
 @pytest.mark.parametrize("at_result", [False, True])

@@ -1,4 +1,4 @@
-"""What WebGPU would refuse, the recording device refuses."""
+"""The simulated device refuses the commands that WebGPU would refuse."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from webpte.gpu.simulated.device import RecordedBuffer, SimulatedDevice
 
 
 async def made_plan() -> tuple[SimulatedDevice, PlanCommands]:
-    """The commands of x + y on a device that is ready to take more."""
+    """Return the commands of x + y, and the device with their buffers and pipeline."""
     device = SimulatedDevice()
     await make_delegate(add_graph((4,)), device)
     (commands,) = device.plans.values()
@@ -40,7 +40,7 @@ def with_dispatch(commands: PlanCommands, **changes: Any) -> PlanCommands:
     return replace(commands, dispatches=(replace(dispatch, **changes),))
 
 
-# What WebGPU refuses
+# Invalid commands
 
 FREED = 999
 PlanEdit = Callable[[PlanCommands], PlanCommands]
