@@ -142,15 +142,16 @@ class NativePlan:
             part.encode(c, encoder)
         if not self.dispatches:
             return
-        current, bound = None, c.wgpuComputePassEncoderSetBindGroup
-        run, begun = c.wgpuComputePassEncoderDispatchWorkgroups, _begun(c, encoder, None)
+        current, compute = None, _begin_pass(c, encoder, None)
+        set_group = c.wgpuComputePassEncoderSetBindGroup
+        run = c.wgpuComputePassEncoderDispatchWorkgroups
         for dispatch in self.dispatches:
             if dispatch.pipeline is not current:
                 current = dispatch.pipeline
-                c.wgpuComputePassEncoderSetPipeline(begun.handle, current)
-            bound(begun.handle, 0, dispatch.group.handle, 0, None)
-            run(begun.handle, *dispatch.grid)
-        c.wgpuComputePassEncoderEnd(begun.handle)
+                c.wgpuComputePassEncoderSetPipeline(compute.handle, current)
+            set_group(compute.handle, 0, dispatch.group.handle, 0, None)
+            run(compute.handle, *dispatch.grid)
+        c.wgpuComputePassEncoderEnd(compute.handle)
 
     def stage(self, device: DawnDevice, encoder: Any) -> NativeBuffer | None:
         """Encode the copies of results to a staging buffer and return it; None without results."""
@@ -167,7 +168,7 @@ def make_staging(device: DawnDevice, nbytes: int) -> NativeBuffer:
     return make_buffer(device, nbytes, "MapRead", "CopyDst")
 
 
-def _begun(c: Any, encoder: Any, timestamps: Any) -> Owned:
+def _begin_pass(c: Any, encoder: Any, timestamps: Any) -> Owned:
     descriptor = c.WGPUComputePassDescriptor()
     if timestamps is not None:
         descriptor.timestampWrites = ctypes.pointer(timestamps)
@@ -192,11 +193,11 @@ def encode_timed(
         )
         for index, dispatch in enumerate(part):
             stamps = c.WGPUComputePassTimestampWrites(queries.handle, 2 * index, 2 * index + 1)
-            begun = _begun(c, encoder, stamps)
-            c.wgpuComputePassEncoderSetPipeline(begun.handle, dispatch.pipeline)
-            c.wgpuComputePassEncoderSetBindGroup(begun.handle, 0, dispatch.group.handle, 0, None)
-            c.wgpuComputePassEncoderDispatchWorkgroups(begun.handle, *dispatch.grid)
-            c.wgpuComputePassEncoderEnd(begun.handle)
+            compute = _begin_pass(c, encoder, stamps)
+            c.wgpuComputePassEncoderSetPipeline(compute.handle, dispatch.pipeline)
+            c.wgpuComputePassEncoderSetBindGroup(compute.handle, 0, dispatch.group.handle, 0, None)
+            c.wgpuComputePassEncoderDispatchWorkgroups(compute.handle, *dispatch.grid)
+            c.wgpuComputePassEncoderEnd(compute.handle)
         c.wgpuCommandEncoderResolveQuerySet(
             encoder, queries.handle, 0, 2 * len(part), resolved.handle, 16 * start
         )
