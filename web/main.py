@@ -134,7 +134,7 @@ class WorkerBrowser:
         try:
             address = self.absolute(url)
         except JsException as error:
-            raise SourceError(f"{url} is no address: {error.message}") from error
+            raise SourceError(f"{url} is not an address: {error.message}") from error
         return await webpte.library.open(address, progress=progress)
 
     async def read(self, file: JsProxy) -> bytes:

@@ -26,7 +26,7 @@ import numpy as np
 import webpte
 from webpte.dev.kernel_bench import read_calls
 from webpte.gpu.native.device import NativeDevice
-from webpte.gpu.native.plan import Dispatched, NativePlan, submission
+from webpte.gpu.native.plan import NativeDispatch, NativePlan, submission
 from webpte.graph.graph import Graph
 from webpte.ops.conv import conv, conv_window, conv_winograd
 from webpte.ops.conv.conv_geometry import Convolution
@@ -69,7 +69,7 @@ async def whole(device: NativeDevice, plan: NativePlan, times: int, rounds: int)
     ]
 
 
-async def alone(device: NativeDevice, dispatch: Dispatched, times: int) -> float:
+async def alone(device: NativeDevice, dispatch: NativeDispatch, times: int) -> float:
     """Return the microseconds of one dispatch among many of the same."""
     plan = NativePlan([], [], [dispatch] * times, [], 0)
     return min(await whole(device, plan, 1, 3)) / times

@@ -65,7 +65,7 @@ CASES += [("residual", "rounded", SIZES[i]) for i in (2, 5)]
 @pytest.mark.parametrize(("shape", "kind", "sizes"), CASES, ids=str)
 def test_kernels(shape: str, kind: str, sizes: Sizes) -> None:
     graph, inputs = SHAPES[shape](sizes, kind)
-    # What is rounded to int8 may go to the other side.
+    # Rounding to int8 may go either way.
     compare(graph, [inputs], tolerance=2e-3 if kind == "rounded" else 1e-5)
 
 
@@ -78,7 +78,7 @@ def test_one_row_of_many_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("enough", [1, conv_window.ENOUGH])
 def test_residuals_of_convolutions(enough: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are enough workgroups for windows, and where not."""
+    """Sizes with enough workgroups for windows in workgroup memory, and without."""
     monkeypatch.setattr(conv_window, "ENOUGH", enough)
     for case in RESIDUALS:
         graph, inputs = residual_conv(case)
@@ -86,7 +86,7 @@ def test_residuals_of_convolutions(enough: int, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_around_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows, for those that are not asked for the tile that they would have otherwise."""
+    """Windows in workgroup memory in place of the default tile."""
     for case in BLOCKS:
         enough = 1 if case.channels[0] == 12 else conv_window.ENOUGH
         monkeypatch.setattr(conv_window, "ENOUGH", enough)
@@ -136,7 +136,7 @@ def encoder(tokens: int = 37) -> tuple[Encoder, list[np.ndarray]]:
 
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_encoder_layer(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As small products are cut, and as large ones are: more sums to an invocation."""
+    """Tiles of small GEMMs and of large ones, with more sums per invocation."""
     if blocks == 2:
         monkeypatch.setattr(gemm_small, "SHAPES", dict.fromkeys((True, False), LARGE_BLOCKS))
     net, inputs = encoder()

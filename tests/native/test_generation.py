@@ -1,4 +1,4 @@
-"""Answers on the native device: however many steps run ahead, they are those of NumPy."""
+"""Answers on the native device equal those of NumPy, with any number of steps ahead."""
 
 from __future__ import annotations
 

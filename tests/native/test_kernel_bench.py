@@ -1,4 +1,4 @@
-"""Kernels timed on this machine's GPU: tiny ones, for the way and not for the figures."""
+"""Kernels timed on this machine's GPU: tiny ones, to test the timing, not the figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.devices.native import need_native
 from support.graphs.graphs import wait
 from webpte import shared_device
 from webpte.dev import kernel_bench
-from webpte.dev.kernel_bench import Effort, Limits
+from webpte.runtime.inspect.kernel_rates import Effort, Limits
 from webpte_host.base.errors import HostError
 from webpte_host.commands import bench
 

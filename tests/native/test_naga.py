@@ -1,4 +1,4 @@
-"""The kernels that a GPU gets compile in Firefox, too: naga makes the pipelines of all programs.
+"""The kernels that a GPU gets compile in Firefox, too: naga compiles the pipelines of all programs.
 
 It makes those of the suites, the samples and of answers, fused and call by call, and of a row of
 each operator; with `--all` of every row. A compiler that panics or hangs fails here; in a browser
@@ -48,7 +48,7 @@ def spec_of(label: str, code: str, **overrides: float) -> Spec:
 
 
 def collect_part(part: str) -> set[PipelineSpec]:
-    """Collect the pipelines that a part of all programs asks a GPU for, in some seconds.
+    """Collect the pipelines of a part of all programs on a GPU, in some seconds.
 
     "others": rows of several sizes, and of each operator one as half floats and one as a software
     adapter gets it.

@@ -47,7 +47,7 @@ def _driver() -> None:
 
 @cache
 def device_for(software: bool) -> NativeDevice:
-    """One for all tests: a driver gives out after some hundred."""
+    """One device for all tests: a driver fails after some hundred."""
     device = asyncio.run(NativeDevice.create())
     device.info = replace(device.info, software=software)
     return device

@@ -1,4 +1,4 @@
-"""The packed suites on the native device, and the families' tables as half floats."""
+"""The packed suites on the native device, and the families' tables as f16."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def outputs(program: bytes, steps: Sequence[Sequence[Array]], device: str)
 
 @pytest.mark.parametrize("row", one_row_per_op(), ids=str)
 def test_half_floats(row: Row) -> None:
-    """Stored and computed as such, to the last bit of a half of the largest element."""
+    """f16 is stored and computed, to the last bit of an f16 of the largest element."""
     device = asyncio.run(webpte.shared_device("native"))
     if not device.info.has_halves:
         pytest.skip(f"{device.info.description} has no shader-f16")

@@ -1,9 +1,8 @@
 """Every row of the operators' tables on this machine's GPU, with a GPU's kernels.
 
-The driver may be a CPU in disguise, where a browser would get simpler kernels: here, what real GPUs
-run is compiled and run, tiles and all, and then those simpler ones where they are others: by
-default of rows that have all kernels, with `--all` of every row. A row that fails shows its WGSL,
-its params and its values.
+The driver may be a software adapter, which gets simpler kernels in a browser. Here the kernels of
+real GPUs run, and then the simpler ones if they differ: by default for rows that cover all kernels,
+with `--all` for every row. A row that fails shows its WGSL, its params and its values.
 """
 
 from __future__ import annotations
@@ -29,10 +28,11 @@ from webpte.gpu.native.device import NativeDevice
 from webpte.graph.graph import Graph
 from webpte.ops.core.records import Dispatch
 from webpte.ops.core.target import GPU, Target
+from webpte.report.difference import EXACT, Tolerance, difference
 
 SOFTWARE = Target(software=True)
 
-# For tables that have no tolerance of their own: sums in another order than NumPy's.
+# For tables without a tolerance: sums in another order than NumPy's.
 RTOL, ATOL_OF_LARGEST = 1e-4, 4e-6
 
 
@@ -43,7 +43,7 @@ def _driver() -> None:
 
 @cache
 def device_for(target: Target) -> NativeDevice:
-    """A device that gets the kernels for a target, whatever it is."""
+    """Create a device that gets the kernels for a target."""
     device = asyncio.run(NativeDevice.create())
     device.info = replace(device.info, software=target.software)
     return device
@@ -70,13 +70,13 @@ def agree(case: Any, one: Array, other: Array) -> bool:
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
     if one.dtype.kind != "f":
-        return bool(np.array_equal(one, other))
-    if hasattr(case, "rtol"):
-        rtol, atol = case.rtol, getattr(case, "atol", case.rtol)
+        tolerance = EXACT
+    elif hasattr(case, "rtol"):
+        tolerance = Tolerance(case.rtol, getattr(case, "atol", case.rtol))
     else:
         finite = np.abs(other[np.isfinite(other)])
-        rtol, atol = RTOL, ATOL_OF_LARGEST * float(finite.max(initial=0.0))
-    return bool(np.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True))
+        tolerance = Tolerance(RTOL, ATOL_OF_LARGEST * float(finite.max(initial=0.0)))
+    return difference(one, other, tolerance).agrees
 
 
 @pytest.mark.parametrize("row", list(every_row()), ids=str)

@@ -29,7 +29,7 @@ PROGRAM = write_pte(GRAPH)
 
 
 async def gpu() -> NativeDevice:
-    """With a GPU's kernels, of which there are several cuts."""
+    """A device with a GPU's kernels, which have several tile configs."""
     need_native()
     device = await NativeDevice.create()
     device.info = replace(device.info, software=False)
@@ -48,7 +48,7 @@ def test_tunes_keeps_and_uses(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
         device, told = await gpu(), list[tuple[str, int, int]]()
         async with await webpte.load(PROGRAM, device=device) as program:
             (before,) = await program.forward(*INPUTS)
-            monkeypatch.setattr(tuning, "GAIN", 10.0)  # whatever is fastest, by however little
+            monkeypatch.setattr(tuning, "GAIN", 10.0)  # the fastest, by any margin
             found = await program.tune("forward", *INPUTS, progress=lambda *t: told.append(t))
             (after,) = await program.forward(*INPUTS)
             kernels = program.kernels
@@ -74,7 +74,7 @@ def test_a_cut_that_computes_something_else_is_refused(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Wrong(gemv_q4.RowCut):
-        """Leaves out the last part of every sum."""
+        """Leave out the last part of every sum."""
 
         def types(self, weights: Quantized, matrices: int) -> Types:
             given = dict(super().types(weights, matrices))

@@ -1,4 +1,4 @@
-"""Timing a loaded program: whole runs, where the time goes, and every kernel by the GPU's clock.
+"""Timing of a loaded program: whole runs, their stages, and every kernel by the GPU's clock.
 
 All figures are milliseconds, medians after a warm-up. A run splits into `prepare` (Python: shapes
 and inputs), `submit` (JavaScript: upload and encode) and `wait`, of which `gpu_ms` are kernels, by
@@ -26,7 +26,7 @@ SAMPLED = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "seed": 1}
 async def figures_of(
     program: Program, method: str, runs: int, prefill: Sequence[int], decode_steps: int
 ) -> dict[str, Any]:
-    """All that is asked of a program: a method's times, or with `prefill` a language model's."""
+    """Measure a method of a program, or with `prefill` a language model."""
     figures = {"adapter": vars(program.device_info), "load_ms": program.stats.load_ms}
     if prefill:
         return figures | await bench_llm(program, prefill, decode_steps)
@@ -36,7 +36,7 @@ async def figures_of(
 async def bench_method(
     program: Program, method: str = "forward", runs: int = 20, warmup: int = 3
 ) -> dict[str, Any]:
-    """A method on random inputs at its largest shapes."""
+    """Time a method with random inputs of its largest shapes."""
     random = np.random.default_rng(0)
     inputs = [example_input(info, random) for info in program.methods[method].inputs]
     figures = await _measure(program, lambda: program.run(method, *inputs), runs, warmup)
@@ -46,10 +46,10 @@ async def bench_method(
 async def bench_llm(
     program: Program, prefill: Sequence[int], decode_steps: int = 32
 ) -> dict[str, Any]:
-    """Prefill of each length, then decoding from there, in three ways; logits stay on the GPU.
+    """Time prefill of each length, then decoding, in three ways; logits stay on the GPU.
 
-    `decode` goes step by step, the host sees each token before the next step; `ahead` has several
-    steps in a submission, and `sampled` draws its tokens besides.
+    `decode` runs step by step: the host sees each token before the next step. `ahead` has several
+    steps in a submission; `sampled` also samples its tokens.
     """
     generator = Generator(program)
     random = np.random.default_rng(0)
@@ -65,8 +65,8 @@ async def bench_llm(
         measured = await _measure(program, fill, 8, 4)
         measured["tokens_per_second"] = length / measured["ms"] * 1000
         figures[f"prefill_{length}"] = measured | await _kernels(program, generator.method)
-        await fill()  # what was timed kernel by kernel has written to the cache
-        # Warm already; each step takes a place of the context, which is not for the clock to fill.
+        await fill()  # the timed kernels have written to the cache
+        # No further warm-up: each step uses up a place of the context.
         measured = await _measure(program, lambda: generator.prefill([1]), decode_steps, 5, 0.0)
         measured["tokens_per_second"] = 1000 / measured["ms"]
         figures[f"decode_{length}"] = measured | await _kernels(program, generator.method)
@@ -78,7 +78,7 @@ async def bench_llm(
 async def _steady(
     generator: Generator, tokens: list[int], count: int, asked: dict[str, Any]
 ) -> dict[str, Any]:
-    """Milliseconds per token once an answer is under way: half of it is warm-up."""
+    """Return the milliseconds per token of the second half of an answer; the first is warm-up."""
     times, stats = [], GenerationStats()
     for _ in range(4):  # the first makes plans
         answer = generator.generate(tokens, 2 * count, **asked)
@@ -102,7 +102,7 @@ async def _steady(
 
 
 def example_input(info: TensorInfo | ScalarInfo, random: np.random.Generator) -> Any:
-    """Random values that every model can take: small floats, zeros and ones for integers."""
+    """Make random values that every model accepts: small floats, zeros and ones for integers."""
     if isinstance(info, ScalarInfo):
         return info.value
     dtype = np.dtype(info.dtype)
@@ -137,9 +137,9 @@ async def _measure(
 
 
 async def _kernels(program: Program, method: str) -> dict[str, Any]:
-    """Dispatches and microseconds per kernel, slowest first; empty without timestamps."""
+    """Return dispatches and microseconds per kernel, slowest first; empty without timestamps."""
     try:
-        await program.profile(method)  # once for nothing: the first has one-time costs
+        await program.profile(method)  # not measured: the first has one-time costs
         rows = await program.profile(method)
     except (DeviceLostError, OutOfMemoryError):
         raise

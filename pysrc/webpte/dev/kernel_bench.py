@@ -1,96 +1,40 @@
-"""Timing kernels by the GPU's clock: a list of calls with shapes in, times and rates out.
+"""A table of kernel times: a list of calls with shapes in, times and rates out.
 
 A call of the list is a JSON object:
 
     {"op": "aten.mm.default", "args": [{"tensor": [1, 2048]}, {"tensor": [2048, 2048]}]}
 
 args    tensors, ints, floats, bools, strings, null, lists of ints. A tensor has a `dtype` (float32
-        unless it says so), and with `"constant": true` it lies on the GPU as weights do
-out     only where the operator cannot tell: a tensor, or a list of them
+        by default), and with `"constant": true` it is on the GPU as weights are
+out     a tensor or a list of tensors; only for operators that cannot derive it
 name    for the table; by default the operator and its shapes
-
-Bytes count every tensor once, as it is stored: what a kernel must move at least. What a call left
-in the GPU's caches is there for the next one, so small tensors can seem faster than memory is.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from statistics import median
-from time import perf_counter
 from typing import Any
 
-import numpy as np
-
-from webpte import Device
-from webpte.dtypes import DTYPES, DType
 from webpte.errors import GraphError, OutOfMemoryError, UnsupportedOpError, WebpteError
-from webpte.graph.graph import Constant, Graph, Tensor
-from webpte.graph.live_state import LiveState
-from webpte.ops import OpDef, lookup
-from webpte.ops.core.args import Args
-from webpte.plan.shaders import ShaderLibrary
-from webpte.portable import CallBuilder
-from webpte.report import Rates
-from webpte.report.work import work_of
-from webpte.rewrite.passes import store_halves
-from webpte.rewrite.validate import resolve_ops
-from webpte.runtime.base.gpu_tensor import GpuTensor, upload
-from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.io_binding import OutputPlacement
-from webpte.runtime.execute.timings import Timings
-from webpte.shapes import Dims, numel
-from webpte.source import Region, check_range
-
-OutSpec = tuple[DType, Dims]
-
-PLACEHOLDERS = 3  # as many outputs as any operator has
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How long to measure. Clocks of an idle GPU are a fraction of those at work."""
-
-    warm_ms: float = 300
-    runs: int = 15
-    most_ms: float = 3000  # of the timed runs, where each of them takes long
-    busy_ms: float = 20  # of other runs that each timed one stands behind in the queue
-    most_behind: int = 200
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The sizes that measure a device: a copy of so many floats, a product of such matrices."""
-
-    copied: int = 1 << 25  # 128 MiB read, 128 MiB written
-    side: int = 4096
-
-
-FOR_CPUS = Limits(1 << 22, 256)
-QUICK, FOR_A_GLANCE = Effort(60, 5, 400, 5), Limits(1 << 24, 2048)  # good to a tenth or so
-
-
-@dataclass(frozen=True)
-class BenchCall:
-    """One call of the list as a graph."""
-
-    name: str
-    op: OpDef
-    graph: Graph
-
-    @property
-    def args(self) -> Args:
-        return self.op.bind(self.graph.calls[0], self.graph, LiveState(self.graph))
-
+from webpte.gpu.device import Device
+from webpte.ops import lookup
+from webpte.runtime.inspect.kernel_rates import (
+    FOR_CPUS,
+    BenchCall,
+    Effort,
+    Limits,
+    call_graph,
+    is_tensor,
+    measure,
+    rates_of,
+)
 
 # Reading the list
 
 
 def read_calls(entries: Any, pattern: str | None = None) -> list[BenchCall]:
-    """The calls of a list whose names match the pattern, if there is one."""
+    """Read the calls of a list whose names match the pattern, if there is one."""
     if not isinstance(entries, list):
         raise GraphError("a list of kernels is a JSON array of objects with an op and its args")
     calls = [_read_call(index, entry) for index, entry in enumerate(entries)]
@@ -109,125 +53,15 @@ def _read_call(index: int, entry: Any) -> BenchCall:
     if op is None:
         raise UnsupportedOpError(where, {entry["op"]: 1})
     try:
-        return BenchCall(name, op, _graph(op, entry.get("args", []), entry.get("out")))
+        return BenchCall(name, op, call_graph(op, entry.get("args", []), entry.get("out")))
     except WebpteError as error:
         raise GraphError(f"{where}: {error}") from error
 
 
 def _default_name(entry: dict[str, Any]) -> str:
     args = entry.get("args")
-    tensors = [arg for arg in args if _is_tensor(arg)] if isinstance(args, list) else []
+    tensors = [arg for arg in args if is_tensor(arg)] if isinstance(args, list) else []
     return " ".join([entry["op"], *("x".join(map(str, arg["tensor"])) for arg in tensors)])
-
-
-def _is_tensor(arg: Any) -> bool:
-    return isinstance(arg, dict) and isinstance(arg.get("tensor"), list)
-
-
-def _graph(op: OpDef, args: Any, out: Any) -> Graph:
-    if not isinstance(args, list):
-        raise GraphError(f'"args" is not a list, but {args!r}')
-    tensors = [_read_tensor(arg) for arg in args if isinstance(arg, dict)]
-    if out is not None:
-        outs = [_read_tensor(one) for one in (out if isinstance(out, list) else [out])]
-    else:
-        dtype = tensors[0][0] if tensors else DTYPES["float32"]
-        outs = [(dtype, dims) for dims in _out_dims(op, args, dtype)]
-    graph = _built(op, args, outs)
-    resolve_ops(graph)
-    return graph
-
-
-def _out_dims(op: OpDef, args: list[Any], dtype: DType) -> list[Dims]:
-    """What the operator's shape function says, asked with outputs that have no size yet."""
-    if op.scalar is not None:
-        raise GraphError(f"{op.name} gives a number, and runs no kernel")
-    count = PLACEHOLDERS if op.signature.output == "tensors" else 1
-    probe = _built(op, args, [(dtype, ())] * count)
-    try:
-        return [tuple(dims) for dims in op.shape(op.bind(probe.calls[0], probe, LiveState(probe)))]
-    except IndexError as error:
-        raise GraphError(
-            f"{op.name} does not know its output's size from its arguments: "
-            'say "out": {"tensor": [...]}'
-        ) from error
-
-
-def _built(op: OpDef, args: list[Any], outs: Sequence[OutSpec]) -> Graph:
-    """The graph of one call; tensors that are no constants are its inputs."""
-    builder = CallBuilder()
-    ids = [_add(builder, arg) for arg in args]
-    found = builder.graph(op, [], outs)
-    call = found.calls[0]
-    calls = (type(call)(0, call.name, (*ids, *call.args)),)
-    return Graph(found.values, calls, found.inputs, found.outputs)
-
-
-def _add(builder: CallBuilder, arg: Any) -> int:
-    if not isinstance(arg, dict):
-        return builder.add(arg)
-    dtype, dims = _read_tensor(arg)
-    if arg.get("constant"):
-        pattern = Pattern(dtype, numel(dims) * dtype.itemsize)
-        return builder.tensor(dtype, dims, Constant(Region(pattern, 0, pattern.size), None))
-    value_id = builder.tensor(dtype, dims)
-    builder.inputs.append(value_id)
-    return value_id
-
-
-def _read_tensor(spec: Any) -> OutSpec:
-    if not _is_tensor(spec) or spec.keys() - {"tensor", "dtype", "constant"}:
-        raise GraphError(f'{spec!r} is not a tensor, such as {{"tensor": [2, 3]}}')
-    dims, dtype = tuple(spec["tensor"]), spec.get("dtype", "float32")
-    if not all(type(size) is int and size >= 0 for size in dims):
-        raise GraphError(f"{list(dims)} is not a shape")
-    if dtype not in DTYPES:
-        raise GraphError(f"no element type is called {dtype!r}; there are {', '.join(DTYPES)}")
-    return DTYPES[dtype], dims
-
-
-class Pattern:
-    """A file of any size: a block of random numbers, again and again.
-
-    Floats are positive, as scales and variances are; indices are 0 or 1, which all tables have.
-    """
-
-    name = "random numbers"
-
-    def __init__(self, dtype: DType, size: int) -> None:
-        random = np.random.default_rng(0)
-        elements: np.ndarray
-        if dtype.is_float:
-            elements = random.uniform(0.01, 1, 1 << 14)
-        else:
-            elements = random.integers(0, 256 if dtype.name == "uint8" else 2, 1 << 14)
-        self._block = elements.astype(dtype.numpy).tobytes()
-        self.size = size
-
-    async def read(self, offset: int, length: int) -> bytes:
-        check_range(self, offset, length)
-        first = offset % len(self._block)
-        blocks = -(-(first + length) // len(self._block))
-        return (self._block * blocks)[first : first + length]
-
-
-# What a call does
-
-
-def bytes_of(call: BenchCall, halves: bool = False) -> int:
-    """Of every tensor that the call reads or writes; `halves`: the GPU stores half floats."""
-    graph = store_halves(call.graph) if halves else call.graph
-    read = [value_id for parameter, value_id in call.args.given if parameter.kind != "any"]
-    touched = set(graph.expand((*read, graph.calls[0].args[-1])))
-    return sum(tensor.storage_bytes for tensor in graph.tensors() if tensor.id in touched)
-
-
-def flops_of(call: BenchCall) -> int | None:
-    """What a formula counts; elsewhere one for each element that comes out."""
-    if call.op.alias_of is not None:
-        return None
-    counted = work_of(call.op, call.args).flops
-    return sum(out.numel for out in call.args.outs) if counted is None else counted
 
 
 # Timing
@@ -239,7 +73,7 @@ async def figures_of(
     effort: Effort | None = None,
     limits: Limits | None = None,
 ) -> dict[str, Any]:
-    """The adapter, what it can do at best, and one row per call."""
+    """Measure the calls; returns the adapter, its best rates, and one row per call."""
     effort = effort or Effort()
     sizes = limits or (FOR_CPUS if device.info.software else Limits())
     found = await rates_of(device, effort, sizes)
@@ -248,93 +82,9 @@ async def figures_of(
     return {"adapter": vars(device.info), "limits": best, "rows": rows}
 
 
-async def rates_of(device: Device, effort: Effort = QUICK, limits: Limits | None = None) -> Rates:
-    """What the device can do at best: a large copy, and a product of large matrices.
-
-    As it stands it takes a second or two and 150 MB; a CPU in disguise gets smaller ones.
-    """
-    calls = _limit_calls(limits or (FOR_CPUS if device.info.software else FOR_A_GLANCE))
-    copied, multiplied = [await measure(device, call, effort) for call in calls]
-    return Rates(copied["gbps"], multiplied["gflops"])
-
-
-def _limit_calls(limits: Limits) -> list[BenchCall]:
-    square = {"tensor": [limits.side, limits.side]}
-    return read_calls(
-        [
-            {"op": "aten.relu.default", "args": [{"tensor": [limits.copied]}], "name": "copy"},
-            {"op": "aten.mm.default", "args": [square, square], "name": "product"},
-        ]
-    )
-
-
 async def _row(device: Device, call: BenchCall, effort: Effort) -> dict[str, Any]:
-    """A call that is too large for the device is a row, too."""
+    """Measure a call; a row with an error if it is too large for the device."""
     try:
         return await measure(device, call, effort)
     except OutOfMemoryError as error:
         return {"name": call.name, "op": call.op.name, "error": str(error)}
-
-
-async def measure(device: Device, call: BenchCall, effort: Effort) -> dict[str, Any]:
-    """The median time of a call's kernels together, and what that makes of its bytes and FLOPs."""
-    delegate = await GpuDelegate.create(call.graph, device, ShaderLibrary())
-    inputs: list[GpuTensor] = []
-    try:
-        for value_id in call.graph.inputs:
-            inputs.append(await _given(device, call.graph.tensor(value_id)))
-        times, labels = await _times(delegate, inputs, effort)
-    finally:
-        for tensor in inputs:
-            tensor.destroy()
-        delegate.close()
-    microseconds = median(times)
-    nbytes, flops = bytes_of(call, device.info.has_halves), flops_of(call)
-    return {
-        "name": call.name,
-        "op": call.op.name,
-        "us": microseconds,
-        "best_us": min(times),
-        "dispatches": len(labels),
-        "kernels": labels,
-        "bytes": nbytes,
-        "flops": flops,
-        "gbps": nbytes / microseconds / 1e3 if microseconds else None,
-        "gflops": flops / microseconds / 1e3 if microseconds and flops else None,
-    }
-
-
-async def _given(device: Device, tensor: Tensor) -> GpuTensor:
-    data = await Pattern(tensor.dtype, tensor.file_bytes).read(0, tensor.file_bytes)
-    array = np.frombuffer(data, tensor.dtype.numpy).reshape(tensor.dims)
-    return await upload(device, array, tensor.dtype, "a kernel's input")
-
-
-async def _times(
-    delegate: GpuDelegate, inputs: Sequence[GpuTensor], effort: Effort
-) -> tuple[list[float], list[str]]:
-    """Microseconds of each run, and what it dispatched."""
-
-    async def run(behind: int) -> list[tuple[str, float]]:
-        timings = Timings()
-        fates = [OutputPlacement.LEND] * len(delegate.outputs)
-        await asyncio.gather(
-            *(delegate.execute_unread(inputs) for _ in range(behind)),
-            delegate.execute_mixed(inputs, fates, timings=timings, dry_run=True),
-        )
-        return [row for row in timings.rows if not row[0].startswith("host: ")]
-
-    started = perf_counter()
-    last = await run(0)
-    # Each is timed behind others that keep the GPU busy: clocks fall within milliseconds of idling.
-    once = max(1.0, sum(microseconds for _, microseconds in last))
-    behind = max(1, min(effort.most_behind, round(effort.busy_ms * 1000 / once)))
-    while (perf_counter() - started) * 1000 < effort.warm_ms:
-        last = await run(behind)
-    times: list[float] = []
-    started = perf_counter()
-    while not times or (
-        len(times) < effort.runs and (perf_counter() - started) * 1000 < effort.most_ms
-    ):
-        times.append(sum(microseconds for _, microseconds in await run(behind)))
-    return times, [label for label, _ in last]

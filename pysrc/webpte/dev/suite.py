@@ -1,4 +1,4 @@
-"""Runs one entry of a suite and compares its outputs: the half of `verify` that is not the host.
+"""Run one entry of a suite and compare its outputs: the part of `verify` next to the device.
 
 A suite is a folder with a `manifest.json`, a list of entries, and the raw little-endian files
 that they name. An entry loads a program once and calls one method once per step, in order; what
@@ -33,8 +33,7 @@ from webpte.arrays import MAX_DIMS
 from webpte.dtypes import DTYPES
 from webpte.errors import WebpteError
 from webpte.json_reader import Table, shown
-
-_RELATIVE_FLOOR = 1e-6
+from webpte.report.difference import EXACT, Difference, Tolerance, difference
 
 Array = np.ndarray[Any, np.dtype[Any]]
 FetchBytes = Callable[[str], Awaitable[bytes]]
@@ -42,7 +41,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class SuiteError(WebpteError):
-    """The suite itself is wrong: an entry that cannot be read, a file of the wrong size."""
+    """An error in the suite itself: an entry that cannot be read, a file of the wrong size."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class SuiteEntry:
 
 
 def parse_entry(raw: object) -> SuiteEntry:
-    """A manifest entry, checked. Raises SuiteError that names the entry and the key."""
+    """Parse a manifest entry. Raises SuiteError that names the entry and the key."""
     if not isinstance(raw, dict):
         raise SuiteError(f"an entry must be an object, not {type(raw).__name__}")
     op, case = (shown(raw.get(key, "?")).strip('"') for key in ("op", "case"))
@@ -146,18 +145,21 @@ def _relative(table: Table, key: str) -> str:
 
 @dataclass(frozen=True)
 class OutputDifference:
-    """Largest errors over all elements; None where there is no number (NaN, shapes differ)."""
+    """The largest errors of an output; None if they are not finite, or the shapes differ."""
 
     max_abs: float | None
     max_rel: float | None
     problem: str | None  # None: passed
-    used: float | None = None  # of the tolerance, by the worst element: up to 1 passes
+    used: float | None = None  # share of the tolerance that an element takes; up to 1 passes
 
 
-def compare(
-    result: object, golden: Array, atol: float, rtol: float, *, equal_nan: bool = False
-) -> OutputDifference:
-    """The pass rule of the suites, for one output."""
+def suite_tolerance(atol: float, rtol: float, *, equal_nan: bool = False) -> Tolerance:
+    """Return the pass rule of the suites: within `atol` or within `rtol`."""
+    return Tolerance(rtol, atol, combine="either", equal_nan=equal_nan)
+
+
+def compare(result: object, golden: Array, tolerance: Tolerance) -> OutputDifference:
+    """Compare one output with its golden; integers and bools must be equal."""
     scalar = isinstance(result, bool | int | float)
     got = np.asarray(result, golden.dtype if scalar else None)
     if not _same_dtype(got.dtype, golden.dtype):
@@ -166,23 +168,12 @@ def compare(
         return OutputDifference(
             None, None, f"shape {list(got.shape)}, expected {list(golden.shape)}"
         )
-    if golden.size == 0:
-        return OutputDifference(0.0, 0.0, None, 0.0)
     exact = golden.dtype.kind != "f"
-    wide = np.float64 if not exact else np.int64
-    with np.errstate(all="ignore"):
-        got_wide, want = got.astype(wide), golden.astype(wide)
-        # Equal infinities have no difference to speak of, though inf - inf is NaN.
-        same = got_wide == want
-        if equal_nan and not exact:
-            same |= np.isnan(got_wide) & np.isnan(want)
-        error = np.where(same, 0.0, np.abs(got_wide - want)).astype(np.float64)
-        relative = np.where(same, 0.0, error / np.maximum(np.abs(want), _RELATIVE_FLOOR))
-        passed = error == 0.0 if exact else (error <= atol) | (relative <= rtol)
-        shares = np.where(exact, np.inf, np.fmin(error / atol, relative / rtol))
-        used = np.where(error == 0.0, 0.0, shares).max()
-    problem = None if bool(passed.all()) else _describe(got, golden, passed, atol, rtol)
-    return OutputDifference(_finite(error.max()), _finite(relative.max()), problem, _finite(used))
+    found = difference(got, golden, EXACT if exact else tolerance)
+    problem = None if found.agrees else _describe(got, golden, found, tolerance)
+    figures = (found.max_abs, found.max_rel, found.used)
+    max_abs, max_rel, used = (_finite(figure) for figure in figures)
+    return OutputDifference(max_abs, max_rel, problem, used)
 
 
 def _same_dtype(got: np.dtype[Any], want: np.dtype[Any]) -> bool:
@@ -190,13 +181,12 @@ def _same_dtype(got: np.dtype[Any], want: np.dtype[Any]) -> bool:
     return got == want or {got, want} == integers
 
 
-def _describe(got: Array, golden: Array, passed: Array, atol: float, rtol: float) -> str:
-    index = tuple(int(i) for i in np.argwhere(~passed)[0])
-    count = int(np.count_nonzero(~passed))
-    rule = "" if golden.dtype.kind != "f" else f" (atol {atol:g}, rtol {rtol:g})"
+def _describe(got: Array, golden: Array, found: Difference, tolerance: Tolerance) -> str:
+    exact = golden.dtype.kind != "f"
+    rule = "" if exact else f" (atol {tolerance.atol:g}, rtol {tolerance.rtol:g})"
     return (
-        f"{count} of {golden.size} elements differ{rule}, first at {list(index)}: "
-        f"got {got[index]!s}, expected {golden[index]!s}"
+        f"{found.wrong} of {found.count} elements differ{rule}, worst at {list(found.worst)}: "
+        f"got {got[found.worst]!s}, expected {golden[found.worst]!s}"
     )
 
 
@@ -206,7 +196,7 @@ def _finite(value: Any) -> float | None:
 
 @dataclass
 class Seen:
-    """What a run gave for each golden, and the kernels that it had."""
+    """The output of a run for each golden, and its kernels."""
 
     outputs: list[Array] = field(default_factory=list)
     kernels: frozenset[str] = frozenset()
@@ -260,7 +250,7 @@ async def _load(
     progress: Progress | None,
     options: webpte.Options | None,
 ) -> webpte.Program:
-    """Loads, and notes the operators in the report even where loading fails."""
+    """Load the program; the report gets its operators even if loading fails."""
     try:
         program = await webpte.load(source, device=device, progress=progress, options=options)
         methods = program.methods
@@ -317,7 +307,8 @@ async def _run_steps(
                 )
             result = results[file.output_index]
             atol = entry.atol if file.atol is None else file.atol
-            found = compare(result, golden, atol, entry.rtol, equal_nan=entry.equal_nan)
+            tolerance = suite_tolerance(atol, entry.rtol, equal_nan=entry.equal_nan)
+            found = compare(result, golden, tolerance)
             if seen is not None:
                 seen.outputs.append(np.asarray(result))
             row: dict[str, Any] = {"output_index": file.output_index, "step": number}

@@ -1,13 +1,13 @@
-"""The optional ways through the engine, each the other way than chosen: `verify --options`.
+"""Variants of the optional features, each the opposite of the default: `verify --options`.
 
-A way is asked for by its name, several at once with `+` between them:
+A variant is requested by its name, several at once with `+` between them:
 
-    fuse        every call by itself
-    f16         half floats as float32
-    subgroups   sums by subgroups, or without them where they are chosen
-    matrices    products by subgroup matrices, or without them where they are chosen
+    fuse        without fusion
+    f16         f16 stored and computed as float32
+    subgroups   sums with subgroups, or without them if they are the default
+    matrices    GEMMs with subgroup matrices, or without them if they are the default
     plain       the kernels of a software adapter on a GPU, and a GPU's on a software adapter
-    tuning      kernels cut as they are where nothing was measured
+    tuning      the default tile configs, without measured ones
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from typing import Any
 
 import webpte
 from webpte import DeviceInfo, Options
-from webpte.dev.suite import Array, FetchBytes, Seen, compare, parse_entry, run_entry
+from webpte.dev.suite import (
+    Array,
+    FetchBytes,
+    Seen,
+    compare,
+    parse_entry,
+    run_entry,
+    suite_tolerance,
+)
 from webpte.errors import DeviceError
 from webpte.runtime.autotune.tuning_cache import kept_choices
 from webpte.runtime.base.options import AS_SUITS
@@ -30,7 +38,7 @@ JOINED = "+"
 
 @dataclass(frozen=True)
 class Variant:
-    """A way with its label. `missing` says why it cannot be run, if it cannot."""
+    """Load options with a label. `missing` is the reason if it cannot run here."""
 
     label: str
     options: Options = AS_SUITS
@@ -54,10 +62,10 @@ def _other_subgroups(info: DeviceInfo, options: Options) -> Variant:
 
 
 def _other_matrices(info: DeviceInfo, options: Options) -> Variant:
-    """With half floats switched off there are none."""
+    """Return the variant with or without subgroup matrices, which need f16."""
     there = options.applied_to(info).has_matrices
     other = not (info.prefers_matrices and there)
-    missing = "" if there else "not there: this adapter has no subgroup matrices of half floats"
+    missing = "" if there else "not there: this adapter has no subgroup matrices of f16"
     label = f"{'with' if other else 'without'} matrices"
     return Variant(label, replace(options, matrices=other), missing)
 
@@ -73,7 +81,7 @@ def _without_tuning(info: DeviceInfo, options: Options) -> Variant:
     return Variant("without tuning", replace(options, tuned=False), missing)
 
 
-_WAYS: dict[str, Callable[[DeviceInfo, Options], Variant]] = {
+_VARIANTS: dict[str, Callable[[DeviceInfo, Options], Variant]] = {
     "fuse": _without_fusion,
     "f16": _without_halves,
     "subgroups": _other_subgroups,
@@ -81,44 +89,44 @@ _WAYS: dict[str, Callable[[DeviceInfo, Options], Variant]] = {
     "plain": _other_kernels,
     "tuning": _without_tuning,
 }
-NAMES = tuple(_WAYS)
+NAMES = tuple(_VARIANTS)
 
 
-def unknown_names(asked: Sequence[str]) -> list[str]:
-    """Those that name no way."""
-    single = [name for each in asked for name in each.split(JOINED)]
+def unknown_names(requested: Sequence[str]) -> list[str]:
+    """Return the names that are not variants."""
+    single = [name for each in requested for name in each.split(JOINED)]
     return [name for name in single if name not in (*NAMES, ALL)]
 
 
-def variants_of(asked: Sequence[str], info: DeviceInfo) -> list[Variant]:
-    """As chosen, and every way that was asked for, on a device."""
-    named = [name for each in asked for name in (NAMES if each == ALL else (each,))]
-    found = [_path(name, info) for name in dict.fromkeys(named)]
-    if ALL in asked and info.software and "plain" not in asked:
+def variants_of(requested: Sequence[str], info: DeviceInfo) -> list[Variant]:
+    """Return the default variant and every requested one, on a device."""
+    named = [name for each in requested for name in (NAMES if each == ALL else (each,))]
+    found = [_variant(name, info) for name in dict.fromkeys(named)]
+    if ALL in requested and info.software and "plain" not in requested:
         slow = "left out: they can take minutes to compile here; ask for it by name: plain"
         found = [replace(p, missing=slow) if p.options.plain is False else p for p in found]
     return [Variant(AS_CHOSEN), *found]
 
 
-def _path(name: str, info: DeviceInfo) -> Variant:
-    """Several ways at once are missing if one of them is, or is with the others."""
+def _variant(name: str, info: DeviceInfo) -> Variant:
+    """Combine the variants of a name; they are missing if one is, alone or with the others."""
     names, steps, options = name.split(JOINED), list[Variant](), AS_SUITS
     for each in names:
-        steps.append(_WAYS[each](info, options))
+        steps.append(_VARIANTS[each](info, options))
         options = steps[-1].options
-    missing = next(filter(None, (_WAYS[each](info, options).missing for each in names)), "")
+    missing = next(filter(None, (_VARIANTS[each](info, options).missing for each in names)), "")
     return Variant(", ".join(step.label for step in steps), options, missing)
 
 
-async def described_variants(asked: Sequence[str], device: str) -> list[dict[str, Any]]:
-    """As JSON has them."""
+async def described_variants(requested: Sequence[str], device: str) -> list[dict[str, Any]]:
+    """Return the variants on a device as plain data for JSON."""
     info = (await webpte.shared_device(device)).info
     tuned = replace(info, choices=await kept_choices(info))
-    return [asdict(path) for path in variants_of(asked, tuned)]
+    return [asdict(variant) for variant in variants_of(requested, tuned)]
 
 
 async def options_of(way: str, device: str) -> Options:
-    """Those of one way, for programs on a device that has it."""
+    """Return the load options of one variant; raises DeviceError if the device lacks it."""
     _, path = await described_variants([way], device)
     if path["missing"]:
         raise DeviceError(f"{path['label']}: {path['missing']}")
@@ -126,10 +134,10 @@ async def options_of(way: str, device: str) -> Options:
 
 
 class VariantRuns:
-    """Runs entries on one way after the other, as chosen first, and compares with that."""
+    """Runs of entries, the default variant first; the others are compared with it."""
 
     def __init__(self, fetch_bytes: FetchBytes, device: str, **how: Any) -> None:
-        """`how` are further arguments of `run_entry`."""
+        """Set up the runs; `how` has further arguments of `run_entry`."""
         self._fetch_bytes = fetch_bytes
         self._device = device
         self._how = how
@@ -137,7 +145,7 @@ class VariantRuns:
         self._entry: object = None
 
     async def run(self, raw: object, path: dict[str, Any]) -> dict[str, Any]:
-        """The report of `run_entry`, with the `path`'s label and how it is other than chosen.
+        """Run an entry; returns the report of `run_entry` with the variant's label and differences.
 
         difference     between the outputs, as a share of the tolerance; None if there is none to
                        tell: a run failed, or integers differ
@@ -158,6 +166,7 @@ class VariantRuns:
 
 
 def _difference(pairs: Sequence[tuple[Array, Array]], atol: float, rtol: float) -> float | None:
-    shares = [compare(one, other, atol, rtol).used for one, other in pairs]
+    tolerance = suite_tolerance(atol, rtol)
+    shares = [compare(one, other, tolerance).used for one, other in pairs]
     known = [share for share in shares if share is not None]
     return max(known, default=0.0) if len(known) == len(shares) else None

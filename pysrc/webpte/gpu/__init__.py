@@ -1,4 +1,4 @@
-"""Devices: the protocol, the recording one for tests, and WebGPU.
+"""Devices: their protocol, the simulated one, the browser's WebGPU and Dawn in CPython.
 
-Only this folder imports `js` or `pyodide`, and only inside `webgpu.py` and `blob.py`.
+In this package only `browser/` and `webgpu/` import `js` or `pyodide`.
 """

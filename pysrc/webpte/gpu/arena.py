@@ -1,8 +1,8 @@
-"""All uniform blocks of a delegate in a few buffers, with a mirror on the host.
+"""An arena for the uniform blocks of a delegate: a few buffers, with a mirror on the host.
 
-Blocks are addressed by content: equal params, in one plan or in several, are one block. New blocks
-go up in one write per page, when the plan that needs them is made; an execution writes none. A
-block stays for as long as some plan has it; a page for as long as it has blocks.
+Blocks are addressed by content: equal params, in one plan or in several, share a block. New blocks
+are uploaded in one write per page when their plan is made; an execution writes none. A block lives
+as long as a plan uses it, a page as long as it has blocks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PAGE_BYTES = 64 * 1024  # 256 blocks of the usual size; also the largest uniform
 
 
 def _room(block: bytes) -> int:
-    """Bytes from the start of a block to the next."""
+    """Return the bytes from the start of a block to the next."""
     return max(1, -(-len(block) // UNIFORM_ALIGNMENT)) * UNIFORM_ALIGNMENT
 
 
@@ -27,9 +27,9 @@ def _room(block: bytes) -> int:
 class _Page:
     buffer: int
     mirror: np.ndarray = field(default_factory=lambda: np.zeros(PAGE_BYTES, np.uint8))
-    end: int = 0  # of what was ever used
+    end: int = 0  # of the part that was ever used
     blocks: int = 0
-    stale: tuple[int, int] | None = None  # what the buffer lacks of the mirror
+    stale: tuple[int, int] | None = None  # range of the mirror that is not uploaded yet
 
     def put(self, offset: int, block: bytes) -> None:
         self.mirror[offset : offset + len(block)] = np.frombuffer(block, np.uint8)
@@ -39,7 +39,7 @@ class _Page:
 
 
 class ParamsArena:
-    """Hands out uniform blocks; `release` takes them back."""
+    """An allocator of uniform blocks."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -50,13 +50,13 @@ class ParamsArena:
 
     @property
     def allocated(self) -> dict[int, int]:
-        """Buffers by number, with their bytes."""
+        """The bytes of each buffer, by its number."""
         return dict.fromkeys(self._pages, PAGE_BYTES)
 
     async def place(self, blocks: Sequence[bytes]) -> list[Resource]:
-        """Where each block is, after placing and uploading those that are new.
+        """Place and upload the blocks that are new; returns the place of each block.
 
-        Each is to be released as often as it was placed; if this fails, none of them is.
+        Release each block as often as it was placed. If this fails, none of them is placed.
         """
         placed: list[bytes] = []
         try:
@@ -120,7 +120,7 @@ class ParamsArena:
                 page.stale = None
 
     def free(self) -> None:
-        """Give every page back."""
+        """Destroy every page."""
         if self._pages:
             self._device.destroy_buffers(list(self._pages))
         self._pages, self._blocks, self._free = {}, {}, {}

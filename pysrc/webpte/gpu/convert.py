@@ -1,4 +1,4 @@
-"""How constants lie in files, and what devices store of them."""
+"""Conversion of constants from their type in the file to the type that devices store."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from webpte.errors import ConstantError
 from webpte.gpu.device import Transfer
 from webpte.source import ByteSource
 
-# What constants are in the file, and what the GPU stores of them.
+# Types in the file, and the types that the GPU stores for them.
 CONVERSIONS = {"float16": "float32", "float64": "float32", "int64": "int32"}
 
 
 def converted(data: bytes | memoryview, convert: str | None) -> bytes | memoryview:
-    """Bytes of a constant as the GPU stores them, in whole words."""
+    """Return a constant's bytes as the GPU stores them, padded to words."""
     if convert is not None:
         source = np.frombuffer(data, convert)
         with np.errstate(over="ignore"):
@@ -28,14 +28,14 @@ def converted(data: bytes | memoryview, convert: str | None) -> bytes | memoryvi
 
 
 def stored_offset(offset: int, convert: str | None) -> int:
-    """Where the element at this offset in the file is on the GPU."""
+    """Return the offset on the GPU of the element at this offset in the constant."""
     if convert is None:
         return offset
     return offset // np.dtype(convert).itemsize * np.dtype(CONVERSIONS[convert]).itemsize
 
 
 def by_file(transfers: Sequence[Transfer]) -> list[tuple[ByteSource, list[Transfer]]]:
-    """Each file with what comes from it, in its order, so that it is read through once."""
+    """Group transfers by file, sorted by offset, so that each file is read from front to back."""
     files: dict[int, tuple[ByteSource, list[Transfer]]] = {}
     for transfer in transfers:
         source = transfer.region.source

@@ -1,8 +1,8 @@
-"""What the runtime needs of a device, in records that can cross to JavaScript as plain numbers.
+"""The device protocol, with records that cross to JavaScript as plain numbers.
 
-Buffers, pipelines and plans are integers here; the objects behind them live on the other side.
-Everything that happens once (buffers, pipelines, plans) is handed over in batches. What happens
-on every execution is one call, `run`, however many dispatches the plan has.
+Buffers, pipelines and plans are integers here; their objects live in the device. All that is made
+once (buffers, pipelines, plans) is handed over in batches. An execution is one call, `run`,
+however many dispatches its plan has.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from webpte.source import Region
 # Uniform blocks and live scalars start at multiples of this: WebGPU's largest requirement.
 UNIFORM_ALIGNMENT = 256
 
-HALVES = "shader-f16"  # the feature of shaders that have half floats
-CLOCK = "timestamp-query"  # and of GPUs that time their kernels
-MATRICES = "chromium-experimental-subgroup-matrix"  # of subgroups that multiply matrices
-FEATURES = (HALVES, CLOCK, "subgroups", MATRICES)  # asked for in a browser, where it has them
-# Such as kernels take: half floats, added up in float32, M x N x K, in subgroups of so many.
+# WebGPU's names of features.
+HALVES = "shader-f16"
+CLOCK = "timestamp-query"  # the GPU times its kernels
+MATRICES = "chromium-experimental-subgroup-matrix"
+FEATURES = (HALVES, CLOCK, "subgroups", MATRICES)  # requested in a browser, where it has them
+# The subgroup matrices that kernels use (f16, accumulated in f32, M x N x K), and their subgroup.
 MATRIX_SHAPE, MATRIX_SUBGROUP = "f16 f32 16x16x16", 32
 
 Progress = Callable[[str, int, int], None]
@@ -37,10 +38,10 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What runs the kernels. `software` is true for adapters that are a CPU in disguise.
+    """Facts about a device. `software` is true for an adapter that computes on the CPU.
 
-    `waiting` is how a browser is made to tell that results are there ("plain", "scope" or "submit",
-    see waiting.js), and `waiting_ms` what each way took here, if it was measured.
+    `waiting` is the way to wait for results in a browser ("plain", "scope" or "submit", see
+    waiting.js), and `waiting_ms` the milliseconds measured for each way, if any were.
     """
 
     kind: str  # "webgpu", "native", "numpy" or "recording"
@@ -50,28 +51,28 @@ class DeviceInfo:
     software: bool = False
     features: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
-    prefers_subgroups: bool = False  # where it has them; for comparison, until it is known to win
-    matrix_shapes: tuple[str, ...] = ()  # that subgroups multiply, such as "f16 f32 16x16x16"
-    prefers_matrices: bool = False  # where it has them, likewise
-    choices: TunedConfigs = ()  # what was measured to be the fastest here, see `Target.choice`
+    prefers_subgroups: bool = False  # use them if available; off until they are known to be faster
+    matrix_shapes: tuple[str, ...] = ()  # of subgroup matrices, such as "f16 f32 16x16x16"
+    prefers_matrices: bool = False  # likewise
+    choices: TunedConfigs = ()  # the fastest configs measured here, see `Target.choice`
     waiting: str = "plain"
     waiting_ms: dict[str, float] = field(default_factory=dict)
 
     @property
     def has_halves(self) -> bool:
-        """Whether shaders have half floats, so that buffers hold them as such."""
+        """Whether shaders have f16, so that buffers can store it."""
         return HALVES in self.features
 
     @property
     def has_matrices(self) -> bool:
-        """Whether subgroups multiply matrices as kernels need them."""
+        """Whether the device has the subgroup matrices that kernels use."""
         sizes = {self.limits.get(f"subgroup{end}Size") for end in ("Min", "Max")}
         features = {MATRICES, HALVES, "subgroups"} <= set(self.features)
         return features and MATRIX_SHAPE in self.matrix_shapes and sizes == {MATRIX_SUBGROUP}
 
     @property
     def target(self) -> Target:
-        """What kernels are chosen for."""
+        """The target that kernels are chosen for."""
         most = self.limits.get("maxStorageBuffersPerShaderStage", Target.storage_buffers)
         shared = self.limits.get("maxComputeWorkgroupStorageSize", Target.shared_bytes)
         subgroup = self.subgroup if self.prefers_subgroups else 0
@@ -80,24 +81,24 @@ class DeviceInfo:
 
     @property
     def subgroup(self) -> int:
-        """Invocations of the smallest subgroup, if shaders have such; 0 if they do not."""
+        """Lanes of the smallest subgroup; 0 if shaders have no subgroups."""
         size = self.limits.get("subgroupMinSize", 0) if "subgroups" in self.features else 0
         return size if size & (size - 1) == 0 else 0
 
 
 def check_clock(info: DeviceInfo) -> None:
-    """Before kernels are timed."""
+    """Raise DeviceError if the GPU cannot time kernels."""
     if CLOCK not in info.features:
         raise DeviceError("this GPU offers no timestamps, so kernels cannot be timed")
 
 
 def is_software(*names: str) -> bool:
-    """Whether an adapter that calls itself so is a CPU in disguise."""
+    """Return whether an adapter with these names computes on the CPU."""
     return any(known in name.lower() for name in names for known in ("swiftshader", "llvmpipe"))
 
 
 def check_sizes(info: DeviceInfo, sizes: Sequence[int], uniform: bool) -> None:
-    """Raises OutOfMemoryError for a buffer that is too large for the GPU to have or to bind."""
+    """Raise OutOfMemoryError for a buffer over the GPU's limit of size or of binding size."""
     limit = info.limits["maxBufferSize"]
     if not uniform:
         limit = min(limit, info.limits["maxStorageBufferBindingSize"])
@@ -109,7 +110,7 @@ def check_sizes(info: DeviceInfo, sizes: Sequence[int], uniform: bool) -> None:
 
 @dataclass(frozen=True)
 class PipelineSpec:
-    """Identity of a compiled kernel: equal specs share one pipeline."""
+    """Identity of a pipeline: equal specs share one."""
 
     label: str
     code: str
@@ -118,14 +119,14 @@ class PipelineSpec:
 
     @property
     def name(self) -> str:
-        """The label, and what tells specs of one label apart."""
+        """The label and a digest of code and overrides."""
         digest = sha256(f"{self.code}{self.overrides}".encode()).hexdigest()
         return f"{self.label} {digest[:12]}"
 
 
 @dataclass(frozen=True)
 class Resource:
-    """A part of a buffer, bound to one binding."""
+    """A range of a buffer for one binding."""
 
     buffer: int
     offset: int
@@ -134,18 +135,18 @@ class Resource:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """The call that dispatches belong to, one object for all of them, and where its values are.
+    """The call that dispatches belong to, shared by all of them, and the places of its values.
 
-    A GPU has no use for it. A device that computes in NumPy runs the call's reference instead.
+    Only a device that computes in NumPy needs it: it runs the call's reference instead.
     """
 
     call: Call
     op: OpDef
     graph: Graph
     dims: Mapping[int, Dims]  # live dims of the tensors that it reads and writes, by value id
-    tensors: Mapping[int, Resource]  # where these are
-    symints: Mapping[int, Resource]  # where SymInts are, 32 bits each
-    faults: tuple[tuple[int, Resource], ...]  # what is written where for an index out of range
+    tensors: Mapping[int, Resource]  # the places of these tensors
+    symints: Mapping[int, Resource]  # the places of SymInts, 32 bits each
+    faults: tuple[tuple[int, Resource], ...]  # number and place of each index flag
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ class DispatchCommand:
 
 @dataclass(frozen=True)
 class Upload:
-    """Bytes of the payload that go into a buffer before the first dispatch."""
+    """A write of payload bytes into a buffer before the first dispatch."""
 
     buffer: int
     payload_offset: int
@@ -169,7 +170,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class Readback:
-    """Bytes of a buffer that come back after the last dispatch, at `result_offset`."""
+    """A copy of a buffer's first bytes to `result_offset` of the results, after all dispatches."""
 
     buffer: int
     nbytes: int
@@ -178,7 +179,7 @@ class Readback:
 
 @dataclass(frozen=True)
 class GpuCopy:
-    """Bytes that go from one buffer to another, on the GPU."""
+    """A copy from one buffer to another, on the GPU."""
 
     source: int
     target: int
@@ -189,19 +190,21 @@ class GpuCopy:
 
 @dataclass(frozen=True)
 class SubPlan:
-    """What another plan sets to zero and dispatches, between copies; nothing goes up or back."""
+    """The clears and dispatches of another plan, without its uploads and read-backs.
+
+    `copies` come before them, `copies_after` after them.
+    """
 
     plan: int
     copies: tuple[GpuCopy, ...] = ()
-    kept: tuple[GpuCopy, ...] = ()
+    copies_after: tuple[GpuCopy, ...] = ()
 
 
 @dataclass(frozen=True)
 class PlanCommands:
-    """One execution: uploads, buffers set to zero, parts, dispatches, read-backs, in that order.
+    """The commands of an execution: uploads, clears, parts, dispatches, read-backs, in that order.
 
-    The plans that parts are taken from must be there when this one is made, and what they use for
-    as long as it runs.
+    The plans of `parts` must exist when this plan is created, and their buffers as long as it runs.
     """
 
     uploads: tuple[Upload, ...]
@@ -214,10 +217,10 @@ class PlanCommands:
 
 @dataclass(frozen=True)
 class Transfer:
-    """Constant bytes from a file into a buffer.
+    """Constant bytes of a file that go into a buffer.
 
-    `convert` names a change of type on the way ("float16", "float64" or "int64" to what the GPU
-    stores), None a plain copy.
+    `convert` is the type in the file if the GPU stores another ("float16", "float64" or "int64"),
+    None for a plain copy.
     """
 
     region: Region
@@ -225,11 +228,31 @@ class Transfer:
     convert: str | None
 
 
-class Device(Protocol):
-    """Implemented by `WebGPUDevice`, `NativeDevice` and `SimulatedDevice`.
+@dataclass(frozen=True, eq=False)
+class PlanRun:
+    """One execution of a plan.
 
-    docs/native.md says what all of them promise; tests/support/devices/device_conformance.py checks
-    it.
+    payload       the bytes that the plan uploads; they may change once `run` has returned
+    copies        before the dispatches, and before those of all parts
+    copies_after  after the dispatches, before the read-backs
+    read          whether the results come back; without it they stay on the GPU
+    validate      reports what WebGPU says against the commands as this run's error; for copies from
+                  buffers that other code can reach and destroy
+    """
+
+    plan: int
+    payload: np.ndarray
+    copies: Sequence[GpuCopy] = ()
+    copies_after: Sequence[GpuCopy] = ()
+    read: bool = True
+    validate: bool = False
+
+
+class Device(Protocol):
+    """A GPU, or a stand-in for one: `WebGPUDevice`, `NativeDevice` and `SimulatedDevice`.
+
+    docs/native.md has the promises of a device; tests/support/devices/device_conformance.py checks
+    them.
     """
 
     @property
@@ -237,7 +260,7 @@ class Device(Protocol):
 
     @property
     def native(self) -> Any:
-        """The `GPUDevice` itself, for code that makes buffers and kernels of its own."""
+        """The `GPUDevice`, for code with buffers and kernels of its own."""
         ...
 
     @property
@@ -247,94 +270,75 @@ class Device(Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether the GPU went away: then everything on it is gone, and every call fails."""
+        """Whether the GPU is lost: everything on it is gone, and every call fails."""
         ...
 
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        """Zeroed buffers; all of them or, with OutOfMemoryError, none."""
+        """Create zeroed buffers; all of them or, with OutOfMemoryError, none."""
         ...
 
     def destroy_buffers(self, buffers: Sequence[int]) -> None: ...
 
     def native_buffer(self, buffer: int) -> Any:
-        """The `GPUBuffer` behind a number."""
+        """Return the `GPUBuffer` of a number."""
         ...
 
     def is_native_buffer(self, value: object) -> bool:
-        """Whether a value is a `GPUBuffer`, of this device or another."""
+        """Return whether a value is a `GPUBuffer`, of this device or another."""
         ...
 
     def adopt_buffer(self, native: Any) -> tuple[int, int]:
-        """The number and the size of a `GPUBuffer` from elsewhere; it stays its maker's.
+        """Register a `GPUBuffer` of other code, which still owns it; returns its number and size.
 
-        Raises InputError for what is no buffer, and for one that cannot be copied from.
+        Raises InputError if it is not a buffer, or one without the usage COPY_SRC.
         """
         ...
 
     def forget_buffers(self, buffers: Sequence[int]) -> None:
-        """Adopted buffers are not needed any more; nothing happens to their memory."""
+        """Unregister adopted buffers; their memory stays untouched."""
         ...
 
     async def create_pipelines(
         self, specs: Sequence[PipelineSpec], progress: Progress | None = None
     ) -> list[int]:
-        """Compiled in parallel; a spec that was compiled before costs nothing.
+        """Compile pipelines in parallel; a spec that was compiled before costs nothing.
 
-        `progress` hears of those that were not: ("compile", 0, how many) at once, then after each.
+        `progress` gets ("compile", done, count) for the new ones: with 0 at once, then after each.
         """
         ...
 
     def write(self, buffer: int, offset: int, data: np.ndarray) -> None: ...
 
     def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
-        """The first bytes of a buffer, as they are after all that was submitted before this."""
+        """Read a buffer's first bytes, as they are after everything submitted so far."""
         ...
 
     async def transfer(
         self, transfers: Sequence[Transfer], progress: Progress | None = None
     ) -> None:
-        """Move constants into their buffers, without waiting for the GPU."""
+        """Upload constants to their buffers, without waiting for the GPU."""
         ...
 
     async def create_plan(self, commands: PlanCommands) -> int: ...
 
     def destroy_plan(self, plan: int) -> None: ...
 
-    def run(
-        self,
-        plan: int,
-        payload: np.ndarray,
-        copies: Sequence[GpuCopy] = (),
-        read: bool = True,
-        *,
-        kept: Sequence[GpuCopy] = (),
-        watched: bool = False,
-    ) -> Awaitable[bytes]:
-        """Upload, copy, dispatch, copy what is to be `kept`, and read back, in one submission.
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
+        """Upload, copy, dispatch, copy and read back, in one submission.
 
-        Everything is submitted when this returns. Without `read` the results stay on the GPU, and
-        the awaited bytes are empty. `watched` is for copies from buffers that other code can reach
-        and destroy: what WebGPU says against them is then this call's error. The copies of a plan
-        with parts come before and after all of these.
+        Everything is submitted when this returns; awaiting gives the results, which are empty
+        without `run.read`.
         """
         ...
 
-    def profile(
-        self,
-        plan: int,
-        payload: np.ndarray,
-        copies: Sequence[GpuCopy] = (),
-        *,
-        kept: Sequence[GpuCopy] = (),
-        watched: bool = False,
-    ) -> Awaitable[tuple[bytes, list[float]]]:
-        """What `run` does and gives, and the microseconds of each dispatch by the GPU's own clock.
+    def profile(self, run: PlanRun) -> Awaitable[tuple[bytes, list[float]]]:
+        """Run a plan without parts; returns its results and the GPU microseconds of each dispatch.
 
-        For plans without parts. Raises DeviceError where the GPU has no clock, before anything is
-        submitted.
+        The results come back whatever `run.read` says. Raises DeviceError before anything is
+        submitted if the GPU has no clock.
         """
         ...
 
     def copy(self, copies: Sequence[GpuCopy]) -> None:
-        """Copy on the GPU, after all that was submitted before; nothing comes back."""
+        """Copy on the GPU, after everything submitted so far; nothing comes back."""
         ...

@@ -1,4 +1,4 @@
-"""What is left to Python of compiling: every kernel once, and what a dialect of WGSL lacks."""
+"""A cache of pipelines that compiles every kernel once, and a polyfill for `dot4I8Packed`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webpte.gpu.device import PipelineSpec, Progress
 
 Compile = Callable[[Sequence[PipelineSpec], Progress], Awaitable[list[int]]]
 
-_BYTE_PRODUCTS = """
+_DOT4_I8_PACKED = """
 fn dot4I8Packed(a: u32, b: u32) -> i32 {
     let shifts = vec4<u32>(24u, 16u, 8u, 0u);
     let x = (vec4<i32>(i32(a)) << shifts) >> vec4<u32>(24u);
@@ -21,75 +21,76 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
 """
 
 
-def completed(code: str, has_byte_products: bool) -> str:
-    """Not every WebGPU has the dot product of four bytes; a function of that name will do."""
-    if has_byte_products or "dot4I8Packed" not in code:
+def add_packed_dot(code: str, has_packed_dot: bool) -> str:
+    """Add a WGSL function `dot4I8Packed` to code that calls it, if WGSL has none here."""
+    if has_packed_dot or "dot4I8Packed" not in code:
         return code
-    return code + _BYTE_PRODUCTS
+    return code + _DOT4_I8_PACKED
 
 
 class _CompileBatch:
-    """Kernels that are compiled in one go, and who is told how many of them are there."""
+    """Kernels that are compiled together, and listeners to the count of those that are done."""
 
     def __init__(self, total: int) -> None:
         self.done, self.total = 0, total
         self.listeners: list[Callable[[], None]] = []
 
-    def tell(self, stage: str, done: int, total: int) -> None:
+    def report(self, stage: str, done: int, total: int) -> None:
         self.done = int(done)
         for listener in self.listeners:
             listener()
 
 
 class PipelineCache:
-    """Pipelines by what they are; `compile` makes those that are missing, all in one go."""
+    """Pipelines by their spec; `compile` compiles all missing ones in one call."""
 
     def __init__(self, compile: Compile) -> None:
         self._compile = compile
-        self._made: dict[PipelineSpec, asyncio.Future[int]] = {}
-        self._batches: dict[PipelineSpec, _CompileBatch] = {}  # of those that are being made
+        self._compiled: dict[PipelineSpec, asyncio.Future[int]] = {}
+        self._batches: dict[PipelineSpec, _CompileBatch] = {}  # still compiling
 
     async def get(self, specs: Sequence[PipelineSpec], progress: Progress | None) -> list[int]:
         missing = [spec for spec in dict.fromkeys(specs) if self._is_missing(spec)]
         if missing:
-            # Whoever asks for the same meanwhile waits for this, and does not compile it again.
+            # Other callers that request these meanwhile wait for this batch.
             batch = _CompileBatch(len(missing))
-            compiling = asyncio.ensure_future(self._compile(missing, batch.tell))
+            compiling = asyncio.ensure_future(self._compile(missing, batch.report))
             for index, spec in enumerate(missing):
-                self._made[spec] = asyncio.ensure_future(_item(compiling, index))
-                self._made[spec].add_done_callback(partial(self._settle, spec))
+                self._compiled[spec] = asyncio.ensure_future(_item(compiling, index))
+                self._compiled[spec].add_done_callback(partial(self._settle, spec))
                 self._batches[spec] = batch
-        wanted = {spec: self._made[spec] for spec in specs}
+        wanted = {spec: self._compiled[spec] for spec in specs}
         pending = {spec: made for spec, made in wanted.items() if not made.done()}
-        if pending:  # not the others: their event loops may be gone
-            with _told({self._batches[spec] for spec in pending}, progress):
-                await asyncio.wait(pending.values())  # to the end of all, whichever fails
+        if pending:  # those that are done are not awaited: their event loops may be closed
+            with _reporting({self._batches[spec] for spec in pending}, progress):
+                await asyncio.wait(pending.values())  # until all are done, even if one fails
         return [wanted[spec].result() for spec in specs]
 
     def _is_missing(self, spec: PipelineSpec) -> bool:
-        """Also if an event loop was closed before it was done."""
-        made = self._made.get(spec)
+        """Return whether a spec is new, or its event loop was closed before it was compiled."""
+        made = self._compiled.get(spec)
         return made is None or (not made.done() and made.get_loop().is_closed())
 
     def _settle(self, spec: PipelineSpec, made: asyncio.Future[int]) -> None:
-        if self._made.get(spec) is not made:
+        if self._compiled.get(spec) is not made:
             return
         del self._batches[spec]
         if made.cancelled() or made.exception() is not None:
-            del self._made[spec]  # it is tried again
+            del self._compiled[spec]  # the next request compiles it again
 
 
 @contextmanager
-def _told(batches: Collection[_CompileBatch], progress: Progress | None) -> Iterator[None]:
-    """Inside, `progress` hears how many kernels of the batches there are: at once, and then after
-    each. If it fails, that is the error of whoever gave it, not of those who wait for the same.
+def _reporting(batches: Collection[_CompileBatch], progress: Progress | None) -> Iterator[None]:
+    """A context in which `progress` gets the count of compiled kernels: at once, then after each.
+
+    An error of `progress` is raised at the end, to its own caller only.
     """
     if progress is None:
         yield
         return
     failures: list[Exception] = []
 
-    def tell() -> None:
+    def report() -> None:
         if failures:
             return
         try:
@@ -99,13 +100,13 @@ def _told(batches: Collection[_CompileBatch], progress: Progress | None) -> Iter
             failures.append(error)
 
     for batch in batches:
-        batch.listeners.append(tell)
+        batch.listeners.append(report)
     try:
-        tell()
+        report()
         yield
     finally:
         for batch in batches:
-            batch.listeners.remove(tell)
+            batch.listeners.remove(report)
     if failures:
         raise failures[0]
 

@@ -1,4 +1,4 @@
-"""Work that cannot be stopped half-way: whoever waits for it may be cancelled, it may not."""
+"""Tasks that run to their end although the caller is cancelled."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ T = TypeVar("T")
 
 
 def detach(work: Awaitable[T]) -> asyncio.Future[T]:
-    """A future that nobody has to wait for: an error that nobody asks about is no news."""
-    going = asyncio.ensure_future(work)
-    going.add_done_callback(lambda done: done.cancelled() or done.exception())
-    return going
+    """Run `work` as a task of its own; asyncio does not log its error if nobody awaits it."""
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
 
 
 async def shield_or_undo(work: Awaitable[T], undo: Callable[[T], object]) -> T:
-    """What `work` gives; if the caller is cancelled meanwhile, `undo` gets it instead."""
-    going = asyncio.ensure_future(work)
+    """Return the result of `work`; if the caller is cancelled meanwhile, call `undo` with it."""
+    task = asyncio.ensure_future(work)
     try:
-        return await asyncio.shield(going)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
 
-        def take_back(done: asyncio.Future[T]) -> None:
+        def roll_back(done: asyncio.Future[T]) -> None:
             if not done.cancelled() and done.exception() is None:
                 undo(done.result())
 
-        going.add_done_callback(take_back)
+        task.add_done_callback(roll_back)
         raise

@@ -1,4 +1,4 @@
-"""What `Program.graph`, `values`, `compare`, `trace` and `memory` give: see docs/inspecting.md."""
+"""Results of `Program.graph`, `values`, `compare`, `trace` and `memory`: see docs/inspecting.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run against NumPy, call by call, as `Program.compare` gives it."""
+"""A run compared with NumPy, call by call, as `Program.compare` returns it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ class NamedArray:
 
 @dataclass(frozen=True)
 class CallComparison:
-    """One call. `own` is what its kernels add: NumPy was given what the device gave them.
+    """The differences of one call.
 
-    `drift` is against NumPy from the inputs of its delegate on, so it has the differences of all
-    calls before. Both are of the output that is worst; None where there is nothing to compare:
-    aliases, what runs on the host, and outputs that mean nothing.
+    own    of its kernels alone: NumPy gets the call's inputs from the device
+    drift  accumulated: NumPy computes from the inputs of the delegate on
+
+    Both are those of the worst output; None if there is nothing to compare: for aliases, calls on
+    the host, and outputs without a meaning.
     """
 
     node: int  # its `id` in `Program.graph`
@@ -37,13 +39,13 @@ class CallComparison:
     layer: str | None
     own: Difference | None
     drift: Difference | None
-    nans: int  # in what it gives on the device
+    nans: int  # in its outputs on the device
     infinities: int
 
 
 @dataclass(frozen=True)
 class Departure:
-    """The first call that is off: what went in, what came out, and what should have."""
+    """The first call beyond the tolerance, with its inputs and its actual and wanted output."""
 
     call: CallComparison
     output: str  # the key of the value
@@ -73,7 +75,7 @@ class Departure:
 
 @dataclass(frozen=True)
 class KeptValues:
-    """What a call was given on the device, and what it gave."""
+    """The inputs and outputs of a call on the device."""
 
     inputs: tuple[NamedArray, ...]
     outputs: tuple[NamedArray, ...]
@@ -81,7 +83,7 @@ class KeptValues:
 
 @dataclass(frozen=True)
 class RunValues(Report):
-    """What some calls of a run were given and gave, as `Program.values` has it, by node."""
+    """The inputs and outputs of some calls of a run, by node, as `Program.values` returns them."""
 
     program: str
     method: str
@@ -102,7 +104,7 @@ class RunValues(Report):
 
 @dataclass(frozen=True)
 class OutputComparison:
-    """An output of the method against the one that was expected."""
+    """An output of the method compared with the expected one."""
 
     name: str
     difference: Difference
@@ -113,18 +115,18 @@ class OutputComparison:
 
 @dataclass(frozen=True)
 class Comparison(Report):
-    """`calls` are in the order in which they ran; a call in a loop is there several times."""
+    """A compared run; `calls` are in order of time, those in a loop several times."""
 
     program: str
     method: str
     device: str
     tolerance: Tolerance
     calls: tuple[CallComparison, ...]
-    first: Departure | None  # by what each call itself adds
-    first_nan: CallComparison | None  # gives NaN, and was given none
+    first: Departure | None  # by the difference of each call alone
+    first_nan: CallComparison | None  # outputs NaN without one among its inputs
     first_infinity: CallComparison | None
     outputs: tuple[OutputComparison, ...]  # if expected ones were given
-    kept: Mapping[int, KeptValues]  # by node, for those that were asked for
+    kept: Mapping[int, KeptValues]  # by node, for the requested ones
 
     @property
     def agrees(self) -> bool:
@@ -133,7 +135,7 @@ class Comparison(Report):
 
     @property
     def worst(self) -> list[CallComparison]:
-        """The calls that were compared, those that add most first."""
+        """The compared calls, those with the largest difference of their own first."""
         compared = [call for call in self.calls if call.own is not None]
         return sorted(compared, key=lambda c: -c.own.max_abs if c.own else 0.0)
 

@@ -1,29 +1,66 @@
-"""How far two arrays are apart, where most, and what stands around there."""
+"""The rule for whether two arrays agree, and a description of their largest difference."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from webpte.shapes import Dims
 
-RTOL = ATOL = 1e-3  # what the operator catalogue of ExecuTorch takes for float32
+RTOL = ATOL = 1e-3  # ExecuTorch's operator tests use these for float32
+RELATIVE_FLOOR = 1e-6  # with "either", smaller elements count as this for the relative error
 AROUND = 2  # elements to each side of the worst one, along the last two dims
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """|actual - wanted| <= atol + rtol·|wanted|, with NaN equal to NaN."""
+    """The rule for whether an element agrees with the one that is wanted.
+
+    combine      "sum": |actual - wanted| <= atol + rtol·|wanted|; "either": the error is within
+                 `atol`, or its relative size within `rtol`
+    relative_to  "element", or "largest": |wanted| is that of the array's largest finite element
+    equal_nan    whether NaN agrees with NaN
+
+    Equal infinities agree; an infinity and any other number never do.
+    """
 
     rtol: float = RTOL
     atol: float = ATOL
+    combine: Literal["sum", "either"] = "sum"
+    relative_to: Literal["element", "largest"] = "element"
+    equal_nan: bool = True
+
+    def allowed(self, scale: np.ndarray) -> np.ndarray:
+        """Return the largest error that passes for elements of this size; 0 for infinities."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            if self.combine == "either":
+                within = np.maximum(self.atol, self.rtol * np.maximum(scale, RELATIVE_FLOOR))
+            else:
+                within = self.atol + self.rtol * scale
+        return np.where(np.isfinite(scale), within, 0.0)
+
+    def relative(self, gap: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        """Return the relative errors; with "sum", 0 for elements smaller than `atol`."""
+        if self.combine == "either":
+            with np.errstate(invalid="ignore"):
+                found = gap / np.maximum(scale, RELATIVE_FLOOR)
+            return np.where(np.isnan(found), np.inf, found)
+        measurable = np.isfinite(scale) & (scale >= max(self.atol, np.finfo(np.float32).tiny))
+        return np.divide(gap, scale, out=np.zeros_like(gap), where=measurable)
+
+
+EXACT = Tolerance(0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """`wrong` of `count` elements are beyond the tolerance; `worst` is where it is most."""
+    """Figures about two arrays: `wrong` of `count` elements are beyond the tolerance.
+
+    worst  index of the element that exceeds its tolerance most; if none does, of the largest error
+    used   the largest share of its tolerance that an element takes; up to 1 agrees
+    """
 
     count: int
     wrong: int
@@ -31,6 +68,7 @@ class Difference:
     max_rel: float
     worst: tuple[int, ...]
     problem: str = ""  # shapes that differ, say
+    used: float = 0.0
 
     @property
     def agrees(self) -> bool:
@@ -38,36 +76,50 @@ class Difference:
 
 
 def difference(actual: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> Difference:
-    """The numbers that decide whether two arrays agree."""
+    """Compare two arrays by a tolerance."""
     if actual.shape != wanted.shape:
         problem = f"{list(actual.shape)} here, {list(wanted.shape)} there"
-        return Difference(actual.size, actual.size, np.inf, np.inf, (), problem)
+        return Difference(actual.size, actual.size, np.inf, np.inf, (), problem, np.inf)
     if not actual.size:
         return Difference(0, 0, 0.0, 0.0, ())
-    one, two = actual.astype(np.float64), wanted.astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):
-        same = (one == two) | (np.isnan(one) & np.isnan(two))
-        gap = np.where(same, 0.0, np.abs(one - two))
-        gap = np.where(np.isnan(gap), np.inf, gap)
-        size = np.abs(two)
-        allowed = np.where(np.isfinite(size), tolerance.atol + tolerance.rtol * size, 0.0)
-        wrong = int((gap > allowed).sum())
-    measurable = np.isfinite(size) & (size >= max(tolerance.atol, np.finfo(np.float32).tiny))
-    relative = np.divide(gap, size, out=np.zeros_like(gap), where=measurable)
-    over = gap - allowed if wrong else gap  # the worst is one that is wrong, if any is
+    gap, size = _gap(actual, wanted, tolerance.equal_nan), np.abs(wanted.astype(np.float64))
+    finite = np.isfinite(size)
+    scale = size
+    if tolerance.relative_to == "largest":
+        scale = np.where(finite, size[finite].max(initial=0.0), size)
+    allowed = tolerance.allowed(scale)
+    wrong = int((gap > allowed).sum())
+    over = gap - allowed if wrong else gap
     worst = np.unravel_index(int(over.argmax()), gap.shape)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        used = np.where(gap == 0.0, 0.0, gap / allowed)
     return Difference(
         actual.size,
         wrong,
         float(gap.max()),
-        float(relative.max()),
+        float(tolerance.relative(gap, scale).max()),
         tuple(int(i) for i in worst),
+        used=float(used.max()),
     )
+
+
+def _gap(actual: np.ndarray, wanted: np.ndarray, equal_nan: bool) -> np.ndarray:
+    """Return the absolute errors as float64: 0 for equal infinities, infinite for NaN."""
+    one, two = actual.astype(np.float64), wanted.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = np.abs(one - two)
+        if actual.dtype.kind in "biu" and wanted.dtype.kind in "biu":
+            # float64 cannot tell all integers apart, but unequal ones differ by 1 at least.
+            return np.where(actual == wanted, 0.0, np.maximum(gap, 1.0))
+        same = one == two
+        if equal_nan:
+            same |= np.isnan(one) & np.isnan(two)
+        return np.where(same, 0.0, np.where(np.isnan(gap), np.inf, gap))
 
 
 @dataclass(frozen=True)
 class ElementWindow:
-    """The elements around one of them, of both arrays; `start` is the index of the first."""
+    """The elements around one element, of both arrays; `start` is the index of the first."""
 
     start: tuple[int, ...]
     actual: list[Any]
@@ -75,7 +127,7 @@ class ElementWindow:
 
 
 def window(actual: np.ndarray, wanted: np.ndarray, at: tuple[int, ...]) -> ElementWindow:
-    """Along the last two dims; of the others only the index itself."""
+    """Return the elements around `at` along the last two dims."""
     narrow = len(at) - 2
     parts = [
         slice(i, i + 1) if dim < narrow else slice(max(0, i - AROUND), i + AROUND + 1)
@@ -90,7 +142,7 @@ def window(actual: np.ndarray, wanted: np.ndarray, at: tuple[int, ...]) -> Eleme
 
 @dataclass(frozen=True)
 class ArrayFacts:
-    """What an array is like, in a few numbers; those of its finite elements."""
+    """Statistics of an array; `low`, `high` and `mean` are those of its finite elements."""
 
     dtype: str
     shape: Dims
@@ -111,7 +163,7 @@ class ArrayFacts:
 
 
 def non_finite(array: np.ndarray) -> tuple[int, int]:
-    """How many NaN, and how many infinite."""
+    """Count the NaNs and the infinities."""
     if array.dtype.kind != "f" or np.isfinite(array).all():
         return 0, 0
     return int(np.isnan(array).sum()), int(np.isinf(array).sum())

@@ -14,13 +14,13 @@ import numpy as np
 
 from webpte.report.method_graph import GraphValue, LayerGroup, Node
 
-FEWEST_CALLS = 6  # of all blocks together: less is no pattern
-LONGEST_PERIOD = 2000  # calls of one block; looking further would take longer than it is worth
+FEWEST_CALLS = 6  # in all blocks together; fewer are not a pattern
+LONGEST_PERIOD = 2000  # calls of one block; a longer search would take too much time
 
 
 @dataclass(frozen=True)
 class Block:
-    """The calls from `start` on, before `stop`."""
+    """The calls from `start` up to, not including, `stop`."""
 
     start: int
     stop: int
@@ -28,10 +28,10 @@ class Block:
 
 @dataclass(frozen=True)
 class LayerBlocks:
-    """Blocks that are alike, in order."""
+    """Equal blocks, in order."""
 
     blocks: tuple[Block, ...]
-    period: int  # calls that each has
+    period: int  # calls per block
 
     @property
     def covered(self) -> int:
@@ -39,9 +39,9 @@ class LayerBlocks:
 
 
 def find_blocks(signatures: Sequence[Hashable], crossing: Sequence[int]) -> list[LayerBlocks]:
-    """Groups of repeated blocks, in order.
+    """Find groups of repeated blocks, in order.
 
-    `crossing[i]` is how many values pass from the calls before `i` to those from `i` on.
+    `crossing[i]` counts the values that pass from the calls before `i` to those from `i` on.
     """
     numbers: dict[Hashable, int] = {}
     ids = np.array([numbers.setdefault(each, len(numbers)) for each in signatures], np.int64)
@@ -61,7 +61,7 @@ class _Finder:
         return [*self.find(low, start), found, *self.find(stop, high)]
 
     def _best(self, low: int, high: int) -> LayerBlocks | None:
-        """The longest repetition; among equally long ones, that of the shortest block."""
+        """Find the longest repetition; among equally long ones, that of the shortest block."""
         best, covered = None, FEWEST_CALLS - 1
         for period in range(2, min((high - low) // 2, LONGEST_PERIOD) + 1):
             same = self._ids[low : high - period] == self._ids[low + period : high]
@@ -76,7 +76,7 @@ class _Finder:
         return self._extended(self._cut(*best), low, high)
 
     def _cut(self, start: int, span: int, period: int) -> LayerBlocks:
-        """Where the blocks of a repetition begin."""
+        """Split a repetition into blocks where the fewest values cross."""
         counts = {offset: (span - offset) // period for offset in range(period)}
         most = max(counts.values())
 
@@ -89,7 +89,7 @@ class _Finder:
         return LayerBlocks(tuple(Block(at, at + period) for at in starts), period)
 
     def _extended(self, found: LayerBlocks, low: int, high: int) -> LayerBlocks:
-        """With the blocks before and after it that have a few calls more than these."""
+        """Add the blocks before and after that contain the same calls and a few more."""
         blocks, wanted = list(found.blocks), self._ids[found.blocks[0].start :][: found.period]
         before = self._matched(wanted[::-1], range(blocks[0].start - 1, low - 1, -1))
         if before is not None:
@@ -100,7 +100,7 @@ class _Finder:
         return LayerBlocks(tuple(blocks), found.period)
 
     def _matched(self, wanted: np.ndarray, places: range) -> int | None:
-        """Where the last of the wanted calls is, if all are there with few others in between."""
+        """Return the place of the last wanted call, if all occur with few others between."""
         left = list(wanted[::-1])
         for place in places[: len(wanted) + max(4, len(wanted) // 4)]:
             if self._ids[place] == left[-1]:
@@ -111,7 +111,7 @@ class _Finder:
 
 
 def _longest_run(same: np.ndarray) -> tuple[int, int]:
-    """Start and length of the longest run of true."""
+    """Return start and length of the longest run of true."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
     if not edges.size:
         return 0, 0
@@ -120,13 +120,13 @@ def _longest_run(same: np.ndarray) -> tuple[int, int]:
     return int(starts[longest]), int(stops[longest] - starts[longest])
 
 
-# Of a method
+# Layers of a method
 
 
 def group_layers(nodes: Sequence[Node], values: Mapping[str, GraphValue]) -> tuple[LayerGroup, ...]:
-    """The repeated blocks of a method. The largest group are its layers.
+    """Find the repeated blocks of a method; the largest group are its layers.
 
-    Nodes that only compute numbers are left aside: often the first layer does that for all.
+    Nodes that only compute numbers are ignored: often the first layer computes them for all.
     """
 
     def tensors(keys: Iterable[str]) -> list[GraphValue]:
@@ -149,7 +149,7 @@ def group_layers(nodes: Sequence[Node], values: Mapping[str, GraphValue]) -> tup
 
 
 def _crossing(nodes: Sequence[Node]) -> list[int]:
-    """For each node: how many values that nodes before it gave it or later ones read."""
+    """Count for each node the values of earlier nodes that it or later ones read."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for node in nodes:

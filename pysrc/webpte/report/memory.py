@@ -1,4 +1,4 @@
-"""What a method has in GPU memory, and which steps need it, as `Program.memory` gives it."""
+"""The GPU memory of a method, and the steps that need it, as `Program.memory` returns it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Tenant:
-    """A tensor in a buffer, from its `offset` on. It is needed from one node to another.
+    """A tensor at `offset` of a buffer, in use from node `first` to node `last`.
 
     -1 is before the first node of the method; the number of nodes, after the last.
     """
@@ -30,14 +30,14 @@ class Tenant:
     shape: Dims
     offset: int
     nbytes: int  # at the largest shape
-    live_nbytes: int  # at that of the last run
+    live_nbytes: int  # at the shape of the last run
     first: int
     last: int
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """One buffer on the GPU; tenants with an overlap in time are views of each other."""
+    """A GPU buffer; tenants that overlap in time are views of each other."""
 
     number: int
     kind: str
@@ -48,7 +48,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class MemoryReport(Report):
-    """`needed` is, by node, how many bytes of the activations hold something that is still read."""
+    """The buffers of a method; `needed` has the bytes of live activations at each node."""
 
     program: str
     method: str
@@ -63,7 +63,7 @@ class MemoryReport(Report):
 
     @property
     def by_kind(self) -> dict[str, int]:
-        """Bytes of each kind, for kinds that there are; `KINDS` says what they mean."""
+        """Bytes of each kind that occurs; `KINDS` explains them."""
         found = dict.fromkeys(KINDS, 0)
         for buffer in self.buffers:
             found[buffer.kind] += buffer.nbytes
@@ -71,7 +71,7 @@ class MemoryReport(Report):
 
     @property
     def peak(self) -> int:
-        """The most that activations need at one time; what is allocated for them is not less."""
+        """The most bytes of live activations at any node; at least as many are allocated."""
         return max(self.needed, default=0)
 
     @property
@@ -80,7 +80,7 @@ class MemoryReport(Report):
 
     @property
     def unshared(self) -> int:
-        """What activations would take if each tensor, with its views, had a buffer of its own."""
+        """Bytes of the activations if each tensor, with its views, had a buffer of its own."""
         total = 0
         for buffer in self.buffers:
             if buffer.kind == "activations":
@@ -93,7 +93,7 @@ class MemoryReport(Report):
 
     @property
     def used_of_limit(self) -> float | None:
-        """The largest buffer as a part of what the adapter can bind; None if it tells no limit."""
+        """The largest buffer as a share of the adapter's binding limit; None without a limit."""
         names = ("maxBufferSize", "maxStorageBufferBindingSize")
         known = [self.limits[name] for name in names if name in self.limits]
         return self.largest.nbytes / min(known) if self.largest is not None and known else None
@@ -118,7 +118,7 @@ class MemoryReport(Report):
 
 
 def _groups(tenants: tuple[Tenant, ...]) -> list[list[Tenant]]:
-    """Tenants that overlap in time; they come in the order in which they move in."""
+    """Group tenants that overlap in time; they are sorted by their first node."""
     groups: list[list[Tenant]] = []
     until = -2
     for tenant in tenants:

@@ -1,4 +1,4 @@
-"""A method as a graph of calls and values, as `Program.graph` gives it."""
+"""A method as a graph of calls and values, as `Program.graph` returns it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class GraphKernel:
-    """One dispatch of a call. Its WGSL and its params by name are there when they are asked for."""
+    """One dispatch of a call; `wgsl` and `params` are computed on access."""
 
     name: str  # of the file in wgsl/
     grid: Grid
@@ -49,12 +49,12 @@ class GraphKernel:
 
     @property
     def wgsl(self) -> str:
-        """The whole shader, as the GPU gets it."""
+        """The complete shader that the GPU compiles."""
         return self._library.assemble(self._record.kernel, self._record.types).code
 
     @property
     def params(self) -> dict[str, Any]:
-        """What is in the uniform block, by the names of the shader's `struct Params`."""
+        """The uniform block's values, by the names in the shader's `struct Params`."""
         return read_params(self.wgsl, self._record.params)
 
 
@@ -68,10 +68,10 @@ class Node:
 
     id: int
     op: str
-    label: str  # what errors call it
+    label: str  # as in error messages
     where: str
     why: str | None
-    delegate: int | None  # which call of a delegate it is in, in the order of the method
+    delegate: int | None  # number of the delegate's call in the method
     place: int  # the instruction of the method
     call: int | None  # its number in the graph of the delegate
     arguments: tuple[Argument, ...]
@@ -85,7 +85,7 @@ class Node:
     )
 
     def key(self, value_id: int) -> str:
-        """The key of a value of its delegate's graph; one that no call uses has only a number."""
+        """Return the key of a value of the delegate's graph, also of one that no call uses."""
         return self._keys.get(value_id, f"{self.delegate}.{value_id}")
 
 
@@ -106,7 +106,7 @@ class GraphValue:
 
 @dataclass(frozen=True)
 class Edge:
-    """A value on its way; without a source it is there before, without a target it is returned."""
+    """A value between two calls; without a source it is an input, without a target an output."""
 
     source: int | None
     target: int | None
@@ -115,7 +115,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class LayerGroup:
-    """Blocks of calls that are alike: `count` of them, each the nodes of a range."""
+    """`count` equal blocks of calls, each a range of nodes."""
 
     name: str
     count: int
@@ -128,7 +128,7 @@ class LayerGroup:
 
 @dataclass(frozen=True)
 class MethodGraph(Report):
-    """What a method does: calls in order, the values between them, and its repeated blocks."""
+    """The graph of a method: calls in order, the values between them, and its repeated blocks."""
 
     program: str
     method: str
@@ -142,7 +142,7 @@ class MethodGraph(Report):
 
     @property
     def constants(self) -> list[GraphValue]:
-        """The values that start with bytes of the file, largest first."""
+        """The values that are initialized from the file, largest first."""
         found = [value for value in self.values.values() if value.constant is not None]
         return sorted(found, key=lambda v: -(v.constant.nbytes if v.constant else 0))
 
@@ -158,14 +158,14 @@ class MethodGraph(Report):
         return writers, readers
 
     def writers(self, key: str) -> list[Node]:
-        """The calls that give a value, or change it."""
+        """Return the calls that write a value, or change it."""
         return self._ends[0].get(key, [])
 
     def readers(self, key: str) -> list[Node]:
         return self._ends[1].get(key, [])
 
     def find(self, text: str) -> list[Node]:
-        """The calls with a text in their operator or their label."""
+        """Find the calls with a text in their operator or label."""
         return [n for n in self.nodes if text.lower() in f"{n.op} {n.label}".lower()]
 
     def table(self) -> ReportTable:

@@ -1,4 +1,4 @@
-"""Traces and comparisons as pictures, by matplotlib where it is there.
+"""Plots of traces and comparisons, with matplotlib if it is installed.
 
     from webpte.report import plots
 
@@ -19,12 +19,12 @@ from webpte.report.timeline import GPU, HOST, Trace
 
 _LANES = {HOST: 1, GPU: 0}  # from below
 _HEIGHT = 0.8
-_NAMED = 24  # calls whose names have room below the axis
+_NAMED = 24  # calls at most for which names fit below the axis
 _SMALLEST = 1e-12  # a difference of zero has no place on a logarithmic axis
 
 
 def plot_trace(trace: Trace, axes: Any = None) -> Any:
-    """One run in time: a lane for the host, one for the GPU, a colour for each kind of span."""
+    """Draw a run over time: lanes for the host and the GPU, a colour for each kind of span."""
     axes = axes if axes is not None else _new_axes((9, 2.4))
     kinds = list(dict.fromkeys(span.kind for span in trace.spans))
     for number, kind in enumerate(kinds):
@@ -42,7 +42,7 @@ def plot_trace(trace: Trace, axes: Any = None) -> Any:
 
 
 def plot_comparison(comparison: Comparison, axes: Any = None) -> Any:
-    """The largest difference to NumPy, call by call: what each adds, and what has come together."""
+    """Draw the largest difference from NumPy per call: of the call alone, and accumulated."""
     axes = axes if axes is not None else _new_axes((9, 3.6))
     for name in ("own", "drift"):
         found = [(at, getattr(call, name)) for at, call in enumerate(comparison.calls)]
@@ -63,7 +63,7 @@ def plot_comparison(comparison: Comparison, axes: Any = None) -> Any:
 
 
 def _short_name(op: str) -> str:
-    """`conv_with_clamp` of `et_vk.conv_with_clamp.default`."""
+    """Shorten `et_vk.conv_with_clamp.default` to `conv_with_clamp`."""
     return op.split(".")[1] if op.count(".") else op
 
 

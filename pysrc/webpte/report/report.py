@@ -1,4 +1,4 @@
-"""What all results of looking inside have in common: plain data, JSON, and a table to look at."""
+"""The base of all reports: plain data, JSON, and a table to print."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HIDDEN = {"hidden": True}  # metadata of fields that `to_dict` leaves out
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, tuples and NumPy's numbers as what JSON knows; no number is lost to it."""
+    """Convert dataclasses, tuples and NumPy's numbers to JSON's types without losing a number."""
     if is_dataclass(value) and not isinstance(value, type):
         shown = [each for each in fields(value) if not each.metadata.get("hidden")]
         return {each.name: plain(getattr(value, each.name)) for each in shown}
@@ -35,7 +35,7 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class ReportTable:
-    """Rows under headings; numbers stand right, texts left."""
+    """Rows under headings; numbers are aligned right, texts left."""
 
     title: str
     headings: tuple[str, ...]
@@ -77,7 +77,7 @@ class ReportTable:
 
 
 def cell(value: Any) -> str:
-    """A value of a table in few letters."""
+    """Format a value of a table briefly."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -93,16 +93,16 @@ class Report:
     """A dataclass that can be printed, shown in a notebook, and stored."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in it as dicts, lists, texts and numbers."""
+        """Convert the report to dicts, lists, texts and numbers."""
         found: dict[str, Any] = plain(self)
         return found
 
     def json(self, indent: int | None = None) -> str:
-        """The same as text. Infinities and NaN are the texts "inf", "-inf" and "nan"."""
+        """Convert `to_dict` to JSON text. Infinities and NaN become "inf", "-inf" and "nan"."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def table(self) -> ReportTable:
-        """What is worth seeing first."""
+        """Return the report's main table."""
         raise NotImplementedError
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""One run in time, as `Program.trace` gives it."""
+"""One run over time, as `Program.trace` returns it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOST, GPU = "host", "gpu"
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """Something that took time. Microseconds, from the start of the run.
+    """A span of time, in microseconds from the start of the run.
 
     On the host, `kind` is "prepare" (shapes, plan, pipelines), "upload" (inputs put in place),
     "submit" (bytes written, commands encoded and handed over), "wait" (until results are there) or
@@ -33,12 +33,12 @@ class TimeSpan:
     start: float
     duration: float
     node: int | None = None  # in `Program.graph`
-    nbytes: int = 0  # that went up or came back
+    nbytes: int = 0  # uploaded or read back
 
 
 @dataclass(frozen=True)
 class TimedStep:
-    """A dispatch, or a call that ran on the host. `work` is of the whole call, and stands at the
+    """A dispatch, or a call on the host. `work` is that of the whole call, and is attributed to the
     longest of its dispatches.
     """
 
@@ -53,8 +53,8 @@ class TimedStep:
 
 @dataclass(frozen=True)
 class Rates:
-    """What a device can do at best, in a second: bytes that a copy reads and writes, and FLOPs of
-    a product of matrices. `webpte.dev.kernel_bench.rates_of(device)` measures them.
+    """The best rates of a device: bytes per second that a copy reads and writes, and FLOPs per
+    second of a GEMM. `webpte.runtime.inspect.kernel_rates.rates_of(device)` measures them.
     """
 
     gigabytes_per_second: float | None
@@ -63,8 +63,8 @@ class Rates:
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """Steps that belong together. `share` is of the time of all steps; `nbytes` is 0 where all
-    work stands at other dispatches of the same calls.
+    """A group of steps. `share` is of the time of all steps; `nbytes` is 0 if the work is counted
+    at other dispatches of the same calls.
     """
 
     name: str
@@ -80,11 +80,11 @@ class TimelineRow:
 
     @property
     def gigaflops(self) -> float | None:
-        """In a second."""
+        """GFLOPs per second."""
         return self.flops / self.microseconds / 1e3 if self.microseconds and self.flops else None
 
     def part_of(self, best: Rates) -> float | None:
-        """How near it comes to what the device can do, of 1: to the limit that is nearer."""
+        """Return the rate as a share of the device's best: of bytes or of FLOPs, the larger one."""
         pairs = (
             (self.gigabytes_per_second, best.gigabytes_per_second),
             (self.gigaflops, best.gigaflops),
@@ -94,7 +94,7 @@ class TimelineRow:
 
 @dataclass(frozen=True)
 class RowPair:
-    """The same row of two traces; None where one has no such row."""
+    """A row in two traces; None if a trace lacks it."""
 
     name: str
     before: TimelineRow | None
@@ -102,7 +102,7 @@ class RowPair:
 
     @property
     def difference(self) -> float | None:
-        """Microseconds that were added; what a trace has not took none."""
+        """Microseconds that were added; a missing row counts as 0."""
         times = [0.0 if row is None else row.microseconds for row in (self.before, self.after)]
         return None if times[0] is None or times[1] is None else times[1] - times[0]
 
@@ -117,7 +117,7 @@ _KEYS: dict[str, Callable[[TimedStep], str]] = {
 
 @dataclass(frozen=True)
 class Trace(Report):
-    """`timed` is whether the GPU has timed its kernels; `microseconds` is the whole run."""
+    """A traced run. `timed`: the GPU timed its kernels; `microseconds` is the total."""
 
     program: str
     method: str
@@ -128,7 +128,7 @@ class Trace(Report):
     steps: tuple[TimedStep, ...]
 
     def by(self, what: str) -> list[TimelineRow]:
-        """Rows by "kernel", "op", "layer" or "where", those that took longest first."""
+        """Group the steps by "kernel", "op", "layer" or "where", the longest first."""
         if what not in _KEYS:
             raise InputError(f"a trace by {what!r}; there are {', '.join(map(repr, _KEYS))}")
         groups: dict[str, list[TimedStep]] = {}
@@ -139,18 +139,18 @@ class Trace(Report):
         return sorted(rows, key=lambda row: -(row.microseconds or 0.0))
 
     def against(self, before: Trace, what: str) -> list[RowPair]:
-        """This trace and an earlier one, row by row; what changed most comes first."""
+        """Pair the rows of an earlier trace with those of this one, the largest change first."""
         old = {row.name: row for row in before.by(what)}
         new = {row.name: row for row in self.by(what)}
         pairs = [RowPair(name, old.get(name), new.get(name)) for name in {**new, **old}]
         return sorted(pairs, key=lambda pair: -abs(pair.difference or 0.0))
 
     def time_of(self, kind: str) -> float:
-        """Microseconds of all spans of a kind."""
+        """Sum the microseconds of all spans of a kind."""
         return sum(span.duration for span in self.spans if span.kind == kind)
 
     def perfetto(self) -> str:
-        """The trace for ui.perfetto.dev, or chrome://tracing: JSON text to write to a file."""
+        """Return the trace as JSON text for ui.perfetto.dev or chrome://tracing."""
         names = {HOST: (1, "Python and browser"), GPU: (2, "GPU")}
         events: list[dict[str, Any]] = [
             {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": self._title()}}

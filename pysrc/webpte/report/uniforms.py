@@ -1,4 +1,4 @@
-"""The params of a dispatch by the names that its WGSL gives them.
+"""The params of a dispatch by their names in its WGSL.
 
 A uniform block is bytes, and `struct Params` of the shader says what they are. Of WGSL's layout
 only what occurs in our blocks is known here: numbers of 32 bits, vectors, arrays, structs of these.
@@ -21,7 +21,7 @@ _LETTERS = {"u32": "I", "i32": "i", "f32": "f", "u": "I", "i": "i", "f": "f"}
 
 
 class _UnknownLayoutError(Exception):
-    """A type that is not known here."""
+    """A WGSL type that this module does not know."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class _StructLayout:
 
 
 def read_params(wgsl: str, data: bytes) -> dict[str, Any]:
-    """Names to numbers and lists of them; {"as words": [...]} where the layout is not known."""
+    """Read params by name, as numbers and lists; {"as words": [...]} for an unknown layout."""
     try:
         return _ParamsReader(wgsl).read("Params", data)
     except (_UnknownLayoutError, struct.error):
@@ -93,7 +93,7 @@ class _ParamsReader:
         if array := _ARRAY.fullmatch(kind):
             item = self._layout(array[1])
             step = _up(item.size, item.align)
-            given = (len(data) - at) // step  # what is not needed is left out at the end
+            given = (len(data) - at) // step  # the unused end of the array is left out
             count = min(self._count(array[2]), given)
             return [self._value(array[1], data, at + i * step) for i in range(count)]
         found, end = {}, at

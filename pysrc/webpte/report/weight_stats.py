@@ -1,4 +1,4 @@
-"""Constants of a file, looked at piece by piece: a weight can be larger than Python's memory."""
+"""Statistics of a file's constants, read in pieces: one can be larger than Python's memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Histogram(Report):
-    """How often values of a constant lie between two edges, of those that are finite."""
+    """A histogram of the finite values of a constant: counts between edges."""
 
     counts: tuple[int, ...]
     edges: tuple[float, ...]  # one more than counts
@@ -39,7 +39,7 @@ class Histogram(Report):
 
 @dataclass(frozen=True)
 class StoredConstant:
-    """Bytes of the file that a tensor starts with; `name` is their key, if they have one."""
+    """The bytes in the file that a tensor is initialized with; `name` is their key, if any."""
 
     name: str | None
     shape: Dims
@@ -87,6 +87,6 @@ class StoredConstant:
         nbytes = numel(self.shape) * dtype.itemsize
         step = CHUNK_BYTES // dtype.itemsize * dtype.itemsize
         for start in range(0, nbytes, step):
-            await asyncio.sleep(0)  # lets others in: what is in memory is read without waiting
+            await asyncio.sleep(0)  # lets other tasks run: reading from memory does not wait
             data = await self._region.read(start, min(step, nbytes - start))
             yield np.frombuffer(data, dtype).astype(np.float64)

@@ -1,11 +1,11 @@
-"""What a call has to do at least: bytes of its tensors, and operations where they are products.
+"""The least work of a call: bytes of its tensors, and FLOPs of GEMMs, convolutions and attention.
 
-    products      2 x elements that come out x length of the sums
-    convolutions  2 x elements x taps x channels of a group; of a transposed one, of what goes in
-    attention     4 x elements of the queries x keys that are looked at
+    GEMM          2 x output elements x length of the sums
+    convolutions  2 x output elements x taps x channels of a group; transposed: x input elements
+    attention     4 x elements of the queries x keys that are attended to
 
-Bytes are those of every tensor that is read or written, once each, as the GPU stores it. Where an
-op picks rows or elements, what it picks counts; of a cache, what is filled.
+Bytes count every tensor that is read or written once, as the GPU stores it. For an op that picks
+rows or elements only those count; of a KV cache, the filled part.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Flops = Callable[[Args], int]
 
 @dataclass(frozen=True)
 class Work:
-    """`flops` is None for what no formula counts."""
+    """Bytes and FLOPs of a call; `flops` is None without a formula for its operator."""
 
     read: int  # bytes
     written: int
@@ -37,8 +37,8 @@ class Work:
 # FLOPs
 
 
-def _product(summed: str) -> Flops:
-    """Sums along the last dim of one argument."""
+def _gemm(summed: str) -> Flops:
+    """Return the formula of a GEMM that sums along the last dim of one argument."""
     return lambda args: 2 * args.out.numel * args.tensor(summed).dims[-1]
 
 
@@ -47,7 +47,7 @@ def _weight_gradient(args: Args) -> int:
 
 
 def _convolution(args: Args) -> int:
-    """Each element of the input of a transposed one goes to as many places."""
+    """Count a convolution; a transposed one sends each input element to that many places."""
     times = args.tensor("input") if args.flag("transposed") else args.out
     return 2 * times.numel * numel(args.tensor("weight").dims[1:])
 
@@ -72,9 +72,9 @@ def _attention(args: Args) -> int:
 
 
 FLOPS: Mapping[str, Flops] = {
-    "aten.mm.default": _product("self"),
-    "aten.bmm.default": _product("self"),
-    "aten.addmm.default": _product("mat1"),
+    "aten.mm.default": _gemm("self"),
+    "aten.bmm.default": _gemm("self"),
+    "aten.addmm.default": _gemm("mat1"),
     **dict.fromkeys(
         (
             "aten.linear.default",
@@ -86,9 +86,9 @@ FLOPS: Mapping[str, Flops] = {
             "et_vk.q8ta_linear.default",
             "et_vk.q8ta_linear_gemv.default",
         ),
-        _product("x"),
+        _gemm("x"),
     ),
-    "et_vk.linear_q4gsw_backward.default": _product("d_out"),
+    "et_vk.linear_q4gsw_backward.default": _gemm("d_out"),
     "et_vk.linear_dW.default": _weight_gradient,
     "aten.convolution.default": _convolution,
     "et_vk.conv_with_clamp.default": _convolution,
@@ -103,7 +103,7 @@ FLOPS: Mapping[str, Flops] = {
 
 # Bytes
 
-# Of these arguments an op reads as many elements as it gives.
+# Arguments of which an op reads as many elements as it outputs.
 PICKED = {
     "aten.embedding.default": ("weight",),
     "aten.slice_copy.Tensor": ("self",),
@@ -112,7 +112,7 @@ PICKED = {
     "aten.index.Tensor": ("self",),
     "aten.gather.default": ("self",),
 }
-# Of these it reads a row for each index.
+# Arguments of which an op reads a row per index.
 ROWS = ("weight", "scales", "zero_points")
 CACHED = ("sdpa_with_kv_cache.default", "custom_sdpa.default")
 UPDATE = "update_cache.default"
@@ -123,7 +123,7 @@ def stored_bytes(tensor: TensorArg) -> int:
 
 
 def work_of(op: OpDef, args: Args) -> Work:
-    """Of a call at the live shapes; nothing for one that yields a number."""
+    """Return the work of a call at its live shapes; none for a call that yields a number."""
     if op.scalar is not None:
         return Work(0, 0, None)
     if args.call.parts:
@@ -144,7 +144,7 @@ def work_of(op: OpDef, args: Args) -> Work:
 
 
 def _work_of_parts(args: Args) -> Work:
-    """Of a fused call: what its parts do, without what never leaves it."""
+    """Sum the work of a fused call's parts, without the tensors between them."""
     parts = [(op, part, work_of(op, part)) for op, part in parts_of(args)]
     between = {out.id for _, part, _ in parts for out in part.outs} - {out.id for out in args.outs}
     seen, read, written = set(between), 0, 0
@@ -158,7 +158,7 @@ def _work_of_parts(args: Args) -> Work:
 
 
 def _tensors(args: Args) -> dict[str, TensorArg]:
-    """The tensors among the arguments, those of lists by their place; each once."""
+    """Return the tensor arguments by name, those of lists with their index; each tensor once."""
     found: dict[int, tuple[str, TensorArg]] = {}
     for parameter, _ in args.given:
         if parameter.kind == "tensor":

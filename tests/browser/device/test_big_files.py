@@ -15,12 +15,12 @@ from webpte_host.serving.routing import Mount
 from webpte_host.serving.server import Site
 
 WIDTH = 1 << 12  # bytes of a row
-HEAP = 32 << 20  # what Python may need more of: less than one chunk of the file
+HEAP = 32 << 20  # growth of Python's memory that is allowed: less than one range of the file
 LAST = bytes(range(256)) * (WIDTH // 256)
 
 
 def write_table(path: Path, nbytes: int) -> None:
-    """Rows of a table by index. The file is sparse: zeros, but for the last row."""
+    """Write a program that looks up rows; its file is sparse: zeros except for the last row."""
     g = GraphWriter()
     table = g.tensor((nbytes // WIDTH, WIDTH), "uint8", constant=b"placeholder")
     index = g.tensor((2,), "int32")

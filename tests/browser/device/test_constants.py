@@ -1,4 +1,4 @@
-"""Constants of programs on WebGPU: they move once, in parts, as what the GPU stores."""
+"""Constants of programs on WebGPU: uploaded once, in parts, in the type that the GPU stores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_what_constants_determine_is_computed_once(harness: Harness) -> None:
     np.testing.assert_array_equal(result, np.where(W >= 0, 1 + 2 * W, 0) * np.ones((2, 1)))
 
 
-# Notes the calls that write, run and wait, in order, until `restore` is called.
+# Records the calls that write, run and wait, in order, until `restore` is called.
 SPY = """
 (() => {
     const log = [], undo = [];
@@ -88,7 +88,7 @@ def test_constants_move_once(harness: Harness) -> None:
 
 
 def test_a_cast_to_halves_rounds_whatever_stores_them(harness: Harness) -> None:
-    """Also where the GPU has no halves and stores them as float32."""
+    """Also on a GPU without f16, which stores it as float32."""
     values = np.array([1.0009, -3.14159, 65519, 65520, -1e9, 1e-8, 9e-8, 6.1e-5, -0.0], np.float32)
     g = GraphWriter()
     x, half, out = (g.tensor((9,), dtype) for dtype in ("float32", "float16", "float32"))
@@ -108,7 +108,7 @@ def test_a_cast_to_halves_rounds_whatever_stores_them(harness: Harness) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", "int64", "int8", "uint8", "bool", "int32"])
 def test_constants_of_every_type(harness: Harness, dtype: str) -> None:
-    """Odd lengths; 64-bit and half floats are converted on their way to the GPU."""
+    """Odd lengths; 64-bit numbers and f16 are converted during the upload."""
     values = {
         "float16": [1, -2, 0.5, 65504, 6e-8, -0.0, np.inf],
         "float64": [1, -2, 0.1, 1e30, 1e-30, -0.0, np.inf],

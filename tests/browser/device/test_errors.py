@@ -1,4 +1,4 @@
-"""Programs on WebGPU that are refused or fail: the error says why, and nothing stays behind."""
+"""Programs on WebGPU that are refused or fail: the error says why, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.page.page_programs import ADD, W, add_weights, run
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.harness.browser import Harness
 
-# What is refused
+# Refused programs
 
 
 @pytest.mark.usefixtures("flat_counts")
@@ -35,7 +35,7 @@ def test_a_wrong_input_between_two_right_ones(harness: Harness) -> None:
 
 
 def test_hostile_arrays_and_json(harness: Harness) -> None:
-    """A browser's stack is small, and its memory: neither ends the interpreter."""
+    """A browser's stack and memory are small; running out must not end the interpreter."""
     code = """
     import io
     from webpte.arrays import read_npz

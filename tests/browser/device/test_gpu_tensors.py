@@ -27,7 +27,7 @@ return [counts["buffers"], counts["plans"]]
 
 @pytest.fixture(autouse=True)
 def flat_counts(harness: Harness) -> Iterator[None]:
-    """Nothing that the test loads or holds may stay on the device."""
+    """Check that nothing which the test loads or holds stays on the device."""
     before = python(harness, COUNTS)
     yield
     assert python(harness, COUNTS) == before

@@ -1,4 +1,4 @@
-"""What one call costs between Python and the GPU: no turn of the loop, and no copy too many."""
+"""Costs of one call between Python and the GPU: no extra turn of the loop, no extra copy."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_results_that_memory_has_no_room_for_are_an_error_and_nobody_waits_for_e
     assert right
 
 
-# Notes writes to the queue, and which buffers for uploads are made and destroyed.
+# Records writes to the queue, and staging buffers that are created and destroyed.
 _LIFTS = """
 (() => {
     const seen = { writes: 0, made: 0, destroyed: 0 };
@@ -118,20 +118,20 @@ def test_a_large_input_goes_by_a_mapped_buffer_which_the_next_call_has_again(
     from pyodide.code import run_js
     async with await webpte.load(base64.b64decode(data)) as program:
         x = np.arange(size, dtype=np.float32)
-        await program.forward(x)  # what is made once
+        await program.forward(x)  # creates what later calls reuse
         seen, told = run_js(script), []
         try:
             for number in range(4):
                 (y,) = await program.forward(x + number)
                 assert np.array_equal(y, -(x + number)), number
-            told.append([seen.writes, seen.made <= 1])  # one may be on its way back yet
+            told.append([seen.writes, seen.made <= 1])  # one may not be mapped again yet
             made = seen.made
             results = await asyncio.gather(*(program.forward(x * i) for i in range(5)))
             assert all(np.array_equal(y, -x * i) for i, (y,) in enumerate(results))
             told.append(seen.made - made <= 5)
             running = asyncio.ensure_future(program.forward(x))
             await asyncio.sleep(0)
-            program.close()  # with a call under way
+            program.close()  # with a call in flight
             try:
                 await running
             except webpte.WebpteError:

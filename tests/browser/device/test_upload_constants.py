@@ -18,7 +18,7 @@ from webpte_host.setup import chromium
 
 Described = tuple[int, int, str | None]  # offset, size, conversion
 
-# A device that keeps what is written, and files of all kinds that hold the same bytes.
+# A device that stores all writes, and files of all kinds with the same bytes.
 SETUP = """([names]) => {
     for (const [name, text] of Object.entries(names)) globalThis[name] = eval(text);
     globalThis.bytesOf = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
@@ -35,8 +35,8 @@ SETUP = """([names]) => {
             },
         };
         const failure = (name, message) => Object.assign(new Error(message), { name });
-        const small = { windowBytes: 64, blockBytes: 24, lanes: 3, stepBytes: 32 };
-        target.transfer = transfer({ queue }, buffers, () => {}, failure, small);
+        const small = { rangeBytes: 64, blockBytes: 24, lanes: 3, stepBytes: 32 };
+        target.upload = makeUpload({ queue }, buffers, () => {}, failure, small);
         return target;
     };
 
@@ -78,7 +78,7 @@ TRANSFER = """async ([kind, data, described, sizes]) => {
     const seen = [];
     const total = described.reduce((sum, [, , size]) => sum + size, 0);
     const file = makeFile[kind](bytesOf(data));
-    await target.transfer(file, JSON.stringify(described), total, (...step) => seen.push(step));
+    await target.upload(file, JSON.stringify(described), total, (...step) => seen.push(step));
     return { buffers: [...target.buffers.values()].map(textOf), seen, total };
 }"""
 
@@ -86,7 +86,7 @@ TRANSFER = """async ([kind, data, described, sizes]) => {
 @pytest.fixture
 def page(harness: Harness, root: Path) -> Harness:
     gpu = root / "pysrc" / "webpte" / "gpu"
-    names = {"transfer": gpu / "webgpu/upload_constants.js", "files": gpu / "browser/files.js"}
+    names = {"makeUpload": gpu / "webgpu/upload_constants.js", "files": gpu / "browser/files.js"}
     texts = {name: path.read_text(encoding="utf-8") for name, path in names.items()}
     harness.page.evaluate(SETUP, [texts])
     return harness
@@ -138,7 +138,7 @@ def test_constants_of_all_types_and_places(page: Harness, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_bytes_more_than_once(page: Harness, kind: str) -> None:
-    """Also larger than what is asked for at once, and parts of one another."""
+    """Also larger than one range, and overlapping."""
     data = np.random.default_rng(6).standard_normal(350).astype(np.float16).tobytes()
     wanted: list[Described] = [
         (4, 400, None),
@@ -163,8 +163,8 @@ def test_random_layouts(page: Harness, kind: str) -> None:
         check(page, kind, data, [(int(b), n, None) for b, n in zip(begins, sizes, strict=True)])
 
 
-# What goes wrong in the second of many windows; what is written after it was told, although the
-# bytes of the third come only then.
+# Errors in the second of many ranges; nothing may be written after the error was reported, although
+# the bytes of the third come only then.
 FAIL = """async ([fault]) => {
     const bytes = new Uint8Array(1000).fill(1);
     const target = makeTarget([1000]);
@@ -192,7 +192,7 @@ FAIL = """async ([fault]) => {
         },
     };
     const described = JSON.stringify([[0, 0, 1000, null]]);
-    const error = await target.transfer(file, described, 1000, undefined).catch((error) => error);
+    const error = await target.upload(file, described, 1000, undefined).catch((error) => error);
     const { writes } = target;
     await new Promise((resolve) => setTimeout(resolve, 100));
     const { name, message } = error;
@@ -204,9 +204,9 @@ FAIL = """async ([fault]) => {
     ("fault", "name", "message"),
     [
         ("refused", "Error", "the server answered 500"),
-        ("short", "Error", "55 bytes came of the 64 from byte 64 on"),
-        ("long", "Error", "73 bytes came of the 64 from byte 64 on"),
-        ("closed", "Closed", "the buffers of these constants were given back"),
+        ("short", "Error", "received 55 of 64 bytes from byte 64 on"),
+        ("long", "Error", "received 73 of 64 bytes from byte 64 on"),
+        ("closed", "Closed", "the buffers of these constants were destroyed"),
     ],
 )
 def test_a_fault_ends_it_all(page: Harness, fault: str, name: str, message: str) -> None:
@@ -235,7 +235,7 @@ URL = """async ([status, late = 0, grew = 0]) => {
         const target = makeTarget([100, 1000]);
         const file = await files.openUrl("http://here/file");
         const described = JSON.stringify([[0, 100, 100, null], [1, 150_001, 1000, null]]);
-        const going = target.transfer(file, described, 1100, undefined);
+        const going = target.upload(file, described, 1100, undefined);
         const error = await going.catch((error) => error);
         const [first, second] = [...target.buffers.values()];
         const right = first.every((byte, i) => byte === bytes[100 + i])
@@ -264,13 +264,13 @@ def test_a_server_that_does_not_go_on_with_ranges(page: Harness) -> None:
 
 def test_a_server_that_answers_with_other_bytes(page: Harness) -> None:
     seen = page.page.evaluate(URL, [206, 8])
-    assert seen["message"] == "the server answered from byte 150009 on to bytes=150001-150064"
+    assert seen["message"] == "the server answered bytes=150001-150064 with bytes from 150009 on"
     for size in (1, -1):
         seen = page.page.evaluate(URL, [206, 0, size])
-        assert seen["message"].startswith("the file was changed on its server while it was read")
+        assert seen["message"].startswith("the file changed on its server while it was being read")
 
 
-# Nothing but who waits for the next bytes knows of the reading of a file, while memory is swept.
+# Only the promise of the next bytes references the reader of a file, while memory is collected.
 _SWEPT = """async ([text, rounds, ms]) => {
     const file = globalThis.file = eval(text).blobFile(new Blob([new Uint8Array(40_000)]));
     const readAll = async () => {

@@ -19,7 +19,7 @@ PROMPT = {"looksEvery": 0.05}
 
 @pytest.fixture
 def page(harness: Harness, root: Path) -> Harness:
-    """Has `waiting` and `simulate`, as their files are."""
+    """A page with `waiting` and `simulate`, the values of their files."""
     sources = {
         "waiting": root / "pysrc" / "webpte" / "gpu" / "webgpu" / "waiting.js",
         "simulate": root / "tests" / "support" / "devices" / "simulated_gpu.js",
@@ -31,7 +31,7 @@ def page(harness: Harness, root: Path) -> Harness:
 
 
 def evaluate(page: Harness, code: str, *arguments: Any) -> Any:
-    """The body of an async function of `args`; fails if a rejection is left to nobody."""
+    """Run the body of an async function of `args`; fails on an unhandled rejection."""
     watched = f"""async (args) => {{
         const unhandled = [];
         const note = (event) => unhandled.push(String(event.reason));
@@ -49,7 +49,7 @@ def evaluate(page: Harness, code: str, *arguments: Any) -> Any:
     return reply["result"]
 
 
-# Which way is chosen
+# Choice of a way
 
 OPEN = """
 const [browser, software, faults] = args;
@@ -95,7 +95,7 @@ def test_software_adapters_are_left_alone(page: Harness) -> None:
     assert (seen["way"], seen["ms"], seen["calls"]) == ("plain", {}, 0)
 
 
-# How it is nudged
+# Nudges
 
 # One plan, waited for again and again while it takes so many milliseconds.
 WAIT = """
@@ -259,7 +259,7 @@ def test_errors_go_where_they_would_without_nudges(page: Harness, way: str) -> N
     assert seen["result"] == "result"
     assert "in a scope" in seen["scoped"]
     assert ["in none" in message for message in seen["uncaptured"]] == [True]
-    assert seen["more"] <= 1  # one may be under way
+    assert seen["more"] <= 1  # one may be in flight
 
 
 MEASURE = """

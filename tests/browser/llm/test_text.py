@@ -116,4 +116,4 @@ def test_a_page_of_others_takes_the_library_from_elsewhere(harness: Harness, sit
     found, problem = python(harness, ELSEWHERE, url=url, sha256=JAVASCRIPT.sha256)
     assert found
     assert "nothing.cjs: the server answered 404" in problem
-    assert "tokenizers.min.cjs: not the version that webpte was made for" in problem
+    assert "tokenizers.min.cjs: not the version that webpte needs" in problem

@@ -295,7 +295,7 @@ return *found, wrong, len(await library.entries())
     addresses, came, wrong, left = seen
     assert addresses == [address]
     assert came == "from the library, as its server has it"
-    assert wrong.startswith("http:// is no address")
+    assert wrong.startswith("http:// is not an address")
     assert left == 0
 
 

@@ -10,8 +10,7 @@ from support.cases.cases import Array
 from support.graphs.graphs import make_planner, read_graph
 from webpte.ops.core.target import Target
 from webpte.plan.shaders import ShaderLibrary
-
-AROUND = 2  # elements to each side of the worst one
+from webpte.report.difference import EXACT, difference, window
 
 
 def explain(program: bytes, target: Target, got: list[Array], want: list[Array]) -> str:
@@ -22,17 +21,13 @@ def explain(program: bytes, target: Target, got: list[Array], want: list[Array])
 
 def _differences(got: list[Array], want: list[Array]) -> Iterator[str]:
     for number, (one, other) in enumerate(zip(got, want, strict=True)):
-        if one.shape != other.shape:
+        off = difference(one, other, EXACT)
+        if off.problem:
             yield f"output {number}: {list(one.shape)}, expected {list(other.shape)}"
-        elif one.size and not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
-            with np.errstate(all="ignore"):
-                off = np.abs(one.astype(np.float64) - other.astype(np.float64))
-            unequal_nans = np.isnan(off) & ~(np.isnan(one) & np.isnan(other))
-            off = np.where(unequal_nans, np.inf, np.nan_to_num(off, nan=0.0))
-            worst = np.unravel_index(int(off.argmax()), off.shape)
-            window = tuple(slice(max(0, i - AROUND), i + AROUND + 1) for i in worst)
-            yield f"output {number}, worst at {[int(i) for i in worst]}: off by {off.max():.3g}"
-            yield f"got\n{one[window]}\nexpected\n{other[window]}"
+        elif not off.agrees:
+            around = window(one, other, off.worst)
+            yield f"output {number}, worst at {list(off.worst)}: off by {off.max_abs:.3g}"
+            yield f"got\n{np.array(around.actual)}\nexpected\n{np.array(around.wanted)}"
 
 
 def _kernels(program: bytes, target: Target) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Recording devices that break one promise each, and the subject that checks are done on."""
+"""Simulated devices that break one promise each, and their conformance subject."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import ConstantError, DeviceError, InputError
-from webpte.gpu.device import GpuCopy, PipelineSpec, PlanCommands, SubPlan, Transfer
+from webpte.gpu.device import GpuCopy, PipelineSpec, PlanCommands, PlanRun, SubPlan, Transfer
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.gpu.simulated.emulation import RecordedBuffer
 
@@ -66,7 +66,7 @@ class LateRead(SimulatedDevice):
 
 
 class LateCopy(SimulatedDevice):
-    """Copies when it is asked for what came of them."""
+    """A device that copies only when a result is awaited."""
 
     def copy(self, copies: Sequence[GpuCopy]) -> None:
         self.delayed = list(copies)
@@ -89,7 +89,7 @@ class Truncating(SimulatedDevice):
 
 
 class Forgiving(SimulatedDevice):
-    """Ignores constants for buffers that it does not know."""
+    """A device that ignores constants for unknown buffers."""
 
     async def transfer(self, transfers: Sequence[Transfer], progress: Any = None) -> None:
         await super().transfer([t for t in transfers if t.buffer in self.memory])
@@ -106,7 +106,7 @@ class Recompiling(SimulatedDevice):
 
 
 class Silent(SimulatedDevice):
-    """Tells of a kernel once it is compiled, and not before."""
+    """A device without progress before the first kernel is compiled."""
 
     async def create_pipelines(
         self, specs: Sequence[PipelineSpec], progress: Any = None
@@ -119,13 +119,13 @@ class Silent(SimulatedDevice):
 
 
 class Uncompiled(RecordingSubject):
-    """Claims to compile, and finds nothing wrong."""
+    """A device that claims to compile, and never fails."""
 
     compiles = True
 
 
 class _Altered(SimulatedDevice):
-    """Plans become others: `alter` is what breaks."""
+    """A device that changes every plan by `alter`."""
 
     @staticmethod
     def alter(commands: PlanCommands) -> PlanCommands:
@@ -154,7 +154,7 @@ class Uncleared(_Altered):
 
 
 class _AlteredParts(SimulatedDevice):
-    """Parts of plans are others."""
+    """A device that changes the parts of every plan by `alter_parts`."""
 
     def alter_parts(self, parts: tuple[SubPlan, ...]) -> tuple[SubPlan, ...]:
         raise NotImplementedError
@@ -174,7 +174,9 @@ class PartsWithoutOffsets(_AlteredParts):
         def moved(copies: tuple[GpuCopy, ...]) -> tuple[GpuCopy, ...]:
             return tuple(replace(copy, source_offset=0, target_offset=0) for copy in copies)
 
-        return tuple(SubPlan(part.plan, moved(part.copies), moved(part.kept)) for part in parts)
+        return tuple(
+            SubPlan(part.plan, moved(part.copies), moved(part.copies_after)) for part in parts
+        )
 
 
 class PartsBackwards(_AlteredParts):
@@ -193,67 +195,56 @@ class PartsThatMayBeMissing(_AlteredParts):
 
 
 class _AlteredRuns(SimulatedDevice):
-    """Runs are others: `alter` gets and returns their arguments by name."""
+    """A device that changes every run by `alter`."""
 
-    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def alter(self, run: PlanRun) -> PlanRun:
         raise NotImplementedError
 
-    def run(
-        self,
-        plan: int,
-        payload: np.ndarray,
-        copies: Sequence[GpuCopy] = (),
-        read: bool = True,
-        *,
-        kept: Sequence[GpuCopy] = (),
-        watched: bool = False,
-    ) -> Awaitable[bytes]:
-        given = {"plan": plan, "payload": payload, "copies": copies, "read": read}
-        rest = {"kept": kept, "watched": watched}
-        return super().run(**self.alter({**given, **rest}))
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
+        return super().run(self.alter(run))
 
 
 class Uncopied(_AlteredRuns):
-    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {**arguments, "copies": ()}
+    def alter(self, run: PlanRun) -> PlanRun:
+        return replace(run, copies=())
 
 
-class Unkept(_AlteredRuns):
-    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {**arguments, "kept": ()}
+class UncopiedAfter(_AlteredRuns):
+    def alter(self, run: PlanRun) -> PlanRun:
+        return replace(run, copies_after=())
 
 
-class KeptTooEarly(_AlteredRuns):
-    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {**arguments, "copies": [*arguments["copies"], *arguments["kept"]], "kept": ()}
+class CopiedAfterTooEarly(_AlteredRuns):
+    def alter(self, run: PlanRun) -> PlanRun:
+        return replace(run, copies=[*run.copies, *run.copies_after], copies_after=())
 
 
 class AlwaysRead(_AlteredRuns):
-    def alter(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {**arguments, "read": True}
+    def alter(self, run: PlanRun) -> PlanRun:
+        return replace(run, read=True)
 
 
 class OneResult(SimulatedDevice):
-    """Has room for the results of one run."""
+    """A device with room for the results of one run."""
 
-    def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
-        running = super().run(*arguments, **named)
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
+        running = super().run(run)
 
         async def latest() -> bytes:
             self.latest = await running
             await asyncio.sleep(0)
             return getattr(self, "newest", self.latest)
 
-        self.newest = self._recorded[arguments[0]].results(self.memory)
+        self.newest = self._recorded[run.plan].results(self.memory)
         return latest()
 
 
 class LateUpload(SimulatedDevice):
-    """Looks at the payload when somebody waits."""
+    """A device that reads the payload only when a run is awaited."""
 
-    def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
         async def later() -> bytes:
-            return await super(LateUpload, self).run(*arguments, **named)
+            return await super(LateUpload, self).run(run)
 
         return later()
 
@@ -264,21 +255,21 @@ class Immortal(SimulatedDevice):
 
 
 class MisTimed(SimulatedDevice):
-    def profile(self, *arguments: Any, **named: Any) -> Awaitable[tuple[bytes, list[float]]]:
+    def profile(self, run: PlanRun) -> Awaitable[tuple[bytes, list[float]]]:
         async def timed() -> tuple[bytes, list[float]]:
-            data, times = await super(MisTimed, self).profile(*arguments, **named)
+            data, times = await super(MisTimed, self).profile(run)
             return data, times[:1]
 
         return timed()
 
 
-class ProfileUnkept(SimulatedDevice):
-    def profile(self, *arguments: Any, **named: Any) -> Awaitable[tuple[bytes, list[float]]]:
-        return super().profile(*arguments, **{**named, "kept": ()})
+class ProfileUncopiedAfter(SimulatedDevice):
+    def profile(self, run: PlanRun) -> Awaitable[tuple[bytes, list[float]]]:
+        return super().profile(replace(run, copies_after=()))
 
 
 class Grabbing(SimulatedDevice):
-    """Destroys what it adopted when it forgets it."""
+    """A device that destroys adopted buffers when it forgets them."""
 
     def forget_buffers(self, buffers: Sequence[int]) -> None:
         for number in buffers:
@@ -294,8 +285,8 @@ class Gullible(SimulatedDevice):
             return 0, 0
 
 
-class Unwatched(SimulatedDevice):
-    """Does not see that a buffer was destroyed."""
+class Unvalidated(SimulatedDevice):
+    """A device that does not notice destroyed buffers."""
 
     def adopt_buffer(self, native: Any) -> tuple[int, int]:
         copied = RecordedBuffer(native.size)
@@ -303,10 +294,10 @@ class Unwatched(SimulatedDevice):
 
 
 class LostByDestroyed(SimulatedDevice):
-    """Takes one bad call for the end."""
+    """A device that is lost after one bad call."""
 
-    def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
-        running = super().run(*arguments, **named)
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
+        running = super().run(run)
 
         async def fatal() -> bytes:
             try:
@@ -319,7 +310,7 @@ class LostByDestroyed(SimulatedDevice):
 
 
 class LateLoss(SimulatedDevice):
-    """Still takes writes when it is lost."""
+    """A device that accepts writes after it was lost."""
 
     def write(self, buffer: int, offset: int, data: np.ndarray) -> None:
         if not self.lost:
@@ -327,17 +318,17 @@ class LateLoss(SimulatedDevice):
 
 
 class Hoarding(SimulatedDevice):
-    """What is being made goes on though nobody waits for it, and nobody gives it back."""
+    """A device that still creates buffers for a cancelled caller, and never destroys them."""
 
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         return await asyncio.shield(super().create_buffers(sizes, uniform))
 
 
 class Poisoned(SimulatedDevice):
-    """A cancelled run takes the device's results with it."""
+    """A device whose later results are lost with a cancelled run."""
 
-    def run(self, *arguments: Any, **named: Any) -> Awaitable[bytes]:
-        running = super().run(*arguments, **named)
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
+        running = super().run(run)
 
         async def careless() -> bytes:
             try:
@@ -354,7 +345,7 @@ class Poisoned(SimulatedDevice):
         return empty() if hasattr(self, "poisoned") else careless()
 
 
-# The check that sees it, and the device.
+# Each check, and a device that fails it.
 BROKEN: list[tuple[str, type[SimulatedDevice]]] = [
     ("new_buffers_are_zero", NotZeroed),
     ("buffers_are_made_all_or_none", HalfAllocated),
@@ -370,21 +361,21 @@ BROKEN: list[tuple[str, type[SimulatedDevice]]] = [
     ("dispatches_run_in_order", Backwards),
     ("a_run_clears_and_copies_around_its_kernels", Uncleared),
     ("a_run_clears_and_copies_around_its_kernels", Uncopied),
-    ("a_run_clears_and_copies_around_its_kernels", Unkept),
+    ("a_run_clears_and_copies_around_its_kernels", UncopiedAfter),
     ("parts_of_other_plans_run_in_one_submission", PartsOnce),
     ("parts_of_other_plans_run_in_one_submission", PartsWithoutOffsets),
     ("parts_of_other_plans_run_in_one_submission", PartsBackwards),
     ("parts_of_what_is_not_there_are_errors", PartsThatMayBeMissing),
-    ("a_run_clears_and_copies_around_its_kernels", KeptTooEarly),
+    ("a_run_clears_and_copies_around_its_kernels", CopiedAfterTooEarly),
     ("an_unread_run_leaves_its_results_there", AlwaysRead),
     ("runs_overlap_and_each_has_its_results", OneResult),
     ("runs_overlap_and_each_has_its_results", LateUpload),
     ("a_plan_may_go_while_it_runs", Immortal),
     ("a_profile_is_a_run_with_times", MisTimed),
-    ("a_profile_is_a_run_with_times", ProfileUnkept),
+    ("a_profile_is_a_run_with_times", ProfileUncopiedAfter),
     ("other_codes_buffers_can_be_read", Grabbing),
     ("other_codes_buffers_can_be_read", Gullible),
-    ("a_buffer_that_its_maker_destroyed_fails_one_call", Unwatched),
+    ("a_buffer_that_its_maker_destroyed_fails_one_call", Unvalidated),
     ("a_buffer_that_its_maker_destroyed_fails_one_call", LostByDestroyed),
     ("a_lost_device_says_so_everywhere", LateLoss),
     ("nothing_stays_of_what_was_cancelled", Hoarding),

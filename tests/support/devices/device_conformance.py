@@ -1,4 +1,4 @@
-"""What every device does, as checks that each device has to pass.
+"""The promises of a device, as checks that every device has to pass.
 
 `CHECKS` has them by name; each takes a `Subject` with a fresh device. docs/native.md says in words
 what they ask. This also runs in a page.
@@ -34,7 +34,7 @@ from webpte.errors import (
     OutOfMemoryError,
     ShaderError,
 )
-from webpte.gpu.device import GpuCopy, PipelineSpec, SubPlan, Transfer
+from webpte.gpu.device import GpuCopy, PipelineSpec, PlanRun, SubPlan, Transfer
 from webpte.runtime.base.open import open_bytes
 from webpte.source import Region
 
@@ -56,7 +56,7 @@ def check(function: Check) -> Check:
 @check
 async def new_buffers_are_zero(subject: Subject) -> None:
     device, sizes = subject.device, [4, 16, 256, 4096]
-    for _ in range(2):  # the second time perhaps in memory that was used
+    for _ in range(2):  # the second time perhaps in used memory
         made = await device.create_buffers(sizes)
         for buffer, size in zip(made, sizes, strict=True):
             assert await device.read(buffer, size) == bytes(size)
@@ -130,7 +130,7 @@ async def constants_are_converted_on_their_way(subject: Subject) -> None:
         )
     seen: list[tuple[str, int, int]] = []
     data = b"".join(array.tobytes() for array, _, _ in wanted)
-    source = open_bytes(b"?" + data, "constants")  # no part begins where it would have to
+    source = open_bytes(b"?" + data, "constants")  # no part is aligned
     made = await subject.device.create_buffers([want.nbytes for _, _, want in wanted])
     transfers, offset = [], 1
     for buffer, (array, convert, _) in zip(made, wanted, strict=True):
@@ -189,7 +189,7 @@ async def kernels_to_be_compiled_are_told_of_before_the_first_is(subject: Subjec
     await making
     assert told == [("compile", done, 2) for done in range(3)]
     await device.create_pipelines(specs, lambda *progress: told.append(progress))
-    assert len(told) == 3  # those that are there are not told of
+    assert len(told) == 3  # no progress for those that exist
 
 
 @check
@@ -212,9 +212,9 @@ async def a_kernel_that_does_not_compile_is_named(subject: Subject) -> None:
 async def a_run_uploads_dispatches_and_reads_back(subject: Subject) -> None:
     bench = await Bench.create(subject.device, 3, elements=101)
     plan = await bench.plan(("neg", 0, 2), upload=[0, 1], back=[2, 1])
-    for round in range(3):  # the second time on, nothing is new
+    for round in range(3):  # from the second time on, nothing is new
         x = np.arange(101, dtype=np.float32) - 50 + round
-        result = floats_in(await subject.device.run(plan, payload_of(x, x * 2)))
+        result = floats_in(await subject.device.run(PlanRun(plan, payload_of(x, x * 2))))
         expect(result, np.concatenate([-x, x * 2]), f"round {round}")
 
 
@@ -224,8 +224,16 @@ async def dispatches_run_in_order(subject: Subject) -> None:
     rectified_last = await bench.plan(("neg", 0, 1), ("relu", 1, 2), upload=[0], back=[2])
     rectified_first = await bench.plan(("relu", 0, 1), ("neg", 1, 2), upload=[0], back=[2])
     device, payload = subject.device, payload_of(A)
-    expect(floats_in(await device.run(rectified_last, payload)), floats(0, 2, 0, 4), "neg, relu")
-    expect(floats_in(await device.run(rectified_first, payload)), -floats(1, 0, 3, 0), "relu, neg")
+    expect(
+        floats_in(await device.run(PlanRun(rectified_last, payload))),
+        floats(0, 2, 0, 4),
+        "neg, relu",
+    )
+    expect(
+        floats_in(await device.run(PlanRun(rectified_first, payload))),
+        -floats(1, 0, 3, 0),
+        "relu, neg",
+    )
 
 
 @check
@@ -238,7 +246,9 @@ async def a_run_clears_and_copies_around_its_kernels(subject: Subject) -> None:
     plan = await bench.plan(("neg", 1, 2), back=[2, 3], clear=[3])
     copies = [GpuCopy(one, into, 16), GpuCopy(other, cleared, 8)]
     kept = [GpuCopy(out, keep, 16)]
-    result = floats_in(await subject.device.run(plan, NO_PAYLOAD, copies, kept=kept))
+    result = floats_in(
+        await subject.device.run(PlanRun(plan, NO_PAYLOAD, copies, copies_after=kept))
+    )
     expect(result, np.concatenate([-A, floats(-5, 6, 0, 0)]), "cleared, then copied, then run")
     bench.put(0, C)
     expect(await bench.get(5), -A, "what was kept")
@@ -252,23 +262,25 @@ async def parts_of_other_plans_run_in_one_submission(subject: Subject) -> None:
     rectified = await bench.plan(("relu", 2, 3), back=[3])
     half = 8  # bytes
     parts = (
-        # The upload of the plan behind it is left out: these copies bring what it takes.
+        # A sub-plan does not upload: these copies bring its input.
         SubPlan(negative, (GpuCopy(given, at, half), GpuCopy(given, at, half, half, half))),
-        SubPlan(rectified, kept=(GpuCopy(out, kept, half, 0, half), GpuCopy(out, tally, half))),
+        SubPlan(
+            rectified, copies_after=(GpuCopy(out, kept, half, 0, half), GpuCopy(out, tally, half))
+        ),
         SubPlan(negative, (GpuCopy(out, at, 16),)),
     )
     both = await bench.plan(upload=[0], back=[3, 4, 2, 5], parts=parts)
     for x in (A, B):
         bench.put(4, C)
         bench.put(5, C)
-        result = floats_in(await subject.device.run(both, payload_of(x)))
+        result = floats_in(await subject.device.run(PlanRun(both, payload_of(x))))
         expect(result[:4], np.maximum(-x, 0), "of the part in the middle")
         expect(result[4:8], np.concatenate([C[:2], -x[:2]]), "half of what it kept")
         expect(result[8:12], x, "of the last part, which goes on with the first one's")
         expect(result[12:], floats(0, 0, 0, 0), "what the last part sets to zero")
-    for plan in (negative, rectified):  # their dispatches are known by now
+    for plan in (negative, rectified):  # their dispatches are already resolved
         subject.device.destroy_plan(plan)
-    result = floats_in(await subject.device.run(both, payload_of(C)))
+    result = floats_in(await subject.device.run(PlanRun(both, payload_of(C))))
     expect(result[:4], np.maximum(-C, 0), "without the plans that the parts are of")
 
 
@@ -279,7 +291,7 @@ async def parts_of_what_is_not_there_are_errors(subject: Subject) -> None:
     for part in (SubPlan(10_000), SubPlan(plan, (GpuCopy(10_000, bench.buffers[0], 16),))):
         try:
             made = await bench.plan(back=[1], parts=(part,))
-            await subject.device.run(made, NO_PAYLOAD)
+            await subject.device.run(PlanRun(made, NO_PAYLOAD))
         except DeviceError:
             continue
         raise AssertionError("a part of what does not exist was no error")
@@ -291,8 +303,8 @@ async def an_unread_run_leaves_its_results_there(subject: Subject) -> None:
     first = await bench.plan(("neg", 0, 1), upload=[0], back=[1])
     then = await bench.plan(("neg", 1, 2), back=[2])
     for x in (A, B):
-        unread = subject.device.run(first, payload_of(x), read=False)
-        expect(floats_in(await subject.device.run(then, NO_PAYLOAD)), x, "what came after")
+        unread = subject.device.run(PlanRun(first, payload_of(x), read=False))
+        expect(floats_in(await subject.device.run(PlanRun(then, NO_PAYLOAD))), x, "what came after")
         assert await unread == b""
         expect(await bench.get(1), -x, "what stayed")
 
@@ -305,8 +317,8 @@ async def runs_overlap_and_each_has_its_results(subject: Subject) -> None:
         payload = payload_of(A)
         running = []
         for number in range(5):
-            payload[:] = payload_of(A * number)  # a run has taken its payload when it returns
-            running.append(subject.device.run(plan, payload))
+            payload[:] = payload_of(A * number)  # a run has read its payload when it returns
+            running.append(subject.device.run(PlanRun(plan, payload)))
         for number, run in reversed(list(enumerate(running))):
             expect(floats_in(await run), -A * number, f"run {number}")
 
@@ -316,15 +328,17 @@ async def a_plan_may_go_while_it_runs(subject: Subject) -> None:
     bench = await Bench.create(subject.device, 2)
     plan = await bench.plan(("neg", 0, 1), upload=[0], back=[1])
     before = subject.device.counts()["plans"]
-    running = subject.device.run(plan, payload_of(A))
+    running = subject.device.run(PlanRun(plan, payload_of(A)))
     subject.device.destroy_plan(plan)
     assert subject.device.counts()["plans"] == before - 1
     expect(floats_in(await running), -A, "the run")
     device = subject.device
-    messages = [await raises(DeviceError, lambda: device.run(plan, payload_of(A)))]
+    messages = [await raises(DeviceError, lambda: device.run(PlanRun(plan, payload_of(A))))]
     if "timestamp-query" in device.info.features:
-        messages.append(await raises(DeviceError, lambda: device.profile(plan, payload_of(A))))
-    assert all(message.endswith("not any more") for message in messages), messages
+        messages.append(
+            await raises(DeviceError, lambda: device.profile(PlanRun(plan, payload_of(A))))
+        )
+    assert all(message.endswith("or was destroyed") for message in messages), messages
 
 
 @check
@@ -333,12 +347,12 @@ async def a_profile_is_a_run_with_times(subject: Subject) -> None:
     plan = await bench.plan(("neg", 0, 1), ("relu", 1, 2), upload=[0], back=[2])
     device, kept = subject.device, [GpuCopy(bench.buffers[1], bench.buffers[3], 16)]
     if "timestamp-query" not in device.info.features:
-        await raises(DeviceError, lambda: device.profile(plan, payload_of(A)))
+        await raises(DeviceError, lambda: device.profile(PlanRun(plan, payload_of(A))))
         expect(await bench.get(0), A * 0, "what was not uploaded")
         return
     for x in (A, B):
-        data, times = await device.profile(plan, payload_of(x), kept=kept)
-        assert data == await device.run(plan, payload_of(x))
+        data, times = await device.profile(PlanRun(plan, payload_of(x), copies_after=kept))
+        assert data == await device.run(PlanRun(plan, payload_of(x)))
         assert len(times) == 2
         assert all(0 <= time < 1e9 for time in times), times
         expect(await bench.get(3), -x, "what was kept")
@@ -373,16 +387,20 @@ async def a_buffer_that_its_maker_destroyed_fails_one_call(subject: Subject) -> 
     plan = await bench.plan(("neg", 0, 1), back=[1])
     copies = [GpuCopy(adopted, bench.buffers[0], 16)]
     bench.put(0, A)
-    expect(floats_in(await device.run(plan, NO_PAYLOAD, copies, watched=True)), A * 0, "zeros")
+    expect(
+        floats_in(await device.run(PlanRun(plan, NO_PAYLOAD, copies, validate=True))),
+        A * 0,
+        "zeros",
+    )
     native.destroy()
     bench.put(0, A)
-    await raises(DeviceError, lambda: device.run(plan, NO_PAYLOAD, copies, watched=True))
+    await raises(DeviceError, lambda: device.run(PlanRun(plan, NO_PAYLOAD, copies, validate=True)))
     device.forget_buffers([adopted])
     assert not device.lost
-    expect(floats_in(await device.run(plan, NO_PAYLOAD)), -A, "the next call")
+    expect(floats_in(await device.run(PlanRun(plan, NO_PAYLOAD))), -A, "the next call")
 
 
-# When things end
+# Loss and cancellation
 
 
 @check
@@ -391,7 +409,7 @@ async def a_lost_device_says_so_everywhere(subject: Subject) -> None:
     bench = await Bench.create(device, 2)
     plan = await bench.plan(("neg", 0, 1), upload=[0], back=[1])
     (buffer, _), source = bench.buffers, open_bytes(A.tobytes(), "constants")
-    running = device.run(plan, payload_of(A))
+    running = device.run(PlanRun(plan, payload_of(A)))
     assert not device.lost
     subject.lose()
     with contextlib.suppress(DeviceLostError):
@@ -405,13 +423,13 @@ async def a_lost_device_says_so_everywhere(subject: Subject) -> None:
         lambda: device.write(buffer, 0, A),
         lambda: device.read(buffer, 16),
         lambda: device.copy([GpuCopy(buffer, bench.buffers[1], 16)]),
-        lambda: device.run(plan, payload_of(A)),
+        lambda: device.run(PlanRun(plan, payload_of(A))),
     ]
     if "timestamp-query" in device.info.features:
-        calls.append(lambda: device.profile(plan, payload_of(A)))
+        calls.append(lambda: device.profile(PlanRun(plan, payload_of(A))))
     for call in calls:
         await raises(DeviceLostError, call)
-    device.destroy_plan(plan)  # giving back never fails
+    device.destroy_plan(plan)  # destroying never fails
     device.destroy_buffers(bench.buffers)
 
 
@@ -440,12 +458,16 @@ async def a_run_that_was_cancelled_harms_no_other(subject: Subject) -> None:
     bench = await Bench.create(subject.device, 2)
     plan = await bench.plan(("neg", 0, 1), upload=[0], back=[1])
     for turns in range(1, 4):
-        cancelled = asyncio.ensure_future(_awaited(subject.device.run(plan, payload_of(B))))
+        cancelled = asyncio.ensure_future(
+            _awaited(subject.device.run(PlanRun(plan, payload_of(B))))
+        )
         for _ in range(turns):
             await asyncio.sleep(0)
         cancelled.cancel()
         await asyncio.gather(cancelled, return_exceptions=True)
-        expect(floats_in(await subject.device.run(plan, payload_of(A))), -A, "the next call")
+        expect(
+            floats_in(await subject.device.run(PlanRun(plan, payload_of(A)))), -A, "the next call"
+        )
 
 
 async def _awaited(work: Awaitable[bytes]) -> bytes:

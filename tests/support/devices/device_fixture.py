@@ -1,4 +1,4 @@
-"""What the conformance checks of devices stand on: a device to try, and two kernels for it.
+"""The basis of the conformance checks: a device to test, and two kernels for it.
 
 The kernels are WGSL for devices that compile, and calls of `aten.neg` and `aten.relu` for one that
 computes with references: each dispatch says both. This also runs in a page.
@@ -48,33 +48,33 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 
 
 class CountingDevice(Device, Protocol):
-    """All devices can count what is alive on them."""
+    """A device that counts its live objects, as all do."""
 
     def counts(self) -> dict[str, int]: ...
 
 
 class Subject(Protocol):
-    """A device under test, fresh for every check, and what other code can do to it."""
+    """A device under test, fresh for every check, and the actions of other code."""
 
     @property
     def device(self) -> CountingDevice: ...
 
     @property
     def compiles(self) -> bool:
-        """Whether it looks at the kernels."""
+        """Whether it compiles the kernels."""
         ...
 
     @property
     def too_much(self) -> int:
-        """Bytes of a buffer that it cannot have."""
+        """Bytes of a buffer that is too large for it."""
         ...
 
     def make_native(self, nbytes: int, copyable: bool = True) -> Any:
-        """A buffer of other code's, zeroed; without `copyable` nothing can be copied from it."""
+        """Create a zeroed buffer of other code; without `copyable` it has no COPY_SRC."""
         ...
 
     def lose(self) -> None:
-        """The GPU goes away."""
+        """Lose the GPU."""
         ...
 
 
@@ -95,7 +95,7 @@ SETTLING_SECONDS = 5.0
 
 
 async def settled(condition: Callable[[], bool]) -> None:
-    """Wait for what a device does a moment later."""
+    """Wait until a condition of the device holds."""
     for _ in range(int(SETTLING_SECONDS * 1000)):
         if condition():
             return
@@ -104,7 +104,7 @@ async def settled(condition: Callable[[], bool]) -> None:
 
 
 async def raises(kind: type[Exception], call: Callable[[], Any]) -> str:
-    """The message of the error that a call raises, at once or when it is awaited."""
+    """Return the message of the error that a call raises, at once or when awaited."""
     try:
         result = call()
         if isinstance(result, Awaitable):
@@ -137,7 +137,7 @@ class Bench:
         return bench
 
     def dispatch(self, name: str, source: int, target: int) -> DispatchCommand:
-        """`name` is neg or relu; buffers by index."""
+        """Build a dispatch of neg or relu; buffers by index."""
         op = lookup(f"aten.{name}.default")
         assert op is not None
         dims = (self.elements,)
@@ -161,7 +161,7 @@ class Bench:
         clear: Sequence[int] = (),
         parts: tuple[SubPlan, ...] = (),
     ) -> int:
-        """Uploads and read-backs lie one after the other in payload and results."""
+        """Create a plan; uploads and read-backs are consecutive in payload and results."""
         return await self.device.create_plan(
             PlanCommands(
                 tuple(

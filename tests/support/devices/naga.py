@@ -1,4 +1,4 @@
-"""Pipelines made by naga, the compiler of Firefox: by wgpu, on whatever adapter it finds.
+"""Pipelines compiled by naga, Firefox's compiler, through wgpu on any adapter.
 
 naga may panic, which ends the process, or never come back. So a process of its own makes the
 pipelines and says what it begins with; if it ends too early, another one is started for the rest.
@@ -29,12 +29,12 @@ _TYPES = {"read": "read-only-storage", "write": "storage", "uniform": "uniform"}
 
 
 class NoAdapterError(Exception):
-    """No adapter that wgpu could make pipelines for."""
+    """No adapter for which wgpu can compile pipelines."""
 
 
 @dataclass
 class Outcome:
-    """Counts of the specs that were made and, by reason, left out, and what failed and why."""
+    """Counts of compiled specs and, by reason, of skipped ones; failures with their messages."""
 
     made: int = 0
     failed: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Outcome:
 
 
 def make_all(specs: Sequence[Spec], seconds: float = SECONDS) -> Outcome:
-    """Make all of them, by several processes; raises NoAdapterError."""
+    """Compile all specs in several processes; raises NoAdapterError."""
     with TemporaryDirectory() as folder, ThreadPoolExecutor(PROCESSES) as threads:
         path = Path(folder, "specs.json")
         path.write_text(json.dumps(specs), encoding="utf-8")
@@ -77,14 +77,14 @@ def _make_share(path: Path, specs: Sequence[Spec], share: list[int], seconds: fl
             for word, number, text in child.reports():
                 outcome.note(word, specs[number], text)
                 share = share[share.index(number) + (word != BEGUN) :]
-            if share:  # it has ended before its time
+            if share:  # it ended early
                 outcome.fail(specs[share[0]], child.why_ended())
                 share = share[1:]
     return outcome
 
 
 class _Child:
-    """A process that makes pipelines, for as long as each takes less than `seconds`."""
+    """A process that compiles pipelines, as long as each takes less than `seconds`."""
 
     def __init__(self, path: Path, share: Iterable[int], seconds: float) -> None:
         self._seconds = seconds
@@ -105,7 +105,7 @@ class _Child:
         self._process.communicate()
 
     def reports(self) -> Iterable[tuple[str, int, str]]:
-        """Yield its word on each pipeline, until it ends or is late."""
+        """Yield its answer for each pipeline, until it ends or is late."""
         pipe, rest = self._process.stdout, b""
         assert pipe is not None
         with selectors.DefaultSelector() as selector:
@@ -142,7 +142,7 @@ def _main(path: str, numbers: str) -> None:
 
     specs = json.loads(Path(path).read_text(encoding="utf-8"))
     adapter = wgpu.gpu.request_adapter_sync()
-    if adapter.info["backend_type"] == "OpenGL":  # no browser's WebGPU has that
+    if adapter.info["backend_type"] == "OpenGL":  # browsers do not use it for WebGPU
         sys.exit("wgpu finds no adapter but OpenGL's; Debian's mesa-vulkan-drivers has one")
     names = ("max-storage-buffers-per-shader-stage", "max-compute-workgroup-storage-size")
     device = adapter.request_device_sync(

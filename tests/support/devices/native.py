@@ -1,4 +1,4 @@
-"""The native device for tests: there, or clearly said why not; as GPUs are, whatever it is."""
+"""The native device for tests: the reason if there is none, and devices with a GPU's kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webpte_host.setup import vulkan
 
 @cache
 def why_not() -> str | None:
-    """None if there is a GPU. A driver that does not work is an error, not a reason."""
+    """Return why there is no GPU, None if there is one. A broken driver is an error."""
     try:
         load_dawn().find_adapter()
     except NoWebGPUError as error:
@@ -31,13 +31,13 @@ def why_not() -> str | None:
 
 
 def need_native() -> None:
-    """Skips a test where there is no driver; fails it where there is one that does not work."""
+    """Skip a test without a driver; fail it with a broken one."""
     reason = why_not()
     if reason is not None:
         pytest.skip(reason)
 
 
-# What every GPU has, of that which kernels ask for.
+# The limits that every GPU has, of those that kernels need.
 LEAST = {
     "maxComputeInvocationsPerWorkgroup": 256,
     "maxComputeWorkgroupSizeX": 256,
@@ -65,7 +65,7 @@ async def compare(
     tolerance: float,
     way: str = "gpu",
 ) -> None:
-    """Fused calls with the references of the calls of the file; `tolerance` is of the largest."""
+    """Compare fused calls with the references; `tolerance` is relative to the largest element."""
     found = list[list[np.ndarray]]()
     for device in (make_device(way), "numpy"):
         async with await webpte.load(program, device=device) as loaded:
@@ -77,7 +77,7 @@ async def compare(
 
 
 class NativeSubject:
-    """For the conformance checks."""
+    """The native device as a subject of the conformance checks."""
 
     compiles = True
 

@@ -1,4 +1,4 @@
-"""What a `SimulatedDevice` wrote down, and small programs to write it with."""
+"""Readers of a `SimulatedDevice`'s log, and small programs to fill it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from support.write.pte_writer import GraphWriter
 from webpte.gpu.device import PlanCommands
-from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.gpu.simulated.device import RecordedRun, SimulatedDevice
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 
@@ -56,7 +56,7 @@ def resizable() -> GraphWriter:
 
 
 def pair(rows: int) -> list[np.ndarray]:
-    """Inputs of `resizable`."""
+    """Return inputs of `resizable`."""
     return [ones(rows, 3), ones(rows, 3)]
 
 
@@ -69,7 +69,7 @@ def words(*values: int) -> np.ndarray:
 
 
 async def two_buffers(device: SimulatedDevice) -> tuple[int, int]:
-    """Of 16 and of 8 bytes."""
+    """Create a buffer of 16 and one of 8 bytes."""
     first, second = await device.create_buffers([16, 8])
     return first, second
 
@@ -78,42 +78,41 @@ DEVICES = ["numpy", "recording"]
 
 
 def device_of(name: str) -> Any:
-    """What to load on: a new device that records, or the name."""
+    """Return the `device` to load with: a new simulated one for "recording", else the name."""
     return SimulatedDevice() if name == "recording" else name
 
 
 def names(device: SimulatedDevice, since: int = 0) -> list[str]:
-    """The calls from the log's entry `since` on."""
+    """Return the names of the calls from the log's entry `since` on."""
     return [name for name, _ in device.log[since:]]
 
 
 def sent(device: SimulatedDevice) -> bytes:
-    """The bytes that went up in the last execution."""
+    """Return the payload of the last execution."""
     name, detail = device.log[-1]
     assert name == "run"
-    payload: bytes = detail[1]  # type: ignore[index]
-    return payload
+    assert isinstance(detail, RecordedRun)
+    return detail.payload
 
 
 def plans(device: SimulatedDevice) -> list[PlanCommands]:
-    """The plans that were made, in order."""
+    """Return the plans that were created, in order."""
     made = [detail for name, detail in device.log if name == "create_plan"]
     assert all(isinstance(plan, PlanCommands) for plan in made)
     return made  # type: ignore[return-value]
 
 
 def runs(device: SimulatedDevice) -> list[dict[str, Any]]:
-    """What the executions were given, in order."""
-    fields = ("plan", "payload", "copies", "read", "kept", "watched")
+    """Return the fields of each `PlanRun`, in order."""
     return [
-        dict(zip(fields, detail, strict=True))  # type: ignore[call-overload]
+        detail._asdict()
         for name, detail in device.log
-        if name == "run"
+        if name == "run" and isinstance(detail, RecordedRun)
     ]
 
 
 class Slow(SimulatedDevice):
-    """Other tasks get their turn whenever a plan is made."""
+    """A device that lets other tasks run whenever it creates a plan."""
 
     async def create_plan(self, commands: PlanCommands) -> int:
         for _ in range(5):

@@ -1,4 +1,4 @@
-"""Every variant of every kernel that tables, suites, samples and answers ask a device for.
+"""Every kernel variant that tables, suites, samples and answers need.
 
 Nothing is computed and nothing is compiled here: a recording device takes down the pipelines.
 """
@@ -43,7 +43,7 @@ SUITES = sorted((ROOT / "tests" / "suites").glob("*.zip"))
 SAMPLES = sorted((ROOT / "web" / "samples").glob("*.pte"))
 
 PROMPT = [5, 9, 33, 7]
-CHOICES = OneOf([[0, 0, 0], [0, 81]])  # token 0 is what comes if nothing is computed
+CHOICES = OneOf([[0, 0, 0], [0, 81]])  # token 0 is the result if nothing is computed
 ASKED: tuple[dict[str, Any], ...] = (
     {},
     {"logprobs": True, "top": 3},
@@ -56,13 +56,13 @@ ASKED: tuple[dict[str, Any], ...] = (
 
 @contextmanager
 def without_results() -> Iterator[None]:
-    """Compute nothing inside: that would take most of the time, and nobody looks at it."""
+    """Skip all computing inside: it would take most of the time, and is not checked."""
     with patch.object(EmulatedCall, "run", lambda call, memory: None):
         yield
 
 
 def make_device() -> SimulatedDevice:
-    """A device with what most GPUs have more than the least."""
+    """A device with the features of most GPUs."""
     device = SimulatedDevice()
     limits = {"maxStorageBuffersPerShaderStage": 10, "maxComputeWorkgroupStorageSize": 32768}
     device.info = replace(device.info, limits=limits)
@@ -70,7 +70,7 @@ def make_device() -> SimulatedDevice:
 
 
 async def collect(halves: bool, software: bool, rows: Iterable[Row]) -> set[PipelineSpec]:
-    """Load rows, and run those of several sizes at each, as they are or as halves."""
+    """Load rows, and run those of several sizes at each, as they are or as f16."""
     device = SimulatedDevice(features=("shader-f16",) if halves else ())
     device.info = replace(device.info, software=software)
     for row in rows:
@@ -88,9 +88,9 @@ def lower(rows: Iterable[Row], targets: Sequence[Target]) -> set[PipelineSpec]:
     graphs = [read_graph(row.program()) for row in rows]
     tuned = [fuse(build_graph(conv_block(block)[0])) for block in winograd.BLOCKS]
     pairs = [(graph, target) for graph in graphs for target in targets]
-    # No default, but what tuning may choose.
+    # Not a default, but tuning may choose it.
     pairs += [(graph, winograd.choosing(graph, n)) for graph in tuned for n in winograd.LABELS]
-    # Nor is this: for those who ask for subgroup matrices.
+    # Not a default either: on request of subgroup matrices.
     cases = (*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES)
     pairs += [(read_graph(case.program()), MATRICES) for case in cases]
     found: set[tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, float], ...]]] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from webpte.gpu.device import PlanRun
 from webpte.gpu.simulated.device import SimulatedDevice
 
 
@@ -21,11 +22,11 @@ class Timed(SimulatedDevice):
         self._grids[plan] = [dispatch.grid[0] for dispatch in commands.dispatches]
         return plan
 
-    def profile(self, plan: int, *args: Any, **kwargs: Any) -> Any:
-        running = super().profile(plan, *args, **kwargs)
+    def profile(self, run: PlanRun) -> Any:
+        running = super().profile(run)
 
         async def timed() -> tuple[bytes, list[float]]:
             result, _ = await running
-            return result, [self._slow(grid) for grid in self._grids[plan]]
+            return result, [self._slow(grid) for grid in self._grids[run.plan]]
 
         return timed()

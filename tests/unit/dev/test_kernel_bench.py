@@ -1,4 +1,4 @@
-"""Timing kernels: what a list means, what is counted, and that nothing stays on the device."""
+"""Timing of kernels: reading the list, bytes and FLOPs, and nothing left on the device."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import pytest
 
 from support.graphs.graphs import make_planner, wait
 from webpte.dev import kernel_bench
-from webpte.dev.kernel_bench import BenchCall, Effort, Limits
 from webpte.errors import DeviceError, GraphError, UnsupportedOpError, WebpteError
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.target import Target
+from webpte.runtime.inspect import kernel_rates
+from webpte.runtime.inspect.kernel_rates import BenchCall, Effort, Limits
 from webpte_host.base.errors import HostError
 from webpte_host.commands import bench, kernel_table
 
-# Three runs, each behind a few others, however slow the machine is.
+# Three runs, each after a few others, also on a slow machine.
 QUICK = Effort(warm_ms=0, runs=3, most_ms=math.inf, busy_ms=0.005)
 SMALL = Limits(64, 8)
 BUILT_IN = kernel_bench.read_calls(kernel_table.read_list(kernel_table.BUILT_IN))
@@ -46,7 +47,7 @@ def test_every_kernel_of_the_built_in_list_lowers(kernel: BenchCall, software: b
     planner, _ = make_planner(kernel.graph, Target(software))
     planner.lower_all()
     assert planner.dispatches()
-    assert kernel_bench.flops_of(kernel)
+    assert kernel_rates.flops_of(kernel)
 
 
 def test_names_of_the_built_in_list_are_unique() -> None:
@@ -114,14 +115,14 @@ COUNTS = [
 
 @pytest.mark.parametrize(("kernel", "nbytes", "flops"), COUNTS, ids=lambda x: getattr(x, "name", x))
 def test_what_is_counted(kernel: BenchCall, nbytes: int, flops: int | None) -> None:
-    assert kernel_bench.bytes_of(kernel) == nbytes
-    assert kernel_bench.flops_of(kernel) == flops
+    assert kernel_rates.bytes_of(kernel) == nbytes
+    assert kernel_rates.flops_of(kernel) == flops
 
 
 def test_half_floats_have_the_size_that_the_gpu_stores() -> None:
     kernel = call("aten.relu.default", tensor(8, dtype="float16"))
-    assert kernel_bench.bytes_of(kernel) == 2 * 8 * 4
-    assert kernel_bench.bytes_of(kernel, halves=True) == 2 * 8 * 2
+    assert kernel_rates.bytes_of(kernel) == 2 * 8 * 4
+    assert kernel_rates.bytes_of(kernel, halves=True) == 2 * 8 * 2
 
 
 def test_figures() -> None:
@@ -147,7 +148,7 @@ def test_a_cache_is_put_back_after_every_run() -> None:
         *(tensor(1, 1, 4, 8), *fresh, *caches, 3, 1, None, 0, True, None),
     )
     device = recording()
-    row = wait(kernel_bench.measure(device, kernel, QUICK))
+    row = wait(kernel_rates.measure(device, kernel, QUICK))
     assert row["us"] == row["dispatches"] > 0
     steps = [name for name, _ in device.log if name in ("profile", "copy")]
     assert steps == ["copy", "profile", "copy"] * (1 + QUICK.runs)
@@ -203,7 +204,7 @@ def test_outputs_that_no_argument_tells() -> None:
     with pytest.raises(GraphError, match="indices are int32"):
         kernel_bench.read_calls([entry])
     (kernel,) = kernel_bench.read_calls([{**entry, "out": tensor(4, dtype="int32")}])
-    assert wait(kernel_bench.measure(recording(), kernel, QUICK))["us"] >= 1
+    assert wait(kernel_rates.measure(recording(), kernel, QUICK))["us"] >= 1
 
 
 @pytest.mark.parametrize(

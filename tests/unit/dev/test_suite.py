@@ -15,7 +15,7 @@ import webpte
 from support.harness import extent
 from support.harness.bounded import bounded_work
 from support.harness.mutants import Random, damaged_json, outcomes
-from webpte.dev.suite import SuiteError, compare, parse_entry, run_entry
+from webpte.dev.suite import SuiteError, compare, parse_entry, run_entry, suite_tolerance
 from webpte.json_reader import parse_json
 
 F32 = np.float32
@@ -59,7 +59,7 @@ def floats(*values: float) -> Any:
     ],
 )
 def test_pass_rule(got: Any, golden: Any, passes: bool) -> None:
-    assert (compare(got, golden, 1e-3, 1e-3).problem is None) is passes
+    assert (compare(got, golden, suite_tolerance(1e-3, 1e-3)).problem is None) is passes
 
 
 @pytest.mark.parametrize(
@@ -72,24 +72,24 @@ def test_pass_rule(got: Any, golden: Any, passes: bool) -> None:
     ],
 )
 def test_nan_for_nan_where_the_entry_says_so(got: Any, golden: Any, passes: bool) -> None:
-    found = compare(got, golden, 1e-3, 1e-3, equal_nan=True)
+    found = compare(got, golden, suite_tolerance(1e-3, 1e-3, equal_nan=True))
     assert (found.problem is None) is passes
     assert (found.max_abs == 0.0) is passes
 
 
-def test_errors_are_measured_and_the_first_is_named() -> None:
-    found = compare(floats(1, 2.5, 3.75), floats(1, 2, 3), 1e-3, 1e-3)
+def test_errors_are_measured_and_the_worst_is_named() -> None:
+    found = compare(floats(1, 2.5, 3.75), floats(1, 2, 3), suite_tolerance(1e-3, 1e-3))
     assert found.max_abs == 0.75
     assert found.max_rel == 0.25
     assert found.problem == (
-        "2 of 3 elements differ (atol 0.001, rtol 0.001), first at [1]: got 2.5, expected 2.0"
+        "2 of 3 elements differ (atol 0.001, rtol 0.001), worst at [2]: got 3.75, expected 3.0"
     )
 
 
 @pytest.mark.parametrize(
     ("got", "golden", "used"),
     [
-        (floats(1, 2.5), floats(1, 2), 0.5),  # the relative one is the kinder here
+        (floats(1, 2.5), floats(1, 2), 0.5),  # the relative tolerance allows more here
         (floats(0.25), floats(0.125), 0.125),
         (floats(3), floats(3), 0.0),
         (np.array([3]), np.array([3]), 0.0),
@@ -100,17 +100,17 @@ def test_errors_are_measured_and_the_first_is_named() -> None:
 def test_share_of_the_tolerance_that_the_worst_element_took(
     got: Any, golden: Any, used: float | None
 ) -> None:
-    assert compare(got, golden, 1.0, 0.5).used == used
+    assert compare(got, golden, suite_tolerance(1.0, 0.5)).used == used
 
 
 def test_a_tolerance_of_zero_has_no_shares() -> None:
-    assert compare(floats(1, 2), floats(1, 2), 0, 0).used == 0.0
-    assert compare(floats(1, 2), floats(1, 2.5), 0, 0).used is None
-    assert compare(floats(1, 2), floats(1, 2.5), 1, 0).used == 0.5
+    assert compare(floats(1, 2), floats(1, 2), suite_tolerance(0, 0)).used == 0.0
+    assert compare(floats(1, 2), floats(1, 2.5), suite_tolerance(0, 0)).used is None
+    assert compare(floats(1, 2), floats(1, 2.5), suite_tolerance(1, 0)).used == 0.5
 
 
 def test_relative_error_has_a_floor() -> None:
-    assert compare(floats(2e-6), floats(0), 1e-3, 0).max_rel == pytest.approx(2.0)
+    assert compare(floats(2e-6), floats(0), suite_tolerance(1e-3, 0)).max_rel == pytest.approx(2.0)
 
 
 def entry(**changes: object) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def test_damaged_manifests() -> None:
 
 
 class StubProgram:
-    """Returns its input, multiplied by the number of the call."""
+    """A program that returns its input times the number of the call."""
 
     def __init__(self) -> None:
         self.methods = {"forward": SimpleNamespace(ops={"aten.mul.Tensor": 1, "aten.abs": 2})}
@@ -262,7 +262,7 @@ def test_steps_share_one_program(program: StubProgram) -> None:
     assert report["verdict"] == "failed"
     assert report["error"] == (
         "step 0, output 0: max abs 2, max rel 0.5: 2 of 2 elements differ "
-        "(atol 0.001, rtol 0.001), first at [0]: got 1.0, expected 2.0"
+        "(atol 0.001, rtol 0.001), worst at [0]: got 1.0, expected 2.0"
     )
     assert [row["step"] for row in report["outputs"]] == [0, 1]
 

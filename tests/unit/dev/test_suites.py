@@ -48,7 +48,7 @@ def test_there_are_suites_and_they_are_small() -> None:
 
 
 def ops_in_tables() -> set[str]:
-    """The ops of all `Case`-like rows in the tables of the families."""
+    """Return the ops of all `Case`-like rows in the tables of the families."""
     found: set[str] = set()
 
     def walk(value: object) -> None:

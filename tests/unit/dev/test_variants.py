@@ -1,4 +1,4 @@
-"""`verify --options`: which ways there are on an adapter, and what each of them changes."""
+"""`verify --options`: the variants on an adapter, and the changes of each."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from support.write.pte_writer import GraphWriter, write_pte
 from webpte import DeviceInfo, Options
 from webpte.dev.variants import AS_CHOSEN, NAMES, VariantRuns, unknown_names, variants_of
 from webpte.dev.variants import Variant as Way
+from webpte.gpu.device import PlanRun
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte_host.commands import bench, verify
 from webpte_host.setup import environment
@@ -47,7 +48,7 @@ def test_what_an_adapter_does_not_have_is_said() -> None:
         "without fusion": "",
         "without f16": "not there: this adapter has no shader-f16",
         "with subgroups": "not there: this adapter has no subgroups",
-        "with matrices": "not there: this adapter has no subgroup matrices of half floats",
+        "with matrices": "not there: this adapter has no subgroup matrices of f16",
         "a GPU's kernels": "left out: they can take minutes to compile here; "
         "ask for it by name: plain",
         "without tuning": "not there: nothing was tuned on this adapter",
@@ -59,7 +60,7 @@ def test_several_ways_at_once() -> None:
     (_, both) = variants_of(["plain+subgroups"], FULL)
     options = Options(subgroups=True, plain=True)
     assert both == Way("plain kernels, with subgroups", options)
-    for name in ("matrices+f16", "f16+matrices"):  # without half floats there are no matrices
+    for name in ("matrices+f16", "f16+matrices"):  # matrices need f16
         assert "no subgroup matrices" in variants_of([name], FULL)[1].missing
     assert variants_of(["fuse+f16"], BARE)[1].missing.startswith("not there")
     assert unknown_names([*NAMES, "all", "fuse+speed"]) == ["speed"]
@@ -81,15 +82,15 @@ def chain_suite(tmp_path: Path, golden: Sequence[float] = (-1, 4)) -> dict[str, 
 
 
 class OffByALittle(SimulatedDevice):
-    """Its results depend on how many pipelines a plan has."""
+    """A device whose results depend on the number of pipelines of a plan."""
 
     async def create_plan(self, commands: Any) -> int:
         plan = await super().create_plan(commands)
         self.many = len(commands.dispatches) > 1
         return plan
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:
-        running, many = super().run(*args, **kwargs), self.many
+    def run(self, run: PlanRun) -> Any:
+        running, many = super().run(run), self.many
 
         async def changed() -> bytes:
             result = np.frombuffer(await running, np.float32)
@@ -124,7 +125,7 @@ def test_ways_are_compared_with_what_was_chosen(
 
 
 class FakeRunner:
-    """Two ways, and a third that is not there."""
+    """Two variants, and a third that is missing."""
 
     def __init__(self, failing: str) -> None:
         self._failing = failing
@@ -184,7 +185,7 @@ class FakeContext:
 def test_names_are_looked_up_where_there_is_numpy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever Python the command was started with: it starts itself again in its environment."""
+    """Start the command with another Python: it restarts itself in its own environment."""
     (tmp_path / "manifest.json").write_text(json.dumps([chain_suite(tmp_path)]))
     monkeypatch.setattr(environment, "inside", lambda: False)
     rerun: list[list[str]] = []

@@ -31,8 +31,8 @@ from support.docs.documents import (
     run_python,
 )
 from support.graphs.graphs import wait
-from webpte.dev import kernel_bench
 from webpte.llm import Generator
+from webpte.runtime.inspect import kernel_rates
 from webpte.training import Learner
 from webpte_host.base.layout import ROOT
 
@@ -139,7 +139,7 @@ def _local(source: Any) -> Any:
 
 def _shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reduce the numbers of tokens and steps, and the size of the benchmark's GEMM."""
-    monkeypatch.setattr(kernel_bench, "FOR_A_GLANCE", kernel_bench.Limits(64, 8))
+    monkeypatch.setattr(kernel_rates, "FOR_A_GLANCE", kernel_rates.Limits(64, 8))
     generate, learn = Generator.generate, Learner.learn
 
     def generate_little(self: Generator, tokens: Any, max_new_tokens: int, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Records of the library as others may have left them: those that can be used, and no error."""
+"""Records of the library that others may have written: valid ones are used, others ignored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORD = {
     "kept": 1.5,
     "used": 2.5,
     "parts": ["local:model.ptd"],
-    "data": "0.bin",  # of the JavaScript that reads them
+    "data": "0.bin",  # for the JavaScript that reads them
 }
 
 

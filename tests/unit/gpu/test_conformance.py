@@ -1,4 +1,4 @@
-"""Every device keeps the promises of the protocol, and every check sees one that does not."""
+"""Every device passes the conformance checks, and every check fails a broken device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What wakes a task in the moment in which its result comes, and not with the loop's next turn."""
+"""A future that resumes its task at once, and not in the loop's next turn."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from webpte.gpu.webgpu.eager_future import EagerFuture
 NAME = ContextVar("name", default="nobody")
 
 
-async def told_by_the_loop(arrival: EagerFuture[int], log: list[str], **what: object) -> None:
-    """As a browser tells: in a turn that belongs to no task."""
+async def told_by_the_loop(future: EagerFuture[int], log: list[str], **what: object) -> None:
+    """Settle as a browser does: in a turn that belongs to no task."""
 
     def tell() -> None:
         log.append("told")
-        arrival.arrive(what.get("result"), what.get("error"))  # type: ignore[arg-type]
+        future.settle(what.get("result"), what.get("error"))  # type: ignore[arg-type]
         log.append("returned")
 
     asyncio.get_running_loop().call_soon(tell)
@@ -30,35 +30,35 @@ async def told_by_the_loop(arrival: EagerFuture[int], log: list[str], **what: ob
 def test_who_waits_goes_on_in_the_same_turn_and_in_its_own_context() -> None:
     async def run() -> None:
         log: list[str] = []
-        arrival = EagerFuture[int]()
+        future = EagerFuture[int]()
 
         async def waiting() -> int:
             NAME.set("waiting")
-            result = await arrival
+            result = await future
             log.append(NAME.get())
             return result
 
         task = asyncio.ensure_future(waiting())
         await asyncio.sleep(0)
-        await told_by_the_loop(arrival, log, result=7)
+        await told_by_the_loop(future, log, result=7)
         assert log == ["told", "waiting", "returned"]
         assert await task == 7
-        assert await arrival == 7, "again, once it is there"
+        assert await future == 7, "again, once it is there"
 
     wait(run())
 
 
 def test_an_error_is_raised_where_it_is_awaited() -> None:
     async def run() -> None:
-        arrival = EagerFuture[int]()
+        future = EagerFuture[int]()
 
         async def waiting() -> None:
             with pytest.raises(DeviceError, match="broken"):
-                await arrival
+                await future
 
         task = asyncio.ensure_future(waiting())
         await asyncio.sleep(0)
-        await told_by_the_loop(arrival, [], error=DeviceError("broken"))
+        await told_by_the_loop(future, [], error=DeviceError("broken"))
         await task
 
     wait(run())
@@ -67,14 +67,14 @@ def test_an_error_is_raised_where_it_is_awaited() -> None:
 def test_while_another_task_runs_it_is_the_loops_turn() -> None:
     async def run() -> None:
         log: list[str] = []
-        arrival = EagerFuture[int]()
+        future = EagerFuture[int]()
 
         async def waiting() -> None:
-            log.append(str(await arrival))
+            log.append(str(await future))
 
         task = asyncio.ensure_future(waiting())
         await asyncio.sleep(0)
-        arrival.arrive(7)  # from within this task
+        future.settle(7)  # from within this task
         assert log == []
         await task
         assert log == ["7"]
@@ -84,8 +84,8 @@ def test_while_another_task_runs_it_is_the_loops_turn() -> None:
 
 def test_a_call_that_is_cancelled_or_late_ends_so_and_what_comes_later_is_no_news() -> None:
     async def run() -> None:
-        async def waiting(arrival: EagerFuture[int]) -> int:
-            return await arrival
+        async def waiting(future: EagerFuture[int]) -> int:
+            return await future
 
         first, second = EagerFuture[int](), EagerFuture[int]()
         task = asyncio.ensure_future(waiting(first))
@@ -95,10 +95,10 @@ def test_a_call_that_is_cancelled_or_late_ends_so_and_what_comes_later_is_no_new
             await task
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(waiting(second), 0.01)
-        for arrival in (first, second):
-            await told_by_the_loop(arrival, [], result=7)
+        for future in (first, second):
+            await told_by_the_loop(future, [], result=7)
             with pytest.raises(asyncio.CancelledError):
-                arrival.result()
+                future.result()
 
     wait(run())
 
@@ -113,9 +113,9 @@ def test_what_a_callback_raises_goes_to_the_loop_and_not_to_who_told() -> None:
         def fail(_: object) -> None:
             raise RuntimeError("mine")
 
-        arrival = EagerFuture[int]()
-        arrival.add_done_callback(fail, context=copy_context())
-        await told_by_the_loop(arrival, log, result=7)
+        future = EagerFuture[int]()
+        future.add_done_callback(fail, context=copy_context())
+        await told_by_the_loop(future, log, result=7)
         await asyncio.sleep(0)
         assert log == ["told", "returned", "mine"]
 

@@ -1,4 +1,4 @@
-"""The native device beyond what all devices do: programs on it, its files, its event loops."""
+"""The native device beyond the conformance checks: programs, files, event loops."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from webpte.gpu.device import (
     DispatchCommand,
     PipelineSpec,
     PlanCommands,
+    PlanRun,
     Readback,
     Resource,
     Transfer,
@@ -36,13 +37,13 @@ from webpte.gpu.device import (
 from webpte.gpu.native import device as native
 from webpte.gpu.native.dawn import load_dawn
 from webpte.gpu.native.device import NativeDevice
-from webpte.gpu.pipelines import completed
+from webpte.gpu.pipelines import add_packed_dot
 from webpte.runtime.base.devices import _SharedDevices
 from webpte.source import ByteSource, BytesSource, FileSource, Region
 from webpte_host.base.layout import ROOT
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
-SUM = X + np.arange(3, dtype=np.float32)  # what add_graph gives for it
+SUM = X + np.arange(3, dtype=np.float32)  # the output of add_graph
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +60,7 @@ def device() -> Iterator[NativeDevice]:
 
 
 def in_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """In a fresh interpreter."""
+    """Run code in a fresh interpreter."""
     paths = os.pathsep.join([str(ROOT / "pysrc"), str(ROOT / "tests")])
     return subprocess.run(
         [sys.executable, "-c", code],
@@ -100,7 +101,7 @@ def test_a_program_runs_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_one_device_serves_many_event_loops() -> None:
-    """`asyncio.run` after `asyncio.run`, as scripts do it; also if one ends in the middle."""
+    """Several `asyncio.run` in a row, as in scripts, one of which ends early."""
 
     async def run() -> object:
         async with await load(add_graph(), device="native") as program:
@@ -145,7 +146,7 @@ def test_the_event_loop_goes_on_while_results_are_awaited(device: NativeDevice) 
                 await asyncio.sleep(0)
                 longest, turns = max(longest, time.perf_counter() - started), turns + 1
 
-        running = device.run(plan, NO_PAYLOAD)
+        running = device.run(PlanRun(plan, NO_PAYLOAD))
         watching = asyncio.ensure_future(watch())
         started = time.perf_counter()
         await running
@@ -218,19 +219,19 @@ fn main() {
 """
 
 
-@pytest.mark.parametrize("has_byte_products", [True, False])
+@pytest.mark.parametrize("has_packed_dot", [True, False])
 def test_byte_products_are_the_same_without_the_builtin(
-    device: NativeDevice, has_byte_products: bool
+    device: NativeDevice, has_packed_dot: bool
 ) -> None:
-    code = completed(PRODUCTS, has_byte_products)
-    assert ("fn dot4I8Packed" in code) is not has_byte_products
+    code = add_packed_dot(PRODUCTS, has_packed_dot)
+    assert ("fn dot4I8Packed" in code) is not has_packed_dot
 
     async def run() -> bytes:
         (buffer,) = await device.create_buffers([8])
         (pipeline,) = await device.create_pipelines([PipelineSpec("dot", code, ("write",), ())])
         dispatch = DispatchCommand(pipeline, (Resource(buffer, 0, 8),), (1, 1, 1))
         commands = PlanCommands((), (dispatch,), (Readback(buffer, 8, 0),), 8)
-        return await device.run(await device.create_plan(commands), NO_PAYLOAD)
+        return await device.run(PlanRun(await device.create_plan(commands), NO_PAYLOAD))
 
     products = 1 * 2 + -1 * 3 + -128 * 127 + 127 * -128
     assert np.frombuffer(asyncio.run(run()), np.int32).tolist() == [products, 4 * 128 * 128]
@@ -243,7 +244,7 @@ def test_more_dispatches_than_a_query_set_has_room_for(device: NativeDevice) -> 
     async def run() -> None:
         bench = await Bench.create(device, 2)
         plan = await bench.plan(*[("neg", 0, 1), ("neg", 1, 0)] * 1500, upload=[0], back=[0])
-        data, times = await device.profile(plan, payload_of(floats(1, 2, 3, 4)))
+        data, times = await device.profile(PlanRun(plan, payload_of(floats(1, 2, 3, 4))))
         assert floats_in(data).tolist() == [1, 2, 3, 4]
         assert len(times) == 3000
         assert all(0 <= time < 1e7 for time in times)
@@ -251,7 +252,7 @@ def test_more_dispatches_than_a_query_set_has_room_for(device: NativeDevice) -> 
     asyncio.run(run())
 
 
-# Without it
+# Without a driver
 
 
 @pytest.mark.without_driver

@@ -1,4 +1,4 @@
-"""Every kernel is compiled once, whoever asks, in whatever event loop."""
+"""Every kernel is compiled once, for all callers and event loops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def spec(label: str) -> PipelineSpec:
 
 
 class Compiler:
-    """Notes what it is given, and goes on when `ready` is set; `bad` does not compile."""
+    """A compiler that records its specs and waits for `ready`; "bad" does not compile."""
 
     def __init__(self) -> None:
         self.compiled: list[list[str]] = []
@@ -116,12 +116,12 @@ def test_whoever_waits_for_a_kernel_is_told_how_many_there_are() -> None:
             compiler.get("b", "c", progress=lambda _, *told: second.append(told))
         )
         await asyncio.sleep(0)
-        assert second == [(1, 3)]  # one that the first has begun is there, and one is new
+        assert second == [(1, 3)]  # one of the first batch is done, and one is new
         asking.cancel()
         compiler.ready.set()
         await late
         assert second[-1] == (3, 3)
-        assert first == [(0, 2), (1, 2)]  # who is cancelled hears no more
+        assert first == [(0, 2), (1, 2)]  # a cancelled caller gets no more progress
         await compiler.get("a", "b", "c", progress=lambda _, *told: first.append(told))
         assert len(first) == 2
 

@@ -1,4 +1,4 @@
-"""The device that other tests rely on: as strict as a GPU, and with the same memory."""
+"""The simulated device that other tests rely on: strict, with real memory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,7 @@ from webpte.errors import (
     IndexRangeError,
     OutOfMemoryError,
 )
-from webpte.gpu.device import (
-    GpuCopy,
-    PlanCommands,
-    Readback,
-    Transfer,
-    Upload,
-)
+from webpte.gpu.device import GpuCopy, PlanCommands, PlanRun, Readback, Transfer, Upload
 from webpte.gpu.simulated.device import FALLIBLE, SimulatedDevice
 from webpte.source import BytesSource, Region
 
@@ -44,8 +38,8 @@ def test_results_are_as_of_the_submission() -> None:
         device.write(spare, 0, words(5, 5))
         first = device.read(spare, 8)
         payload = words(0, 1, 2).view(np.uint8)
-        ran = device.run(plan, payload, [GpuCopy(source, target, 4)])
-        kept = device.run(plan, payload, kept=[GpuCopy(source, target, 8)])
+        ran = device.run(PlanRun(plan, payload, [GpuCopy(source, target, 4)]))
+        kept = device.run(PlanRun(plan, payload, copies_after=[GpuCopy(source, target, 8)]))
         payload[:] = 9
         device.write(target, 0, words(7))
         last = device.read(target, 8)
@@ -83,9 +77,9 @@ def test_every_await_suspends() -> None:
             lambda: device.transfer([Transfer(region, buffer, None)]),
             lambda: device.transfer([]),
             lambda: device.read(buffer, 4),
-            lambda: device.run(plan, NO_PAYLOAD),
-            lambda: device.run(plan, NO_PAYLOAD, read=False),
-            lambda: device.profile(plan, NO_PAYLOAD),
+            lambda: device.run(PlanRun(plan, NO_PAYLOAD)),
+            lambda: device.run(PlanRun(plan, NO_PAYLOAD, read=False)),
+            lambda: device.profile(PlanRun(plan, NO_PAYLOAD)),
         ):
             for pauses in (None, lambda: 0, lambda: 5):
                 device.pauses = pauses
@@ -134,7 +128,7 @@ def test_constants_are_not_moved_to_a_device_that_was_lost_meanwhile() -> None:
         moving = asyncio.ensure_future(device.transfer([Transfer(region, buffer, None)]))
         await asyncio.sleep(0)
         device.lost = True
-        with pytest.raises(DeviceLostError, match="while constants were moved"):
+        with pytest.raises(DeviceLostError, match="while constants were uploaded"):
             await moving
         assert device.contents == {}
 
@@ -153,9 +147,9 @@ def test_a_bad_index_leaves_its_number_and_zeros() -> None:
         delegate, device = await make_delegate(g)
         ((plan, commands),) = device.plans.items()
         (fault,) = commands.dispatches[-1].origin.faults  # type: ignore[union-attr]
-        result = await device.run(plan, words(0, 4, 0, 0).view(np.uint8))
+        result = await device.run(PlanRun(plan, words(0, 4, 0, 0).view(np.uint8)))
         assert np.frombuffer(result, np.int32).tolist() == [0] * 4 + [fault[0], 0, 0, 0]
-        result = await device.run(plan, words(0, -1, 0, 0).view(np.uint8))
+        result = await device.run(PlanRun(plan, words(0, -1, 0, 0).view(np.uint8)))
         assert np.frombuffer(result, np.float32)[:4].tolist() == [0, 1, 2, 3]
         assert np.frombuffer(result, np.int32)[4] == 0, "every run of a plan starts without it"
         with pytest.raises(IndexRangeError):
@@ -165,7 +159,7 @@ def test_a_bad_index_leaves_its_number_and_zeros() -> None:
     wait(run())
 
 
-# Faults to order
+# Injected faults
 
 
 @pytest.mark.parametrize("at_result", [False, True])
@@ -183,8 +177,10 @@ def test_a_call_fails_when_it_is_told_to(method: str, at_result: bool) -> None:
             "transfer": lambda: device.transfer([]),
             "write": lambda: device.write(first, 0, words(1)),
             "read": lambda: device.read(first, 4),
-            "run": lambda: device.run(plan, NO_PAYLOAD, [GpuCopy(first, second, 4)]),
-            "profile": lambda: device.profile(plan, NO_PAYLOAD, [GpuCopy(first, second, 4)]),
+            "run": lambda: device.run(PlanRun(plan, NO_PAYLOAD, [GpuCopy(first, second, 4)])),
+            "profile": lambda: device.profile(
+                PlanRun(plan, NO_PAYLOAD, [GpuCopy(first, second, 4)])
+            ),
             "copy": lambda: device.copy([GpuCopy(first, second, 4)]),
         }
 
@@ -237,7 +233,7 @@ def test_without_a_clock_nothing_is_timed() -> None:
         device = SimulatedDevice()
         plan = await device.create_plan(NO_PLAN)
         with pytest.raises(DeviceError, match="no timestamps"):
-            device.profile(plan, NO_PAYLOAD)
+            device.profile(PlanRun(plan, NO_PAYLOAD))
 
     wait(run())
 
@@ -248,8 +244,8 @@ def test_a_profile_is_a_run_with_times() -> None:
         await make_delegate(add_graph((4,)), device)
         (plan,) = device.plans
         payload = np.concatenate([ones(4), ones(4)]).view(np.uint8)
-        result, times = await device.profile(plan, payload)
-        assert result == await device.run(plan, payload)
+        result, times = await device.profile(PlanRun(plan, payload))
+        assert result == await device.run(PlanRun(plan, payload))
         assert np.frombuffer(result, np.float32).tolist() == [2] * 4
         assert len(times) == 1
 

@@ -1,4 +1,4 @@
-"""Work that goes on when whoever waits for it is cancelled, as a promise of JavaScript does."""
+"""Tasks that go on when their caller is cancelled, as a JavaScript promise does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What WebGPU would refuse, the recording device refuses."""
+"""The simulated device refuses the commands that WebGPU would refuse."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from webpte.gpu.device import (
     GpuCopy,
     PipelineSpec,
     PlanCommands,
+    PlanRun,
     Readback,
     Resource,
     Upload,
@@ -27,7 +28,7 @@ from webpte.gpu.simulated.device import RecordedBuffer, SimulatedDevice
 
 
 async def made_plan() -> tuple[SimulatedDevice, PlanCommands]:
-    """The commands of x + y on a device that is ready to take more."""
+    """Return the commands of x + y, and the device with their buffers and pipeline."""
     device = SimulatedDevice()
     await make_delegate(add_graph((4,)), device)
     (commands,) = device.plans.values()
@@ -39,7 +40,7 @@ def with_dispatch(commands: PlanCommands, **changes: Any) -> PlanCommands:
     return replace(commands, dispatches=(replace(dispatch, **changes),))
 
 
-# What WebGPU refuses
+# Invalid commands
 
 FREED = 999
 PlanEdit = Callable[[PlanCommands], PlanCommands]
@@ -71,9 +72,9 @@ BAD_PLANS: dict[str, tuple[PlanEdit, str]] = {
     ),
     "upload of no words": (
         lambda c: replace(c, uploads=(replace(c.uploads[0], nbytes=6),)),
-        "6 bytes are no whole words",
+        "6 bytes are not a multiple of 4",
     ),
-    "clear of no buffer": (lambda c: replace(c, clears=(FREED,)), "setting to zero: buffer 999"),
+    "clear of no buffer": (lambda c: replace(c, clears=(FREED,)), "a clear: buffer 999"),
     "read-back of no buffer": (
         lambda c: replace(c, readbacks=(Readback(FREED, 16, 0),)),
         "a read-back: buffer 999",
@@ -84,15 +85,15 @@ BAD_PLANS: dict[str, tuple[PlanEdit, str]] = {
     ),
     "read-back beyond the results": (
         lambda c: replace(c, readbacks=(replace(c.readbacks[0], result_offset=4),)),
-        "beyond the 16 bytes of results",
+        "beyond 16 bytes of results",
     ),
     "read-back at half a word": (
         lambda c: replace(c, readbacks=(replace(c.readbacks[0], result_offset=2, nbytes=4),)),
-        "no whole words",
+        "not a multiple of 4",
     ),
     "results of no words": (lambda c: replace(c, result_bytes=18), "the results: 18 bytes"),
     "no pipeline": (lambda c: with_dispatch(c, pipeline=FREED), "pipeline 999"),
-    "no origin": (lambda c: with_dispatch(c, origin=None), "no call is known"),
+    "no origin": (lambda c: with_dispatch(c, origin=None), "a dispatch without a call"),
     "too few bindings": (
         lambda c: with_dispatch(c, resources=c.dispatches[0].resources[:-1]),
         "bindings, not",
@@ -126,7 +127,7 @@ def test_storage_is_not_uniform_and_one_buffer_is_not_written_twice() -> None:
         device, commands = await made_plan()
         uniform = commands.dispatches[0].resources[-1]
         wrong = _bound(0, buffer=uniform.buffer)(commands)
-        with pytest.raises(DeviceError, match="was made for another use"):
+        with pytest.raises(DeviceError, match="was created for another usage"):
             await device.create_plan(wrong)
         spec = PipelineSpec("two", "", ("write", "write"), ())
         (pipeline,) = await device.create_pipelines([spec])
@@ -143,7 +144,7 @@ def test_uniform_blocks_have_a_size_limit() -> None:
     async def run() -> None:
         device, commands = await made_plan()
         (buffer,) = await device.create_buffers([128 * 1024], uniform=True)
-        with pytest.raises(DeviceError, match="65792 bytes are too many"):
+        with pytest.raises(DeviceError, match="65792 bytes are over 65536"):
             await device.create_plan(_bound(-1, buffer=buffer, nbytes=65792)(commands))
 
     wait(run())
@@ -157,7 +158,7 @@ def test_uniform_blocks_have_a_size_limit() -> None:
         ((1, 1, 4), "copied to itself"),
         ((1, 2, 12), "to buffer 2: bytes 0 to 12 of a buffer of 8"),
         ((2, 1, 12), "from buffer 2: bytes 0 to 12 of a buffer of 8"),
-        ((1, 2, 6), "no whole words"),
+        ((1, 2, 6), "not a multiple of 4"),
     ],
 )
 def test_a_copy_that_webgpu_would_refuse(copy: tuple[int, int, int], message: str) -> None:
@@ -167,11 +168,14 @@ def test_a_copy_that_webgpu_would_refuse(copy: tuple[int, int, int], message: st
         with pytest.raises(DeviceError, match=message):
             device.copy([GpuCopy(*copy)])
         plan = await device.create_plan(NO_PLAN)
-        either: list[dict[str, Any]] = [{"copies": [GpuCopy(*copy)]}, {"kept": [GpuCopy(*copy)]}]
+        either: list[dict[str, Any]] = [
+            {"copies": [GpuCopy(*copy)]},
+            {"copies_after": [GpuCopy(*copy)]},
+        ]
         for copies in either:
             with pytest.raises(DeviceError, match=message):
-                device.run(plan, NO_PAYLOAD, **copies)
-            running = device.run(plan, NO_PAYLOAD, watched=True, **copies)
+                device.run(PlanRun(plan, NO_PAYLOAD, **copies))
+            running = device.run(PlanRun(plan, NO_PAYLOAD, validate=True, **copies))
             with pytest.raises(DeviceError, match=message):
                 await running
 
@@ -185,21 +189,21 @@ def test_reads_writes_and_sizes_keep_to_their_buffer() -> None:
         device.destroy_buffers([first])
         for broken, message in (
             (lambda: device.write(second, 0, words(1, 2, 3)), "bytes 0 to 12"),
-            (lambda: device.write(second, 2, words(1)), "no whole words"),
+            (lambda: device.write(second, 2, words(1)), "not a multiple of 4"),
             (lambda: device.write(first, 0, words(1)), "does not exist"),
             (lambda: device.read(second, 12), "bytes 0 to 12"),
-            (lambda: device.read(second, 2), "no whole words"),
+            (lambda: device.read(second, 2), "not a multiple of 4"),
             (lambda: device.read(first, 4), "does not exist"),
             (lambda: device.destroy_buffers([first]), "does not exist"),
             (lambda: device.destroy_buffers([second, second]), "twice"),
             (lambda: device.native_buffer(first), "does not exist"),
             (lambda: device.forget_buffers([second]), "was not adopted"),
             (lambda: device.destroy_plan(7), "plan 7"),
-            (lambda: device.run(7, NO_PAYLOAD), "plan 7"),
+            (lambda: device.run(PlanRun(7, NO_PAYLOAD)), "plan 7"),
         ):
             with pytest.raises(DeviceError, match=message):
                 broken()
-        with pytest.raises(DeviceError, match="no whole words"):
+        with pytest.raises(DeviceError, match="not a multiple of 4"):
             await device.create_buffers([6])
         assert device.buffers == {second: 8}
 
@@ -211,14 +215,14 @@ def test_a_plan_outlives_its_buffers_but_does_not_run() -> None:
         device, commands = await made_plan()
         (plan,) = device.plans
         payload = np.zeros(32, np.uint8)
-        with pytest.raises(DeviceError, match="beyond the 31 bytes of the payload"):
-            device.run(plan, payload[:31])
+        with pytest.raises(DeviceError, match="beyond a payload of 31 bytes"):
+            device.run(PlanRun(plan, payload[:31]))
         device.destroy_buffers([commands.readbacks[0].buffer])
         with pytest.raises(DeviceError, match=f"running plan {plan}: buffer"):
-            device.run(plan, payload)
+            device.run(PlanRun(plan, payload))
         device.destroy_plan(plan)
-        with pytest.raises(DeviceError, match="not any more"):
-            device.run(plan, payload)
+        with pytest.raises(DeviceError, match="or was destroyed"):
+            device.run(PlanRun(plan, payload))
 
     wait(run())
 
@@ -232,10 +236,10 @@ def test_what_another_destroyed_is_this_calls_error() -> None:
         assert size == 8
         plan = await device.create_plan(NO_PLAN)
         native.destroy()
-        running = device.run(plan, NO_PAYLOAD, [GpuCopy(number, target, 8)], watched=True)
-        with pytest.raises(DeviceError, match="destroyed by its maker"):
+        running = device.run(PlanRun(plan, NO_PAYLOAD, [GpuCopy(number, target, 8)], validate=True))
+        with pytest.raises(DeviceError, match="destroyed by its owner"):
             await running
-        with pytest.raises(DeviceError, match="its maker destroyed"):
+        with pytest.raises(DeviceError, match="its owner destroyed"):
             await device.read(number, 8)
         device.forget_buffers([number])
         assert device.counts() == {"buffers": 1, "plans": 1, "adopted": 0, "pipelines": 0}

@@ -1,4 +1,4 @@
-"""`Program.compare`: each call against NumPy, with the device's state, which stays as it is."""
+"""`Program.compare`: each call against NumPy; the state on the device does not change."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_tolerances_decide() -> None:
 
 
 def test_memory_that_is_used_again_is_read_before() -> None:
-    """With 40 equal tensors in two buffers, most pieces are one call each."""
+    """Most pieces are one call each: 40 equal tensors share two buffers."""
     found = compared(chain(40, op="aten.neg.default"), np.array([1, 2, 3, 4], np.float32))
     assert len(found.calls) == 40
     assert found.agrees

@@ -1,4 +1,4 @@
-"""Comparing leaves no trace: state and memory are as before, whatever comes between."""
+"""A comparison changes neither state nor memory, also if it fails."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from webpte.gpu.simulated.device import SimulatedDevice
 
 @pytest.mark.parametrize("make", [stateful, several])
 def test_whatever_fails_state_and_memory_are_as_before(make: Any) -> None:
-    """A fault at every call of the device in turn."""
+    """Inject a fault at every call of the device in turn."""
 
     async def run() -> None:
         device = SimulatedDevice()
         program = await load(make(), device=device, **APART)
         (first,) = await program.forward(ones(4))
-        await program.compare("forward", ones(4))  # what is kept for the next time is there now
+        await program.compare("forward", ones(4))  # allocates what later comparisons reuse
         counts, failed = device.counts(), 0
         for after in range(1, 200):
             device.inject(after=after)

@@ -1,4 +1,4 @@
-"""What notebooks show: programs and tensors as tables, traces and comparisons as pictures."""
+"""Displays in notebooks: programs and tensors as tables, traces and comparisons as plots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def add_and_relu() -> GraphWriter:
 
 
 class DrawnAxes:
-    """Takes down what would be drawn: matplotlib is not in the environment of the tests."""
+    """A recorder of drawing calls: the tests have no matplotlib."""
 
     def __init__(self) -> None:
         self.drawn: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
@@ -43,7 +43,7 @@ class DrawnAxes:
 
 @pytest.fixture(scope="module")
 def looked_into() -> tuple[str, str, str, Trace, Comparison]:
-    """Of a program: itself, a tensor and a destroyed one as HTML; a trace and a comparison."""
+    """The HTML of a program, a tensor and a destroyed one; a trace and a comparison."""
 
     async def run() -> tuple[str, str, str, Trace, Comparison]:
         device = SimulatedDevice(features=("timestamp-query",))

@@ -8,7 +8,7 @@ from webpte.report.layers import find_blocks
 
 
 def blocks(text: str, crossing: dict[int, int] | None = None) -> list[list[str]]:
-    """The blocks of each group, as text; values that cross: many, but where `crossing` says."""
+    """Return the blocks of each group as text; many values cross, except where `crossing` says."""
     counts = [(crossing or {}).get(i, 9 if crossing else 0) for i in range(len(text) + 1)]
     return [
         [text[block.start : block.stop] for block in group.blocks]
@@ -21,7 +21,7 @@ def blocks(text: str, crossing: dict[int, int] | None = None) -> list[list[str]]
     [
         ("xabcabcabcy", [["abc"] * 3]),
         ("abcdefgh", []),
-        ("aaaaaaaaaa", []),  # one call again and again is no block
+        ("aaaaaaaaaa", []),  # one repeated call is not a block
         ("abab", []),  # too few to tell
         ("ababab", [["ab"] * 3]),
         ("abcabcabcuvdededede", [["abc"] * 3, ["de"] * 4]),
@@ -39,7 +39,7 @@ def test_blocks_begin_where_least_crosses() -> None:
 
 
 def test_a_first_block_with_more_calls_counts() -> None:
-    """It computes for all of them what the others only read."""
+    """The first layer computes numbers that the others only read."""
     cuts = {5: 1, 8: 1, 11: 1, 14: 1}
     assert blocks("eabpcabcabcabcz", cuts) == [["abpc", "abc", "abc", "abc"]]
     assert blocks("eabcabcabcapbcz", {4: 1, 7: 1}) == [["abc", "abc", "abc", "apbc"]]

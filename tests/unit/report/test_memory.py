@@ -1,4 +1,4 @@
-"""`Program.memory`: buffers, who is in them when, and the peak."""
+"""`Program.memory`: buffers, their tenants over time, and the peak."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def memory_of(writer: GraphWriter | MethodWriter) -> MemoryReport:
 
 
 def test_tensors_take_turns() -> None:
-    """Of a chain, two tensors are needed at one time: what is read, and what is written."""
+    """A chain needs two tensors at a time: the one that is read, and the one that is written."""
     found = memory_of(chain(5, dims=(100,)))
     one, other = (b for b in found.buffers if b.kind == "activations")
     assert [(t.first, t.last) for t in one.tenants] == [(-1, 0), (1, 2), (3, 4)]

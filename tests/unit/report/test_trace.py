@@ -1,4 +1,4 @@
-"""`Program.trace`: one run in time, and what its calls had to do."""
+"""`Program.trace`: one run over time, and the work of its calls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_timeline_of_the_host_and_the_gpu() -> None:
     assert ends[-1] <= trace.microseconds
     assert (by_kind["upload"].nbytes, by_kind["wait"].nbytes) == (16, 16)
     kernels = [span for span in trace.spans if span.kind == "kernel"]
-    assert [span.duration for span in kernels] == [1.0] * 3  # what a recording device's clock says
+    assert [span.duration for span in kernels] == [1.0] * 3  # by the simulated clock
     assert [span.node for span in kernels] == [0, 1, 2]
     assert np.diff([span.start for span in kernels]) == pytest.approx([1.0, 1.0])
     assert kernels[0].start == pytest.approx(by_kind["wait"].start)
@@ -229,7 +229,7 @@ def test_formulas_are_for_operators_that_exist() -> None:
 
 
 def test_a_delegate_with_state_that_a_method_calls_twice() -> None:
-    """What the method saved before its first call is what comes back, not what the second saw."""
+    """The state from before the method's first call comes back, not the one that the second saw."""
 
     def refuse(args: Any) -> Any:
         raise errors.UnsupportedError("no kernel")

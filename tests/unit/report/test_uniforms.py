@@ -50,7 +50,7 @@ def test_what_is_not_known_is_shown_as_words(kind: str) -> None:
 
 
 def test_every_shader_has_params_that_can_be_read() -> None:
-    """With all types as f32: what matters is the structs."""
+    """All types are f32: only the structs matter."""
     unread, library = [], ShaderLibrary()
     for kernel, file in kernel_files(shader_folder()).items():
         text = re.sub(r"\$\{\w+\}", "f32", library._read(file, False))

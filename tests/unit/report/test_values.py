@@ -1,4 +1,4 @@
-"""`Program.values`: what went into calls and came out, without computing them a second time."""
+"""`Program.values`: inputs and outputs of calls, without computing them twice."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_they_are_the_devices_own_and_numpy_only_fills_in(
     monkeypatch.setattr("webpte.runtime.inspect.checker.run_reference", watched)
     with broken(SIGMOID, by=0.25):
         values = values_of(SimulatedDevice(), [0, 2])
-    assert computed == ["aten.view_copy.default"]  # which no kernel runs: it is an alias
+    assert computed == ["aten.view_copy.default"]  # an alias, which runs no kernel
     last = values.calls[2].outputs[0].array.reshape(-1)[-1]
     assert last == pytest.approx(-(1 / (1 + np.exp(-X[1, 2])) + 0.25))
 

@@ -15,7 +15,7 @@ from support.devices.recorded import ADD, RELU, ones
 from support.graphs.graphs import wait
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
-from webpte.gpu.device import Transfer
+from webpte.gpu.device import PlanRun, Transfer
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime import program as program_module
 
@@ -31,9 +31,9 @@ class Losable(SimulatedDevice):
         self._check()
         await super().transfer(transfers, progress)
 
-    def run(self, plan: int, payload: np.ndarray, *rest: Any, **more: Any) -> Awaitable[bytes]:
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
         self._check()
-        return super().run(plan, payload, *rest, **more)
+        return super().run(run)
 
     def _check(self) -> None:
         if self.lost:

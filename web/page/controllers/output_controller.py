@@ -10,7 +10,6 @@ from page.browser import Message
 from page.html.markup import Html, h
 from page.inputs.inputs import Input, TensorInput
 from page.npy import NpyError, read_npy, write_npy, write_npz
-from page.outputs.compare import Comparison, compare
 from page.outputs.pictures import png_rgb
 from page.outputs.renderers import picture
 from page.outputs.renderers.base import Output, OutputContext
@@ -27,6 +26,7 @@ from page.parts.output_view import (
 from page.session.output_contexts import sights_of
 from page.session.state import AppState
 from webpte import TensorInfo
+from webpte.report.difference import Difference, Tolerance, difference
 
 
 class OutputController:
@@ -99,13 +99,13 @@ class OutputController:
         self.draw()
         self._stage.tell(f"{name} has the labels of {', '.join(outputs[i].name for i in fits)}")
 
-    def compare_all(self, expected: Sequence[Any], against: str) -> list[Comparison]:
+    def compare_all(self, expected: Sequence[Any], against: str) -> list[Difference]:
         compared = [
-            compare(output.array, Output(0, "", value).array, against)
+            difference(output.array, Output(0, "", value).array, Tolerance())
             for output, value in zip(self._outputs, expected, strict=True)
         ]
         for output, result in zip(self._outputs, compared, strict=True):
-            self._keep_verdict(output, comparison_view(result))
+            self._keep_verdict(output, comparison_view(result, against))
         return compared
 
     def tell_unknown_state(self, reason: str) -> None:
@@ -191,7 +191,7 @@ class OutputController:
         except NpyError as error:
             shown = h("p", str(error), class_="notice notice-bad")
         else:
-            shown = comparison_view(compare(output.array, expected, name))
+            shown = comparison_view(difference(output.array, expected, Tolerance()), name)
         if output in self._outputs:  # which other results may have replaced meanwhile
             self._keep_verdict(output, shown)
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from page.html.markup import Html, h, render
 from page.html.units import bytes_text, count_text, number_text, plural, shape_text
 from page.npy import Array
-from page.outputs.compare import Comparison
 from page.outputs.renderers.base import Choice, Output, OutputContext
 from page.outputs.renderers.choose import chosen_look, looks_for
 from page.outputs.tensors import COPY_LIMIT, summarise
 from webpte import Stats
+from webpte.report import Difference
 
 
 def outputs_card(sights: Sequence[OutputContext], choices: Sequence[Choice]) -> Html:
@@ -182,10 +182,11 @@ def _facts(array: Array) -> Html:
     )
 
 
-def comparison_view(result: Comparison) -> Html:
+def comparison_view(result: Difference, against: str) -> Html:
+    """Build the verdict on an output that was compared with one from `against`."""
     if result.problem:
         return h(
-            "p", f"Not comparable with {result.against}: {result.problem}.",
+            "p", f"Not comparable with {against}: the shapes differ, {result.problem}.",
             class_="notice notice-bad",
         )  # fmt: skip
     gaps = (
@@ -193,10 +194,10 @@ def comparison_view(result: Comparison) -> Html:
         f"{number_text(result.max_rel)} relative"
     )
     if result.agrees:
-        return h("p", f"Agrees with {result.against}: {gaps}.", class_="notice notice-good")
+        return h("p", f"Agrees with {against}: {gaps}.", class_="notice notice-good")
     return h(
         "p",
-        f"Differs from {result.against} in {count_text(result.wrong)} of "
+        f"Differs from {against} in {count_text(result.wrong)} of "
         f"{plural(result.count, 'value')}: {gaps}, worst at {list(result.worst)}.",
         class_="notice notice-bad",
     )

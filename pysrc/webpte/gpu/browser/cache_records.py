@@ -1,6 +1,6 @@
-"""Records of the library's files, as they come from the browser's disk.
+"""Records of the library's files, read from the browser's disk.
 
-Any page of the site can write there, and an older version of this one may have.
+They are checked: any page of the site can write there, and so can older versions of this one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Record = dict[str, Any]
 
 
 def read_record(text: str) -> Record | None:
-    """A record, checked; None if it is none."""
+    """Parse and check a record; None if it is invalid."""
     try:
         return _checked(parse_json(text, "a record of the library", ValueError))
     except ValueError:
@@ -21,7 +21,7 @@ def read_record(text: str) -> Record | None:
 
 
 def read_records(text: str) -> list[Record]:
-    """Keep the items of a list that are records."""
+    """Parse a list of records, without invalid ones."""
     try:
         found = parse_json(text, "the records of the library", ValueError)
     except ValueError:
@@ -31,7 +31,7 @@ def read_records(text: str) -> list[Record]:
         try:
             records.append(_checked(content))
         except ValueError:
-            continue  # the others are still there
+            continue  # the others may be valid
     return records
 
 

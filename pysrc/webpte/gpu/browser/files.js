@@ -1,17 +1,17 @@
-// The JavaScript half of gpu/browser/files.py: files that are read in parts and never as a whole.
+// The JavaScript half of gpu/browser/files.py: files that are read in parts, never as a whole.
 //
 // Evaluates to an object with the functions that Python uses. A file has a `size`, and functions
 //     read(offset, length)           a promise of an ArrayBuffer
-//     open(offset, length, signal)   a promise of a source, to be read by and by like a BYOB reader:
+//     open(offset, length, signal)   a promise of a source that is read in steps, like a BYOB reader:
 //                                    `read(view)` promises { value, done }, where `value` is in the
-//                                    memory that `view` had, or everything in memory of its own
+//                                    memory of `view`, or is everything at once in memory of its own
 
 (() => {
-    // What is being read. A browser throws away a stream of a Blob that nobody knows but who waits for its
-    // next bytes, and those never come.
+    // Readers in use. A browser garbage-collects a Blob's stream that is referenced only by the promise of
+    // its next bytes, and that promise then never settles.
     const reading = new Set();
 
-    // Bytes as they come, where the browser has byte streams; otherwise `whole()` of them at once.
+    // Reads a byte stream in steps; where the browser has no byte streams, `whole()` at once.
     function sourceOf(body, whole, signal) {
         let reader;
         try {
@@ -62,13 +62,13 @@
         }
     }
 
-    // What tells one version of a file from the next, if its server says.
+    // The mark of a file's version, if its server sends one.
     const versionOf = (response) => response.headers.get("ETag") ?? response.headers.get("Last-Modified");
 
-    const RANGE = /^bytes (?:(\d+)-\d+|\*)\/(\d+)$/; // the first byte of an answer, and the size of the whole file
+    const RANGE = /^bytes (?:(\d+)-\d+|\*)\/(\d+)$/; // the first byte of a response, and the file's size
 
-    // `head` is the beginning of the file, which is there already. `heard(offset, bytes)` is told of all
-    // that comes after it; the memory of the bytes is used again.
+    // `head` has the file's first bytes, which are there already. `heard(offset, bytes)` is called with all
+    // bytes that are read from the server; their memory is reused afterwards.
     function rangeFile(url, size, head, version, heard) {
         const isThere = (offset, length) => offset + length <= head.byteLength;
         async function ask(offset, length, signal) {
@@ -76,10 +76,10 @@
             const response = await fetch(url, { headers: { Range: range }, signal });
             if (response.status !== 206) throw new Error(`the server answered ${response.status} to ${range}`);
             const [, first = offset, total = size] = RANGE.exec(response.headers.get("Content-Range") ?? "") ?? [];
-            if (Number(first) !== offset) throw new Error(`the server answered from byte ${first} on to ${range}`);
+            if (Number(first) !== offset) throw new Error(`the server answered ${range} with bytes from ${first} on`);
             const renewed = version && versionOf(response) && versionOf(response) !== version;
             if (renewed || Number(total) !== size) {
-                throw new Error("the file was changed on its server while it was read; open it again");
+                throw new Error("the file changed on its server while it was being read; open it again");
             }
             return response;
         }
@@ -89,7 +89,7 @@
                 if (isThere(offset, length)) return head.slice(offset, offset + length);
                 const bytes = await (await ask(offset, length)).arrayBuffer();
                 if (bytes.byteLength !== length) {
-                    throw new Error(`${bytes.byteLength} bytes came of the ${length} from byte ${offset} on`);
+                    throw new Error(`received ${bytes.byteLength} of ${length} bytes from byte ${offset} on`);
                 }
                 heard?.(offset, new Uint8Array(bytes));
                 return bytes;
@@ -128,11 +128,11 @@
         };
     }
 
-    // The beginning of a file, with the size of all of it where the server tells.
+    // Requests a file's first bytes; a server that answers ranges also sends the file's size.
     const HEAD = { Range: "bytes=0-65535" };
 
-    // What the answer to a request for `HEAD` is the beginning of. `heard` is for servers with ranges;
-    // of others the whole file is collected into a Blob, which the browser keeps out of the heap.
+    // Opens the file whose response to `HEAD` is `head`. `heard` is only called for servers that answer
+    // ranges; from others the whole file is collected into a Blob, which is outside the JavaScript heap.
     async function openAnswer(url, head, progress, heard) {
         if (head.status === 416) return blobFile(new Blob([])); // the range of an empty file
         if (!head.ok) throw new Error(`the server answered ${head.status} ${head.statusText}`);
@@ -150,7 +150,7 @@
         blobFile,
         openAnswer,
 
-        // A file by URL. Where the server answers ranges, only the parts that are read are fetched.
+        // Opens a URL. If the server answers ranges, only the parts that are read are fetched.
         async openUrl(url, progress) {
             return openAnswer(url, await fetch(url, { headers: HEAD }), progress);
         },

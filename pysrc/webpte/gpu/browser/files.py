@@ -1,7 +1,7 @@
 """Files in the browser, read in parts, so that weights never enter the Python heap.
 
-A file is a Blob, or a URL whose server answers range requests: then nothing but the parts that are
-being read is in memory. What a server without ranges sends is collected into a Blob first.
+A file is a Blob, or a URL whose server answers range requests: then only the parts that are being
+read are in memory. From a server without ranges the whole file is collected into a Blob first.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class JsFile:
 
 
 async def open_url(module: Any, url: str, progress: Progress | None) -> JsFile:
-    """A file by its address; the progress stage of a whole download is "fetch"."""
+    """Open a file by its address; the progress stage of a whole download is "fetch"."""
     try:
         file = await module.openUrl(url, progress)
     except JsException as error:

@@ -1,5 +1,5 @@
-// Evaluates to a function that keeps a reply in the browser's cache of that name, by its address; it promises
-// whether it is kept. Where there is no such cache, or no room, or the page may not, it is not.
+// Evaluates to a function that stores a text in the browser's cache of this name, by its address. It promises
+// whether the text was stored; false without a cache, room or permission.
 //
 // In JavaScript, because Python would wait for ever for a promise that is rejected with QuotaExceededError.
 

@@ -23,7 +23,7 @@ _COMMONJS = "(text) => { const module = { exports: {} };\
 
 
 async def load_python_package(name: str) -> None:
-    """One of Pyodide's own packages, by the name that its lock has for it."""
+    """Load a package of Pyodide by its name in Pyodide's lock file."""
     problems: list[str] = []
     try:
         await pyodide_js.loadPackage(
@@ -36,11 +36,11 @@ async def load_python_package(name: str) -> None:
 
 
 async def load_javascript_module(path: str, url: str, sha256: str) -> Any:
-    """What a CommonJS module exports.
+    """Load a CommonJS module; returns its exports.
 
-    path    where webpte's own server has it, as seen from Pyodide's files
-    url     where else it is, for pages that webpte does not serve
-    sha256  of the text, wherever it comes from
+    path    of the module on webpte's own server, relative to Pyodide's files
+    url     of the module for pages of other servers
+    sha256  of the text, from either place
     """
     base = pyodide_js.lockfileBaseUrl
     addresses = [str(URL.new(path, base).href)] if base and "://" in str(base) else []
@@ -55,14 +55,14 @@ async def load_javascript_module(path: str, url: str, sha256: str) -> Any:
         if not reply.ok:
             tried.append(f"{address}: the server answered {reply.status}")
         elif hashlib.sha256(text.encode()).hexdigest() != sha256:
-            tried.append(f"{address}: not the version that webpte was made for")
+            tried.append(f"{address}: not the version that webpte needs")
         else:
             return run_js(_COMMONJS)(text)
     raise PackageError("a JavaScript module could not be loaded; tried " + "; ".join(tried))
 
 
 class JavaScriptTokenizer:
-    """A tokenizer.json, read by `@huggingface/tokenizers`, which is `library`."""
+    """A tokenizer.json, read by `library`, the module `@huggingface/tokenizers`."""
 
     def __init__(self, library: Any, text: str, config: Mapping[str, str], name: str) -> None:
         self._name = name
@@ -82,7 +82,7 @@ class JavaScriptTokenizer:
 
     @contextmanager
     def _translated(self, problem: str) -> Iterator[None]:
-        """JavaScript's exceptions end here."""
+        """Raise JavaScript's exceptions as TextErrors."""
         try:
             yield
         except JsException as error:

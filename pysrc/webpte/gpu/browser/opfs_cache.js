@@ -1,18 +1,18 @@
-// The JavaScript half of gpu/browser/opfs_cache.py: files that the browser keeps for this site, in its
+// The JavaScript half of gpu/browser/opfs_cache.py: files that the browser stores for this site, in its
 // origin-private file system.
 //
-// A file is two there: its bytes, under a name that nothing else has, and a record, KEY.json, which names
-// them. The record is written last, and as a whole, so that what came half-way is never taken for a file:
-// it has no record. A lock for each key lets one tab write at a time, and goes with its tab.
+// A stored file is two: its bytes, under a unique name, and a record, KEY.json, which names them. The record
+// is written last, in one step, so an incomplete file is never used: it has no record. A lock for each key
+// lets one tab write at a time; it ends with its tab.
 //
-// Evaluates to a function of what files.js and plain_errors.js evaluate to; it gives undefined where the browser
-// keeps no files.
+// Evaluates to a function of the values of files.js and plain_errors.js. It returns undefined if the browser
+// stores no files.
 
 ((files, plain) => {
     const FOLDER = "webpte-library";
     const MB = 1024 * 1024;
-    const BACKLOG = 16 * MB; // of a load, that may wait for the disk; what is over that is fetched later
-    const BLOCK = 1 * MB; // read at once of what a load has left out
+    const BACKLOG = 16 * MB; // read by a load and not on disk yet; bytes beyond that are fetched again later
+    const BLOCK = 1 * MB; // read in one step of the parts that the load did not read
 
     const { storage, locks } = globalThis.navigator ?? {};
     if (!storage?.getDirectory || !locks || !globalThis.FileSystemFileHandle?.prototype.createWritable) return undefined;
@@ -20,7 +20,7 @@
     const folder = async () => (await storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
     const recordName = (key) => `${key}.json`;
 
-    // What ends the lock, or null if it is held elsewhere.
+    // Promises a function that releases the lock; null if another tab holds it.
     function lock(key) {
         return new Promise((resolve, reject) => {
             const hold = (held) => (held ? new Promise((release) => { resolve(release); }) : resolve(null));
@@ -58,13 +58,13 @@
         try {
             return file && JSON.parse(await file.text());
         } catch {
-            return null; // a tab that went away while it made it
+            return null; // a tab was closed while it wrote the record
         }
     }
 
     async function writeRecord(place, key, record) {
         const handle = await place.getFileHandle(recordName(key), { create: true });
-        const out = await handle.createWritable(); // its bytes are there once it is closed, all or none
+        const out = await handle.createWritable(); // closing it writes all bytes or none
         await out.write(JSON.stringify(record));
         await out.close();
     }
@@ -89,8 +89,8 @@
         return [...apart, [Math.min(from, ...touching), Math.max(to, ...touching)]].sort((a, b) => a[0] - b[0]);
     }
 
-    // Writes the bytes of one file as they come, in any order. `hearing` is called for what a load reads,
-    // and `release` ends its lock.
+    // Writes the bytes of one file in any order. `hearing.hear` is set to a function that is called with the
+    // bytes that a load reads; `release` releases the lock.
     function makeKeeper(place, handle, out, key, size, hearing, release) {
         const leaving = new AbortController();
         let covered = [];
@@ -119,10 +119,10 @@
                 }
                 if (done) break;
             }
-            if (position !== to) throw new Error(`${position - from} bytes came of the ${to - from} from byte ${from} on`);
+            if (position !== to) throw new Error(`received ${position - from} of ${to - from} bytes from byte ${from} on`);
         }
 
-        // What a load has just read. The load does not wait for the disk.
+        // Takes bytes that a load has just read. The load does not wait for the disk.
         hearing.hear = (offset, bytes) => {
             if (problem || waiting > BACKLOG) return;
             for (const [from, to] of gaps(covered, offset, offset + bytes.byteLength)) {
@@ -139,7 +139,7 @@
         }
 
         return {
-            // The rest of the file, then its record; promises a Blob of what is kept.
+            // Writes the rest of the file, then its record; promises a Blob of the stored file.
             finish: plain(async (file, text, progress) => {
                 hearing.hear = null;
                 try {
@@ -151,10 +151,10 @@
                     await out.close();
                     if (problem) throw problem;
                     const blob = await handle.getFile();
-                    if (blob.size !== size) throw new Error(`${blob.size} bytes were written instead of ${size}`);
+                    if (blob.size !== size) throw new Error(`wrote ${blob.size} bytes instead of ${size}`);
                     const before = await readRecord(place, key);
                     await writeRecord(place, key, { ...JSON.parse(text), size, data: handle.name });
-                    if (before) await remove(place, before.data).catch(() => {}); // in use: it goes with the next look
+                    if (before) await remove(place, before.data).catch(() => {}); // in use: the next call of `records` removes it
                     release();
                     return blob;
                 } catch (error) {
@@ -168,7 +168,7 @@
     }
 
     const store = {
-        // All records, as JSON. What a tab has left half-way is removed.
+        // Promises all records, as JSON. Removes incomplete files that closed tabs left.
         async records() {
             const place = await folder();
             const names = new Set(await Array.fromAsync(place.keys()));
@@ -186,7 +186,7 @@
             return JSON.stringify(found);
         },
 
-        // { record, blob } of a file that is whole, or undefined (which is Python's None).
+        // Promises { record, blob } of a complete file, or undefined (None in Python).
         async find(key) {
             const place = await folder();
             const record = await readRecord(place, key);
@@ -194,14 +194,14 @@
             return blob?.size === record?.size && blob ? { record: JSON.stringify(record), blob } : undefined;
         },
 
-        // Changes some of a record, unless it is being written elsewhere.
+        // Changes fields of a record, unless another tab is writing it.
         change: (key, text) => whileLocked(key, async () => {
             const place = await folder();
             const record = await readRecord(place, key);
             if (record) await writeRecord(place, key, { ...record, ...JSON.parse(text) });
         }),
 
-        // Whether it could be: what is being written cannot.
+        // Deletes a file; promises false if it is being written.
         forget: (key) => whileLocked(key, async () => {
             const place = await folder();
             const record = await readRecord(place, key);
@@ -209,9 +209,9 @@
             if (record) await remove(place, record.data);
         }),
 
-        // What the server says of a file: `same` as the one with these marks; or else its `file`, and what it
-        // takes to keep it. A server of another origin is not asked "If-None-Match": it would have to allow
-        // that header first. Its answer tells as well.
+        // Asks the server for a file: promises `same` if it has the version with these marks, otherwise the
+        // `file` and what `begin` needs. A server of another origin gets no "If-None-Match", which it would have
+        // to allow first; the marks in its response are compared instead.
         async ask(url, etag, modified, seconds, progress) {
             const headers = { ...files.HEAD };
             const near = new URL(url, location.href).origin === location.origin;
@@ -231,12 +231,12 @@
                 response.body?.cancel();
                 return { same: true };
             }
-            const hearing = { hear: null }; // until somebody begins to keep it
+            const hearing = { hear: null }; // set by `begin`
             const file = await files.openAnswer(url, response, progress, (offset, bytes) => hearing.hear?.(offset, bytes));
             return { same: false, file, hearing, ...marks };
         },
 
-        // Starts to keep a file of this size, with what `hearing` of `ask` hears; undefined if another tab does already.
+        // Starts to store a file of this size; `hearing` comes from `ask`. Promises undefined if another tab does.
         async begin(key, size, hearing) {
             const release = await lock(key);
             if (!release) return undefined;

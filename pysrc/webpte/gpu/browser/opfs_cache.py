@@ -1,8 +1,8 @@
-"""Files that the browser keeps for this site: what is asked of the server, and what is done then.
+"""Files that the browser stores for this site, in its origin-private file system.
 
-A file that is kept is used if its server has the same, or cannot be asked. Otherwise it is read
-from there, and what a load reads of it goes to the disk on its way: bytes come once, and never
-through Python. `webpte.library` is the public face.
+A stored file is used if its server has the same version, or cannot be reached. Otherwise the file
+is read from the server, and the bytes that a load reads are also written to the disk: they are
+fetched once, and never enter Python. `webpte.library` is the public interface.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from webpte.gpu.device import Progress
 from webpte.gpu.tasks import detach, shield_or_undo
 from webpte.source import LOCAL
 
-# A server that takes longer to say whether its file is the same counts as out of reach.
+# A server that takes longer to answer whether its file is the same counts as unreachable.
 PATIENCE_SECONDS = 8
 
-_ROOM_LEFT = 64 << 20  # bytes that a site may need for other things
+_ROOM_LEFT = 64 << 20  # bytes left free for other storage of the site
 
 
 def key_of(address: str) -> str:
-    """What a file is known by in the folder."""
+    """Return the key of a file in the folder."""
     return hashlib.sha256(address.encode()).hexdigest()[:32]
 
 
 class CachedFile(JsFile):
-    """A file that is kept, or can be: `keep` it once it is loaded, or `leave` it.
+    """A file that is stored, or can be: `keep` it once it is loaded, or `leave` it.
 
-    address  that it was opened by
-    came     where from if that is worth a word, for people
+    address  that it was opened with
+    came     where it was read from, for people; empty for an ordinary download
     kept     whether it is in the library now
-    parts    addresses of what was added to the library as parts of it
+    parts    addresses of files that were added to the library as its parts
     """
 
     def __init__(
@@ -69,22 +69,21 @@ class CachedFile(JsFile):
 
     @property
     def is_begun(self) -> bool:
-        """Whether it is being written, or is written already."""
+        """Whether it is being written, or was."""
         return self._keeper is not None
 
     def begin(self, keeper: Any, record: Record) -> None:
-        """`keeper` writes it. As long as it does, nobody else can, so it is left at the latest with
-        the last reference to this."""
+        """Start to store the file; `keeper` locks it, at most as long as this object lives."""
         self._keeper, self._record = keeper, record
         self._leaving = weakref.finalize(self, keeper.leave)
         self._leaving.atexit = False
 
     async def keep(self, progress: Progress | None = None) -> bool:
-        """Write what is not written yet; the progress stage is "keep".
+        """Write the rest of the file; the progress stage is "keep".
 
-        Returns whether it is kept. If another tab is at it, or the library is not there, it is
-        not. What goes wrong is a SourceError, and then nothing of it is left. Whoever waits for it
-        may be cancelled; it goes on.
+        Returns whether it is stored; it is not if another tab is writing it, or there is no
+        library. On an error nothing is stored, and SourceError is raised. If the caller is
+        cancelled, writing goes on.
         """
         if self._keeping is None:
             if self._leaving is None or self._leaving.detach() is None:
@@ -94,7 +93,7 @@ class CachedFile(JsFile):
 
     async def _finish(self, progress: Progress | None) -> bool:
         proxy = None if progress is None else create_proxy(progress)
-        record = json.dumps({**self._record, "name": self.name})  # as it was called meanwhile
+        record = json.dumps({**self._record, "name": self.name})  # the name may have changed
         try:
             blob = await self._keeper.finish(self.file, record, proxy)
         except JsException as error:
@@ -107,13 +106,13 @@ class CachedFile(JsFile):
         return True
 
     def leave(self) -> None:
-        """Nobody wants it after all: what was written is removed."""
+        """Stop storing the file, and remove the bytes that were written."""
         if self._leaving is not None:
             self._leaving()  # once, and not while it is being kept
 
 
 def _store() -> Any:
-    """The functions of opfs_cache.js; None where the browser keeps no files."""
+    """Return the functions of opfs_cache.js; None if the browser stores no files."""
     return load_script("browser/opfs_cache.js")(
         load_script("browser/files.js"), load_script("browser/plain_errors.js")
     )
@@ -136,7 +135,7 @@ def _reason(error: JsException) -> str:
 
 
 async def open_kept(address: str, progress: Progress | None) -> CachedFile:
-    """A file by its address, from the library if that has the newest or nothing else is there."""
+    """Open a file by its address, from the library if it is current or the server fails."""
     store = _store()
     if store is None:
         plain = await open_url(load_script("browser/files.js"), address, progress)
@@ -144,7 +143,7 @@ async def open_kept(address: str, progress: Progress | None) -> CachedFile:
     address = _absolute(address)
     found = await _find(store, key_of(address))
     record = None if found is None else read_record(str(found.record))
-    if record is None:  # what nobody can read is not there
+    if record is None:  # an unreadable record counts as none
         found, record = None, {}
     if address.startswith(LOCAL):
         if found is None:
@@ -177,25 +176,25 @@ async def open_kept(address: str, progress: Progress | None) -> CachedFile:
 
 
 def _absolute(address: str) -> str:
-    """The same for every page of a site: of several folders each may have its own model.pte."""
+    """Make an address absolute: pages in several folders may each have their own model.pte."""
     if address.startswith(LOCAL):
         return address
     try:
         return str(js.URL.new(address, js.location.href).href)
     except JsException as error:
-        raise SourceError(f"{address} is no address: {error.message}") from error
+        raise SourceError(f"{address} is not an address: {error.message}") from error
 
 
 async def _find(store: Any, key: str) -> Any:
     try:
         return await store.find(key)
     except JsException:
-        return None  # whatever is wrong with the disk: there is still the network
+        return None  # the disk fails: use the network
 
 
 async def _use(store: Any, found: Any, record: Record, came: str) -> CachedFile:
     address = str(record["address"])
-    with contextlib.suppress(JsException):  # a full disk is no reason not to read
+    with contextlib.suppress(JsException):  # a full disk must not prevent reading
         await store.change(key_of(address), json.dumps({"used": time()}))
     file = load_script("browser/files.js").blobFile(found.blob)
     parts = record.get("parts", ())
@@ -205,7 +204,7 @@ async def _use(store: Any, found: Any, record: Record, came: str) -> CachedFile:
 async def _begin(
     store: Any, opened: CachedFile, hearing: Any, etag: str = "", modified: str = ""
 ) -> None:
-    """If it cannot be kept it is opened all the same, and says why."""
+    """Start to store an opened file; if that fails, `came` says why."""
     now = time()
     record = {
         "address": opened.address,
@@ -231,13 +230,13 @@ async def _begin(
 
 
 def _leave(keeper: Any) -> None:
-    """None if another tab was at it."""
+    """Stop a keeper; None if another tab was writing the file."""
     if keeper is not None:
         keeper.leave()
 
 
 async def add_blob(blob: Any, name: str, parts: Sequence[str], progress: Progress | None) -> str:
-    """A copy of a file that has no address; returns the one that it has here."""
+    """Store a copy of a file without an address; returns its address in the library."""
     store = _known_store()
     address = f"{LOCAL}{name}"
     file = load_script("browser/files.js").blobFile(blob)
@@ -251,7 +250,7 @@ async def add_blob(blob: Any, name: str, parts: Sequence[str], progress: Progres
 
 @contextmanager
 def _translated(problem: str) -> Iterator[None]:
-    """JavaScript's exceptions end here."""
+    """Raise JavaScript's exceptions as SourceErrors."""
     try:
         yield
     except JsException as error:

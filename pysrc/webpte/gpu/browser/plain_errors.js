@@ -1,4 +1,4 @@
-// Evaluates to a function of a function that promises: the same, but what it is rejected with is an Error.
+// Evaluates to a wrapper for asynchronous functions that turns whatever they reject with into an Error.
 //
 // Python waits for ever for a promise that a browser rejects with an error of a class of its own
 // (QuotaExceededError, GPUPipelineError): Pyodide knows Error and DOMException, and loses others.

@@ -1,4 +1,4 @@
-"""A small text in the browser's storage that workers have, too: its cache of replies."""
+"""Small texts in the browser's Cache API, which workers have, too."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pyodide.ffi import JsException
 from webpte.gpu.browser.scripts import load_script
 
 _CACHE = "webpte-settings"
-# Node has no such storage, and a page in a frame may be refused it.
+# Node has no Cache API, and a page in a frame may not use it.
 _REFUSED = (AttributeError, JsException)
 
 
 class BrowserStore:
-    """One text by name. Where a browser refuses to store, nothing is kept, and nothing fails."""
+    """A text stored by name. If the browser refuses to store it, nothing happens."""
 
     def __init__(self, name: str) -> None:
         self._url = f"/webpte-settings/{name}"
 
     async def read(self) -> str:
-        """Empty if there is none."""
+        """Read the text; empty if there is none."""
         try:
             reply = await (await _cache()).match(self._url)
             return str(await reply.text()) if reply else ""
@@ -33,5 +33,5 @@ class BrowserStore:
 
 
 async def _cache() -> Any:
-    """Asked for anew each time: whether it is there is known only then."""
+    """Open the cache, on every use: only that tells whether the browser allows it."""
     return await js.caches.open(_CACHE)

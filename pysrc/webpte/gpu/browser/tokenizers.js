@@ -1,10 +1,10 @@
-// The JavaScript half of gpu/browser/libraries.py's tokenizer: texts and lists of tokens go through as
-// strings, so that nothing in JavaScript has to be kept or freed by Python.
+// The JavaScript half of the tokenizer in gpu/browser/libraries.py. Texts and lists of tokens cross as
+// strings, so that Python holds no JavaScript objects.
 //
-// Evaluates to open(library, text, config), both of them JSON, `library` being @huggingface/tokenizers.
+// Evaluates to open(library, text, config): the module @huggingface/tokenizers, and two JSON texts.
 
 (library, text, config) => {
-    // To the library only 0 to 9 are digits; to the one that files are made for, ½ and ² are, too.
+    // The library takes only 0 to 9 for digits; tokenizer files are made for one that includes ½ and ².
     function allDigits(part) {
         if (part?.type === "Digits") {
             const digits = part.individual_digits ? "\\p{N}" : "\\p{N}+";
@@ -17,12 +17,12 @@
     const content = JSON.parse(text);
     const described = { ...content, pre_tokenizer: allDigits(content.pre_tokenizer) };
     const tokenizer = new library.Tokenizer(described, JSON.parse(config));
-    // Its decoder of bytes takes a U+FEFF at the start of a run for a mark, and drops it.
+    // The library's byte decoder would drop a U+FEFF at the start of a run as a byte order mark.
     for (const part of tokenizer.decoder?.decoders ?? []) {
         if (part.text_decoder) part.text_decoder = new TextDecoder("utf-8", { ignoreBOM: true });
     }
     return {
-        // A character that is no token, where there is no token for the unknown, is left out.
+        // Leaves out a character without a token if the vocabulary has no token for unknown ones.
         encode: (text, special) =>
             JSON.stringify(tokenizer.encode(text, { add_special_tokens: special }).ids.filter((id) => id != null)),
 

@@ -1,8 +1,8 @@
-"""Dawn, the WebGPU of Chrome, as a library in this process: its adapter, device and promises.
+"""Dawn, Chrome's WebGPU, as a library in this process: its adapter, device and promises.
 
-The binding is `pydawn` of the package dawn-python: Dawn's C interface by ctypes. It is imported on
-first use, here and nowhere else. Dawn says at once what is invalid, so an error scope is a `with`
-block; only mapping, compiling and waiting take time, and give a `Promise`.
+The binding is `pydawn` of the package dawn-python: Dawn's C interface through ctypes. Only this
+module imports it, on first use. Dawn reports invalid commands at once, so an error scope is a
+`with` block; only mapping, compiling and waiting take time, and return a `Promise`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from webpte.errors import DeviceError, DeviceLostError, NoWebGPUError, OutOfMemo
 from webpte.gpu.device import DeviceInfo, is_software
 
 INSTALL = (
-    "it takes the package dawn-python (`pip install webpte[native]`) and a driver of this "
+    "it needs the package dawn-python (`pip install webpte[native]`) and a driver for this "
     "machine's GPU: on Linux one for Vulkan (`apt-get install mesa-vulkan-drivers` has several, "
-    "one of them for CPUs); without either there is device='numpy'"
+    "one of them for CPUs); without these, use device='numpy'"
 )
 
-# Asked for where the adapter has them: WebGPU's names, and the binding's.
+# Requested if the adapter has them: WebGPU's names, and the binding's.
 _FEATURES = {
     "shader-f16": "WGPUFeatureName_ShaderF16",
     "subgroups": "WGPUFeatureName_Subgroups",
     "timestamp-query": "WGPUFeatureName_TimestampQuery",
 }
 
-# Off: it rounds timestamps to a tenth of a millisecond, for fear of what a page might do with them.
+# Disabled: it rounds timestamps to 0.1 ms, which protects browsers from timing attacks.
 _ROUNDED_TIMESTAMPS = b"timestamp_quantization"
 
-# Results are asked for in growing intervals, a sixteenth of the time waited so far, and the event
-# loop gets a turn between. Its timers are no finer than a millisecond, so short naps are slept.
+# Results are polled in growing intervals, a sixteenth of the time waited so far, with a turn of the
+# event loop between. Its timers are no finer than a millisecond, so short intervals are slept.
 _SHARE = 16
 _LONGEST_NAP_S = 0.0002
 _NAPPING_S = 0.02
@@ -46,7 +46,7 @@ _LONGEST_INTERVAL_S = 0.01
 
 @dataclass(eq=False)
 class Promise:
-    """What Dawn will say later: a status, what it made, and why it did not."""
+    """A later answer of Dawn: a status, a value, and a message if it failed."""
 
     done: bool = False
     status: int = 0
@@ -56,7 +56,7 @@ class Promise:
 
 @cache
 def load_dawn() -> Dawn:
-    """The library; raises NoWebGPUError where it is not installed, or not for this machine."""
+    """Load the library; raises NoWebGPUError if it is not installed, or not for this machine."""
     try:
         from pydawn import webgpu
     except (ImportError, OSError, RuntimeError) as error:
@@ -65,7 +65,7 @@ def load_dawn() -> Dawn:
 
 
 class Owned:
-    """A handle of C with one reference to it, given back when this object goes."""
+    """A C handle with one reference, released with this object."""
 
     def __init__(self, handle: Any, release: Callable[[Any], None]) -> None:
         self.handle = handle
@@ -76,7 +76,7 @@ class Owned:
 
 
 class Dawn:
-    """One instance of the library, for the whole process. `c` has C's functions and structs."""
+    """The library's instance for the whole process. `c` has C's functions and structs."""
 
     def __init__(self, c: Any) -> None:
         self.c = c
@@ -84,7 +84,7 @@ class Dawn:
         self._keys = count(1)
         self._waiting: dict[int, Promise] = {}
         plain, valued, last = self._settle, self._settle_valued, self._settle_second
-        # The struct that C takes for each kind of question, and a callback for as long as Dawn.
+        # The struct for each kind of request, and a callback that lives as long as Dawn.
         self._kinds = {
             kind: (getattr(c, f"WGPU{name}CallbackInfo2"), getattr(c, f"WGPU{name}Callback2")(back))
             for kind, name, back in (
@@ -102,7 +102,7 @@ class Dawn:
         promise = self._waiting.pop(key)
         promise.status, promise.value = status, value
         promise.message = "" if message is None else text_of(message)
-        promise.done = True  # last: a loss may be told by a thread of Dawn's
+        promise.done = True  # last: a thread of Dawn may report a loss
 
     def _settle_valued(self, status: int, value: Any, message: Any, key: int, _: None) -> None:
         self._settle(status, message, key, None, value)
@@ -111,7 +111,7 @@ class Dawn:
         self._settle(status, message, key, None)
 
     def promise(self, kind: str, at_once: bool = False) -> tuple[Any, Promise]:
-        """What C is told of a callback, and the promise that it keeps: in `poll`, or at once."""
+        """Return a callback for C and the promise that it settles: in `poll`, or at once."""
         struct, callback = self._kinds[kind]
         info, promise, key = struct(), Promise(), next(self._keys)
         info.mode = self.c.WGPUCallbackMode_AllowProcessEvents
@@ -122,7 +122,7 @@ class Dawn:
         return info, promise
 
     def poll(self) -> None:
-        """Keep the promises that can be kept by now."""
+        """Settle the promises whose answers are there."""
         self.c.wgpuInstanceProcessEvents(self._instance)
 
     async def wait(self, promise: Promise) -> None:
@@ -137,24 +137,24 @@ class Dawn:
                 await asyncio.sleep(min(waited / _SHARE, _LONGEST_INTERVAL_S))
             self.poll()
 
-    def has_byte_products(self) -> bool:
-        """Whether WGSL has `dot4I8Packed` here."""
+    def has_packed_dot(self) -> bool:
+        """Return whether WGSL has `dot4I8Packed` here."""
         feature = self.c.WGPUWGSLFeatureName_Packed4x8IntegerDotProduct
         return bool(self.c.wgpuInstanceHasWGSLLanguageFeature(self._instance, feature))
 
     def find_adapter(self) -> tuple[Any, DeviceInfo]:
-        """The adapter and what it is; raises NoWebGPUError where there is none."""
+        """Return the adapter and its description; raises NoWebGPUError if there is none."""
         options = self.c.WGPURequestAdapterOptions()
         options.powerPreference = self.c.WGPUPowerPreference_HighPerformance
-        asked, found = self.promise("adapter", at_once=True)
-        self.c.wgpuInstanceRequestAdapter2(self._instance, options, asked)
+        request, found = self.promise("adapter", at_once=True)
+        self.c.wgpuInstanceRequestAdapter2(self._instance, options, request)
         facts = self.c.WGPUAdapterInfo()
         subgroups = self.c.WGPUAdapterPropertiesSubgroups()
         subgroups.chain.sType = self.c.WGPUSType_AdapterPropertiesSubgroups
         facts.nextInChain = ctypes.pointer(subgroups.chain)
         if found.value:
             self.c.wgpuAdapterGetInfo(found.value, facts)
-        # Where there is nothing, Dawn offers an adapter that does nothing.
+        # On a machine without a GPU, Dawn offers an adapter that does nothing.
         if not found.value or facts.backendType == self.c.WGPUBackendType_Null:
             raise NoWebGPUError(f"device='native' finds no GPU: {INSTALL}")
         info = self._describe(found.value, facts)
@@ -181,7 +181,7 @@ class Dawn:
         return number
 
     def open_device(self, adapter: Any, info: DeviceInfo) -> DawnDevice:
-        """A device with the features and limits of `info`, which may be fewer than there are."""
+        """Open a device with the features and limits of `info`, at most those of the adapter."""
         c = self.c
         limits = c.WGPUSupportedLimits()
         c.wgpuAdapterGetLimits(adapter, limits)
@@ -201,15 +201,15 @@ class Dawn:
             requiredLimits=ctypes.pointer(required),
         )
         descriptor.deviceLostCallbackInfo2, lost = self.promise("lost", at_once=True)
-        asked, made = self.promise("device", at_once=True)
-        c.wgpuAdapterRequestDevice2(adapter, descriptor, asked)
+        request, made = self.promise("device", at_once=True)
+        c.wgpuAdapterRequestDevice2(adapter, descriptor, request)
         if not made.done or made.status != c.WGPURequestDeviceStatus_Success:
-            raise DeviceError(f"asking for the GPU: {made.message}")
+            raise DeviceError(f"requesting the GPU: {made.message}")
         return DawnDevice(self, made.value, lost)
 
 
 class DawnDevice:
-    """A `WGPUDevice`, its queue, and the promise that is kept when it is lost."""
+    """A `WGPUDevice`, its queue, and a promise that settles when it is lost."""
 
     def __init__(self, dawn: Dawn, handle: Any, loss: Promise) -> None:
         self.dawn = dawn
@@ -227,7 +227,7 @@ class DawnDevice:
 
     @contextmanager
     def scoped(self, doing: str) -> Iterator[None]:
-        """What Dawn has against the work in here is raised at the end of it."""
+        """An error scope: Dawn's errors about the work in it are raised at its end."""
         self.check(doing)
         self.c.wgpuDevicePushErrorScope(self.handle, self.c.WGPUErrorFilter_OutOfMemory)
         self.c.wgpuDevicePushErrorScope(self.handle, self.c.WGPUErrorFilter_Validation)
@@ -244,7 +244,7 @@ class DawnDevice:
     def _pop_scope(self) -> str | None:
         info, popped = self.dawn.promise("scope", at_once=True)
         self.c.wgpuDevicePopErrorScope2(self.handle, info)
-        while not popped.done:  # Dawn keeps it at once, but promises no more than soon
+        while not popped.done:  # Dawn settles it at once, but does not guarantee that
             self.dawn.poll()
         return None if popped.status == self.c.WGPUErrorType_NoError else popped.message
 
@@ -254,13 +254,13 @@ class DawnDevice:
         return mapped
 
     def work_done(self) -> Promise:
-        """Kept when all that was submitted so far is done."""
+        """Return a promise that settles when everything submitted so far is done."""
         info, done = self.dawn.promise("done")
         self.c.wgpuQueueOnSubmittedWorkDone2(self.queue, info)
         return done
 
     def compile(self, descriptor: Any) -> Promise:
-        """A pipeline, made in a thread of Dawn's."""
+        """Compile a pipeline in a thread of Dawn."""
         info, made = self.dawn.promise("pipeline")
         self.c.wgpuDeviceCreateComputePipelineAsync2(self.handle, descriptor, info)
         return made
@@ -271,7 +271,7 @@ class DawnDevice:
 
 
 def text_of(view: Any) -> str:
-    """A `WGPUStringView` as str."""
+    """Convert a `WGPUStringView` to str."""
     if not view.data:
         return ""
     terminated = view.length == 2**64 - 1
@@ -279,13 +279,13 @@ def text_of(view: Any) -> str:
 
 
 def view_of(c: Any, text: str) -> Any:
-    """A str as `WGPUStringView`; ctypes keeps the bytes for as long as the view."""
+    """Convert a str to `WGPUStringView`; ctypes keeps the bytes as long as the view."""
     encoded = text.encode()
     data = ctypes.cast(ctypes.create_string_buffer(encoded), ctypes.POINTER(ctypes.c_char))
     return c.WGPUStringView(data=data, length=len(encoded))
 
 
 def array_of(kind: Any, items: Iterable[Any]) -> Any:
-    """A C array."""
+    """Build a C array."""
     listed = list(items)
     return (kind * len(listed))(*listed)

@@ -1,8 +1,8 @@
 """WebGPU without a browser: the same plans and kernels on this machine's GPU, from CPython.
 
-Dawn does what engine.js has the browser do (see `dawn` and `native_plan`). Buffers, pipelines and
-plans are numbers here too. Everything but results and pipelines is ready when a call returns, and
-while one waits for these the event loop goes on. One thread may use a device.
+Dawn executes here what engine.js has the browser do (see `dawn` and `plan`). Only results and
+pipelines take time after a call has returned, and the event loop goes on meanwhile. A device may
+be used by one thread.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from webpte.gpu.device import (
     GpuCopy,
     PipelineSpec,
     PlanCommands,
+    PlanRun,
     Progress,
     Transfer,
     check_clock,
@@ -32,9 +33,9 @@ from webpte.gpu.device import (
 from webpte.gpu.native.dawn import DawnDevice, Owned, Promise, array_of, load_dawn
 from webpte.gpu.native.pipelines import NativeCompiler
 from webpte.gpu.native.plan import (
-    Copied,
-    Dispatched,
     NativeBuffer,
+    NativeCopy,
+    NativeDispatch,
     NativePart,
     NativePlan,
     encode_copies,
@@ -48,14 +49,14 @@ from webpte.gpu.pipelines import PipelineCache
 
 T = TypeVar("T")
 
-CHUNK_BYTES = 8 << 20  # constants go up in parts of this size, with a turn of the loop between
-IN_FLIGHT_BYTES = 64 << 20  # Dawn holds a copy of what the GPU has not taken yet
+CHUNK_BYTES = 8 << 20  # constants are uploaded in chunks, with a turn of the loop between
+IN_FLIGHT_BYTES = 64 << 20  # Dawn holds a copy of all bytes that the GPU has not received yet
 
 
 class NativeDevice:
     """This machine's GPU. `create` it once and share it among programs."""
 
-    interop_calls = 0  # there is no JavaScript to cross to
+    interop_calls = 0  # no JavaScript here
 
     def __init__(self, device: DawnDevice, info: DeviceInfo) -> None:
         self.info = info
@@ -80,7 +81,7 @@ class NativeDevice:
 
     @property
     def native(self) -> Any:
-        """The `WGPUDevice`, as pydawn has it."""
+        """The `WGPUDevice` of pydawn."""
         return self._device.handle
 
     def counts(self) -> dict[str, int]:
@@ -92,7 +93,7 @@ class NativeDevice:
         }
 
     def destroy(self) -> None:
-        """Give the GPU back; every program on this device is lost."""
+        """Destroy the GPU device; every program on it is lost."""
         self._device.destroy()
 
     # Buffers
@@ -122,7 +123,7 @@ class NativeDevice:
         if not isinstance(native, NativeBuffer):
             raise InputError(f"a NativeBuffer is needed, not a {type(native).__name__}")
         if not native.usage & self._c.WGPUBufferUsage_CopySrc:
-            raise InputError("the buffer was not made with the usage CopySrc")
+            raise InputError("the buffer was not created with the usage CopySrc")
         number = next(self._ids)
         self._buffers[number] = native
         self._adopted.add(number)
@@ -131,7 +132,7 @@ class NativeDevice:
     def forget_buffers(self, buffers: Sequence[int]) -> None:
         for number in buffers:
             if number not in self._adopted:
-                raise DeviceError(f"buffer {number} is forgotten, but it was not adopted")
+                raise DeviceError(f"buffer {number} cannot be forgotten: it was not adopted")
             self._adopted.remove(number)
             del self._buffers[number]
 
@@ -141,14 +142,14 @@ class NativeDevice:
             write_buffer(self._device, target, offset, data)
 
     def copy(self, copies: Sequence[GpuCopy]) -> None:
-        found = self._found(copies)
+        resolved = self._resolve(copies)
         with self._device.scoped("copying on the GPU"), submission(self._device) as encoder:
-            encode_copies(self._c, encoder, found)
+            encode_copies(self._c, encoder, resolved)
 
-    def _found(self, copies: Sequence[GpuCopy]) -> list[Copied]:
+    def _resolve(self, copies: Sequence[GpuCopy]) -> list[NativeCopy]:
         buffers = self._buffers
         return [
-            Copied(
+            NativeCopy(
                 _find(buffers, copy.source, "a copy"),
                 _find(buffers, copy.target, "a copy"),
                 copy.nbytes,
@@ -163,11 +164,11 @@ class NativeDevice:
         with self._device.scoped(doing):
             staging = make_staging(self._device, nbytes)
             with submission(self._device) as encoder:
-                encode_copies(self._c, encoder, [Copied(source, staging, nbytes)])
-        return self._content(staging, self._device.map(staging.handle, nbytes), doing)
+                encode_copies(self._c, encoder, [NativeCopy(source, staging, nbytes)])
+        return self._read_mapped(staging, self._device.map(staging.handle, nbytes), doing)
 
-    async def _content(self, staging: NativeBuffer, mapped: Promise, doing: str) -> bytes:
-        """What is in a buffer that was made to be read, once it can be."""
+    async def _read_mapped(self, staging: NativeBuffer, mapped: Promise, doing: str) -> bytes:
+        """Wait until a staging buffer is mapped; returns its bytes."""
         await self._device.dawn.wait(mapped)
         self._device.check(doing)
         if mapped.status != self._c.WGPUMapAsyncStatus_Success:
@@ -182,14 +183,14 @@ class NativeDevice:
     async def transfer(
         self, transfers: Sequence[Transfer], progress: Progress | None = None
     ) -> None:
-        self._device.check("moving constants")
+        self._device.check("uploading constants")
         for source, ordered in by_file(transfers):
             total = sum(transfer.region.size for transfer in ordered)
             done, unsubmitted, flushed = 0, 0, Promise(done=True)
             for transfer in ordered:
                 for start in range(0, transfer.region.size, CHUNK_BYTES):
                     length = min(CHUNK_BYTES, transfer.region.size - start)
-                    await self._put(transfer, start, length, f"{source.name}: moving constants")
+                    await self._put(transfer, start, length, f"{source.name}: uploading constants")
                     done, unsubmitted = done + length, unsubmitted + length
                     if progress is not None:
                         progress("constants", done, total)
@@ -202,7 +203,7 @@ class NativeDevice:
         stored = converted(await transfer.region.view(start, length), transfer.convert)
         if length == CHUNK_BYTES:
             await asyncio.sleep(0)
-        target = _find(self._buffers, transfer.buffer, doing)  # given back meanwhile?
+        target = _find(self._buffers, transfer.buffer, doing)  # destroyed meanwhile?
         with self._device.scoped(doing):
             flat = np.frombuffer(stored, np.uint8)
             write_buffer(self._device, target, stored_offset(start, transfer.convert), flat)
@@ -225,7 +226,7 @@ class NativeDevice:
             plan = NativePlan(
                 uploads=[(buffer(u.buffer), u.payload_offset, u.nbytes) for u in commands.uploads],
                 clears=[buffer(number) for number in commands.clears],
-                dispatches=[self._dispatched(command, doing) for command in commands.dispatches],
+                dispatches=[self._dispatch(command, doing) for command in commands.dispatches],
                 readbacks=[
                     (buffer(r.buffer), r.nbytes, r.result_offset) for r in commands.readbacks
                 ],
@@ -233,8 +234,8 @@ class NativeDevice:
                 parts=[
                     NativePart(
                         _find(self._plans, part.plan, doing),
-                        self._found(part.copies),
-                        self._found(part.kept),
+                        self._resolve(part.copies),
+                        self._resolve(part.copies_after),
                     )
                     for part in commands.parts
                 ],
@@ -247,7 +248,7 @@ class NativeDevice:
         _find(self._plans, plan, "destroying a plan").close()
         del self._plans[plan]
 
-    def _dispatched(self, command: DispatchCommand, doing: str) -> Dispatched:
+    def _dispatch(self, command: DispatchCommand, doing: str) -> NativeDispatch:
         c = self._c
         made = _find(self._compiler.pipelines, command.pipeline, doing)
         entries = array_of(
@@ -268,63 +269,36 @@ class NativeDevice:
         group = Owned(
             c.wgpuDeviceCreateBindGroup(self._device.handle, descriptor), c.wgpuBindGroupRelease
         )
-        return Dispatched(made.pipeline.handle, group, command.grid)
+        return NativeDispatch(made.pipeline.handle, group, command.grid)
 
     # Execution
 
-    def run(
-        self,
-        plan: int,
-        payload: np.ndarray,
-        copies: Sequence[GpuCopy] = (),
-        read: bool = True,
-        *,
-        kept: Sequence[GpuCopy] = (),
-        watched: bool = False,
-    ) -> Awaitable[bytes]:
-        started = self._start("running", plan, payload, (copies, kept), read)
-        return self._results(started, "running")
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
+        return self._results(self._start("running", run, run.read), "running")
 
-    def profile(
-        self,
-        plan: int,
-        payload: np.ndarray,
-        copies: Sequence[GpuCopy] = (),
-        *,
-        kept: Sequence[GpuCopy] = (),
-        watched: bool = False,
-    ) -> Awaitable[tuple[bytes, list[float]]]:
+    def profile(self, run: PlanRun) -> Awaitable[tuple[bytes, list[float]]]:
         check_clock(self.info)
         doing = "timing kernels"
-        return self._timed(
-            self._start(doing, plan, payload, (copies, kept), True, timed=True), doing
-        )
+        return self._timed(self._start(doing, run, read=True, timed=True), doing)
 
-    def _start(
-        self,
-        doing: str,
-        number: int,
-        payload: np.ndarray,
-        copies: tuple[Sequence[GpuCopy], Sequence[GpuCopy]],
-        read: bool,
-        timed: bool = False,
-    ) -> _Started:
-        """Submit one execution. What Dawn has against it is for whoever waits for the results."""
+    def _start(self, doing: str, run: PlanRun, read: bool, timed: bool = False) -> _Started:
+        """Submit one execution. Dawn's errors about it are raised when the results are awaited."""
         self._device.check(doing)
         device = self._device
-        started = _Started(_find(self._plans, number, doing))
-        plan, (first, last) = started.plan, map(self._found, copies)
+        started = _Started(_find(self._plans, run.plan, doing))
+        plan = started.plan
+        copies, copies_after = self._resolve(run.copies), self._resolve(run.copies_after)
         try:
             with device.scoped(doing):
-                plan.write_uploads(device, payload)
+                plan.write_uploads(device, run.payload)
                 with submission(device) as encoder:
                     plan.encode_clears(self._c, encoder)
-                    encode_copies(self._c, encoder, first)
+                    encode_copies(self._c, encoder, copies)
                     if timed:
                         started.stamps = encode_timed(device, encoder, plan.dispatches)
                     else:
                         plan.encode(self._c, encoder)
-                    encode_copies(self._c, encoder, last)
+                    encode_copies(self._c, encoder, copies_after)
                     started.staging = plan.stage(device, encoder) if read else None
         except DeviceError as error:
             started.failure = error
@@ -332,7 +306,7 @@ class NativeDevice:
         if started.staging is not None:
             started.mapped = device.map(started.staging.handle, plan.result_bytes)
         if not read:
-            device.dawn.poll()  # nobody will wait, and what earlier runs used can go
+            device.dawn.poll()  # nobody will wait for this run; frees the memory of earlier ones
         return started
 
     async def _results(self, started: _Started, doing: str) -> bytes:
@@ -340,7 +314,7 @@ class NativeDevice:
             raise started.failure
         if started.staging is None or started.mapped is None:
             return b""
-        data = await self._content(started.staging, started.mapped, doing)
+        data = await self._read_mapped(started.staging, started.mapped, doing)
         if not started.plan.closed:
             started.plan.staging.append(started.staging)
         return data
@@ -350,14 +324,14 @@ class NativeDevice:
         if started.stamps is None:
             return data, []
         mapped = self._device.map(started.stamps.handle, started.stamps.size)
-        stamps = np.frombuffer(await self._content(started.stamps, mapped, doing), np.uint64)
+        stamps = np.frombuffer(await self._read_mapped(started.stamps, mapped, doing), np.uint64)
         nanoseconds = (stamps[1::2] - stamps[::2]).astype(np.int64)
         return data, [int(n) / 1000 for n in nanoseconds]
 
 
 @dataclass(eq=False)
 class _Started:
-    """An execution that was submitted, or why not."""
+    """An execution that was submitted, or the error that prevented it."""
 
     plan: NativePlan
     staging: NativeBuffer | None = None
@@ -368,5 +342,5 @@ class _Started:
 
 def _find(table: Mapping[int, T], number: int, what: str) -> T:
     if number not in table:
-        raise DeviceError(f"{what}: number {number} does not exist, or not any more")
+        raise DeviceError(f"{what}: number {number} does not exist, or was destroyed")
     return table[number]

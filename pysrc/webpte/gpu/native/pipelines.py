@@ -1,4 +1,4 @@
-"""Kernels compiled by Dawn: modules are parsed here, pipelines made in its threads."""
+"""Compilation by Dawn: modules are parsed in this thread, pipelines compiled in Dawn's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from webpte.errors import DeviceError, OutOfMemoryError, ShaderError
 from webpte.gpu.device import PipelineSpec, Progress
 from webpte.gpu.native.dawn import DawnDevice, Owned, Promise, array_of, view_of
-from webpte.gpu.pipelines import completed
+from webpte.gpu.pipelines import add_packed_dot
 
 _TYPES = {"read": "ReadOnlyStorage", "write": "Storage", "uniform": "Uniform"}
 
@@ -29,18 +29,18 @@ class _BindGroupLayout:
 
 
 class NativeCompiler:
-    """`pipelines` are all that were made, by number."""
+    """A compiler of kernels; `pipelines` has all that it compiled, by number."""
 
     def __init__(self, device: DawnDevice, numbers: Iterator[int]) -> None:
         self._device = device
         self._c = device.c
         self._numbers = numbers
-        self._has_byte_products = device.dawn.has_byte_products()
+        self._has_packed_dot = device.dawn.has_packed_dot()
         self._layouts: dict[tuple[str, ...], _BindGroupLayout] = {}
         self.pipelines: dict[int, NativePipeline] = {}
 
     async def compile(self, specs: Sequence[PipelineSpec], progress: Progress) -> list[int]:
-        """All of them to the end; raises the ShaderError of the first that fails."""
+        """Compile all specs, even if one fails; then raises the first ShaderError."""
         modules: dict[str, Owned | ShaderError] = {}
         begun: list[Promise | ShaderError] = []
         for spec in specs:
@@ -60,7 +60,7 @@ class NativeCompiler:
         return made
 
     def _module(self, spec: PipelineSpec) -> Owned | ShaderError:
-        c, code = self._c, completed(spec.code, self._has_byte_products)
+        c, code = self._c, add_packed_dot(spec.code, self._has_packed_dot)
         source = c.WGPUShaderSourceWGSL(code=view_of(c, code))
         source.chain.sType = c.WGPUSType_ShaderSourceWGSL
         descriptor = c.WGPUShaderModuleDescriptor(label=view_of(c, spec.label))

@@ -1,4 +1,4 @@
-"""What an execution does, as calls of Dawn: made once, encoded on every run."""
+"""Plans as calls of Dawn: resolved once, encoded in every run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAX_TIMED = 2048  # dispatches per query set: WebGPU's limit is 4096 queries
 
 
 class NativeBuffer(Owned):
-    """A `WGPUBuffer`. Its memory goes when it is destroyed, or with the last object that has it.
+    """A `WGPUBuffer`. Its memory is freed by `destroy`, or with the last reference to it.
 
-    Code that makes buffers of its own hands them over as `NativeBuffer(c, handle)`, with a
-    reference that is its to give.
+    Code with buffers of its own wraps them as `NativeBuffer(c, handle)`, which takes over one
+    reference.
     """
 
     def __init__(self, c: Any, handle: Any) -> None:
@@ -30,7 +30,7 @@ class NativeBuffer(Owned):
         self.usage = int(c.wgpuBufferGetUsage(handle))
 
     def destroy(self) -> None:
-        """What its maker may do at any time; using it is an error from then on."""
+        """Free the memory; using the buffer afterwards is an error."""
         self._c.wgpuBufferDestroy(self.handle)
 
 
@@ -50,7 +50,7 @@ def write_buffer(device: DawnDevice, buffer: NativeBuffer, offset: int, data: np
 
 @contextmanager
 def submission(device: DawnDevice) -> Iterator[Any]:
-    """An encoder; what was encoded is submitted at the end."""
+    """A command encoder whose commands are submitted at the end of the block."""
     c = device.c
     encoder = Owned(
         c.wgpuDeviceCreateCommandEncoder(device.handle, None), c.wgpuCommandEncoderRelease
@@ -61,8 +61,8 @@ def submission(device: DawnDevice) -> Iterator[Any]:
 
 
 @dataclass(frozen=True)
-class Copied:
-    """Bytes from one buffer to another."""
+class NativeCopy:
+    """A copy from one buffer to another."""
 
     source: NativeBuffer
     target: NativeBuffer
@@ -71,7 +71,7 @@ class Copied:
     target_offset: int = 0
 
 
-def encode_copies(c: Any, encoder: Any, copies: Iterable[Copied]) -> None:
+def encode_copies(c: Any, encoder: Any, copies: Iterable[NativeCopy]) -> None:
     for copy in copies:
         c.wgpuCommandEncoderCopyBufferToBuffer(
             encoder,
@@ -84,8 +84,8 @@ def encode_copies(c: Any, encoder: Any, copies: Iterable[Copied]) -> None:
 
 
 @dataclass(frozen=True)
-class Dispatched:
-    """One dispatch: handles, and what keeps the bind group alive."""
+class NativeDispatch:
+    """One dispatch: the handle of its pipeline, its bind group and grid."""
 
     pipeline: Any
     group: Owned
@@ -94,26 +94,26 @@ class Dispatched:
 
 @dataclass(frozen=True, eq=False)
 class NativePart:
-    """Another plan, between copies."""
+    """A sub-plan: another plan with copies before and after it."""
 
     plan: NativePlan
-    copies: list[Copied]
-    kept: list[Copied]
+    copies: list[NativeCopy]
+    copies_after: list[NativeCopy]
 
     def encode(self, c: Any, encoder: Any) -> None:
         self.plan.encode_clears(c, encoder)
         encode_copies(c, encoder, self.copies)
         self.plan.encode(c, encoder)
-        encode_copies(c, encoder, self.kept)
+        encode_copies(c, encoder, self.copies_after)
 
 
 @dataclass(eq=False)
 class NativePlan:
-    """Everything resolved. `staging` are buffers for results that no run has at the moment."""
+    """A plan with handles in place of numbers. `staging` has free buffers for results."""
 
     uploads: list[tuple[NativeBuffer, int, int]]  # buffer, offset in the payload, bytes
     clears: list[NativeBuffer]
-    dispatches: list[Dispatched]
+    dispatches: list[NativeDispatch]
     readbacks: list[tuple[NativeBuffer, int, int]]  # buffer, bytes, offset in the results
     result_bytes: int
     parts: list[NativePart] = field(default_factory=list)
@@ -121,7 +121,7 @@ class NativePlan:
     staging: list[NativeBuffer] = field(default_factory=list)
 
     def close(self) -> None:
-        """A run that is under way still gets its results."""
+        """Free the staging buffers; a run in flight still gets its results."""
         self.closed = True
         self.staging.clear()
 
@@ -129,7 +129,7 @@ class NativePlan:
         payload = payload.reshape(-1).view(np.uint8)
         for buffer, offset, nbytes in self.uploads:
             if offset + nbytes > payload.nbytes:
-                raise DeviceError(f"an upload from beyond the {payload.nbytes} bytes of a payload")
+                raise DeviceError(f"an upload reads beyond a payload of {payload.nbytes} bytes")
             write_buffer(device, buffer, 0, payload[offset : offset + nbytes])
 
     def encode_clears(self, c: Any, encoder: Any) -> None:
@@ -137,28 +137,29 @@ class NativePlan:
             c.wgpuCommandEncoderClearBuffer(encoder, buffer.handle, 0, buffer.size)
 
     def encode(self, c: Any, encoder: Any) -> None:
-        """All dispatches, in one pass; those of parts before."""
+        """Encode the parts, then all dispatches in one pass."""
         for part in self.parts:
             part.encode(c, encoder)
         if not self.dispatches:
             return
-        current, bound = None, c.wgpuComputePassEncoderSetBindGroup
-        run, begun = c.wgpuComputePassEncoderDispatchWorkgroups, _begun(c, encoder, None)
+        current, compute = None, _begin_pass(c, encoder, None)
+        set_group = c.wgpuComputePassEncoderSetBindGroup
+        run = c.wgpuComputePassEncoderDispatchWorkgroups
         for dispatch in self.dispatches:
             if dispatch.pipeline is not current:
                 current = dispatch.pipeline
-                c.wgpuComputePassEncoderSetPipeline(begun.handle, current)
-            bound(begun.handle, 0, dispatch.group.handle, 0, None)
-            run(begun.handle, *dispatch.grid)
-        c.wgpuComputePassEncoderEnd(begun.handle)
+                c.wgpuComputePassEncoderSetPipeline(compute.handle, current)
+            set_group(compute.handle, 0, dispatch.group.handle, 0, None)
+            run(compute.handle, *dispatch.grid)
+        c.wgpuComputePassEncoderEnd(compute.handle)
 
     def stage(self, device: DawnDevice, encoder: Any) -> NativeBuffer | None:
-        """The buffer that will have the results, if there are any."""
+        """Encode the copies of results to a staging buffer and return it; None without results."""
         if not self.result_bytes:
             return None
         spare = self.staging
         staging = spare.pop() if spare else make_staging(device, self.result_bytes)
-        copies = (Copied(buffer, staging, n, 0, offset) for buffer, n, offset in self.readbacks)
+        copies = (NativeCopy(buffer, staging, n, 0, offset) for buffer, n, offset in self.readbacks)
         encode_copies(device.c, encoder, copies)
         return staging
 
@@ -167,7 +168,7 @@ def make_staging(device: DawnDevice, nbytes: int) -> NativeBuffer:
     return make_buffer(device, nbytes, "MapRead", "CopyDst")
 
 
-def _begun(c: Any, encoder: Any, timestamps: Any) -> Owned:
+def _begin_pass(c: Any, encoder: Any, timestamps: Any) -> Owned:
     descriptor = c.WGPUComputePassDescriptor()
     if timestamps is not None:
         descriptor.timestampWrites = ctypes.pointer(timestamps)
@@ -177,9 +178,9 @@ def _begun(c: Any, encoder: Any, timestamps: Any) -> Owned:
 
 
 def encode_timed(
-    device: DawnDevice, encoder: Any, dispatches: Sequence[Dispatched]
+    device: DawnDevice, encoder: Any, dispatches: Sequence[NativeDispatch]
 ) -> NativeBuffer | None:
-    """One pass per dispatch, the GPU's clock before and after each; returns where to read it."""
+    """Encode one timed pass per dispatch; returns the staging buffer of the timestamps."""
     if not dispatches:
         return None
     c, nbytes = device.c, 16 * len(dispatches)
@@ -192,14 +193,14 @@ def encode_timed(
         )
         for index, dispatch in enumerate(part):
             stamps = c.WGPUComputePassTimestampWrites(queries.handle, 2 * index, 2 * index + 1)
-            begun = _begun(c, encoder, stamps)
-            c.wgpuComputePassEncoderSetPipeline(begun.handle, dispatch.pipeline)
-            c.wgpuComputePassEncoderSetBindGroup(begun.handle, 0, dispatch.group.handle, 0, None)
-            c.wgpuComputePassEncoderDispatchWorkgroups(begun.handle, *dispatch.grid)
-            c.wgpuComputePassEncoderEnd(begun.handle)
+            compute = _begin_pass(c, encoder, stamps)
+            c.wgpuComputePassEncoderSetPipeline(compute.handle, dispatch.pipeline)
+            c.wgpuComputePassEncoderSetBindGroup(compute.handle, 0, dispatch.group.handle, 0, None)
+            c.wgpuComputePassEncoderDispatchWorkgroups(compute.handle, *dispatch.grid)
+            c.wgpuComputePassEncoderEnd(compute.handle)
         c.wgpuCommandEncoderResolveQuerySet(
             encoder, queries.handle, 0, 2 * len(part), resolved.handle, 16 * start
         )
     staging = make_staging(device, nbytes)
-    encode_copies(c, encoder, [Copied(resolved, staging, nbytes)])
+    encode_copies(c, encoder, [NativeCopy(resolved, staging, nbytes)])
     return staging

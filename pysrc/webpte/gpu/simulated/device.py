@@ -1,8 +1,8 @@
-"""A device in plain Python, as strict as a GPU: tests of planning and of timing need no browser.
+"""A device in plain Python, as strict as a GPU, for tests of planning and scheduling.
 
-It writes down everything, keeps real memory, and computes with the references (see `emulation`).
-Work happens when it is submitted, in that order; results come later, so every await suspends. What
-WebGPU refuses raises DeviceError here (see `validation`), and faults can be injected.
+It logs every call, has real memory, and computes with the references (see `emulation`). Work is
+done when it is submitted, in that order; results come later, so every await suspends. Commands that
+WebGPU refuses raise DeviceError (see `validation`), and faults can be injected.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from webpte.gpu.device import (
     GpuCopy,
     PipelineSpec,
     PlanCommands,
+    PlanRun,
     Progress,
     Transfer,
     check_clock,
@@ -41,7 +42,7 @@ __all__ = [
     "SimulatedDevice",
 ]
 
-# What can be made to fail. Giving memory back cannot, not even on a device that is lost.
+# Methods that can be made to fail. Destroying cannot, not even on a lost device.
 FALLIBLE = (
     *("create_buffers", "create_pipelines", "create_plan", "transfer"),
     *("write", "read", "run", "profile", "copy"),
@@ -50,7 +51,7 @@ FALLIBLE = (
 
 @dataclass
 class _Injected:
-    """An error that strikes when `left` more calls have been made."""
+    """An error that the `left`-th call from now raises."""
 
     error: type[DeviceError]
     method: str | None
@@ -58,12 +59,23 @@ class _Injected:
     at_result: bool
 
 
-class SimulatedDevice:
-    """`log` has one (name, detail) entry per call, in order.
+class RecordedRun(NamedTuple):
+    """A `PlanRun` in the log, with a copy of its payload."""
 
-    memory_limit  bytes of buffers from which on OutOfMemoryError is raised
-    features      what the GPU is said to have: "shader-f16", "timestamp-query"
-    pauses        gives the number of times that the next await suspends; at least once
+    plan: int
+    payload: bytes
+    copies: tuple[GpuCopy, ...]
+    read: bool
+    copies_after: tuple[GpuCopy, ...]
+    validate: bool
+
+
+class SimulatedDevice:
+    """A device for tests. `log` has one (name, detail) entry per call, in order.
+
+    memory_limit  bytes of buffers above which OutOfMemoryError is raised
+    features      of the simulated GPU: "shader-f16", "timestamp-query"
+    pauses        returns how often the next await suspends; it always does at least once
     """
 
     def __init__(
@@ -80,7 +92,7 @@ class SimulatedDevice:
         self.buffers: dict[int, int] = {}  # id to bytes
         self.pipelines: dict[PipelineSpec, int] = {}
         self.plans: dict[int, PlanCommands] = {}
-        self.contents: dict[int, bytes] = {}  # of transfers, the first MAX_KEPT bytes of the file
+        self.contents: dict[int, bytes] = {}  # of constants: their first MAX_KEPT bytes in the file
         self.adopted: dict[int, RecordedBuffer] = {}
         self.memory: dict[int, RecordedBuffer] = {}  # all buffers, adopted ones too
         self._recorded: dict[int, SimulatedPlan] = {}
@@ -98,11 +110,11 @@ class SimulatedDevice:
         method: str | None = None,
         at_result: bool = False,
     ) -> None:
-        """Make the call fail that is the `after`-th from now, of one method or of any.
+        """Make the `after`-th call from now fail, of one method or of any.
 
-        It fails at once, having done nothing, or with `at_result` when it is awaited: a run has
-        then uploaded and done nothing else, as when WebGPU finds its commands invalid. A
-        DeviceLostError loses the device for good.
+        It fails at once and does nothing, or with `at_result` when it is awaited: a run has then
+        uploaded and done nothing else, as when WebGPU finds its commands invalid. A DeviceLostError
+        loses the device for good.
         """
         assert method is None or method in FALLIBLE
         self._injected.append(_Injected(error, method, after, at_result))
@@ -116,14 +128,14 @@ class SimulatedDevice:
             "pipelines": len(self.pipelines),
         }
 
-    # Every call begins and ends here
+    # Start and end of every call
 
     def _record(self, name: str, detail: object) -> None:
         self.interop_calls += 1
         self.log.append((name, detail))
 
     def _begin(self, name: str, detail: object) -> DeviceError | None:
-        """Note the call; raises what makes it fail at once, returns what makes its result fail."""
+        """Log the call and raise an injected error; returns one that is raised with the result."""
         self._record(name, detail)
         if self.lost:
             raise DeviceLostError(f"{name}: the device is lost")
@@ -147,7 +159,7 @@ class SimulatedDevice:
             await asyncio.sleep(0)
 
     async def _settle(self, failure: DeviceError | None) -> None:
-        """What was begun ends some time later, unless the device is lost until then."""
+        """Pause, then raise `failure`, or DeviceLostError if the device is lost by then."""
         await self._pause()
         if failure is not None:
             raise self._struck(failure)
@@ -176,7 +188,7 @@ class SimulatedDevice:
         self.buffers |= {number: buffer.size for number, buffer in made.items()}
         try:
             await self._settle(failure)
-        except BaseException:  # whoever is cancelled meanwhile gets nothing, and nothing stays
+        except BaseException:  # a cancelled call leaves no buffers
             self._destroy(list(made))
             raise
         return list(made)
@@ -184,10 +196,10 @@ class SimulatedDevice:
     def destroy_buffers(self, buffers: Sequence[int]) -> None:
         self._record("destroy_buffers", tuple(buffers))
         if len(set(buffers)) < len(buffers):
-            raise DeviceError(f"buffers {list(buffers)} are destroyed, one of them twice")
+            raise DeviceError(f"buffers {list(buffers)} cannot be destroyed: one is listed twice")
         for buffer in buffers:
             if buffer not in self.buffers:
-                raise DeviceError(f"buffer {buffer} is destroyed, but it does not exist")
+                raise DeviceError(f"buffer {buffer} cannot be destroyed: it does not exist")
         self._destroy(buffers)
 
     def _destroy(self, buffers: Sequence[int]) -> None:
@@ -218,7 +230,7 @@ class SimulatedDevice:
         self._record("forget_buffers", tuple(buffers))
         for buffer in buffers:
             if buffer not in self.adopted:
-                raise DeviceError(f"buffer {buffer} is forgotten, but it was not adopted")
+                raise DeviceError(f"buffer {buffer} cannot be forgotten: it was not adopted")
             del self.adopted[buffer], self.memory[buffer]
 
     def write(self, buffer: int, offset: int, data: np.ndarray) -> None:
@@ -232,7 +244,7 @@ class SimulatedDevice:
         source = find_buffer(self.memory, buffer, "reading")
         check_range(source, 0, nbytes, f"reading buffer {buffer}")
         if source.destroyed:
-            failure = DeviceError(f"reading buffer {buffer}, which its maker destroyed")
+            failure = DeviceError(f"reading buffer {buffer}, which its owner destroyed")
         return self._later(source.read(nbytes), failure)
 
     def copy(self, copies: Sequence[GpuCopy]) -> None:
@@ -251,8 +263,8 @@ class SimulatedDevice:
             data = await transfer.region.read(0, size)
             await self._pause()
             if self.lost:
-                raise DeviceLostError("the device was lost while constants were moved")
-            target = find_buffer(self.memory, transfer.buffer, "a constant")  # closed meanwhile?
+                raise DeviceLostError("the device was lost while constants were uploaded")
+            target = find_buffer(self.memory, transfer.buffer, "a constant")  # destroyed meanwhile?
             stored = converted(data, transfer.convert)
             check_range(target, 0, len(stored), f"a constant in buffer {transfer.buffer}")
             self.contents[transfer.buffer] = data[:MAX_KEPT]
@@ -273,7 +285,7 @@ class SimulatedDevice:
             progress("compile", 0, len(new))
         await self._settle(failure)
         for done, spec in enumerate(new, 1):
-            if spec not in self.pipelines:  # as another call may have made it meanwhile
+            if spec not in self.pipelines:  # another call may have compiled it meanwhile
                 self.pipelines[spec] = self._new_id()
             if progress is not None:
                 progress("compile", done, len(new))
@@ -297,63 +309,50 @@ class SimulatedDevice:
     def destroy_plan(self, plan: int) -> None:
         self._record("destroy_plan", plan)
         if plan not in self.plans:
-            raise DeviceError(f"plan {plan} is destroyed, but it does not exist")
+            raise DeviceError(f"plan {plan} cannot be destroyed: it does not exist")
         del self.plans[plan], self._recorded[plan]
 
     # Execution
 
-    def run(
-        self,
-        plan: int,
-        payload: np.ndarray,
-        copies: Sequence[GpuCopy] = (),
-        read: bool = True,
-        *,
-        kept: Sequence[GpuCopy] = (),
-        watched: bool = False,
-    ) -> Awaitable[bytes]:
-        detail = (plan, payload.tobytes(), tuple(copies), read, tuple(kept), watched)
-        return self._later(*self._execute("run", detail))
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
+        return self._later(*self._execute("run", _recorded(run)))
 
-    def profile(
-        self,
-        plan: int,
-        payload: np.ndarray,
-        copies: Sequence[GpuCopy] = (),
-        *,
-        kept: Sequence[GpuCopy] = (),
-        watched: bool = False,
-    ) -> Awaitable[tuple[bytes, list[float]]]:
+    def profile(self, run: PlanRun) -> Awaitable[tuple[bytes, list[float]]]:
         check_clock(self.info)
-        detail = (plan, payload.tobytes(), tuple(copies), True, tuple(kept), watched)
-        data, failure = self._execute("profile", detail)
-        return self._timed(data, failure, len(self.plans[plan].dispatches))
+        data, failure = self._execute("profile", _recorded(run)._replace(read=True))
+        return self._timed(data, failure, len(self.plans[run.plan].dispatches))
 
     async def _timed(
         self, data: bytes, failure: DeviceError | None, count: int
     ) -> tuple[bytes, list[float]]:
         return await self._later(data, failure), [1.0] * count
 
-    def _execute(
-        self,
-        name: str,
-        detail: tuple[int, bytes, Sequence[GpuCopy], bool, Sequence[GpuCopy], bool],
-    ) -> tuple[bytes, DeviceError | None]:
-        """The work of one submission; returns its results and why they will not come."""
-        failure = self._begin(name, detail)
-        number, payload, copies, read, kept, watched = detail
-        if number not in self._recorded:
-            raise DeviceError(f"plan {number} does not exist, or not any more")
-        plan = self._recorded[number]
-        plan.check_runnable(self.memory, payload)
+    def _execute(self, name: str, run: RecordedRun) -> tuple[bytes, DeviceError | None]:
+        """Do the work of one submission; returns its results, or the error to raise with them."""
+        failure = self._begin(name, run)
+        if run.plan not in self._recorded:
+            raise DeviceError(f"plan {run.plan} does not exist, or was destroyed")
+        plan = self._recorded[run.plan]
+        plan.check_runnable(self.memory, run.payload)
         try:
-            check_copies(self.memory, (*copies, *kept), "a copy")
+            check_copies(self.memory, (*run.copies, *run.copies_after), "a copy")
         except DeviceError as error:
-            if not watched:
+            if not run.validate:
                 raise
             failure = error
-        plan.upload(self.memory, payload)
+        plan.upload(self.memory, run.payload)
         if failure is not None:
             return b"", failure
-        plan.replay(self.memory, copies, kept)
-        return plan.results(self.memory) if read else b"", None
+        plan.replay(self.memory, run.copies, run.copies_after)
+        return plan.results(self.memory) if run.read else b"", None
+
+
+def _recorded(run: PlanRun) -> RecordedRun:
+    return RecordedRun(
+        run.plan,
+        run.payload.tobytes(),
+        tuple(run.copies),
+        run.read,
+        tuple(run.copies_after),
+        run.validate,
+    )

@@ -1,8 +1,8 @@
-"""A GPU's memory as NumPy bytes, and what dispatches do to it, computed by the references.
+"""A GPU's memory as NumPy bytes, and dispatches that are computed by the references.
 
-A kernel is never looked at. Its dispatch says which call it came from and where that call's values
-are; the call's reference runs on what is in memory there, and writes to memory what it gives. So
-the memory plan, aliases, constants and the order of things are tested, all but the kernels.
+Kernels are not executed. A dispatch names its call and the places of that call's values; the call's
+reference reads its inputs there and writes its outputs there. This tests the memory plan, aliases,
+constants and the order of commands: everything but the kernels.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from webpte.graph.live_state import LiveState
 from webpte.plan.reference import run_reference
 from webpte.shapes import numel
 
-# Of a buffer that is larger than HUGE_BYTES only this much is kept: constants can be larger than
-# the memory. Calls that touch such a buffer give zeros.
+# A buffer larger than HUGE_BYTES stores only its first MAX_KEPT bytes: constants can be larger than
+# the memory. Calls that use such a buffer compute zeros.
 MAX_KEPT = 1 << 20
 HUGE_BYTES = 64 << 20
 
 
 class RecordedBuffer:
-    """Stands for a JavaScript `GPUBuffer`: zeros at first, memory only once something is written.
+    """A stand-in for a `GPUBuffer`: zeros, without memory until something is written.
 
-    `copyable` is the usage COPY_SRC, `uniform` tells UNIFORM from STORAGE.
+    `copyable` is the usage COPY_SRC; `uniform` is UNIFORM in place of STORAGE.
     """
 
     def __init__(self, size: int, copyable: bool = True, uniform: bool = False) -> None:
@@ -47,7 +47,7 @@ class RecordedBuffer:
         return self.size > HUGE_BYTES
 
     def destroy(self) -> None:
-        """What its maker may do at any time; copies from it are errors then."""
+        """Free the memory; copies from this buffer are errors afterwards."""
         self.destroyed, self._kept = True, None
 
     def read(self, nbytes: int, offset: int = 0) -> bytes:
@@ -74,12 +74,12 @@ Memory = Mapping[int, RecordedBuffer]
 
 
 class EmulatedCall:
-    """The work of all dispatches of one call."""
+    """A call in place of all its dispatches."""
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
         call = origin.call
-        # The dispatches are there, so the call was lowered before.
+        # The call has been lowered already: its dispatches exist.
         self._op = replace(origin.op, lower=lambda args: [])
         positions = origin.op.signature.positions
         mutated = [call.args[positions[name]] for name in origin.op.mutates]
@@ -111,7 +111,7 @@ class EmulatedCall:
             self._write_zeros(memory)
             return
         except WebpteError as error:
-            raise DeviceError(f"a kernel was given what it cannot compute: {error}") from error
+            raise DeviceError(f"a kernel got inputs that it cannot compute: {error}") from error
         for value_id, tensor in self._writes.items():
             if value_id in places:
                 self._encode(memory, places[value_id], arrays[value_id], tensor.dtype)
@@ -121,7 +121,7 @@ class EmulatedCall:
         nbytes = numel(dims) * dtype.storage.itemsize
         self._check_room(place, nbytes)
         flat = np.frombuffer(memory[place.buffer].read(nbytes, place.offset), dtype.storage.numpy)
-        with np.errstate(over="ignore"):  # what no half float holds is infinite
+        with np.errstate(over="ignore"):  # values beyond f16 become infinite
             return flat.reshape(dims).astype(dtype.numpy)
 
     def _encode(self, memory: Memory, place: Resource, array: np.ndarray, dtype: DType) -> None:
@@ -133,7 +133,7 @@ class EmulatedCall:
     def _check_room(self, place: Resource, nbytes: int) -> None:
         if nbytes > place.nbytes:
             raise DeviceError(
-                f"{self.origin.call}: {nbytes} bytes of a tensor in a binding of {place.nbytes}"
+                f"{self.origin.call}: a tensor of {nbytes} bytes in a binding of {place.nbytes}"
             )
 
     def _write_zeros(self, memory: Memory) -> None:
@@ -145,9 +145,9 @@ class EmulatedCall:
                 memory[place.buffer].write(zeros, place.offset)
 
     def _write_faults(self, memory: Memory) -> None:
-        """As `atomicMax` does: see wgsl/lib/index_flag.wgsl."""
+        """Set the index flags, as `atomicMax` does in wgsl/lib/index_flag.wgsl."""
         if not self.origin.faults:
-            raise DeviceError(f"{self.origin.call}: an index out of range, and no word to say so")
+            raise DeviceError(f"{self.origin.call}: an index is out of range, and has no flag")
         for number, place in self.origin.faults:
             word = int.from_bytes(memory[place.buffer].read(4, place.offset), "little")
             memory[place.buffer].write(max(word, number).to_bytes(4, "little"), place.offset)

@@ -1,4 +1,4 @@
-"""A plan on the device for tests: what it touches, and what running it does to memory."""
+"""A plan of the simulated device: checks before a run, and its effects on memory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def copy_all(memory: Memory, copies: Sequence[GpuCopy]) -> None:
 
 
 class SimulatedPlan:
-    """Commands, and the plans that its parts are taken from, which may be gone afterwards."""
+    """Commands with the plans of their parts, which may be destroyed afterwards."""
 
     def __init__(
         self, number: int, commands: PlanCommands, plans: Mapping[int, SimulatedPlan]
     ) -> None:
         for part in commands.parts:
             if part.plan not in plans:
-                raise DeviceError(f"a part of plan {part.plan}, which does not exist")
+                raise DeviceError(f"a part refers to plan {part.plan}, which does not exist")
         self.number = number
         self.commands = commands
         self._parts = [(part, plans[part.plan]) for part in commands.parts]
@@ -37,7 +37,8 @@ class SimulatedPlan:
         used = set(buffers_of(self.commands))
         for part, plan in self._parts:
             used |= plan._used
-            used |= {i for copy in (*part.copies, *part.kept) for i in (copy.source, copy.target)}
+            for copy in (*part.copies, *part.copies_after):
+                used |= {copy.source, copy.target}
         return frozenset(used)
 
     @cached_property
@@ -46,16 +47,16 @@ class SimulatedPlan:
         return [EmulatedCall(origin) for origin, _ in origins if origin]
 
     def check_parts(self, memory: Memory) -> None:
-        """What can be said of its parts before it runs."""
+        """Check the copies of all parts."""
         for part, _ in self._parts:
-            check_copies(memory, (*part.copies, *part.kept), "a copy of a part")
+            check_copies(memory, (*part.copies, *part.copies_after), "a copy of a part")
 
     def check_runnable(self, memory: Memory, payload: bytes) -> None:
         for buffer in self._used:
             find_buffer(memory, buffer, f"running plan {self.number}")
         for upload in self.commands.uploads:
             if upload.payload_offset + upload.nbytes > len(payload):
-                raise DeviceError(f"an upload from beyond the {len(payload)} bytes of the payload")
+                raise DeviceError(f"an upload reads beyond a payload of {len(payload)} bytes")
 
     def upload(self, memory: Memory, payload: bytes) -> None:
         for upload in self.commands.uploads:
@@ -63,16 +64,19 @@ class SimulatedPlan:
             memory[upload.buffer].write(payload[upload.payload_offset : end])
 
     def replay(
-        self, memory: Memory, copies: Sequence[GpuCopy] = (), kept: Sequence[GpuCopy] = ()
+        self,
+        memory: Memory,
+        copies: Sequence[GpuCopy] = (),
+        copies_after: Sequence[GpuCopy] = (),
     ) -> None:
         for buffer in self.commands.clears:
             memory[buffer].clear()
         copy_all(memory, copies)
         for part, plan in self._parts:
-            plan.replay(memory, part.copies, part.kept)
+            plan.replay(memory, part.copies, part.copies_after)
         for call in self._calls:
             call.run(memory)
-        copy_all(memory, kept)
+        copy_all(memory, copies_after)
 
     def results(self, memory: Memory) -> bytes:
         results = bytearray(self.commands.result_bytes)

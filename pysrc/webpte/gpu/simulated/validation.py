@@ -1,4 +1,4 @@
-"""What WebGPU refuses, said of our records: a device for tests has to be as strict."""
+"""WebGPU's validation rules for device records: the simulated device is as strict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_UNIFORM_BYTES = 64 * 1024
 
 def check_words(nbytes: int, what: str) -> None:
     if nbytes < 0 or nbytes % WORD_BYTES:
-        raise DeviceError(f"{what}: {nbytes} bytes are no whole words")
+        raise DeviceError(f"{what}: {nbytes} bytes are not a multiple of 4")
 
 
 def check_range(buffer: RecordedBuffer, offset: int, nbytes: int, what: str) -> None:
@@ -36,7 +36,7 @@ def check_range(buffer: RecordedBuffer, offset: int, nbytes: int, what: str) -> 
 
 def find_buffer(memory: Memory, number: int, what: str) -> RecordedBuffer:
     if number not in memory:
-        raise DeviceError(f"{what}: buffer {number} does not exist, or not any more")
+        raise DeviceError(f"{what}: buffer {number} does not exist, or was destroyed")
     return memory[number]
 
 
@@ -47,7 +47,7 @@ def check_copies(memory: Memory, copies: Sequence[GpuCopy], what: str) -> None:
         if source is target:
             raise DeviceError(f"{what}: buffer {copy.source} is copied to itself")
         if source.destroyed or target.destroyed:
-            raise DeviceError(f"{what}: buffer {copy.source} was destroyed by its maker")
+            raise DeviceError(f"{what}: buffer {copy.source} was destroyed by its owner")
         check_range(source, copy.source_offset, copy.nbytes, f"{what} from buffer {copy.source}")
         check_range(target, copy.target_offset, copy.nbytes, f"{what} to buffer {copy.target}")
 
@@ -55,14 +55,14 @@ def check_copies(memory: Memory, copies: Sequence[GpuCopy], what: str) -> None:
 def check_plan(
     memory: Memory, pipelines: Mapping[int, PipelineSpec], commands: PlanCommands
 ) -> None:
-    """Everything that can be said of a plan before it runs."""
+    """Check everything about a plan that is known before it runs."""
     for upload in commands.uploads:
         check_range(find_buffer(memory, upload.buffer, "an upload"), 0, upload.nbytes, "an upload")
     for buffer in commands.clears:
-        find_buffer(memory, buffer, "setting to zero")
+        find_buffer(memory, buffer, "a clear")
     for dispatch in commands.dispatches:
         if dispatch.pipeline not in pipelines:
-            raise DeviceError(f"a dispatch of pipeline {dispatch.pipeline}, which does not exist")
+            raise DeviceError(f"a dispatch uses pipeline {dispatch.pipeline}, which does not exist")
         _check_dispatch(memory, pipelines[dispatch.pipeline], dispatch)
     check_words(commands.result_bytes, "the results")
     for back in commands.readbacks:
@@ -70,12 +70,12 @@ def check_plan(
         check_range(source, 0, back.nbytes, "a read-back")
         check_words(back.result_offset, "a read-back")
         if back.result_offset + back.nbytes > commands.result_bytes:
-            raise DeviceError(f"a read-back beyond the {commands.result_bytes} bytes of results")
+            raise DeviceError(f"a read-back writes beyond {commands.result_bytes} bytes of results")
 
 
 def _check_dispatch(memory: Memory, spec: PipelineSpec, dispatch: DispatchCommand) -> None:
     if dispatch.origin is None:
-        raise DeviceError(f"{spec.label}: a dispatch that no call is known for")
+        raise DeviceError(f"{spec.label}: a dispatch without a call")
     if len(dispatch.resources) != len(spec.bindings):
         raise DeviceError(
             f"{spec.label}: {len(dispatch.resources)} bindings, not {len(spec.bindings)}"
@@ -94,13 +94,13 @@ def _check_binding(memory: Memory, label: str, use: str, resource: Resource) -> 
     if resource.nbytes == 0 or resource.offset % UNIFORM_ALIGNMENT:
         raise DeviceError(f"{what}: {resource.nbytes} bytes at {resource.offset}")
     if buffer.uniform != (use == "uniform"):
-        raise DeviceError(f"{what}: buffer {resource.buffer} was made for another use")
+        raise DeviceError(f"{what}: buffer {resource.buffer} was created for another usage")
     if buffer.uniform and resource.nbytes > MAX_UNIFORM_BYTES:
-        raise DeviceError(f"{what}: {resource.nbytes} bytes are too many")
+        raise DeviceError(f"{what}: {resource.nbytes} bytes are over {MAX_UNIFORM_BYTES}")
 
 
 def _check_aliasing(spec: PipelineSpec, dispatch: DispatchCommand) -> None:
-    """One dispatch may not write what it also binds otherwise, or twice."""
+    """Raise DeviceError if a dispatch binds a buffer that it writes to a second time."""
     bound = list(zip(spec.bindings, dispatch.resources, strict=True))
     written = [resource.buffer for use, resource in bound if use == "write"]
     read = {resource.buffer for use, resource in bound if use != "write"}
@@ -112,7 +112,7 @@ def _check_aliasing(spec: PipelineSpec, dispatch: DispatchCommand) -> None:
 
 
 def buffers_of(commands: PlanCommands) -> frozenset[int]:
-    """Everything that an execution touches."""
+    """Return all buffers that an execution uses."""
     used = {upload.buffer for upload in commands.uploads} | set(commands.clears)
     used |= {back.buffer for back in commands.readbacks}
     for dispatch in commands.dispatches:

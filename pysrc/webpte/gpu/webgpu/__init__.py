@@ -1,1 +1,1 @@
-"""The browser's GPU: JavaScript that encodes, submits and waits, and its face in Python."""
+"""The browser's WebGPU: JavaScript that encodes, submits and waits, and the device in Python."""

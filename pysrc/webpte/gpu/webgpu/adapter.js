@@ -1,16 +1,16 @@
-// The browser's WebGPU adapter, and what it says about itself.
+// The browser's WebGPU adapter: request it, describe it, open its device.
 
 ({
-    // The adapter, asked for twice: the first answer in a fresh browser can be null.
+    // Requests the adapter twice if need be: a browser that has just started can answer null at first.
     async request() {
         if (!globalThis.navigator?.gpu) return undefined;
         const options = { powerPreference: "high-performance" };
-        const ask = () => navigator.gpu.requestAdapter(options);
-        return (await ask()) ?? (await ask()) ?? undefined; // undefined is Python's None, null is not
+        const request = () => navigator.gpu.requestAdapter(options);
+        return (await request()) ?? (await request()) ?? undefined; // undefined becomes None in Python, null does not
     },
 
     // Whether WGSL has `dot4I8Packed` here.
-    hasByteProducts() {
+    hasPackedDot() {
         return navigator.gpu.wgslLanguageFeatures?.has("packed_4x8_integer_dot_product") ?? false;
     },
 
@@ -19,7 +19,7 @@
         for (const name in adapter.limits) {
             if (typeof adapter.limits[name] === "number") limits[name] = adapter.limits[name];
         }
-        // Of the adapter, but limits in what they mean: what every subgroup has at least and at most.
+        // WebGPU reports subgroup sizes as adapter info; here they are limits like the others.
         for (const name of ["subgroupMinSize", "subgroupMaxSize"]) {
             if (adapter.info?.[name]) limits[name] = adapter.info[name];
         }
@@ -35,7 +35,7 @@
         });
     },
 
-    // A device with all that the adapter offers: its limits, and those of the features it has.
+    // Opens a device with the adapter's limits, and with those of `features` that the adapter has.
     async open(adapter, features) {
         const requiredLimits = {};
         for (const name in adapter.limits) {

@@ -1,43 +1,43 @@
-// How the dispatches of a plan become commands of the GPU.
+// Encodes the dispatches of a plan as GPU commands, and submits long plans in chunks.
 //
-// Evaluates to a function of a device that gives `makeTape`, `encode` and `encodeTimed`. A plan has
-// `dispatches`: a pipeline, a bind group and a grid each.
+// Evaluates to a function of a device that returns `makeChunkedEncoder`, `encode` and `encodeTimed`.
+// A plan has `dispatches`, each with a pipeline, a bind group and a grid.
 
 ((device) => {
-    // What goes to the queue at once: see docs/performance.md for what it was seen to win.
-    const FIRST_PIECE = 32;
-    const PIECE = 128;
+    // Dispatches per submission; docs/performance.md has the measured gain.
+    const FIRST_CHUNK = 32;
+    const CHUNK = 128;
 
-    // Commands on their way to the queue. With `whole` they go in one piece; otherwise a long plan
-    // goes in several, so that the GPU begins while the rest is still being encoded.
-    function makeTape(whole) {
-        const tape = {
+    // A command encoder that submits a long plan in several chunks, so that the GPU starts while the
+    // rest is still being encoded. With `whole` everything is one submission.
+    function makeChunkedEncoder(whole) {
+        const chunked = {
             encoder: device.createCommandEncoder(),
-            left: whole ? Infinity : FIRST_PIECE,
-            send() {
-                device.queue.submit([tape.encoder.finish()]);
+            left: whole ? Infinity : FIRST_CHUNK, // dispatches that still fit into this chunk
+            submit() {
+                device.queue.submit([chunked.encoder.finish()]);
             },
             next() {
-                tape.send();
-                tape.encoder = device.createCommandEncoder();
-                tape.left = PIECE;
+                chunked.submit();
+                chunked.encoder = device.createCommandEncoder();
+                chunked.left = CHUNK;
             },
         };
-        return tape;
+        return chunked;
     }
 
-    function encode(tape, plan) {
+    function encode(chunked, plan) {
         let pass = null;
         let current = null;
         for (const { pipeline, group, x, y, z } of plan.dispatches) {
-            if (tape.left === 0) {
+            if (chunked.left === 0) {
                 pass?.end();
                 pass = null;
-                tape.next();
+                chunked.next();
             }
-            tape.left--;
+            chunked.left--;
             if (!pass) {
-                pass = tape.encoder.beginComputePass();
+                pass = chunked.encoder.beginComputePass();
                 current = null;
             }
             if (pipeline !== current) pass.setPipeline(current = pipeline);
@@ -47,11 +47,11 @@
         pass?.end();
     }
 
-    // The same with one pass per dispatch, and the GPU's clock before and after each. Returns
-    // what to call when all is submitted: it gives a promise of nanoseconds, one per dispatch.
+    // Encodes one pass per dispatch, with a timestamp before and after each. Returns a function to call
+    // after the submission; it promises the nanoseconds of each dispatch.
     function encodeTimed({ encoder }, plan) {
         const count = plan.dispatches.length;
-        const perSet = 2048; // WebGPU's limit is 4096 queries in a set
+        const perSet = 2048; // dispatches per query set: WebGPU allows 4096 queries
         const usage = GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC;
         const resolved = device.createBuffer({ size: Math.max(16 * count, 16), usage });
         const staging = device.createBuffer({
@@ -84,5 +84,5 @@
         };
     }
 
-    return { makeTape, encode, encodeTimed };
+    return { makeChunkedEncoder, encode, encodeTimed };
 })

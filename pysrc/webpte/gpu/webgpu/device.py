@@ -1,7 +1,7 @@
 """WebGPU through Pyodide's JavaScript interop.
 
-The objects live in `engine.js`; this class hands batches over and turns what JavaScript throws
-into our errors. Each method is one crossing, and `interop_calls` counts them.
+The WebGPU objects live in `engine.js`; `WebGPUDevice` hands batches over and turns JavaScript's
+exceptions into WebpteErrors. Each method crosses once, and `interop_calls` counts the crossings.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ from webpte.gpu.device import (
     GpuCopy,
     PipelineSpec,
     PlanCommands,
+    PlanRun,
     Progress,
     Transfer,
     check_clock,
     check_sizes,
     is_software,
 )
-from webpte.gpu.pipelines import PipelineCache, completed
+from webpte.gpu.pipelines import PipelineCache, add_packed_dot
 from webpte.gpu.tasks import shield_or_undo
 from webpte.gpu.webgpu.eager_future import EagerFuture
 from webpte.source import BytesSource
 
-# Results up to this size have a place of their own in Python's memory; others are copied twice.
-_WINDOW_BYTES = 4 << 20
+# JavaScript writes results up to this size into an array of Python's; larger ones are copied twice.
+_IN_PLACE_BYTES = 4 << 20
 
-_COPY_SRC = 0x0004  # GPUBufferUsage's number for it
+_COPY_SRC = 0x0004  # as in GPUBufferUsage
 
 _ERRORS: dict[str, type[WebpteError]] = {
     "DeviceLost": DeviceLostError,
@@ -65,7 +66,7 @@ _NO_WEBGPU = (
 
 
 def _error(doing: str, name: str, message: str) -> WebpteError:
-    """What JavaScript throws, as ours."""
+    """Return the WebpteError for a JavaScript error."""
     kind = _ERRORS.get(name, DeviceError)
     message = f"{doing}: {message}"
     if kind is DeviceLostError:
@@ -75,7 +76,7 @@ def _error(doing: str, name: str, message: str) -> WebpteError:
 
 @contextmanager
 def _translated(doing: str) -> Iterator[None]:
-    """JavaScript's exceptions end here."""
+    """Raise JavaScript's exceptions as WebpteErrors."""
     try:
         yield
     except JsException as error:
@@ -83,7 +84,7 @@ def _translated(doing: str) -> Iterator[None]:
 
 
 async def find_adapter() -> tuple[Any, DeviceInfo]:
-    """The adapter and what it is; raises NoWebGPUError where there is none."""
+    """Return the adapter and its description; raises NoWebGPUError if there is none."""
     module = load_script("webgpu/adapter.js")
     adapter = await module.request()
     if adapter is None:
@@ -101,75 +102,74 @@ async def find_adapter() -> tuple[Any, DeviceInfo]:
     return adapter, info
 
 
-def _bytes_of(data: Any, window: np.ndarray | None) -> bytes:
-    """A copy of what came, or of what is in the window."""
+def _bytes_of(data: Any, place: np.ndarray | None) -> bytes:
+    """Copy the bytes that JavaScript passed, or those that it wrote to `place`."""
     try:
-        return window.tobytes() if data is None and window is not None else bytes(data.to_bytes())
+        return place.tobytes() if data is None and place is not None else bytes(data.to_bytes())
     except MemoryError as error:
-        raise OutOfMemoryError("Python has no memory left for what came from the GPU") from error
+        raise OutOfMemoryError("Python has no memory left for results of the GPU") from error
 
 
 class _PendingRequests:
-    """What is under way, by number: the engine tells the end of each, see `landed` in engine.js."""
+    """Requests that the engine has not completed yet, by number."""
 
     def __init__(self) -> None:
         self._awaited: dict[int, tuple[str, EagerFuture[bytes], np.ndarray | None]] = {}
         self._numbers = count(1)
 
-    def expect(
-        self, doing: str, window: np.ndarray | None = None
-    ) -> tuple[int, EagerFuture[bytes]]:
-        """`window` is where the bytes will be, unless they come along."""
-        number, arrival = next(self._numbers), EagerFuture[bytes]()
-        self._awaited[number] = doing, arrival, window
-        return number, arrival
+    def expect(self, doing: str, place: np.ndarray | None = None) -> tuple[int, EagerFuture[bytes]]:
+        """Return a new number and its future. `place` has the bytes if `completed` gets none."""
+        number, future = next(self._numbers), EagerFuture[bytes]()
+        self._awaited[number] = doing, future, place
+        return number, future
 
     def forget(self, number: int) -> None:
         del self._awaited[number]
 
-    def landed(self, number: int, data: Any, name: str = "", message: str = "") -> None:
-        doing, arrival, window = self._awaited.pop(number)
+    def completed(self, number: int, data: Any, name: str = "", message: str = "") -> None:
+        """Settle a request; the engine calls this with its bytes, or with an error's name."""
+        doing, future, place = self._awaited.pop(number)
         if name:
-            arrival.arrive(None, _error(doing, name, message))
+            future.settle(None, _error(doing, name, message))
             return
         try:
             with _translated(doing):
-                result = _bytes_of(data, window)
-        except Exception as error:  # whoever waits would wait for ever
-            arrival.arrive(None, error)
+                result = _bytes_of(data, place)
+        except Exception as error:  # otherwise the task would wait for ever
+            future.settle(None, error)
         else:
-            arrival.arrive(result)
+            future.settle(result)
 
 
 class WebGPUDevice:
     """The device of one browser context. `create` it once and share it among programs."""
 
-    def __init__(self, engine: Any, info: DeviceInfo, landings: _PendingRequests) -> None:
+    def __init__(self, engine: Any, info: DeviceInfo, requests: _PendingRequests) -> None:
         self._engine = engine
-        self._landings = landings
-        self._results: dict[int, np.ndarray | None] = {}  # by plan: where they are to be put
-        self._payloads: dict[int, np.ndarray] = {}  # by plan: what the engine has a window into
+        self._requests = requests
+        self._results: dict[int, np.ndarray | None] = {}  # by plan: where JavaScript writes them
+        self._payloads: dict[int, np.ndarray] = {}  # by plan: the engine has a view of it
         self._pipelines = PipelineCache(self._compile)
-        self._has_byte_products = bool(load_script("webgpu/adapter.js").hasByteProducts())
+        self._has_packed_dot = bool(load_script("webgpu/adapter.js").hasPackedDot())
         self.info = info
         self.interop_calls = 0
 
     @classmethod
     async def create(cls, waiting: str | None = None) -> WebGPUDevice:
-        """`waiting` is a way to wait for results (see waiting.js) in place of the best."""
+        """Open the browser's GPU. `waiting` is a way to wait for results; the best is measured."""
         adapter, info = await find_adapter()
-        with _translated("asking for the GPU"):
+        with _translated("requesting the GPU"):
             device = await load_script("webgpu/adapter.js").open(adapter, json.dumps(FEATURES))
             waiter = await load_script("webgpu/waiting.js").open(device, info.software, waiting)
             scripts = ("chunked_encoder", "upload_constants", "heap_view", "staging_ring")
             parts = (load_script(f"webgpu/{name}.js") for name in scripts)
-            landings = _PendingRequests()
-            # Never destroyed: what is under way when a device is lost still lands.
-            landed = create_proxy(landings.landed)
-            engine = load_script("webgpu/engine.js")(device, *parts, waiter, landed)
+            requests = _PendingRequests()
+            # Never destroyed: requests that are pending when a device is lost still complete.
+            completed = create_proxy(requests.completed)
+            engine = load_script("webgpu/engine.js")(device, *parts, waiter, completed)
         chosen = json.loads(waiter.describe())
         info = replace(info, waiting=chosen["way"], waiting_ms=chosen["ms"])
-        return cls(engine, info, landings)
+        return cls(engine, info, requests)
 
     @property
     def lost(self) -> bool:
@@ -202,7 +202,7 @@ class WebGPUDevice:
         if not self.is_native_buffer(native):
             raise InputError(f"a GPUBuffer is needed, not a {type(native).__name__}")
         if not int(native.usage) & _COPY_SRC:
-            raise InputError("the GPUBuffer was not made with the usage COPY_SRC")
+            raise InputError("the GPUBuffer was not created with the usage COPY_SRC")
         self.interop_calls += 1
         return int(self._engine.adoptBuffer(native)), int(native.size)
 
@@ -218,7 +218,7 @@ class WebGPUDevice:
     async def _compile(self, specs: Sequence[PipelineSpec], progress: Progress) -> list[int]:
         self.interop_calls += 1
         described = [
-            {**asdict(spec), "code": completed(spec.code, self._has_byte_products)}
+            {**asdict(spec), "code": add_packed_dot(spec.code, self._has_packed_dot)}
             for spec in specs
         ]
         with _translated("compiling kernels"), _proxied(progress) as proxy:
@@ -233,11 +233,11 @@ class WebGPUDevice:
             self._engine.write(buffer, offset, data)
 
     def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
-        self.interop_calls += 2  # this, and what is told
-        number, arrival = self._landings.expect("reading a tensor back")
+        self.interop_calls += 2  # this call, and the completion
+        number, future = self._requests.expect("reading a tensor back")
         with self._begun(number, "reading a tensor back"):
             self._engine.read(number, buffer, nbytes)
-        return _awaited(arrival)
+        return _awaited(future)
 
     async def transfer(
         self, transfers: Sequence[Transfer], progress: Progress | None = None
@@ -245,7 +245,7 @@ class WebGPUDevice:
         files = by_file(transfers)
         for source, _ in files:
             if not isinstance(source, JsFile | BytesSource):
-                raise DeviceError(f"{source.name}: constants come from files in the browser")
+                raise DeviceError(f"{source.name}: constants must be in files of the browser")
         for source, ordered in files:
             if isinstance(source, BytesSource):  # computed when the program was built
                 for t in ordered:
@@ -255,16 +255,16 @@ class WebGPUDevice:
             described = [[t.buffer, t.region.offset, t.region.size, t.convert] for t in ordered]
             total = sum(t.region.size for t in ordered)
             self.interop_calls += 1
-            with _translated(f"{source.name}: moving constants"), _proxied(progress) as proxy:
+            with _translated(f"{source.name}: uploading constants"), _proxied(progress) as proxy:
                 file = cast(JsFile, source).file
-                await self._engine.transfer(file, json.dumps(described), total, proxy)
+                await self._engine.uploadConstants(file, json.dumps(described), total, proxy)
 
     async def create_plan(self, commands: PlanCommands) -> int:
         self.interop_calls += 1
         description = {
             "uploads": [[u.buffer, u.payload_offset, u.nbytes] for u in commands.uploads],
             "clears": commands.clears,
-            "parts": [[p.plan, _rows(p.copies), _rows(p.kept)] for p in commands.parts],
+            "parts": [[p.plan, _rows(p.copies), _rows(p.copies_after)] for p in commands.parts],
             "dispatches": [
                 [d.pipeline, [[r.buffer, r.offset, r.nbytes] for r in d.resources], *d.grid]
                 for d in commands.dispatches
@@ -276,7 +276,7 @@ class WebGPUDevice:
             promise = self._engine.createPlan(json.dumps(description))
             plan = int(await shield_or_undo(promise, self._engine.destroyPlan))
         size = commands.result_bytes
-        self._results[plan] = np.empty(size, np.uint8) if 0 < size <= _WINDOW_BYTES else None
+        self._results[plan] = np.empty(size, np.uint8) if 0 < size <= _IN_PLACE_BYTES else None
         return plan
 
     def destroy_plan(self, plan: int) -> None:
@@ -285,60 +285,43 @@ class WebGPUDevice:
         self._results.pop(plan, None)
         self._payloads.pop(plan, None)
 
-    def run(
-        self,
-        plan: int,
-        payload: np.ndarray,
-        copies: Sequence[GpuCopy] = (),
-        read: bool = True,
-        *,
-        kept: Sequence[GpuCopy] = (),
-        watched: bool = False,
-    ) -> Awaitable[bytes]:
-        self.interop_calls += 1 + read  # this, and what is told
-        self._attach(plan, payload)
-        number, arrival = self._landings.expect("running", self._results[plan])
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
+        self.interop_calls += 1 + run.read  # this call, and the completion
+        self._attach(run.plan, run.payload)
+        number, future = self._requests.expect("running", self._results[run.plan])
         with self._begun(number, "running"):
-            tells = self._engine.run(number, plan, _described(copies, kept), read, watched)
-        if tells:
-            return _awaited(arrival)
-        self._landings.forget(number)
+            completes = self._engine.run(number, run.plan, _described(run), run.read, run.validate)
+        if completes:
+            return _awaited(future)
+        self._requests.forget(number)
         return _nothing()
 
     @contextmanager
     def _begun(self, number: int, doing: str) -> Iterator[None]:
-        """What is thrown right away has not begun: nothing will be told about it."""
+        """Forget a request if its call raises: the engine will not complete it."""
         try:
             with _translated(doing):
                 yield
         except BaseException:
-            self._landings.forget(number)
+            self._requests.forget(number)
             raise
 
     def _attach(self, plan: int, payload: np.ndarray) -> None:
-        """Show the engine where a plan's bytes are; the same array is used by call after call."""
+        """Give the engine views of a plan's arrays, unless it has them from the call before."""
         if self._payloads.get(plan) is payload:
             return
         self.interop_calls += 1
         with _translated("running"):
-            result = self._results.get(plan)  # a plan that is gone is for the engine to tell
+            result = self._results.get(plan)  # for a plan that does not exist the engine raises
             self._engine.attach(plan, payload if payload.size else None, result)
         self._payloads[plan] = payload
 
-    def profile(
-        self,
-        plan: int,
-        payload: np.ndarray,
-        copies: Sequence[GpuCopy] = (),
-        *,
-        kept: Sequence[GpuCopy] = (),
-        watched: bool = False,
-    ) -> Awaitable[tuple[bytes, list[float]]]:
+    def profile(self, run: PlanRun) -> Awaitable[tuple[bytes, list[float]]]:
         check_clock(self.info)
         self.interop_calls += 1
         with _translated("timing kernels"):
-            self._attach(plan, payload)
-            return self._timed(self._engine.profile(plan, _described(copies, kept)))
+            self._attach(run.plan, run.payload)
+            return self._timed(self._engine.profile(run.plan, _described(run)))
 
     async def _timed(self, promise: Any) -> tuple[bytes, list[float]]:
         self.interop_calls += 2
@@ -358,12 +341,12 @@ class WebGPUDevice:
         return counted
 
     def destroy(self) -> None:
-        """Give the GPU back; every program on this device is lost."""
+        """Destroy the GPU device; every program on it is lost."""
         self._engine.destroy()
 
 
-async def _awaited(arrival: EagerFuture[bytes]) -> bytes:
-    return await arrival
+async def _awaited(future: EagerFuture[bytes]) -> bytes:
+    return await future
 
 
 async def _nothing() -> bytes:
@@ -374,13 +357,16 @@ def _rows(copies: Sequence[GpuCopy]) -> list[list[int]]:
     return [[c.source, c.target, c.nbytes, c.source_offset, c.target_offset] for c in copies]
 
 
-def _described(copies: Sequence[GpuCopy], kept: Sequence[GpuCopy]) -> str:
-    return json.dumps([_rows(copies), _rows(kept)]) if copies or kept else ""
+def _described(run: PlanRun) -> str:
+    """Return the copies of a run as JSON; empty if there are none."""
+    if not run.copies and not run.copies_after:
+        return ""
+    return json.dumps([_rows(run.copies), _rows(run.copies_after)])
 
 
 @contextmanager
 def _proxied(progress: Progress | None) -> Iterator[Any]:
-    """A progress function that JavaScript may keep until its promise settles."""
+    """A proxy of a progress function, valid until JavaScript's promise settles."""
     if progress is None:
         yield None
         return

@@ -1,8 +1,8 @@
-"""Results that are told by a callback, and wake the task that waits for them in that very moment.
+"""A future that resumes the task waiting for it synchronously.
 
-An ordinary future wakes a task with the loop's next turn. In a browser each turn is a message that
-the page sends to itself, which takes as long as all of Python's work for a small call. What arrives
-here comes in a turn of its own already: the one in which the browser says that the GPU is done.
+An asyncio future resumes a task in the loop's next turn. In a browser each turn is a message that
+the page sends to itself, which takes as long as all of Python's work for a small call. An
+EagerFuture is settled in a turn of its own already: the browser's callback that the GPU is done.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ _Callback = Callable[[Any], object]
 
 
 class EagerFuture(Generic[T]):
-    """What a coroutine awaits; it has what asyncio's tasks, and they alone, ask of a future."""
+    """An awaitable with the methods that asyncio's tasks, and nobody else, call on a future."""
 
-    _asyncio_future_blocking = False  # by this a task knows a future
+    _asyncio_future_blocking = False  # marks a future for asyncio's tasks
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._callbacks: list[tuple[_Callback, Context | None]] = []
-        self._arrived = False
+        self._done = False
         self._result: Any = None
         self._error: BaseException | None = None
 
-    def arrive(self, result: T | None, error: BaseException | None = None) -> None:
-        """The result, or what is raised in its place; after a cancellation it is no news."""
-        if self._arrived:
+    def settle(self, result: T | None, error: BaseException | None = None) -> None:
+        """Set the result, or the error to raise instead; ignored after a cancellation."""
+        if self._done:
             return
-        self._arrived, self._result, self._error = True, result, error
+        self._done, self._result, self._error = True, result, error
         callbacks, self._callbacks = self._callbacks, []
         for callback, context in callbacks:
-            # A task that waits in the middle of a step (Pyodide's `run_sync`) is the current one
-            # until that step ends, and no other may run inside of it.
+            # A task that waits inside a step (Pyodide's `run_sync`) stays the current one until the
+            # step ends, and no other may run meanwhile.
             if context is None or asyncio.current_task(self._loop) is not None:
                 self._loop.call_soon(callback, self, context=context)
             else:
                 self._call(callback, context)
 
     def _call(self, callback: _Callback, context: Context) -> None:
-        """As the loop would. What a task lets through (SystemExit, ...) is for the loop alone."""
+        """Call back as the loop would; an error (SystemExit, ...) is raised in its next turn."""
         try:
             context.run(callback, self)
         except BaseException as error:
             self._loop.call_soon(_reraise, error)
 
     def __await__(self) -> Generator[Any, None, T]:
-        if not self._arrived:
+        if not self._done:
             self._asyncio_future_blocking = True
             yield self
         return self.result()
@@ -60,16 +60,16 @@ class EagerFuture(Generic[T]):
         return self._loop
 
     def add_done_callback(self, callback: _Callback, *, context: Context | None = None) -> None:
-        if self._arrived:
+        if self._done:
             self._loop.call_soon(callback, self, context=context)
         else:
             self._callbacks.append((callback, context))
 
     def cancel(self, msg: Any = None) -> bool:
-        """Nobody waits any more; what is under way goes on."""
-        if self._arrived:
+        """Raise CancelledError in whoever waits; the GPU's work goes on."""
+        if self._done:
             return False
-        self._arrived, self._error = True, asyncio.CancelledError(*([] if msg is None else [msg]))
+        self._done, self._error = True, asyncio.CancelledError(*([] if msg is None else [msg]))
         callbacks, self._callbacks = self._callbacks, []
         for callback, context in callbacks:
             self._loop.call_soon(callback, self, context=context)

@@ -1,21 +1,21 @@
 // The JavaScript half of gpu/webgpu/device.py: it owns the WebGPU objects and replays plans.
 //
-// Python plans and hands over whole batches as JSON; objects are known by number on both sides.
-// An execution is one call of `run`. Evaluates to a function that makes an engine: an object with
-// the functions that Python uses. `makeCommands`, `makeTransfer`, `makeWindow` and `makeLifts` are what
-// commands.js, transfer.js, windows.js and lifts.js evaluate to, and `waiter` comes from waiting.js. `landed`
-// is Python's: it is told of the end of what was begun with a number, (number, bytes) or (number, undefined,
-// name, message).
+// Python plans and hands over whole batches as JSON; both sides know objects by number. An execution is
+// one call of `run`. Evaluates to a function that returns an engine: an object with the functions that
+// Python calls. `makeEncoding`, `makeUpload`, `makeHeapView` and `makeStaging` are the values of
+// chunked_encoder.js, upload_constants.js, heap_view.js and staging_ring.js; `waiter` comes from waiting.js.
+// `completed` is Python's: the engine calls it when a numbered request ends, with (number, bytes) or with
+// (number, undefined, error name, error message).
 
-((device, makeCommands, makeTransfer, makeWindow, makeLifts, waiter, landed) => {
-    const { makeTape, encode, encodeTimed } = makeCommands(device);
-    const makeLift = makeLifts(device);
+((device, makeEncoding, makeUpload, makeHeapView, makeStaging, waiter, completed) => {
+    const { makeChunkedEncoder, encode, encodeTimed } = makeEncoding(device);
+    const makeStagingRing = makeStaging(device);
     const buffers = new Map();
     const pipelines = new Map();
     const modules = new Map();
     const layouts = new Map();
     const plans = new Map();
-    const anyRead = { closed: true }; // what `collect` takes for the plan of a read
+    const anyRead = { closed: true }; // stands for the plan when `collect` completes a `read`
     let nextId = 1;
     let lost = null;
     let uncaptured = null;
@@ -37,7 +37,7 @@
         }
     }
 
-    // Runs `work` and throws what WebGPU reports about it, which it does only later.
+    // Runs `work` inside error scopes, and throws what WebGPU reports about it later.
     async function scoped(work) {
         check();
         device.pushErrorScope("out-of-memory");
@@ -56,13 +56,13 @@
         return result;
     }
 
-    // The same for work that goes on as a promise: what WebGPU reports goes before its result.
-    function watched(work) {
+    // Runs asynchronous `work` inside error scopes; an error that WebGPU reports replaces its result.
+    function validated(work) {
         return scoped(() => {
-            const going = Promise.resolve(work());
-            going.catch(() => {}); // it is thrown below, unless WebGPU has a better reason
-            return { going };
-        }).then(({ going }) => going);
+            const pending = Promise.resolve(work());
+            pending.catch(() => {}); // it is thrown below, unless WebGPU reports a better reason
+            return { pending };
+        }).then(({ pending }) => pending);
     }
 
     function detach(plan) {
@@ -71,8 +71,8 @@
         plan.payload = plan.result = null;
     }
 
-    function known(id) {
-        if (!plans.has(id)) throw failure("DeviceError", `plan ${id} does not exist, or not any more`);
+    function planOf(id) {
+        if (!plans.has(id)) throw failure("DeviceError", `plan ${id} does not exist, or was destroyed`);
         return plans.get(id);
     }
 
@@ -102,13 +102,13 @@
         }
         const module = modules.get(spec.code);
         const layout = layoutOf(spec.bindings);
-        // As numbers: browsers take true and false for overrides too, Dawn's own binding for Node does not.
+        // As numbers: Dawn's binding for Node does not accept true and false for overrides, unlike browsers.
         const constants = Object.fromEntries(spec.overrides.map(([name, value]) => [name, Number(value)]));
         const compute = { module, entryPoint: "main", constants };
-        const made = device.createComputePipelineAsync({ label: spec.label, layout: layout.pipeline, compute });
-        device.popErrorScope(); // what is in it, the pipeline's own error says better
+        const compiling = device.createComputePipelineAsync({ label: spec.label, layout: layout.pipeline, compute });
+        device.popErrorScope(); // ignored: the pipeline's own error says more
         try {
-            return register(pipelines, { pipeline: await made, group: layout.group });
+            return register(pipelines, { pipeline: await compiling, group: layout.group });
         } catch (error) {
             check();
             const { messages } = await module.getCompilationInfo();
@@ -123,7 +123,7 @@
         });
     }
 
-    // Before the dispatches, and after them.
+    // The copies before the dispatches and those after them, with buffers in place of their numbers.
     function copiesOf(described) {
         return described ? JSON.parse(described).map(resolved) : [[], []];
     }
@@ -138,30 +138,30 @@
         }
     }
 
-    function encodeAll(tape, plan, [copies, kept], encodeKernels) {
-        for (const buffer of plan.clears) tape.encoder.clearBuffer(buffer);
-        copyAll(tape.encoder, copies);
-        for (const part of plan.parts) encodeAll(tape, part.plan, part.copies, encode);
-        encodeKernels(tape, plan);
-        copyAll(tape.encoder, kept);
+    function encodeAll(chunked, plan, [copies, copiesAfter], encodeKernels) {
+        for (const buffer of plan.clears) chunked.encoder.clearBuffer(buffer);
+        copyAll(chunked.encoder, copies);
+        for (const part of plan.parts) encodeAll(chunked, part.plan, part.copies, encode);
+        encodeKernels(chunked, plan);
+        copyAll(chunked.encoder, copiesAfter);
     }
 
-    // Encodes and submits one execution; returns the buffer that will hold its results. What is not
-    // proven goes as a whole: all of it happens, or nothing.
+    // Encodes and submits one execution; returns the staging buffer that will hold its results. A plan that
+    // is not validated yet is one submission (`whole`): all of it happens, or nothing.
     function submit(plan, copies, read, encodeKernels = encode, whole = true) {
-        const tape = makeTape(whole);
-        if (plan.uploads.length) plan.lift.raise(plan.uploads, plan.payload.bytes(), tape.encoder);
-        encodeAll(tape, plan, copies, encodeKernels);
+        const chunked = makeChunkedEncoder(whole);
+        if (plan.uploads.length) plan.ring.upload(plan.uploads, plan.payload.bytes(), chunked.encoder);
+        encodeAll(chunked, plan, copies, encodeKernels);
         const staging = read && plan.resultBytes ? stagingOf(plan) : null;
         for (const [buffer, size, offset] of staging ? plan.readbacks : []) {
-            tape.encoder.copyBufferToBuffer(buffer, 0, staging, offset, size);
+            chunked.encoder.copyBufferToBuffer(buffer, 0, staging, offset, size);
         }
-        tape.send();
-        plan.lift.sent();
+        chunked.submit();
+        plan.ring.recycle();
         return staging;
     }
 
-    // Until the results of a submission can be looked at.
+    // Waits until the results of a submission can be read.
     async function mapped(plan, staging) {
         if (!staging) {
             await waiter.until(device.queue.onSubmittedWorkDone(), plan);
@@ -171,19 +171,19 @@
             await waiter.until(staging.mapAsync(GPUMapMode.READ), plan);
         } catch (error) {
             staging.destroy();
-            // The loss of the device is told a moment after what it broke.
+            // The loss of a device is reported a moment after the errors that it causes.
             await Promise.race([device.lost, new Promise((resolve) => setTimeout(resolve, 100))]);
             check();
             throw error;
         }
     }
 
-    // The results as bytes of their own; with a window they go there, and it is undefined.
-    function take(plan, staging, window = null) {
+    // Returns a copy of the results. With a `view` they are written there instead; returns undefined.
+    function take(plan, staging, view = null) {
         if (!staging) return new Uint8Array();
-        const seen = new Uint8Array(staging.getMappedRange());
-        const result = window ? undefined : seen.slice();
-        window?.bytes().set(seen);
+        const bytes = new Uint8Array(staging.getMappedRange());
+        const result = view ? undefined : bytes.slice();
+        view?.bytes().set(bytes);
         staging.unmap();
         if (plan.closed) staging.destroy(); else plan.staging.push(staging);
         return result;
@@ -196,26 +196,26 @@
         return result;
     }
 
-    // Tells Python at once, in the turn in which this is known: a promise would take one more.
-    function land(number, going) {
-        going.then(
-            (bytes) => landed(number, bytes),
-            (error) => landed(number, undefined, error.name, error.message),
+    // Tells Python the end of a request in the same turn: awaiting a promise would take one more.
+    function complete(number, pending) {
+        pending.then(
+            (bytes) => completed(number, bytes),
+            (error) => completed(number, undefined, error.name, error.message),
         );
     }
 
-    // The same for what a plan leaves in its window: there it is safe only until the next comes.
-    async function landInWindow(number, plan, staging) {
+    // Completes a run with its results in the plan's heap view, where the next run overwrites them.
+    async function completeInPlace(number, plan, staging) {
         let bytes;
         try {
             await mapped(plan, staging);
             bytes = take(plan, staging, plan.result);
             check();
         } catch (error) {
-            landed(number, undefined, error.name, error.message);
+            completed(number, undefined, error.name, error.message);
             return;
         }
-        landed(number, bytes);
+        completed(number, bytes);
     }
 
     return {
@@ -265,7 +265,7 @@
             return value instanceof GPUBuffer;
         },
 
-        // A buffer that other code made and will destroy: known here, but not owned.
+        // Registers a buffer that other code made and will destroy.
         adoptBuffer(buffer) {
             return register(buffers, buffer);
         },
@@ -275,7 +275,7 @@
         },
 
         read(number, id, size) {
-            land(number, watched(() => {
+            complete(number, validated(() => {
                 const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
                 const staging = device.createBuffer({ size, usage });
                 const encoder = device.createCommandEncoder();
@@ -295,15 +295,15 @@
             }
         },
 
-        transfer: makeTransfer(device, buffers, check, failure),
+        uploadConstants: makeUpload(device, buffers, check, failure),
 
         createPlan(description) {
             const { uploads, clears, parts, dispatches, readbacks, resultBytes } = JSON.parse(description);
             return scoped(() => register(plans, {
-                resultBytes, closed: false, staging: [], lift: makeLift(), proven: false,
+                resultBytes, closed: false, staging: [], ring: makeStagingRing(), validated: false,
                 uploads: uploads.map(([id, ...rest]) => [buffers.get(id), ...rest]),
                 clears: clears.map((id) => buffers.get(id)),
-                parts: parts.map(([id, ...copies]) => ({ plan: known(id), copies: copies.map(resolved) })),
+                parts: parts.map(([id, ...copies]) => ({ plan: planOf(id), copies: copies.map(resolved) })),
                 readbacks: readbacks.map(([id, ...rest]) => [buffers.get(id), ...rest]),
                 dispatches: dispatches.map(([id, resources, x, y, z]) => {
                     const { pipeline, group } = pipelines.get(id);
@@ -315,56 +315,55 @@
             }));
         },
 
-        // Where Python has what a plan uploads, from now on, and where it looks for what comes back.
+        // Sets the arrays in Python's memory that a plan uploads from, and that its results are written to.
         attach(id, payload, result) {
-            const plan = known(id);
+            const plan = planOf(id);
             detach(plan);
-            plan.payload = payload && makeWindow(payload);
-            plan.result = result && makeWindow(result);
+            plan.payload = payload && makeHeapView(payload);
+            plan.result = result && makeHeapView(result);
         },
 
         destroyPlan(id) {
             const plan = plans.get(id);
             plan.closed = true;
             detach(plan);
-            plan.lift.close();
+            plan.ring.close();
             for (const buffer of plan.staging) buffer.destroy();
             plans.delete(id);
         },
 
-        // A plan's first execution is watched by error scopes; later ones repeat it exactly,
-        // unless they copy from buffers that other code can reach.
-        // Without `read` nothing comes back, and there is nothing to wait for. Returns whether its
-        // end will be told.
-        run(number, id, described, read, reachable) {
+        // A plan's first execution runs inside error scopes. Later ones repeat it exactly, and do not; unless
+        // `validate` asks for it, because they copy from buffers that other code can destroy. Without `read`
+        // nothing comes back, and there is nothing to wait for. Returns whether `completed` will be called.
+        run(number, id, described, read, validate) {
             check();
-            const plan = known(id);
+            const plan = planOf(id);
             const copies = copiesOf(described);
             const start = (whole) => submit(plan, copies, read, encode, whole);
-            if (plan.proven && !reachable) {
+            if (plan.validated && !validate) {
                 const staging = start(false);
-                if (read) landInWindow(number, plan, staging);
+                if (read) completeInPlace(number, plan, staging);
                 return read;
             }
-            const begun = () => {
+            const work = () => {
                 const staging = start(true);
                 return read ? collect(plan, staging) : new Uint8Array();
             };
-            land(number, watched(begun).then((bytes) => {
-                plan.proven = true;
+            complete(number, validated(work).then((bytes) => {
+                plan.validated = true;
                 return bytes;
             }));
             return true;
         },
 
-        // A run in which every dispatch is timed; gives nanoseconds, and the results as `run` does.
+        // A run with a timestamp around every dispatch; promises its results and the nanoseconds.
         profile(id, described) {
             check();
-            const plan = known(id);
-            return watched(async () => {
+            const plan = planOf(id);
+            return validated(async () => {
                 let times;
-                const staging = submit(plan, copiesOf(described), true, (tape) => {
-                    times = encodeTimed(tape, plan);
+                const staging = submit(plan, copiesOf(described), true, (chunked) => {
+                    times = encodeTimed(chunked, plan);
                 });
                 const [bytes, nanoseconds] = await Promise.all([collect(plan, staging), times()]);
                 return { bytes, nanoseconds: JSON.stringify(nanoseconds) };

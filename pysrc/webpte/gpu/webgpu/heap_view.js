@@ -1,13 +1,13 @@
-// Windows into Python's memory: bytes of an array, seen from JavaScript again and again.
+// A lasting view of a NumPy array's bytes in Python's WASM heap.
 //
-// Asking Python for an array's bytes is a crossing of its own, so whoever needs them with every call
-// asks once. Evaluates to a function of a NumPy array of bytes that gives such a window; `close` it.
+// Getting an array's buffer crosses to Python, so a plan that needs the bytes in every run gets it once.
+// Evaluates to `makeHeapView`, a function of a NumPy array of bytes. Call the view's `close` at the end.
 
 ((array) => {
-    const owner = array.copy(); // the one that we are given is gone when the call ends
+    const owner = array.copy(); // Pyodide destroys the argument's proxy when the call returns
     let view = owner.getBuffer("u8");
     return {
-        // As they are now. When Python's memory grows, all that was seen of it so far comes up empty.
+        // The current bytes. When the WASM heap grows, every older view of it becomes empty and is renewed.
         bytes() {
             if (!view.data.byteLength) {
                 view.release();

@@ -1,20 +1,20 @@
-// How constants get from a file into GPU buffers without ever being in memory as a whole.
+// Streams constants from a file into GPU buffers; a file is never in memory as a whole.
 //
-// Evaluates to a function that makes `transfer` for one engine: its device, its buffers by number,
-// its `check` that nothing went wrong so far, and `failure` to make errors with a name.
+// Evaluates to a function that returns `uploadConstants` for one engine. It takes the engine's device, its
+// buffers by number, `check` (throws if the device failed) and `failure` (makes an error with a name).
 //
-// A few ranges of the file are asked for at once. Each is streamed through one small block of memory,
+// A few ranges of the file are requested at a time. Each is streamed through one small block of memory,
 // which is written to the GPU whenever it is full: copying and clearing memory is what loading costs.
 
 ((device, buffers, check, failure, sizes = {}) => {
     const MB = 1024 * 1024;
     const {
-        windowBytes = 32 * MB, // of the file, asked for in one request
-        blockBytes = 1 * MB, // of a window, in memory at once
-        lanes = 3, // windows at a time
-        stepBytes = 8 * MB, // between two reports of progress
+        rangeBytes = 32 * MB, // of the file, in one request
+        blockBytes = 1 * MB, // of a range, in memory at once
+        lanes = 3, // ranges at a time
+        stepBytes = 8 * MB, // between two progress reports
     } = sizes;
-    const WHOLE = 8; // bytes that hold whole elements of every type, and whole words
+    const UNIT = 8; // bytes: a multiple of every element size, and of a word
 
     const converters = {
         float64: { from: 8, to: 4, of: (bytes) => Float32Array.from(new Float64Array(bytes)) },
@@ -43,42 +43,42 @@
         return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
     }
 
-    // Values with the same bytes are read once, and written to the buffer of each.
+    // Constants that share their bytes in the file are read once, and written to the buffer of each.
     function distinct(transfers) {
         const found = new Map();
-        for (const [bufferId, ...range] of transfers) {
-            const key = range.join();
-            if (!found.has(key)) found.set(key, { bufferIds: [], range });
+        for (const [bufferId, ...place] of transfers) {
+            const key = place.join();
+            if (!found.has(key)) found.set(key, { bufferIds: [], place });
             found.get(key).bufferIds.push(bufferId);
         }
         return [...found.values()];
     }
 
-    // The parts in which one transfer is read: aligned, so that each is a valid write.
-    function* partsOf({ bufferIds, range: [offset, size, convert] }) {
-        for (let start = 0; start < size; start += windowBytes) {
-            const length = Math.min(windowBytes, size - start);
+    // Splits a constant into parts of at most `rangeBytes`, aligned so that each is a valid write.
+    function* partsOf({ bufferIds, place: [offset, size, convert] }) {
+        for (let start = 0; start < size; start += rangeBytes) {
+            const length = Math.min(rangeBytes, size - start);
             yield { bufferIds, from: offset + start, length, start, convert };
         }
     }
 
-    // Neighbours in the file are read together: requests cost more than the bytes between.
-    function windowsOf(parts) {
-        const windows = [];
+    // Joins neighbours in the file into one range: a request costs more than the bytes between them.
+    function rangesOf(parts) {
+        const ranges = [];
         for (const part of parts) {
-            const last = windows.at(-1);
+            const last = ranges.at(-1);
             const gap = last ? part.from - (last.from + last.length) : -1;
-            if (gap >= 0 && gap <= 65536 && last.length + gap + part.length <= windowBytes) {
+            if (gap >= 0 && gap <= 65536 && last.length + gap + part.length <= rangeBytes) {
                 last.length += gap + part.length;
                 last.parts.push(part);
             } else {
-                windows.push({ from: part.from, length: part.length, parts: [part] });
+                ranges.push({ from: part.from, length: part.length, parts: [part] });
             }
         }
-        return windows;
+        return ranges;
     }
 
-    // `start` is where these bytes begin in the constant as it is in the file.
+    // Writes bytes of a constant to its buffers; `start` is their offset in the constant as stored in the file.
     function write({ bufferIds, convert }, start, bytes) {
         const { from = 1, to = 1, of } = converters[convert] ?? {};
         const data = of ? new Uint8Array(of(bytes.slice().buffer).buffer) : bytes;
@@ -86,7 +86,7 @@
         const whole = data.byteLength & ~3;
         for (const id of bufferIds) {
             const buffer = buffers.get(id);
-            if (!buffer) throw failure("Closed", "the buffers of these constants were given back");
+            if (!buffer) throw failure("Closed", "the buffers of these constants were destroyed");
             if (whole) device.queue.writeBuffer(buffer, target, data, 0, whole);
             if (whole < data.byteLength) {
                 const tail = new Uint8Array(4);
@@ -96,21 +96,21 @@
         }
     }
 
-    // Takes a window's bytes as they come: `take` writes what it can of a block that follows on what
-    // was taken before, and gives the number of bytes that it will not need again.
-    function makeTaker(window, wrote) {
-        let position = window.from;
+    // Returns a function that takes a range's bytes block by block. It writes all complete elements of a
+    // block, and returns how many of the block's bytes are done; the next block begins after these.
+    function makeTaker(range, wrote) {
+        let position = range.from;
         let next = 0;
         return function take(block) {
             const begin = position;
             const end = begin + block.byteLength;
-            while (next < window.parts.length && position < end) {
-                const part = window.parts[next];
+            while (next < range.parts.length && position < end) {
+                const part = range.parts[next];
                 position = Math.min(Math.max(position, part.from), end);
-                if (position < part.from) break; // the gap before it goes on
+                if (position < part.from) break; // still in the gap before this part
                 const left = part.from + part.length - position;
                 let here = Math.min(left, end - position);
-                if (here < left) here -= (position + here - part.from) % WHOLE;
+                if (here < left) here -= (position + here - part.from) % UNIT;
                 if (!here) break;
                 const at = position - begin;
                 write(part, part.start + position - part.from, block.subarray(at, at + here));
@@ -118,22 +118,22 @@
                 position += here;
                 if (here === left) next++;
             }
-            if (next === window.parts.length) position = end;
+            if (next === range.parts.length) position = end;
             return position - begin;
         };
     }
 
-    async function streamWindow(file, window, take, signal) {
-        const source = await file.open(window.from, window.length, signal);
+    async function streamRange(file, range, take, signal) {
+        const source = await file.open(range.from, range.length, signal);
         let block = new Uint8Array(blockBytes);
-        let came = 0;
+        let received = 0;
         for (let held = 0; ;) {
             const { value, done } = await source.read(block.subarray(held));
             if (signal.aborted) return;
             if (value) {
-                block = new Uint8Array(value.buffer); // the memory moves along with what is read
+                block = new Uint8Array(value.buffer); // a BYOB read moves the memory into its result
                 held = value.byteOffset + value.byteLength;
-                came += value.byteLength;
+                received += value.byteLength;
             }
             if (held < block.byteLength && !done) continue;
             check();
@@ -142,33 +142,33 @@
             block.copyWithin(0, taken, held);
             held -= taken;
         }
-        if (came !== window.length) {
-            throw new Error(`${came} bytes came of the ${window.length} from byte ${window.from} on`);
+        if (received !== range.length) {
+            throw new Error(`received ${received} of ${range.length} bytes from byte ${range.from} on`);
         }
     }
 
-    return async function transfer(file, transfers, total, progress) {
-        const windows = windowsOf(distinct(JSON.parse(transfers)).flatMap((each) => [...partsOf(each)]));
+    return async function uploadConstants(file, transfers, total, progress) {
+        const ranges = rangesOf(distinct(JSON.parse(transfers)).flatMap((each) => [...partsOf(each)]));
         const aborting = new AbortController();
         let next = 0;
         let done = 0;
-        let told = 0;
-        const tell = (bytes) => {
+        let reported = 0;
+        const report = (bytes) => {
             done += bytes;
-            if (done - told < stepBytes && done < total) return;
-            told = done;
+            if (done - reported < stepBytes && done < total) return;
+            reported = done;
             progress?.("constants", done, total);
         };
         async function lane() {
-            while (next < windows.length && !aborting.signal.aborted) {
-                const window = windows[next++];
-                await streamWindow(file, window, makeTaker(window, tell), aborting.signal);
+            while (next < ranges.length && !aborting.signal.aborted) {
+                const range = ranges[next++];
+                await streamRange(file, range, makeTaker(range, report), aborting.signal);
             }
         }
         try {
             await Promise.all(Array.from({ length: lanes }, lane));
         } finally {
-            aborting.abort(); // what else is under way, if one lane failed
+            aborting.abort(); // if one lane failed, stop the others
         }
     };
 })

@@ -1,31 +1,31 @@
-// How the results of a submission are waited for.
+// Waits for the results of a submission.
 //
-// A browser does not tell at once that the GPU is done. Chromium looks every 2 to 3 ms unless
-// commands arrive, Firefox every 100 ms unless something is submitted; others may look all the time.
-// Whoever waits can therefore nudge it, and which nudge helps is measured once per device, because
-// what helps in one browser hurts in another. A nudge never costs more than it can win: see `until`.
+// Browsers notice late that the GPU is done. Chromium polls it every 2 to 3 ms unless commands arrive,
+// Firefox every 100 ms unless something is submitted; others may poll all the time. A nudge makes a
+// browser poll at once. Which nudge helps is measured once per device, because the nudge that helps in
+// one browser hurts in another. Nudges never cost more than they can win: see `until`.
 //
-// Evaluates to an object. `open` measures and makes a waiter, `makeWaiter` makes one that nudges in a
-// given way. `now` is a clock in milliseconds.
+// Evaluates to an object. `open` measures and returns a waiter, `makeWaiter` returns one that nudges in
+// a given way. `now` is a clock in milliseconds.
 
 (() => {
-    const CHAIN = 150; // copies that depend on each other: enough that no browser has them done at once
-    const ROUNDS = 3; // every way is timed so often,
-    const ENOUGH_MS = 10; // but no round begins later than this
-    const GIVE_UP_MS = 1000; // a GPU that is busy with other things is not waited for
-    const CLEARLY = { ratio: 0.75, ms: 0.3 }; // how much better a way has to be
-    const WORTH = 10; // waits longer than so many times what a nudge wins are left alone
+    const CHAIN = 150; // dependent copies: enough that they are not done at once in any browser
+    const ROUNDS = 3; // measurements of every way,
+    const ENOUGH_MS = 10; // but no round starts after this time
+    const GIVE_UP_MS = 1000; // measuring ends here if the GPU is busy with other work
+    const CLEARLY = { ratio: 0.75, ms: 0.3 }; // how much faster a way must be to be chosen
+    const WORTH = 10; // no nudges in waits longer than this many times the time that a nudge saves
     const MOST_PATIENCE_MS = 250;
-    const MOST_TRIPS = 1000; // nudges of one wait
+    const MOST_TRIPS = 1000; // nudges per wait
 
-    // Pushed and popped in one turn, with nothing in between: no error can be in this scope, and
-    // those of other code stay in theirs.
+    // Pushes and pops an error scope in one turn: no error can be caught in it, and errors of other code
+    // stay in their own scopes.
     function roundTrip(device) {
         device.pushErrorScope("validation");
         return device.popErrorScope();
     }
 
-    // What makes a browser look. Both give a promise that is settled when the GPU process answered.
+    // Ways to make a browser poll. Both return a promise that settles when the GPU process has answered.
     const nudges = {
         scope: roundTrip,
         submit(device) {
@@ -34,11 +34,12 @@
         },
     };
 
-    // A waiter that nudges in this way, `patience` milliseconds at most in one wait; "plain" is not at all.
+    // Returns a waiter that nudges in this way, for at most `patience` milliseconds per wait; "plain" never
+    // nudges.
     function makeWaiter(device, way, patience = 0, now = () => performance.now()) {
         const nudge = nudges[way];
-        const lasted = new WeakMap(); // by plan: how long it was waited for last
-        const open = new Set(); // the waits that are nudged for
+        const lasted = new WeakMap(); // by plan: milliseconds of its last wait
+        const open = new Set(); // waits that nudge
         let over = !nudge;
         let nudging = false;
         const stop = () => {
@@ -47,7 +48,7 @@
         };
         device.lost.then(stop);
 
-        // One loop for all that wait.
+        // One loop nudges for all open waits.
         async function nudgeAll() {
             nudging = true;
             try {
@@ -59,15 +60,14 @@
                     }
                 }
             } catch {
-                stop(); // what is wrong with the device, whoever waits is told by what it waits for
+                stop(); // an error of the device also rejects the promises that are waited for
             }
             nudging = false;
         }
 
         return {
-            // What `pending` gives. It is nudged for if `plan` (any object) did not take too long the
-            // last time, and no longer than patience has it: then the browser's own look comes soon
-            // enough.
+            // Awaits `pending`. Nudges meanwhile, unless the last wait for `plan` (any object) was longer than
+            // the patience, and stops nudging after it: for a long wait the browser's own poll comes soon enough.
             async until(pending, plan) {
                 if (over) return pending;
                 const begun = now();
@@ -84,7 +84,7 @@
         };
     }
 
-    // Work for the GPU that needs no pipeline, and the promise of its end.
+    // GPU work that needs no pipeline, with a promise of its end.
     function makeChain(device) {
         const { COPY_SRC, COPY_DST, MAP_READ } = GPUBufferUsage;
         const make = (usage) => device.createBuffer({ size: 16, usage });
@@ -112,7 +112,7 @@
         };
     }
 
-    // Milliseconds of the chain in each way, medians.
+    // Promises the median milliseconds of the chain for each way.
     async function measure(device, chain, now) {
         const ways = ["plain", "scope", "submit"];
         const waiters = ways.map((way) => makeWaiter(device, way, MOST_PATIENCE_MS, now));
@@ -124,7 +124,7 @@
             chain.again();
             return took;
         };
-        await time(waiters.at(-1)); // the first has one-time costs, and this way ends soon everywhere
+        await time(waiters.at(-1)); // the first run has one-time costs; this way is fast in every browser
         const begun = now();
         for (let round = 0; round < ROUNDS && (!round || now() - begun < ENOUGH_MS); round++) {
             for (const [i, waiter] of waiters.entries()) times[i].push(await time(waiter));
@@ -138,13 +138,13 @@
         return (sorted[Math.floor(middle)] + sorted[Math.ceil(middle)]) / 2;
     }
 
-    // The first way that none after it is clearly better than.
+    // Chooses "plain", unless a later way is clearly faster than the best before it.
     function choose(ms) {
         const better = (a, b) => ms[a] <= CLEARLY.ratio * ms[b] && ms[b] - ms[a] >= CLEARLY.ms;
         return Object.keys(ms).reduce((best, way) => (better(way, best) ? way : best), "plain");
     }
 
-    // What the device has against the buffers is told to nobody but the caller.
+    // Runs `make` inside error scopes, so that its errors reach only the caller.
     async function check(device, make) {
         device.pushErrorScope("out-of-memory");
         device.pushErrorScope("validation");
@@ -156,7 +156,7 @@
         }
     }
 
-    // The medians; none if they cannot be had, which is no reason to fail.
+    // Promises the medians; an empty object if measuring fails or takes too long.
     async function measured(device, now, giveUpMs) {
         let chain = null;
         let timer = null;
@@ -175,8 +175,8 @@
     return {
         makeWaiter,
 
-        // A waiter for a device that is idle. A software adapter is not nudged: its work is on the
-        // CPU, which nudges would take from it. `way` is for those who want a certain one.
+        // Opens a waiter for an idle device. A software adapter is not nudged: nudges would take time from
+        // the CPU that computes. `way` skips the measurement.
         async open(device, software, way, { now = () => performance.now(), giveUpMs = GIVE_UP_MS } = {}) {
             const ms = software || way ? {} : await measured(device, now, giveUpMs);
             const chosen = way ?? choose(ms);

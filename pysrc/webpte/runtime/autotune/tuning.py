@@ -17,6 +17,7 @@ import numpy as np
 from webpte.format.program import DelegateCall, Instruction
 from webpte.gpu.device import Progress
 from webpte.ops.core.target import Tunable, TunedConfigs
+from webpte.report.difference import Tolerance, difference
 from webpte.runtime.base.info import MethodInfo
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.timings import Timings
@@ -26,7 +27,8 @@ DEFAULTS: TunedConfigs = ()
 RUNS = 5  # of each candidate, after one that compiles and warms up
 TRIES = 3  # to see whether a candidate is right, while other calls come between
 GAIN = 0.97  # another than the default is chosen if it takes at most so much of its time
-RTOL = 1e-3  # of the largest element: what an order of sums may change
+# Another order of sums may change an element by this share of the largest.
+ALIKE = Tolerance(rtol=1e-3, atol=0.0, relative_to="largest")
 
 
 @dataclass(frozen=True)
@@ -185,8 +187,5 @@ def _measured(question: Tunable, times: Mapping[str, float]) -> Measured:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Up to the order of sums."""
-    first, second = np.asarray(one, np.float64), np.asarray(other, np.float64)
-    finite = np.abs(second[np.isfinite(second)])
-    largest = float(finite.max()) if finite.size else 0.0
-    return bool(np.allclose(first, second, rtol=0, atol=RTOL * largest, equal_nan=True))
+    """Return whether two outputs agree, up to the order of sums."""
+    return difference(np.asarray(one), np.asarray(other), ALIKE).agrees

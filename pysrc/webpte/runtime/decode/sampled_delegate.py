@@ -16,6 +16,7 @@ from time import perf_counter
 import numpy as np
 
 from webpte.errors import IndexRangeError, ResizeError
+from webpte.gpu.device import PlanRun
 from webpte.gpu.tasks import detach
 from webpte.plan.memory_plan import aligned
 from webpte.plan.shaders import ShaderLibrary
@@ -141,9 +142,10 @@ class SampledDelegate:
     async def _submit(self, first: Prepared, batch: StepBatch) -> _SubmittedStep:
         """Submit both at once: a sampler that fails must not leave state that the body wrote."""
         started = perf_counter()
-        copies, watched = await self.body.replayer.lead(first)
+        copies, validate = await self.body.replayer.lead(first)
         batch.fill()
-        running = self.body.device.run(batch.handle, batch.payload, copies, watched=watched)
+        run = PlanRun(batch.handle, batch.payload, copies, validate=validate)
+        running = self.body.device.run(run)
         count_submission()
         return _SubmittedStep(batch, running, started, perf_counter())
 
@@ -193,7 +195,7 @@ class SampledDelegate:
                 for step, row in enumerate(rows[:count]):
                     batch.rows[step] = row
                 body.lifetime.check()
-                running = body.device.run(batch.handle, batch.payload)
+                running = body.device.run(PlanRun(batch.handle, batch.payload))
                 count_submission()
                 submitted = _SubmittedStep(batch, running, started, perf_counter())
             # Held until the steps have run, whether anybody awaits them or not.

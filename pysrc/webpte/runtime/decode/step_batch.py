@@ -80,7 +80,7 @@ class StepBatches:
             if first.faults:  # its fault word is its last readback
                 readbacks += (replace(first.readbacks[-1], result_offset=nbytes),)
                 nbytes += FAULT_BYTES
-            parts = (SubPlan(first.handle), SubPlan(second.handle, kept=kept))
+            parts = (SubPlan(first.handle), SubPlan(second.handle, copies_after=kept))
             uploads = (*first.uploads, *shifted)
             return await self._create(
                 PlanCommands(uploads, (), readbacks, nbytes, parts=parts), ends, 1

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import IndexRangeError
-from webpte.gpu.device import Device, GpuCopy
+from webpte.gpu.device import Device, GpuCopy, PlanRun
 from webpte.graph.graph import Graph
 from webpte.graph.live_state import LiveState
 from webpte.plan.planner import Planner
@@ -137,7 +137,7 @@ class SubmissionQueue:
                 assert isinstance(value, np.ndarray)
                 segment.payload.fill(value_id, value, f"input {index}")
         prepared = perf_counter()
-        running = self._device.run(segment.handle, segment.payload.data)
+        running = self._device.run(PlanRun(segment.handle, segment.payload.data))
         count_submission()
         self.executions += 1
         submitted = perf_counter()
@@ -150,10 +150,10 @@ class SubmissionQueue:
         """Everything is in the queue when this returns; only the results are still to come."""
         started = perf_counter()
         try:
-            copies, watched = await self.lead(call)
+            copies, validate = await self.lead(call)
             last = call.plan.segments[-1]
             running = self._run(
-                call, last, copies, call.returns.copies(self._device), call.returns.read, watched
+                call, last, copies, call.returns.copies(self._device), call.returns.read, validate
             )
             try:
                 clocked = call.timings is not None and call.timings.clocked
@@ -184,32 +184,33 @@ class SubmissionQueue:
         """
         self._lifetime.check()
         copies = input_copies(call.inputs, self._graph, self._memory, self._device)
-        watched = any(isinstance(value, GpuTensor) for value in call.inputs)
+        validate = any(isinstance(value, GpuTensor) for value in call.inputs)
         for segment, following in pairwise(call.plan.segments):
-            result = await self._run(call, segment, copies, watched=watched)
+            result = await self._run(call, segment, copies, validate=validate)
             self._run_host_step(segment, result, following.payload, call.timings)
             self._lifetime.check()
-            copies, watched = [], False
-        return copies, watched
+            copies, validate = [], False
+        return copies, validate
 
     def _run(
         self,
         call: Prepared,
         segment: Segment,
         copies: Sequence[GpuCopy],
-        kept: Sequence[GpuCopy] = (),
+        copies_after: Sequence[GpuCopy] = (),
         read: bool = True,
-        watched: bool = False,
+        validate: bool = False,
     ) -> Awaitable[bytes]:
-        given = (segment.handle, segment.payload.data, copies)
+        payload = segment.payload.data
+        run = PlanRun(segment.handle, payload, copies, copies_after, read, validate)
         if call.timings is None:
-            result = self._device.run(*given, read, kept=kept, watched=watched)
+            result = self._device.run(run)
         else:
             started = perf_counter()
             if call.timings.clocked:
-                timed = self._device.profile(*given, kept=kept, watched=watched)
+                timed = self._device.profile(run)
             else:
-                timed = untimed(self._device.run(*given, read, kept=kept, watched=watched))
+                timed = untimed(self._device.run(run))
             result = call.timings.noting(segment, timed, started)
         count_submission()
         return result

@@ -16,6 +16,7 @@ import numpy as np
 
 from webpte.dtypes import convert_exactly
 from webpte.errors import IndexRangeError
+from webpte.gpu.device import PlanRun
 from webpte.graph.graph import Tensor
 from webpte.graph.live_state import LiveState
 from webpte.ops.core.records import Dispatch
@@ -175,7 +176,7 @@ class StepwiseRun:
 
     async def _submitted(self, segment: Segment) -> Arrays:
         self._delegate.lifetime.check()
-        running = self._delegate.device.run(segment.handle, segment.payload.data)
+        running = self._delegate.device.run(PlanRun(segment.handle, segment.payload.data))
         count_submission()
         data = await running
         if fault := segment.fault_in(data):

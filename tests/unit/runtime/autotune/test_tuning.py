@@ -22,7 +22,7 @@ from support.harness.timed import Timed
 from support.schedules.kinds import KINDS, ops_of_kinds
 from support.write.pte_writer import write_pte
 from webpte.errors import DeviceError, SourceError
-from webpte.gpu.device import DeviceInfo
+from webpte.gpu.device import DeviceInfo, PlanRun
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.target import GPU, Target, Tunable
 from webpte.runtime.autotune import tuning
@@ -111,9 +111,9 @@ class Noting(Timed):
         super().__init__(float)
         self.seen: list[int] = []
 
-    def run(self, plan: int, *args: Any, **kwargs: Any) -> Any:
-        self.seen.append(self._grids[plan][-1])
-        return super().run(plan, *args, **kwargs)
+    def run(self, run: PlanRun) -> Any:
+        self.seen.append(self._grids[run.plan][-1])
+        return super().run(run)
 
 
 @pytest.mark.parametrize("rest", [0.0, 0.003])

@@ -31,7 +31,7 @@ def test_a_tensor_goes_from_call_to_call_on_the_gpu() -> None:
             (copy,) = runs(device)[-1]["copies"]
             assert copy.source in tensor.allocated
             assert copy.nbytes == 16
-            assert runs(device)[-1]["watched"]
+            assert runs(device)[-1]["validate"]
             assert runs(device)[-1]["payload"] == b""
         assert "read" not in names(device)
 
@@ -170,9 +170,9 @@ def test_one_delegate_called_twice_does_not_overwrite_its_first_result() -> None
         program = await webpte.load(write_pte(m, edit=one_delegate), device=device)
         await program.forward(ones(4))
         first, second, third = runs(device)
-        assert first["kept"][0].target != second["kept"][0].target
+        assert first["copies_after"][0].target != second["copies_after"][0].target
         sources = [copy.source for copy in third["copies"]]
-        assert sources == [first["kept"][0].target, second["kept"][0].target]
+        assert sources == [first["copies_after"][0].target, second["copies_after"][0].target]
         gc.collect()
         assert program.stats.buffers == len(device.buffers), "what was kept in between is gone"
 
@@ -214,7 +214,7 @@ def test_a_buffer_is_taken_as_it_is_where_the_shape_is_fixed() -> None:
             await program.forward(RecordedBuffer(size))
             (copy,) = runs(device)[-1]["copies"]
             assert copy.nbytes == 12
-            assert runs(device)[-1]["watched"]
+            assert runs(device)[-1]["validate"]
         assert device.adopted == {}, "it is forgotten after the call"
         with pytest.raises(errors.InputError, match=r"8 bytes is too small for .* 12 are needed"):
             await program.forward(RecordedBuffer(8))

@@ -45,7 +45,7 @@ def test_an_output_has_memory_of_its_own() -> None:
         assert not {one, other} & set(before)
         *_, made = plans(device)
         (result,) = made.readbacks
-        assert [r["kept"] for r in runs(device)] == [
+        assert [r["copies_after"] for r in runs(device)] == [
             (GpuCopy(result.buffer, one, 24),),
             (GpuCopy(result.buffer, other, 24),),
         ]
@@ -243,7 +243,7 @@ def test_outputs_without_elements() -> None:
         assert (await tensor.numpy()).shape == (0, 3)
         (again,) = await program.forward(tensor, tensor)
         assert again.shape == (0, 3)
-        assert [r["kept"] + r["copies"] for r in runs(device)] == [(), ()]
+        assert [r["copies_after"] + r["copies"] for r in runs(device)] == [(), ()]
 
     wait(run())
 

@@ -12,6 +12,7 @@ from support.devices.recorded import ADD, RELU, names, ones, pair, plans, resiza
 from support.graphs.graphs import chain, load, make_delegate, temporary_op, wait
 from support.write.pte_writer import GraphWriter, MethodWriter
 from webpte import errors
+from webpte.gpu.device import PlanRun
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.records import Dispatch
 
@@ -206,9 +207,9 @@ def test_the_wrong_number_of_inputs() -> None:
 
 def test_each_of_several_executions_at_once_has_its_own_bytes() -> None:
     class Echo(SimulatedDevice):
-        def run(self, plan: int, payload: np.ndarray, *rest: Any, **more: Any) -> Any:
-            super().run(plan, payload, *rest, **more).close()  # type: ignore[attr-defined]
-            taken = payload.tobytes()
+        def run(self, run: PlanRun) -> Any:
+            super().run(run).close()  # type: ignore[attr-defined]
+            taken = run.payload.tobytes()
 
             async def later() -> bytes:
                 await asyncio.sleep(0)

@@ -12,6 +12,7 @@ from support.devices.recorded import ones
 from support.graphs.graphs import chain, load, make_delegate, wait
 from support.graphs.turns import lookup
 from webpte import errors
+from webpte.gpu.device import PlanRun
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.execute.delegate import GpuDelegate
 
@@ -23,9 +24,9 @@ class Echo(SimulatedDevice):
         super().__init__()
         self.waiting: list[asyncio.Future[bytes]] = []
 
-    def run(self, plan: int, payload: np.ndarray, *rest: Any, **more: Any) -> Any:
-        super().run(plan, payload, *rest, **more).close()  # type: ignore[attr-defined]
-        taken = payload.tobytes()
+    def run(self, run: PlanRun) -> Any:
+        super().run(run).close()  # type: ignore[attr-defined]
+        taken = run.payload.tobytes()
 
         async def later() -> bytes:
             told: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

@@ -26,6 +26,7 @@ from support.devices.recorded import ones
 from support.graphs.graphs import chain, wait
 from support.write.pte_writer import MethodWriter, write_pte
 from webpte import errors
+from webpte.gpu.device import PlanRun
 from webpte.gpu.simulated.device import SimulatedDevice
 
 X = np.array([1, 2], np.float32)
@@ -135,8 +136,8 @@ def test_calls_at_once_take_turns_with_state() -> None:
     """state += 1 + relu(x), where the relu comes back some time later."""
 
     class Slow(SimulatedDevice):
-        def run(self, *args: Any, **options: Any) -> Any:
-            running = super().run(*args, **options)
+        def run(self, run: PlanRun) -> Any:
+            running = super().run(run)
 
             async def later() -> bytes:
                 await asyncio.sleep(0)

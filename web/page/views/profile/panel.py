@@ -25,9 +25,9 @@ from page.views.profile.timeline import (
     timeline_view,
 )
 from page.views.view import METHOD, PROGRAM, Panel, View
-from webpte.dev.kernel_bench import rates_of
 from webpte.errors import WebpteError
 from webpte.report import MemoryReport, Rates, Trace
+from webpte.runtime.inspect.kernel_rates import rates_of
 
 _MEASURED = ("webgpu", "native")  # devices whose limits say something
 
