@@ -28,12 +28,8 @@ from webpte.dev.kernel_bench import read_calls
 from webpte.gpu.native.device import NativeDevice
 from webpte.gpu.native.plan import Dispatched, NativePlan, submission
 from webpte.graph.graph import Graph
-from webpte.ops.conv import conv, conv_window, conv_winograd
-from webpte.ops.conv.conv_geometry import Convolution
-from webpte.ops.conv.conv_tiles import Cut, choose_cut
-from webpte.ops.core.args import Args
+from webpte.ops.conv import conv_window
 from webpte.ops.gemm import gemm_small
-from webpte.ops.gemm.gemm import Gemm
 from webpte.plan.shaders import ShaderLibrary
 from webpte.rewrite import fusion
 from webpte.runtime.execute import delegate
@@ -231,13 +227,6 @@ def k_first(*shapes: tuple[gemm_small.Shape, int]) -> Way:
     return ((gemm_small, "SHAPES", {True: shapes, False: gemm_small.SHAPES[False]}),)
 
 
-def fewer_products(cut: conv_winograd.Winograd) -> Way:
-    def chosen(args: Args, geometry: Convolution, product: Gemm) -> Cut:
-        return cut if conv_winograd.may_pay(geometry) else choose_cut(args, geometry, product)
-
-    return ((conv, "choose_cut", chosen),)
-
-
 async def not_folded(graph: Graph) -> Graph:
     return graph
 
@@ -260,7 +249,6 @@ WAYS |= {
     "spread: small blocks": k_first((gemm_small.Shape(4, 4), 0)),
     "spread: one step ahead": ((gemm_small, "FEW", 0),),
     "conv: no windows": (NO_WINDOW,),
-    **{f"conv: {cut.label}": fewer_products(cut) for cut in conv_winograd.CUTS},
     "as chosen, again": (),
 }
 

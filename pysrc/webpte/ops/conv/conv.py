@@ -6,13 +6,13 @@
 
 `conv_with_clamp` bounds the result. Kernels, in the order in which they are asked:
 
-    conv_direct     depthwise and other narrow groups gemm_small   one tap: a product like others,
-    see spread.py conv_window     3 x 3 taps, where outputs are enough for a GPU, see conv_window.py
-    conv_winograd   the same with fewer products, where tuning chose it, see conv_winograd.py conv
-    a product of matrices in tiles; conv_pointwise is the same for one tap conv_split_k_sum
-    after these two, where outputs are too few to fill a GPU and several workgroups
-                    share one long sum
-    conv_simple     everything, for a software adapter
+    conv_direct       depthwise and other narrow groups
+    gemm_small        one tap: a small GEMM, see gemm_small.py
+    conv_window       3 x 3 taps, if there are enough outputs for a GPU, see conv_window.py
+    conv              a GEMM in tiles; conv_pointwise is the same for one tap
+    conv_split_k_sum  after these two, if there are too few outputs to fill a GPU and several
+                      workgroups share one long sum
+    conv_simple       everything, for a software adapter
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from webpte.ops.conv.conv_geometry import Convolution, Pair, out_size, read_call
 from webpte.ops.conv.conv_numpy import add_taps, add_transposed
 from webpte.ops.conv.conv_tiles import ConvTile, ConvTiles, choose_cut
 from webpte.ops.conv.conv_window import ConvWindow
-from webpte.ops.conv.conv_winograd import Winograd
 from webpte.ops.core.args import Args
 from webpte.ops.core.quads import WORKGROUP_SIZE, float_type, quad_count, quad_grid
 from webpte.ops.core.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
@@ -104,8 +103,6 @@ def lower_image(args: Args, ending: ConvEpilogue) -> list[Dispatch]:
     match choose_cut(args, conv, product):
         case ConvWindow() as window:
             return [lower_window(args, conv, ending, window)]
-        case Winograd() as winograd:
-            return [lower_winograd(args, conv, ending, winograd)]
         case ConvTiles(tile, splits):
             return lower_tiled(args, conv, ending, tile, splits)
 
@@ -125,24 +122,6 @@ def lower_window(
             ("LINES", str(window.lines)),
             ("ROW_QUADS", str(window.row_quads)),
             ("WIDTH", str(window.width)),
-        ),
-        overrides=end_overrides(args, ending),
-    )
-
-
-def lower_winograd(
-    args: Args, conv: Convolution, ending: ConvEpilogue, winograd: Winograd
-) -> Dispatch:
-    rows, columns = winograd.rows(conv), winograd.columns(conv)
-    return Dispatch(
-        kernel="conv_winograd",
-        bindings=(*inputs(args, ending), ending.beside_id, ending.out.id),
-        params=pack_params(conv, ending, rows, columns),
-        grid=fold_grid(rows * columns),
-        types=(
-            *ending.types,
-            ("FLOAT", stored_type(args, ending)),
-            ("TILE", str(winograd.tile)),
         ),
         overrides=end_overrides(args, ending),
     )

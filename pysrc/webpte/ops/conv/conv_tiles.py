@@ -1,14 +1,13 @@
-"""How a convolution is cut: tiles and how many workgroups share a sum, windows, or patches."""
+"""The tile config of a convolution: tiles and how many workgroups share a sum, or windows."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from webpte.ops.conv import conv_window, conv_winograd
+from webpte.ops.conv import conv_window
 from webpte.ops.conv.conv_geometry import Convolution
 from webpte.ops.conv.conv_window import ConvWindow
-from webpte.ops.conv.conv_winograd import Winograd
 from webpte.ops.core.args import Args
 from webpte.ops.core.records import ceil_div
 from webpte.ops.gemm.gemm import Gemm
@@ -63,7 +62,7 @@ class ConvTiles:
         return f"{self.tile.rows}x{self.tile.columns} k/{self.splits}"
 
 
-Cut = ConvTiles | ConvWindow | Winograd
+Cut = ConvTiles | ConvWindow
 
 
 def choose_cut(args: Args, conv: Convolution, product: Gemm) -> Cut:
@@ -82,8 +81,6 @@ def choose_cut(args: Args, conv: Convolution, product: Gemm) -> Cut:
     cuts += [ConvTiles(t, 1) for t in (tile, SMALL)]
     if conv_window.takes(conv):
         cuts.append(conv_window.WINDOW)
-    if conv_winograd.may_pay(conv):
-        cuts += conv_winograd.CUTS
     candidates = {cut.label: cut for cut in cuts}
     sizes = f"m{product.m} n{product.n} k{product.k} x{product.batches} groups{conv.groups}"
     window = "x".join(map(str, (*conv.kernel, *conv.stride, *conv.dilation)))
