@@ -4,7 +4,7 @@
 
 Steps are queued and waited for once: a figure is what a step takes with no host in the loop.
 Weights of the layers together are larger than caches: the memory is read. A way is how products
-of one row are cut: threads of a workgroup, and slices along k; or as few rows are, by subgroups.
+of one row are cut: threads of a workgroup, and slices along k.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def show(
 async def compare(options: argparse.Namespace) -> None:
     device = await NativeDevice.create()
     plain = replace(device.info, software=False)
-    print(plain.description, "subgroups of", plain.subgroup)
+    print(plain.description)
     sizes = {"heads": 4, "key_heads": 2, "hidden": 256, "context": 64} if options.small else {}
     contents = await read_contents(BytesSource(write_pte(llama_layers(options.layers, **sizes))))
     (graph,) = contents.methods["forward"].graphs
@@ -68,11 +68,6 @@ async def compare(options: argparse.Namespace) -> None:
     await show(graph, device, *given, fuse=False)
     print("fused, as chosen now")
     await show(graph, device, *given)
-    if plain.subgroup:
-        device.info = replace(plain, prefers_subgroups=True)
-        print("fused, sums by subgroups")
-        await show(graph, device, *given)
-        device.info = plain
     for cut in CUTS:
         with ExitStack() as patches:
             for module in (linear_q4, fused_linear_q4):

@@ -184,18 +184,3 @@ def test_half_floats_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GraphWriter, "halves", True)
     net = attention(HEADS[1])
     compare(net.g, attention_steps(net, HEADS[1]), tolerance=4e-3)
-
-
-@pytest.mark.parametrize(
-    ("shape", "kind"),
-    [("gated", "q4"), ("normed", "int8"), ("residual", "q4"), ("gated", "rounded")],
-)
-def test_sums_by_subgroups(shape: str, kind: str) -> None:
-    graph, inputs = SHAPES[shape](SIZES[2], kind)
-    tolerance = 2e-3 if kind == "rounded" else 1e-5
-    compare(graph, [inputs], tolerance=tolerance, way="subgroups")
-
-
-def test_attention_with_sums_by_subgroups() -> None:
-    net = attention(HEADS[1])
-    compare(net.g, attention_steps(net, HEADS[1]), tolerance=1e-5, way="subgroups")

@@ -4,7 +4,6 @@
 // Either the outputs lie in one buffer, each where `params.matrices` says, and a workgroup has columns of
 // one of them; or, GATED, output = silu(first) * second, and an invocation has four columns of both.
 
-${ENABLE}
 // use lib/math.wgsl
 // use lib/gemm/gemm.wgsl
 // use lib/gemm/gemm_skinny.wgsl

@@ -1,6 +1,5 @@
 // Linear layers with quantized weights for few rows: as fast as the weights can be read.
 
-${ENABLE}
 // use lib/quads.wgsl
 // use lib/nan.wgsl
 // use lib/gemm/gemm.wgsl

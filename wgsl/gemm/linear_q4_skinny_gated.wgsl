@@ -1,7 +1,6 @@
 // Two linear layers of one x with quantized weights, for few rows: output = silu(gate) * up.
 // An invocation has four columns of both. Weights are wide: see linear_q4_skinny.wgsl.
 
-${ENABLE}
 // use lib/quads.wgsl
 // use lib/math.wgsl
 // use lib/gemm/gemm.wgsl

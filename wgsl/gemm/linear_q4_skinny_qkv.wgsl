@@ -1,7 +1,6 @@
 // Three linear layers of one x with quantized weights, for few rows, in one dispatch. Their outputs
 // lie in one buffer, each where `params.matrices` says. Weights are wide: see linear_q4_skinny.wgsl.
 
-${ENABLE}
 // use lib/quads.wgsl
 // use lib/quotient.wgsl
 // use lib/nan.wgsl

@@ -4,7 +4,6 @@ A way is asked for by its name, several at once with `+` between them:
 
     fuse        every call by itself
     f16         half floats as float32
-    subgroups   sums by subgroups, or without them where they are chosen
     matrices    products by subgroup matrices, or without them where they are chosen
     plain       the kernels of a software adapter on a GPU, and a GPU's on a software adapter
     tuning      kernels cut as they are where nothing was measured
@@ -46,13 +45,6 @@ def _without_halves(info: DeviceInfo, options: Options) -> Variant:
     return Variant("without f16", replace(options, halves=False), missing)
 
 
-def _other_subgroups(info: DeviceInfo, options: Options) -> Variant:
-    other = not (info.prefers_subgroups and info.subgroup)
-    missing = "" if info.subgroup else "not there: this adapter has no subgroups"
-    label = f"{'with' if other else 'without'} subgroups"
-    return Variant(label, replace(options, subgroups=other), missing)
-
-
 def _other_matrices(info: DeviceInfo, options: Options) -> Variant:
     """With half floats switched off there are none."""
     there = options.applied_to(info).has_matrices
@@ -76,7 +68,6 @@ def _without_tuning(info: DeviceInfo, options: Options) -> Variant:
 _WAYS: dict[str, Callable[[DeviceInfo, Options], Variant]] = {
     "fuse": _without_fusion,
     "f16": _without_halves,
-    "subgroups": _other_subgroups,
     "matrices": _other_matrices,
     "plain": _other_kernels,
     "tuning": _without_tuning,

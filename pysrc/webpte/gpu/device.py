@@ -50,9 +50,8 @@ class DeviceInfo:
     software: bool = False
     features: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
-    prefers_subgroups: bool = False  # where it has them; for comparison, until it is known to win
     matrix_shapes: tuple[str, ...] = ()  # that subgroups multiply, such as "f16 f32 16x16x16"
-    prefers_matrices: bool = False  # where it has them, likewise
+    prefers_matrices: bool = False  # where it has them; for comparison, until it is known to win
     choices: TunedConfigs = ()  # what was measured to be the fastest here, see `Target.choice`
     waiting: str = "plain"
     waiting_ms: dict[str, float] = field(default_factory=dict)
@@ -74,15 +73,8 @@ class DeviceInfo:
         """What kernels are chosen for."""
         most = self.limits.get("maxStorageBuffersPerShaderStage", Target.storage_buffers)
         shared = self.limits.get("maxComputeWorkgroupStorageSize", Target.shared_bytes)
-        subgroup = self.subgroup if self.prefers_subgroups else 0
         matrices = self.prefers_matrices and self.has_matrices
-        return Target(self.software, most, subgroup, shared, self.choices, matrices)
-
-    @property
-    def subgroup(self) -> int:
-        """Invocations of the smallest subgroup, if shaders have such; 0 if they do not."""
-        size = self.limits.get("subgroupMinSize", 0) if "subgroups" in self.features else 0
-        return size if size & (size - 1) == 0 else 0
+        return Target(self.software, most, shared, self.choices, matrices)
 
 
 def check_clock(info: DeviceInfo) -> None:

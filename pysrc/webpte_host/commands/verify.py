@@ -125,7 +125,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         const=("all",),
         default=(),
         metavar="WAYS",
-        help="run every case as chosen and once per way: fuse,f16,subgroups,matrices,plain,tuning "
+        help="run every case as chosen and once per way: fuse,f16,matrices,plain,tuning "
         "(each the other way; a+b for both at once) or all, the default; a table compares them",
     )
     parser.add_argument(

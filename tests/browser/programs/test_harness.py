@@ -312,7 +312,7 @@ def test_verify_compares_ways_in_one_page(harness: Harness) -> None:
         route.fulfill(body=files[route.request.url.rpartition("/")[2]])
 
     harness.page.route("**/made-up/*", fulfill)
-    asked = harness.python(verify._FIND_WAYS, asked=["fuse", "f16", "fuse+subgroups"])
+    asked = harness.python(verify._FIND_WAYS, asked=["fuse", "f16", "fuse+matrices"])
     ways = [way for way in asked if way["label"] in ("as chosen", "without fusion")]
     given: dict[str, Any] = {"entry": entry, "prefix": "/made-up/", "fuse": True}
     chosen, single = [harness.python(verify._IN_PAGE, way=way, **given) for way in ways]

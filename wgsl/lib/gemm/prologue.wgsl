@@ -12,8 +12,6 @@
 
 override NORMED: bool = false;
 override ROUNDED: bool = false;
-// A workgroup is one subgroup, or a part of one, and LANES is 1: no barriers, no shared memory.
-override ONE_SUBGROUP: bool = false;
 
 const SQUARED = ${SQUARED}; // NORMED && !ROUNDED: the slices add up squares of x, too
 const SQUARES = select(1u, THREADS * ROWS, SQUARED);
@@ -113,21 +111,16 @@ fn add_squares(squares: ptr<function, Squares>, row: u32, k: u32, count: u32) {
     }
 }
 
-// The sum over a subgroup where a workgroup is one, else what is given.
-fn over_subgroup(value: vec4<f32>) -> vec4<f32> {
-    return ${SUBGROUP_SUM};
-}
-
 // Adds up what the slices found. The first LANES invocations then find the sums of their columns by
 // `sums_of`. Called by all invocations of a workgroup, with `squares` the first time.
 fn fold_slices(thread: u32, sums: Sums, squares: Squares) {
     for (var row = 0u; row < ROWS; row++) {
-        slice_sums[row * THREADS + thread] = over_subgroup(sums[row]);
+        slice_sums[row * THREADS + thread] = sums[row];
         if (SQUARED) {
-            slice_squares[row * THREADS + thread] = over_subgroup(vec4<f32>(squares[row])).x;
+            slice_squares[row * THREADS + thread] = squares[row];
         }
     }
-    for (var rest = select(THREADS / 2u, 0u, ONE_SUBGROUP); rest >= LANES; rest /= 2u) {
+    for (var rest = THREADS / 2u; rest >= LANES; rest /= 2u) {
         workgroupBarrier();
         if (thread < rest) {
             for (var row = 0u; row < ROWS; row++) {

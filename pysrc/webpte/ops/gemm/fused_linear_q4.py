@@ -25,7 +25,6 @@ from webpte.ops.core.fused_call import (
 )
 from webpte.ops.core.quads import float_type
 from webpte.ops.core.records import Binding, Dispatch, ceil_div, pack
-from webpte.ops.core.target import Target
 from webpte.ops.elementwise.fused_elementwise import NAMES, chain_dispatches
 from webpte.ops.gemm.gemm import (
     Gemm,
@@ -38,7 +37,7 @@ from webpte.ops.gemm.gemm import (
 )
 from webpte.ops.gemm.gemm_small import adding
 from webpte.ops.gemm.gemv_multi import LINEAR, lower_several
-from webpte.ops.gemm.gemv_q4 import choose_cut, is_one_row, row_dispatch
+from webpte.ops.gemm.gemv_q4 import choose_cut, is_gemv, row_dispatch
 from webpte.ops.gemm.linear_q4 import (
     LINEARS,
     LinearQ4,
@@ -54,9 +53,9 @@ from webpte.ops.gemm.prologue import (
     Prologue,
     eps_of,
     gain_of,
+    prologue_overrides,
+    prologue_types,
     rounds,
-    row_overrides,
-    row_types,
 )
 from webpte.ops.quant.choose_qparams import CHOOSE, MAPPINGS
 
@@ -181,17 +180,15 @@ def are_alike(weights: list[Quantized]) -> bool:
     return len(packings) == 1 and whole
 
 
-def several_slicing(weights: Quantized, target: Target) -> SkinnyConfig:
-    if target.subgroup:
-        return SkinnyConfig(1, target.subgroup, one_subgroup=True)
+def several_slicing(weights: Quantized) -> SkinnyConfig:
     return choose_skinny_config(weights.steps, NORMED_THREADS, NORMED_THREADS)
 
 
 def several_kernel(
-    name: str, x: TensorArg, weights: list[Quantized], norm: Prologue | None, slicing: SkinnyConfig
+    name: str, x: TensorArg, weights: list[Quantized], norm: Prologue | None
 ) -> GemmKernel:
     """A kernel that reads x once for several weights."""
-    types, overrides = row_types(norm, slicing), row_overrides(norm, slicing)
+    types, overrides = prologue_types(norm), prologue_overrides(norm)
     return normed_kernel(name, x, weights, norm, types, overrides)
 
 
@@ -230,12 +227,12 @@ def gated_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
     gain = norm.gain if norm else None
     stored = float_type(args, x, *(w.scales for w in weights), gain, out)
     product, params = replace(product, stored=stored), weights[0].params + eps_of(norm)
-    if is_one_row(product, weights, args.target) and not rounds(norm):
+    if is_gemv(product, weights) and not rounds(norm):
         cut = choose_cut(weights[0], 2, args.target)
         kernel = row_kernel("gemv_q4_gated", x, weights, norm, cut.types(weights[0], 2))
         return [row_dispatch(replace(kernel, params=params), product, (out.id,), cut)]
-    slicing = several_slicing(weights[0], args.target)
-    kernel = several_kernel("linear_q4_skinny_gated", x, weights, norm, slicing)
+    slicing = several_slicing(weights[0])
+    kernel = several_kernel("linear_q4_skinny_gated", x, weights, norm)
     dispatches = skinny_dispatches(replace(kernel, params=params), product, out.id, slicing)
     # There is no addend.
     return [replace(d, bindings=(*d.bindings[:-2], d.bindings[-1])) for d in dispatches]
@@ -252,8 +249,8 @@ def lower_joined(
     if not plain or not are_alike(weights) or not is_small(products[0], norm, x):
         return None
     stored = float_type(part, x, *(w.scales for w in weights), norm.gain if norm else None)
-    slicing, cut = several_slicing(weights[0], part.target), None
-    whole = all(is_one_row(product, weights, part.target) for product in products)
+    slicing, cut = several_slicing(weights[0]), None
+    whole = all(is_gemv(product, weights) for product in products)
     if whole and not rounds(norm):
         cut = choose_cut(weights[0], 1, part.target)
     columns = cut.columns if cut else 4 * slicing.lanes
@@ -268,7 +265,7 @@ def lower_joined(
         kernel = row_kernel("gemv_q4_qkv", x, weights, norm, cut.types(weights[0], 1))
         dispatch = row_dispatch(replace(kernel, params=params), joined, (out,), cut)
     else:
-        kernel = several_kernel("linear_q4_skinny_qkv", x, weights, norm, slicing)
+        kernel = several_kernel("linear_q4_skinny_qkv", x, weights, norm)
         (dispatch,) = skinny_dispatches(replace(kernel, params=params), joined, -1, slicing)
     types = tuple(("OUT", "f32") if name == "OUT" else (name, t) for name, t in dispatch.types)
     return [replace(dispatch, bindings=(*kernel.operands, out), types=types)]

@@ -333,14 +333,6 @@ class SkinnyConfig:
 
     lanes: int
     threads: int
-    one_subgroup: bool = False
-
-    @property
-    def folding(self) -> Types:
-        """How wgsl/lib/gemm/linear_q4_skinny.wgsl adds up what the slices found."""
-        if self.one_subgroup:
-            return (("ENABLE", "enable subgroups;"), ("SUBGROUP_SUM", "subgroupAdd( value )"))
-        return (("ENABLE", ""), ("SUBGROUP_SUM", " value"))
 
 
 def choose_skinny_config(steps: int, threads: int, most: int) -> SkinnyConfig:

@@ -25,8 +25,8 @@ from webpte.ops.gemm.prologue import (
     Prologue,
     eps_of,
     gain_of,
-    row_overrides,
-    row_types,
+    prologue_overrides,
+    prologue_types,
 )
 
 LINEAR = "aten.linear.default"
@@ -69,8 +69,8 @@ def lower_several(
     kernel = GemmKernel(
         name="gemv_multi",
         operands=(x.id, gain_of(norm), *matrices_of([o.b.id for o in operands])),
-        types=row_types(norm, slicing),
-        overrides=(*row_overrides(norm, slicing), ("GATED", gated)),
+        types=prologue_types(norm),
+        overrides=(*prologue_overrides(norm), ("GATED", gated)),
         params=pack("12I", *shapes) + eps_of(norm),
     )
     joined = replace(Gemm(first.m, 0, first.k), n=workgroups * 4 * slicing.lanes, stored=read)

@@ -63,11 +63,9 @@ def quads_per_unit(weights: Quantized) -> int:
     return 4 if weights.format == BYTES else 8
 
 
-def is_one_row(product: Gemm, weights: Sequence[Quantized], target: Target) -> bool:
-    """Whether these kernels take it. Where sums are to be made by subgroups, others do."""
+def is_gemv(product: Gemm, weights: Sequence[Quantized]) -> bool:
+    """Return whether the GEMV kernels take a GEMM."""
     whole = all(w.in_quads and w.inner == w.steps * quads_per_unit(w) * 4 for w in weights)
-    if target.subgroup:
-        return False
     return product.m == 1 and product.batches == 1 and product.n > 0 and product.k > 0 and whole
 
 

@@ -38,7 +38,7 @@ from webpte.ops.gemm.gemm import (
     skinny_dispatches,
     tile_dispatches,
 )
-from webpte.ops.gemm.gemv_q4 import MANY_ROWS, choose_cut, is_one_row, row_dispatch
+from webpte.ops.gemm.gemv_q4 import MANY_ROWS, choose_cut, is_gemv, row_dispatch
 from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_linear
 from webpte.ops.gemm.packed_weights import (
     BYTES,
@@ -56,9 +56,9 @@ from webpte.ops.gemm.prologue import (
     Prologue,
     eps_of,
     gain_of,
+    prologue_overrides,
+    prologue_types,
     rounds,
-    row_overrides,
-    row_types,
 )
 from webpte.ops.gemm.subgroup_matrix import takes_matrices
 from webpte.shapes import Dims, numel
@@ -178,13 +178,12 @@ def lower_linear(
         if takes_matrices(product, args.target):
             return matrix_linear(kernel, weights, product, out.id, args.target)
         return tile_dispatches(kernel, product, out.id, args.target)
-    if rows is None and not rounds(norm) and is_one_row(product, [weights], args.target):
+    if rows is None and not rounds(norm) and is_gemv(product, [weights]):
         return [lower_row(x, weights, product, norm, out.id, args.target)]
     slicing = slicing_of(weights, product, args.target)
     if norm is not None and slicing.threads > NORMED_THREADS:
         slicing = choose_skinny_config(weights.steps, NORMED_THREADS, NORMED_THREADS)
-    sliced = sliced_kernel(kernel, weights, norm, slicing)
-    return skinny_dispatches(sliced, product, out.id, slicing)
+    return skinny_dispatches(skinny_kernel(kernel, weights, norm), product, out.id, slicing)
 
 
 def lower_row(
@@ -220,15 +219,13 @@ def normed_kernel(
     )
 
 
-def sliced_kernel(
-    kernel: GemmKernel, weights: Quantized, norm: Prologue | None, slicing: SkinnyConfig
-) -> GemmKernel:
+def skinny_kernel(kernel: GemmKernel, weights: Quantized, norm: Prologue | None) -> GemmKernel:
     return replace(
         kernel,
         name="linear_q4_skinny",
         operands=(*kernel.operands, gain_of(norm)),
-        types=(*kernel.types, *row_types(norm, slicing)),
-        overrides=(*kernel.overrides, *row_overrides(norm, slicing), ("WIDE", weights.wide)),
+        types=(*kernel.types, *prologue_types(norm)),
+        overrides=(*kernel.overrides, *prologue_overrides(norm), ("WIDE", weights.wide)),
         params=kernel.params + eps_of(norm),
     )
 
@@ -236,8 +233,6 @@ def sliced_kernel(
 def slicing_of(weights: Quantized, product: Gemm, target: Target) -> SkinnyConfig:
     """A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x: lanes that
     read the same x make up for that, unless it takes all threads to get enough reads going."""
-    if weights.wide and target.subgroup:
-        return SkinnyConfig(1, target.subgroup, one_subgroup=True)
     if not weights.wide:
         return choose_skinny_config(weights.steps, 128, 128)
     if product.n >= MANY_ROWS:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from webpte.ops.core.args import TensorArg
 from webpte.ops.core.records import pack
-from webpte.ops.gemm.gemm import Overrides, SkinnyConfig, Types
+from webpte.ops.gemm.gemm import Overrides, Types
 
 # Of a workgroup that normalizes: sums and squares of 4 rows fit into the 16 KB that all GPUs have.
 NORMED_THREADS = 128
@@ -39,16 +39,15 @@ def eps_of(norm: Prologue | None) -> bytes:
     return pack("2f", norm.eps if norm else 0, (norm.least if norm else None) or 0)
 
 
-def row_types(norm: Prologue | None, slicing: SkinnyConfig) -> Types:
-    """Text constants of wgsl/lib/gemm/prologue.wgsl; a space keeps one out of the label."""
+def prologue_types(norm: Prologue | None) -> Types:
+    """Return the text constants of wgsl/lib/gemm/prologue.wgsl.
+
+    The space keeps the constant out of the pipeline's label.
+    """
     squared = gain_of(norm) is not None and not rounds(norm)
-    return (*slicing.folding, ("SQUARED", " true" if squared else " false"))
+    return (("SQUARED", " true" if squared else " false"),)
 
 
-def row_overrides(norm: Prologue | None, slicing: SkinnyConfig) -> Overrides:
-    """Of wgsl/lib/gemm/linear_q4_skinny.wgsl."""
-    return (
-        ("NORMED", gain_of(norm) is not None),
-        ("ONE_SUBGROUP", slicing.one_subgroup),
-        ("ROUNDED", rounds(norm)),
-    )
+def prologue_overrides(norm: Prologue | None) -> Overrides:
+    """Return the override constants of wgsl/lib/gemm/prologue.wgsl."""
+    return (("NORMED", gain_of(norm) is not None), ("ROUNDED", rounds(norm)))
