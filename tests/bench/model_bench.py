@@ -223,8 +223,8 @@ async def calls_too(device: NativeDevice, until: float) -> dict[str, Any]:
     return found
 
 
-def k_first(*shapes: tuple[gemm_small.Shape, int]) -> Way:
-    return ((gemm_small, "SHAPES", {True: shapes, False: gemm_small.SHAPES[False]}),)
+def k_first(*shapes: tuple[gemm_small.SmallTile, int]) -> Way:
+    return ((gemm_small, "TILES", {True: shapes, False: gemm_small.TILES[False]}),)
 
 
 async def not_folded(graph: Graph) -> Graph:
@@ -246,7 +246,7 @@ WAYS |= {
         *((fusion, "RULES", PLAIN_RULES), (delegate, "fold_constants", not_folded)),
     ),
     "no spread products": (NO_SPREAD,),
-    "spread: small blocks": k_first((gemm_small.Shape(4, 4), 0)),
+    "spread: small blocks": k_first((gemm_small.SmallTile(4, 4), 0)),
     "spread: one step ahead": ((gemm_small, "FEW", 0),),
     "conv: no windows": (NO_WINDOW,),
     "as chosen, again": (),

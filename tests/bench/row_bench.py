@@ -24,14 +24,20 @@ from support.write.pte_writer import write_pte
 from webpte.gpu.native.device import NativeDevice
 from webpte.graph.graph import Graph
 from webpte.ops.gemm import fused_linear_q4, linear_q4
-from webpte.ops.gemm.gemv_q4 import RowCut
+from webpte.ops.gemm.gemv_q4 import GemvConfig
 from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.io_binding import Input
 from webpte.runtime.load.program_file import read_contents
 from webpte.source import BytesSource
 
-CUTS = (RowCut(64, 32), RowCut(128, 16), RowCut(128, 32), RowCut(128, 64), RowCut(256, 64))
+CUTS = (
+    GemvConfig(64, 32),
+    GemvConfig(128, 16),
+    GemvConfig(128, 32),
+    GemvConfig(128, 64),
+    GemvConfig(256, 64),
+)
 
 
 async def show(
@@ -71,7 +77,9 @@ async def compare(options: argparse.Namespace) -> None:
     for cut in CUTS:
         with ExitStack() as patches:
             for module in (linear_q4, fused_linear_q4):
-                patches.enter_context(patch.object(module, "choose_cut", lambda *_, cut=cut: cut))
+                patches.enter_context(
+                    patch.object(module, "choose_gemv_config", lambda *_, cut=cut: cut)
+                )
             print(f"fused, {cut.threads} threads, {cut.slices} slices")
             await show(graph, device, *given)
 

@@ -36,7 +36,7 @@ from support.write.pte_writer import GraphWriter, write_pte
 from webpte.ops.conv import conv_window
 from webpte.ops.gemm import gemm_small, gemv_q4
 
-LARGE_BLOCKS = ((gemm_small.Shape(4, 4, blocks=2), 0),)
+LARGE_BLOCKS = ((gemm_small.SmallTile(4, 4, blocks=2), 0),)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -138,7 +138,7 @@ def encoder(tokens: int = 37) -> tuple[Encoder, list[np.ndarray]]:
 def test_encoder_layer(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As small products are cut, and as large ones are: more sums to an invocation."""
     if blocks == 2:
-        monkeypatch.setattr(gemm_small, "SHAPES", dict.fromkeys((True, False), LARGE_BLOCKS))
+        monkeypatch.setattr(gemm_small, "TILES", dict.fromkeys((True, False), LARGE_BLOCKS))
     net, inputs = encoder()
     compare(net.g, [inputs], tolerance=1e-5)
 

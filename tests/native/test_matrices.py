@@ -20,7 +20,7 @@ from support.devices.native import need_native
 from support.devices.plain_matrices import plain_matrices, with_matrices
 from webpte.gpu.native.device import NativeDevice
 from webpte.ops.gemm import gemm_small, subgroup_matrix
-from webpte.ops.gemm.subgroup_matrix import MATRIX_TILINGS
+from webpte.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
 from webpte_host.base.layout import ROOT
 
 Array = np.ndarray
@@ -47,8 +47,8 @@ async def run(program: bytes, inputs: Any, on: Any) -> tuple[Array, frozenset[st
 
 def differs(case: RowCase, tiling: int, k_parts: int) -> float:
     """By how much of the largest element."""
-    cut = MATRIX_TILINGS[tiling], k_parts
-    with patch.object(subgroup_matrix, "choose_matrix_tiling", lambda product: cut):
+    cut = MATRIX_TILE_CONFIGS[tiling], k_parts
+    with patch.object(subgroup_matrix, "choose_matrix_tile_config", lambda product: cut):
         got, kernels = asyncio.run(run(case.program(), case.steps[0], device()))
     assert any(kernel.split()[0].endswith("_matrix") for kernel in kernels)
     want, _ = asyncio.run(run(case.program(), case.steps[0], "numpy"))

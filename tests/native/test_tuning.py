@@ -70,14 +70,14 @@ def test_tunes_keeps_and_uses(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_cut_that_computes_something_else_is_refused(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Wrong(gemv_q4.RowCut):
+    class Wrong(gemv_q4.GemvConfig):
         """Leaves out the last part of every sum."""
 
         def types(self, weights: Quantized, matrices: int) -> Types:
             given = dict(super().types(weights, matrices))
             return tuple((given | {"UNITS": str(weights.steps - 1)}).items())
 
-    cuts = [c for c in gemv_q4.CUTS if (c.threads, c.slices) != (64, 16)]
+    cuts = [c for c in gemv_q4.GEMV_CONFIGS if (c.threads, c.slices) != (64, 16)]
     monkeypatch.setattr(gemv_q4, "CUTS", (*cuts, Wrong(64, 16)))
 
     async def check() -> None:

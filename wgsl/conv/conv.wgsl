@@ -22,7 +22,7 @@ alias Out = ${OUT}; // Stored; f32 for parts of sums
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<StoredWeight>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read> beside: array<Stored>; // see lib/conv/conv_epilogue.wgsl
+@group(0) @binding(3) var<storage, read> residual: array<Stored>; // see lib/conv/conv_epilogue.wgsl
 @group(0) @binding(4) var<storage, read_write> output: array<Out>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -134,14 +134,14 @@ fn store(row: u32, value: vec4<f32>) {
             result += f32(bias[channel]);
         }
         var y = Vec();
-        if (BESIDE == PER_ELEMENT) {
-            let found = vec4<f32>(vec4<Stored>(beside[at.x], beside[at.y], beside[at.z], beside[at.w]));
-            y = select(Vec(), found, at < vec4<u32>(params.beside));
+        if (RESIDUAL == PER_ELEMENT) {
+            let found = vec4<f32>(vec4<Stored>(residual[at.x], residual[at.y], residual[at.z], residual[at.w]));
+            y = select(Vec(), found, at < vec4<u32>(params.residual));
         }
-        if (BESIDE == PER_CHANNEL) {
-            y = Vec(f32(beside[channel]));
+        if (RESIDUAL == PER_CHANNEL) {
+            y = Vec(f32(residual[channel]));
         }
-        result = ending(result, y, params.low, params.high);
+        result = epilogue(result, y, params.low, params.high);
     }
     if (pixel_exists.x) { output[at.x] = Out(result.x); }
     if (pixel_exists.y) { output[at.y] = Out(result.y); }

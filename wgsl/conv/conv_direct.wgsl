@@ -20,7 +20,7 @@ alias Stored = ${FLOAT};
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<Stored>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read> beside: array<Stored>; // see lib/conv/conv_epilogue.wgsl
+@group(0) @binding(3) var<storage, read> residual: array<Stored>; // see lib/conv/conv_epilogue.wgsl
 @group(0) @binding(4) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -129,16 +129,16 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
             result += f32(bias[channel]);
         }
         var y = Vec();
-        if (BESIDE == PER_ELEMENT) {
+        if (RESIDUAL == PER_ELEMENT) {
             for (var j = 0u; j < 4u; j++) {
                 let at = row_at + w.first_output + (run * 4u + j) * w.output_step;
-                y[j] = select(0.0, f32(beside[at]), at < params.beside);
+                y[j] = select(0.0, f32(residual[at]), at < params.residual);
             }
         }
-        if (BESIDE == PER_CHANNEL) {
-            y = Vec(f32(beside[channel]));
+        if (RESIDUAL == PER_CHANNEL) {
+            y = Vec(f32(residual[channel]));
         }
-        result = ending(result, y, params.low, params.high);
+        result = epilogue(result, y, params.low, params.high);
         for (var j = 0u; j < 4u; j++) {
             if (run * 4u + j < w.outputs) {
                 output[row_at + w.first_output + (run * 4u + j) * w.output_step] = Stored(result[j]);

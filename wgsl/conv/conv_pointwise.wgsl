@@ -16,7 +16,7 @@ alias Out = ${OUT}; // Stored; f32 for parts of sums
 @group(0) @binding(0) var<storage, read> input: array<vec4<Stored>>;
 @group(0) @binding(1) var<storage, read> weight: array<StoredWeight>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read> beside: array<vec4<Stored>>; // see lib/conv/conv_epilogue.wgsl
+@group(0) @binding(3) var<storage, read> residual: array<vec4<Stored>>; // see lib/conv/conv_epilogue.wgsl
 @group(0) @binding(4) var<storage, read_write> output: array<vec4<Out>>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -89,13 +89,13 @@ fn store(row: u32, value: vec4<f32>) {
         result += f32(bias[channel]);
     }
     var y = Vec();
-    if (BESIDE == PER_ELEMENT && at * 4u < params.beside) { // channels are whole quads
-        y = vec4<f32>(beside[at]);
+    if (RESIDUAL == PER_ELEMENT && at * 4u < params.residual) { // channels are whole quads
+        y = vec4<f32>(residual[at]);
     }
-    if (BESIDE == PER_CHANNEL) {
-        y = Vec(f32(beside[channel / 4u][channel % 4u]));
+    if (RESIDUAL == PER_CHANNEL) {
+        y = Vec(f32(residual[channel / 4u][channel % 4u]));
     }
-    output[at] = vec4<Out>(ending(result, y, params.low, params.high));
+    output[at] = vec4<Out>(epilogue(result, y, params.low, params.high));
 }
 
 @compute @workgroup_size(THREADS)

@@ -7,14 +7,14 @@
 // use lib/nan.wgsl
 
 const BLOCK = ${BLOCK}u; // 1 or 4
-override HAS_ADDED: bool;
+override HAS_RESIDUAL: bool;
 
 alias Stored = ${FLOAT};
 
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<Stored>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read> added: array<Stored>; // like the output, or less: what is behind it is 0
+@group(0) @binding(3) var<storage, read> residual: array<Stored>; // 0 past its end
 @group(0) @binding(4) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -106,8 +106,8 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
             }
             let row = (image * params.groups * params.out_channels + channel) * params.out_size.x + out_h;
             let at = row * params.out_size.y + w.first_output + column * w.output_step;
-            if (HAS_ADDED && at < params.beside) {
-                result += f32(added[at]);
+            if (HAS_RESIDUAL && at < params.residual) {
+                result += f32(residual[at]);
             }
             let bounded = select(min(max(result, params.low), params.high), result, is_nan_f32(result));
             output[at] = Stored(bounded);

@@ -5,7 +5,7 @@
 // use lib/gemm/gemm_small.wgsl
 
 struct Params {
-    product: Product, // n_parts of all three; n is not looked at
+    gemm: Gemm, // n_parts of all three; n is not looked at
     // Columns, the workgroup along n that is its first, and whether something is added.
     matrices: array<vec4<u32>, 3>,
 }
@@ -78,5 +78,5 @@ fn main(
     }
     matrix = u32(part.column >= params.matrices[1].y) + u32(part.column >= params.matrices[2].y);
     part.column = (part.column - params.matrices[matrix].y) * TILE_COLUMNS;
-    multiply_spread(part, thread, 0u, 0u, params.matrices[matrix].x);
+    multiply_small(part, thread, 0u, 0u, params.matrices[matrix].x);
 }

@@ -8,7 +8,7 @@
 // use lib/gemm/gemv_q4.wgsl
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32,
     row_bytes: u32,
     group: u32,
@@ -57,7 +57,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     let index = group.x + group.y * groups.x;
-    if (index * COLUMNS >= params.product.n) {
+    if (index * COLUMNS >= params.gemm.n) {
         return;
     }
     let matrix = u32(index >= params.matrices[1].y) + u32(index >= params.matrices[2].y);

@@ -16,7 +16,7 @@ alias BRaw = Packed;
 override B_K_FIRST: bool = !BACKWARD;
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32,
     row_bytes: u32,
     group: u32,

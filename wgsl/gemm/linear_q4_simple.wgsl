@@ -14,7 +14,7 @@ override BACKWARD: bool = false;
 override QUANTIZED: bool; // as in lib/gemm/linear_q4_input.wgsl
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32, // values in a row of weights
     row_bytes: u32,
     group: u32, // values of a row that share a scale
@@ -78,8 +78,8 @@ fn scales_from(k: u32) -> Quad {
 }
 
 fn find_rows(place: vec3<u32>) {
-    let row = min(place.y + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.product.m - 1u));
-    rows_at = row * params.product.k;
+    let row = min(place.y + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.gemm.m - 1u));
+    rows_at = row * params.gemm.k;
     if (QUANTIZED) {
         for (var i = 0u; i < ROWS; i++) {
             row_scale[i] = f32(row_scales[row[i]]);
@@ -96,8 +96,8 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         return;
     }
     find_rows(place);
-    columns = min(place.z + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.product.n - 1u));
-    let length = params.product.k;
+    columns = min(place.z + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.gemm.n - 1u));
+    let length = params.gemm.k;
     // How long a column keeps its scale.
     let stretch = select(params.group, 1u, BACKWARD);
     var sums = Block();

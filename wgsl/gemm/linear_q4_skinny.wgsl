@@ -15,7 +15,7 @@
 override WIDE: bool;
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32,
     row_bytes: u32,
     group: u32,
@@ -56,7 +56,7 @@ fn main(
     if (!part.exists) {
         return;
     }
-    look_at_rows(thread, part.row);
+    find_roundings(thread, part.row);
     let column = column_of(part, thread);
     var sums: Sums;
     var squares: Squares;

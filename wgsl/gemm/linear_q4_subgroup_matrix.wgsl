@@ -13,14 +13,14 @@ alias BRaw = Packed;
 override WIDE: bool;
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32,
     row_bytes: u32,
     group: u32,
     scale_stride: u32,
 }
 
-@group(0) @binding(0) var<storage, read> halves: array<vec4<u32>>;
+@group(0) @binding(0) var<storage, read> split_f16: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> exponents: array<i32>;
 @group(0) @binding(2) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> scales: array<StoredQuad>;
@@ -91,7 +91,7 @@ fn fetch_aligned(column: u32, k: u32) -> Packed {
 
 fn fetch_b(column: u32, k: u32) -> Packed {
     var packed: Packed;
-    if (column >= params.product.n || k >= params.inner) {
+    if (column >= params.gemm.n || k >= params.inner) {
         return packed;
     }
     if (WIDE) {

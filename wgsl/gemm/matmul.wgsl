@@ -9,7 +9,7 @@ alias ARaw = Block;
 alias BRaw = Block;
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
 }
 
 @group(0) @binding(0) var<storage, read> a: array<StoredQuad>;

@@ -20,14 +20,14 @@ from webpte.gpu.device import FEATURES, MATRIX_SHAPE, MATRIX_SUBGROUP, DeviceInf
 from webpte.plan import shaders
 
 MATRICES = """
-alias Halves = vec2<u32>;
+alias F16Quad = vec2<u32>;
 
 struct Left { band: u32, line: u32, low: bool }
 struct Right { band: u32, line: u32, low: bool }
 struct Sums { values: array<f32, 8> }
 
 // By hand, for numbers below 65520: not every driver compiles the functions that WGSL has for it.
-fn to_halves(values: vec4<f32>) -> Halves {
+fn to_f16(values: vec4<f32>) -> F16Quad {
     let bits = bitcast<vec4<u32>>(values);
     let size = bits & vec4<u32>(0x7fffffffu);
     let even = size + vec4<u32>(0xfffu) + ((size >> vec4<u32>(13u)) & vec4<u32>(1u));
@@ -38,7 +38,7 @@ fn to_halves(values: vec4<f32>) -> Halves {
     return codes.xz | (codes.yw << vec2<u32>(16u));
 }
 
-fn to_floats(halves: Halves) -> vec4<f32> {
+fn to_floats(halves: F16Quad) -> vec4<f32> {
     let codes = vec4<u32>(halves.x, halves.x >> 16u, halves.y, halves.y >> 16u);
     let size = codes & vec4<u32>(0x7fffu);
     let large = bitcast<vec4<f32>>((size << vec4<u32>(13u)) + vec4<u32>(112u << 23u));

@@ -25,7 +25,7 @@ struct Params {
     columns: u32, // of tiles, or runs of outputs
     splits: u32,
     split_k: u32, // how much of the sum a split adds up
-    beside: u32, // elements of what lies beside the output
+    residual: u32, // elements of what lies beside the output
 }
 
 override TRANSPOSED: bool;

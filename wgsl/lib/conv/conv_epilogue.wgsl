@@ -3,8 +3,8 @@
 
 alias Vec = vec4<f32>;
 
-const PER_ELEMENT = 1u; // `beside` is like the output; behind `params.beside` elements of it y is 0
+const PER_ELEMENT = 1u; // `residual` is like the output; behind `params.residual` elements of it y is 0
 const PER_CHANNEL = 2u; // it has a number for each channel
-override BESIDE: u32; // 0: nothing
+override RESIDUAL: u32; // 0: nothing
 
-fn ending(x: Vec, y: Vec, a: f32, b: f32) -> Vec { return ${FORMULA}; }
+fn epilogue(x: Vec, y: Vec, a: f32, b: f32) -> Vec { return ${FORMULA}; }

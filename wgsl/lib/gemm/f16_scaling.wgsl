@@ -36,7 +36,7 @@ fn times_power(value: f32, exponent: i32) -> f32 {
 fn pair_of(values: vec4<f32>) -> vec4<u32> {
     // Rounded by its bits, not as a half float made a float again: drivers take that for the number itself.
     let kept = bitcast<vec4<f32>>((bitcast<vec4<u32>>(values) + vec4<u32>(0x1000u)) & vec4<u32>(0xffffe000u));
-    let high = to_halves(kept);
-    let low = to_halves(values - kept);
+    let high = to_f16(kept);
+    let low = to_f16(values - kept);
     return vec4<u32>(bitcast<vec2<u32>>(high), bitcast<vec2<u32>>(low));
 }

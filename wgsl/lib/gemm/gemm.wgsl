@@ -1,7 +1,7 @@
 // What matrix products share:
 // output[batch, row, column] = alpha * (sum over k of A[row, k] * B[k, column]) + beta * addend.
 //
-// A kernel that uses this file declares `output`, an array of Out, and `params.product`; lib/gemm/epilogue.wgsl
+// A kernel that uses this file declares `output`, an array of Out, and `params.gemm`; lib/gemm/epilogue.wgsl
 // writes there. With several parts along k it stores plain sums, one matrix per part, and
 // gemm_split_k_sum.wgsl adds them up.
 
@@ -11,7 +11,7 @@ alias Stored = ${STORED}; // as tensors are in memory
 alias StoredQuad = vec4<Stored>;
 alias Out = ${OUT}; // Stored; Number for parts of sums
 
-struct Product {
+struct Gemm {
     m: u32,
     n: u32,
     k: u32,
@@ -39,21 +39,21 @@ struct Part {
 
 // Rows first: neighbouring workgroups share the columns of B, which are often the larger half.
 fn part_of(group: vec3<u32>, groups: vec3<u32>, rows: u32, columns: u32) -> Part {
-    let product = params.product;
+    let gemm = params.gemm;
     let index = group.x + group.y * groups.x;
-    let m_part = index % product.m_parts;
-    let n_part = index / product.m_parts % product.n_parts;
-    let matrix = index / (product.m_parts * product.n_parts);
-    let k_index = matrix / product.batches;
-    let k_begin = k_index * product.k_part;
+    let m_part = index % gemm.m_parts;
+    let n_part = index / gemm.m_parts % gemm.n_parts;
+    let matrix = index / (gemm.m_parts * gemm.n_parts);
+    let k_index = matrix / gemm.batches;
+    let k_begin = k_index * gemm.k_part;
     return Part(
-        k_index < product.k_parts,
-        matrix % product.batches,
+        k_index < gemm.k_parts,
+        matrix % gemm.batches,
         m_part * rows,
         n_part * columns,
         k_begin,
-        min(k_begin + product.k_part, product.k),
-        matrix * product.m * product.n,
+        min(k_begin + gemm.k_part, gemm.k),
+        matrix * gemm.m * gemm.n,
     );
 }
 

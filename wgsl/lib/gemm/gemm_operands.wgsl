@@ -11,11 +11,11 @@ override B_ALIGNED: bool;
 
 // (lines, elements per line)
 fn a_extent() -> vec2<u32> {
-    return select(vec2<u32>(params.product.k, params.product.m), vec2<u32>(params.product.m, params.product.k), A_K_FIRST);
+    return select(vec2<u32>(params.gemm.k, params.gemm.m), vec2<u32>(params.gemm.m, params.gemm.k), A_K_FIRST);
 }
 
 fn b_extent() -> vec2<u32> {
-    return select(vec2<u32>(params.product.k, params.product.n), vec2<u32>(params.product.n, params.product.k), B_K_FIRST);
+    return select(vec2<u32>(params.gemm.k, params.gemm.n), vec2<u32>(params.gemm.n, params.gemm.k), B_K_FIRST);
 }
 
 fn a_run(batch: u32, line: u32, along: u32) -> Quad {

@@ -88,7 +88,7 @@ struct Places {
 
 fn fetch(places: Places, k: u32) -> Fetched {
     let rows = places.rows + k;
-    let columns = places.columns + select(k * params.product.n, k, B_K_FIRST);
+    let columns = places.columns + select(k * params.gemm.n, k, B_K_FIRST);
     return Fetched(
         Block(a_quad(rows.x), a_quad(rows.y), a_quad(rows.z), a_quad(rows.w)),
         b_block(columns),
@@ -114,9 +114,9 @@ fn add(sums: ptr<function, Block>, fetched: Fetched) {
 // `a_at` and `b_at` are where the matrices begin, `columns` how many B has.
 fn places_of(row: u32, column: u32, a_at: u32, b_at: u32, columns: u32) -> Places {
     let four = vec4<u32>(0u, 1u, 2u, 3u);
-    let rows = a_at + min(row + four, vec4<u32>(params.product.m - 1u)) * params.product.k;
+    let rows = a_at + min(row + four, vec4<u32>(params.gemm.m - 1u)) * params.gemm.k;
     if (B_K_FIRST) {
-        return Places(rows, b_at + min(column + four, vec4<u32>(columns - 1u)) * params.product.k);
+        return Places(rows, b_at + min(column + four, vec4<u32>(columns - 1u)) * params.gemm.k);
     }
     return Places(rows, b_at + min(column, (columns - 1u) / 4u * 4u) + four * columns);
 }
@@ -136,18 +136,18 @@ fn fold_slices(part: Part, thread: u32, member: Member, sums: Block, first: vec2
         }
         let row = first.x + i / COLUMN_QUADS;
         let column = first.y + i % COLUMN_QUADS * 4u;
-        if (row < params.product.m && column < columns) {
+        if (row < params.gemm.m && column < columns) {
             finish(part, row, column, sum);
         }
     }
 }
 
-fn multiply_spread(part: Part, thread: u32, a_at: u32, b_at: u32, columns: u32) {
+fn multiply_small(part: Part, thread: u32, a_at: u32, b_at: u32, columns: u32) {
     let member = member_of(thread);
     let row = part.row + member.row_quad * 4u;
     let column = part.column + member.column_quad * 4u;
     let near = places_of(row, column, a_at, b_at, columns);
-    let length = params.product.k;
+    let length = params.gemm.k;
     let step = SLICES * 4u;
     let last = length - 4u; // what is fetched beyond the end is not looked at
     var k = member.slice * 4u;

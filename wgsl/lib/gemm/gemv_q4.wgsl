@@ -10,7 +10,7 @@
 // with x * gain and multiplied by 1 / rms at their end.
 //
 // Goes with lib/gemm/gemm.wgsl, lib/gemm/q4_weights.wgsl and lib/gemm/q4_units.wgsl. The kernel declares `x` and `gain`
-// (arrays of StoredQuad) and `params.product`, `params.eps`, and
+// (arrays of StoredQuad) and `params.gemm`, `params.eps`, and
 //     fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units    at `at`, and UNITS from one to the next
 
 override NORMED: bool = false;
@@ -186,5 +186,5 @@ fn sum_of(matrix: u32, column: u32) -> f32 {
     for (var i = 0u; i < SQUARE_FOLDS; i++) {
         squares += folded_squares[i];
     }
-    return sum * inverseSqrt(squares / f32(params.product.k) + params.eps);
+    return sum * inverseSqrt(squares / f32(params.gemm.k) + params.eps);
 }

@@ -17,8 +17,8 @@ fn rounded_to_int8(values: vec4<f32>, row: u32) -> vec4<f32> {
 
 // Four values of a row, zeros outside of the matrix.
 fn x_quad(row: u32, k: u32) -> vec4<f32> {
-    let length = params.product.k;
-    if (row >= params.product.m || k >= length) {
+    let length = params.gemm.k;
+    if (row >= params.gemm.m || k >= length) {
         return vec4<f32>();
     }
     let at = row * length + k;

@@ -4,7 +4,7 @@
 
 fn add_block(sums: ptr<function, Sums>, row: u32, k: u32, block: Block) {
     for (var i = 0u; i < ROWS; i++) {
-        (*sums)[i] = plus_products((*sums)[i], met_quad(row + i, k), block);
+        (*sums)[i] = plus_products((*sums)[i], prologue_quad(row + i, k), block);
     }
 }
 

@@ -7,7 +7,7 @@
 
 //
 // With ROUNDED, what meets the weights is rounded to int8 before, with the scale and the zero that the
-// extremes of its row give (`params.least` is the smallest scale): `look_at_rows` finds them, by all
+// extremes of its row give (`params.least` is the smallest scale): `find_roundings` finds them, by all
 // invocations of a workgroup. Goes with lib/quotient.wgsl and lib/nan.wgsl.
 
 override NORMED: bool = false;
@@ -21,12 +21,12 @@ alias Squares = array<f32, ROWS>;
 var<workgroup> slice_squares: array<f32, SQUARES>;
 
 var<workgroup> roundings: array<vec4<f32>, ROWS>; // scale, 1 / scale, zero and 1 / rms of a row
-var<private> first_seen: u32; // the row that they begin with
+var<private> first_rounded: u32; // the row that they begin with
 
 // Of one row, by one invocation: squares, the smallest and the largest value, and zero.
-fn seen_of(row: u32, thread: u32) -> vec4<f32> {
+fn row_stats(row: u32, thread: u32) -> vec4<f32> {
     var seen = vec4<f32>();
-    for (var k = thread * 4u; k < params.product.k; k += THREADS * 4u) {
+    for (var k = thread * 4u; k < params.gemm.k; k += THREADS * 4u) {
         let values = x_quad(row, k);
         var met = values;
         if (NORMED) {
@@ -42,7 +42,7 @@ fn seen_of(row: u32, thread: u32) -> vec4<f32> {
 fn rounding_of(seen: vec4<f32>) -> vec4<f32> {
     var rms = 1.0;
     if (NORMED) {
-        rms = inverseSqrt(seen.x / f32(params.product.k) + params.eps);
+        rms = inverseSqrt(seen.x / f32(params.gemm.k) + params.eps);
     }
     let lowest = seen.y * rms;
     var scale = max(exact_quotient_f32(seen.z * rms - lowest, 255.0), params.least);
@@ -53,13 +53,13 @@ fn rounding_of(seen: vec4<f32>) -> vec4<f32> {
     return vec4<f32>(scale, exact_quotient_f32(1.0, scale), zero, rms);
 }
 
-fn look_at_rows(thread: u32, row: u32) {
+fn find_roundings(thread: u32, row: u32) {
     if (!ROUNDED) {
         return;
     }
-    first_seen = row;
+    first_rounded = row;
     for (var i = 0u; i < ROWS; i++) {
-        slice_sums[i * THREADS + thread] = seen_of(row + i, thread);
+        slice_sums[i * THREADS + thread] = row_stats(row + i, thread);
     }
     for (var rest = THREADS / 2u; rest > 0u; rest /= 2u) {
         workgroupBarrier();
@@ -84,9 +84,9 @@ fn rounded(values: vec4<f32>, rounding: vec4<f32>) -> vec4<f32> {
 }
 
 // What of x meets the weights.
-fn met_quad(row: u32, k: u32) -> vec4<f32> {
+fn prologue_quad(row: u32, k: u32) -> vec4<f32> {
     if (ROUNDED) {
-        let rounding = roundings[row - first_seen];
+        let rounding = roundings[row - first_rounded];
         var values = x_quad(row, k);
         if (NORMED) {
             values *= rounding.w * vec4<f32>(gain[k / 4u]);
@@ -137,7 +137,7 @@ fn fold_slices(thread: u32, sums: Sums, squares: Squares) {
 fn sums_of(thread: u32, row: u32) -> Quad {
     let sums = slice_sums[row * THREADS + thread];
     if (SQUARED) {
-        return sums * inverseSqrt(slice_squares[row * THREADS + thread] / f32(params.product.k) + params.eps);
+        return sums * inverseSqrt(slice_squares[row * THREADS + thread] / f32(params.gemm.k) + params.eps);
     }
     return sums;
 }

@@ -7,12 +7,12 @@ diagnostic(off, chromium.subgroup_matrix_uniformity); // by subgroup it is unifo
 // said of them to WGSL is said here; lib/gemm/subgroup_matrix_tile.wgsl makes a product of them. Comes first in a
 // kernel, for the lines above.
 
-alias Halves = vec4<f16>;
+alias F16Quad = vec4<f16>;
 alias Left = subgroup_matrix_left<f16, 16, 16>;
 alias Right = subgroup_matrix_right<f16, 16, 16>;
 alias Sums = subgroup_matrix_result<f32, 16, 16>;
 
-fn to_halves(values: vec4<f32>) -> Halves { return Halves(values); }
+fn to_f16(values: vec4<f32>) -> F16Quad { return F16Quad(values); }
 
 struct Place {
     @builtin(local_invocation_index) thread: u32,

@@ -19,9 +19,10 @@ from webpte.ops.attention.rope import angles_of, operands, start_of
 from webpte.ops.core.args import Args
 from webpte.ops.core.fused_call import Part, grouped, lower_parts, parts_of, register_fusion
 from webpte.ops.core.records import Dispatch, Scratch
-from webpte.ops.gemm.fused_linear_q4 import ALL_LINEARS, intake_of, linears_of, lower_joined
-from webpte.ops.gemm.fused_matmul import joined_dispatches
-from webpte.ops.gemm.gemv_multi import LINEAR, lower_several
+from webpte.ops.gemm.fused_linear_q4 import ALL_LINEARS, linears_of, lower_qkv, prologue_of
+from webpte.ops.gemm.fused_matmul import qkv_dispatches
+from webpte.ops.gemm.gemv_multi import lower_gemv_multi
+from webpte.ops.gemm.matmul import LINEAR
 
 ATTENTION_BLOCK = "webpte.attention_block"
 SDPA = "sdpa_with_kv_cache.default"
@@ -34,7 +35,7 @@ STORAGE_BUFFERS = 9
 def lower_attention_block(args: Args) -> list[Dispatch]:
     parts = list(parts_of(args))
     _, attention = parts[-1]
-    steps = grouped(parts, {LINEAR}, joined_dispatches) if parts_are_dense(parts) else None
+    steps = grouped(parts, {LINEAR}, qkv_dispatches) if parts_are_dense(parts) else None
     if args.target.software or args.target.storage_buffers < STORAGE_BUFFERS:
         return lower_parts(args, steps)
     names = ("query", "k_cache", "v_cache", "key", "value")
@@ -46,9 +47,9 @@ def lower_attention_block(args: Args) -> list[Dispatch]:
     sizes = [part.out.numel for part in linears]
     fresh = scratch("attention_fresh", sum(sizes) * 4)
     if parts_are_dense(parts):
-        products = lower_several(linears, intake_of(parts), fresh, "f32")
+        products = lower_gemv_multi(linears, prologue_of(parts), fresh, "f32")
     else:
-        products = lower_joined(linears_of(parts), intake_of(parts), fresh)
+        products = lower_qkv(linears_of(parts), prologue_of(parts), fresh)
     if products is None:
         return lower_parts(args, steps)
     places = sizes[0], sizes[0] + sizes[1]

@@ -102,7 +102,7 @@ def run_volume(args: Args) -> Array:
     stride, padding, dilation = (args.integers(name) for name in ("stride", "padding", "dilation"))
     if args.flag("transposed"):
         extra = args.integers("output_padding")
-        result = spread_out(wide, weights, stride, padding, dilation, extra)
+        result = scatter_taps(wide, weights, stride, padding, dilation, extra)
     else:
         result = drawn_in(wide, weights, stride, padding, dilation)
     result = result.reshape(args.out.dims)
@@ -125,7 +125,7 @@ def drawn_in(
     return result
 
 
-def spread_out(
+def scatter_taps(
     x: Array,
     weights: Array,
     stride: Sequence[int],
@@ -142,7 +142,9 @@ def spread_out(
     result = np.zeros((*x.shape[:2], weights.shape[2], *full))
     for place in np.ndindex(kernel):
         starts = [k * d for k, d in zip(place, apart, strict=True)]
-        cuts: Any = tuple(slice(a, a + n, s) for a, n, s in zip(starts, spans, steps, strict=True))
-        result[(..., *cuts)] += np.einsum("bgi...,gio->bgo...", x, weights[(..., *place)])
+        slices: Any = tuple(
+            slice(a, a + n, s) for a, n, s in zip(starts, spans, steps, strict=True)
+        )
+        result[(..., *slices)] += np.einsum("bgi...,gio->bgo...", x, weights[(..., *place)])
     inner: Any = tuple(slice(p, size - p) for p, size in zip(borders, full, strict=True))
     return result[(..., *inner)]

@@ -62,10 +62,10 @@ class ConvTiles:
         return f"{self.tile.rows}x{self.tile.columns} k/{self.splits}"
 
 
-Cut = ConvTiles | ConvWindow
+ConvConfig = ConvTiles | ConvWindow
 
 
-def choose_cut(args: Args, conv: Convolution, product: Gemm) -> Cut:
+def choose_conv_config(args: Args, conv: Convolution, product: Gemm) -> ConvConfig:
     """What was measured on this adapter, or else what was on another."""
     copies, pixels = conv.groups * math.prod(conv.phases), conv.batch * math.prod(conv.phase_size)
     tile, terms = choose_tile(conv, pixels, copies), conv.in_channels * conv.phase_taps
@@ -74,14 +74,14 @@ def choose_cut(args: Args, conv: Convolution, product: Gemm) -> Cut:
         rows, columns = ceil_div(conv.out_channels, tile.rows), ceil_div(pixels, tile.columns)
         return ConvTiles(tile, choose_splits(tile, terms, rows * columns * copies))
 
-    default: Cut = conv_window.WINDOW if conv_window.suits(conv) else tiles(tile)
+    default: ConvConfig = conv_window.WINDOW if conv_window.suits(conv) else tiles(tile)
     if not args.target.asks:
         return default
-    cuts: list[Cut] = [default, *(tiles(t) for t in (tile, LARGE, SMALL, FLAT))]
-    cuts += [ConvTiles(t, 1) for t in (tile, SMALL)]
+    configs: list[ConvConfig] = [default, *(tiles(t) for t in (tile, LARGE, SMALL, FLAT))]
+    configs += [ConvTiles(t, 1) for t in (tile, SMALL)]
     if conv_window.takes(conv):
-        cuts.append(conv_window.WINDOW)
-    candidates = {cut.label: cut for cut in cuts}
+        configs.append(conv_window.WINDOW)
+    candidates = {config.label: config for config in configs}
     sizes = f"m{product.m} n{product.n} k{product.k} x{product.batches} groups{conv.groups}"
     window = "x".join(map(str, (*conv.kernel, *conv.stride, *conv.dilation)))
     shape_class = f"{sizes} {window}{' transposed' * conv.transposed} {product.stored}"

@@ -31,7 +31,8 @@ class Target:
 
     `storage_buffers`: how many a kernel may bind; 8 is what every GPU has. `shared_bytes`: of a
     workgroup's memory; 16 KB is what every GPU has. `matrices`: whether GEMMs may use subgroup
-    matrices (gemm/subgroup_matrix.py). `choices` are what was measured to be the fastest, and `asked` takes the questions, if they are wanted.
+    matrices (gemm/subgroup_matrix.py). `choices` are what was measured to be the fastest, and
+    `asked` takes the questions, if they are wanted.
     """
 
     software: bool = False

@@ -20,7 +20,7 @@ import numpy as np
 
 from webpte.errors import GraphError
 from webpte.ops.core.args import Args, TensorArg
-from webpte.ops.core.quads import float_type
+from webpte.ops.core.quads import WORKGROUP_SIZE, float_type
 from webpte.ops.core.records import Dispatch, ceil_div, fold_grid, pack
 from webpte.ops.core.registry import register
 from webpte.ops.core.target import Target
@@ -38,7 +38,7 @@ from webpte.ops.gemm.gemm import (
     skinny_dispatches,
     tile_dispatches,
 )
-from webpte.ops.gemm.gemv_q4 import MANY_ROWS, choose_cut, is_gemv, row_dispatch
+from webpte.ops.gemm.gemv_q4 import MANY_ROWS, choose_gemv_config, gemv_dispatch, is_gemv
 from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_linear
 from webpte.ops.gemm.packed_weights import (
     BYTES,
@@ -64,8 +64,6 @@ from webpte.ops.gemm.subgroup_matrix import takes_matrices
 from webpte.shapes import Dims, numel
 
 Array = np.ndarray
-
-WORKGROUP_SIZE = 64  # of wgsl/lib/grid.wgsl
 
 
 @dataclass(frozen=True)
@@ -150,11 +148,11 @@ def row_params(op: LinearQ4, args: Args, rows: int) -> tuple[TensorArg, TensorAr
     return scale, zero
 
 
-def product_of(op: LinearQ4, args: Args) -> Gemm:
+def gemm_of(op: LinearQ4, args: Args) -> Gemm:
     """The sizes, and the bias."""
     weights, x = weights_of(op, args), args.tensor("x")
-    product = Gemm(numel(x.dims[:-1]), weights.rows, weights.inner)
-    return product.with_bias(bias_of(op, args, product.n))
+    gemm = Gemm(numel(x.dims[:-1]), weights.rows, weights.inner)
+    return gemm.with_bias(bias_of(op, args, gemm.n))
 
 
 def lower_linear(
@@ -166,39 +164,39 @@ def lower_linear(
 ) -> list[Dispatch]:
     """With something `added` to it, of few rows that are yet to be normalized, to another place."""
     weights, x, out = weights_of(op, args), args.tensor("x"), out or args.out
-    product = product_of(op, args).plus(added)
-    rows = None if rounds(norm) else row_params(op, args, product.m)
+    gemm = gemm_of(op, args).plus(added)
+    rows = None if rounds(norm) else row_params(op, args, gemm.m)
     others = (rows[0] if rows else None, norm.gain if norm else None, out)
-    stored = float_type(args, x, weights.scales, product.addend, *others)
-    product = replace(product, stored=stored)
+    stored = float_type(args, x, weights.scales, gemm.addend, *others)
+    gemm = replace(gemm, stored=stored)
     kernel = kernel_of(norm.x if norm else x, weights, rows)
     if args.target.software:
-        return simple_dispatches(simple(kernel), product, out.id)
-    if not is_skinny(product):
-        if takes_matrices(product, args.target):
-            return matrix_linear(kernel, weights, product, out.id, args.target)
-        return tile_dispatches(kernel, product, out.id, args.target)
-    if rows is None and not rounds(norm) and is_gemv(product, [weights]):
-        return [lower_row(x, weights, product, norm, out.id, args.target)]
-    slicing = slicing_of(weights, product, args.target)
-    if norm is not None and slicing.threads > NORMED_THREADS:
-        slicing = choose_skinny_config(weights.steps, NORMED_THREADS, NORMED_THREADS)
-    return skinny_dispatches(skinny_kernel(kernel, weights, norm), product, out.id, slicing)
+        return simple_dispatches(simple(kernel), gemm, out.id)
+    if not is_skinny(gemm):
+        if takes_matrices(gemm, args.target):
+            return matrix_linear(kernel, weights, gemm, out.id, args.target)
+        return tile_dispatches(kernel, gemm, out.id, args.target)
+    if rows is None and not rounds(norm) and is_gemv(gemm, [weights]):
+        return [lower_gemv(x, weights, gemm, norm, out.id, args.target)]
+    config = skinny_config(weights, gemm, args.target)
+    if norm is not None and config.threads > NORMED_THREADS:
+        config = choose_skinny_config(weights.steps, NORMED_THREADS, NORMED_THREADS)
+    return skinny_dispatches(skinny_kernel(kernel, weights, norm), gemm, out.id, config)
 
 
-def lower_row(
+def lower_gemv(
     x: TensorArg,
     weights: Quantized,
-    product: Gemm,
+    gemm: Gemm,
     norm: Prologue | None,
     out: int,
     target: Target,
 ) -> Dispatch:
-    cut = choose_cut(weights, 1, target)
+    config = choose_gemv_config(weights, 1, target)
     normed = (("NORMED", gain_of(norm) is not None),)
-    kernel = normed_kernel("gemv_q4", x, [weights], norm, cut.types(weights, 1), normed)
+    kernel = normed_kernel("gemv_q4", x, [weights], norm, config.types(weights, 1), normed)
     kernel = replace(kernel, params=weights.params + eps_of(norm))
-    return row_dispatch(kernel, product, (product.addend_id, out), cut)
+    return gemv_dispatch(kernel, gemm, (gemm.addend_id, out), config)
 
 
 def normed_kernel(
@@ -230,25 +228,25 @@ def skinny_kernel(kernel: GemmKernel, weights: Quantized, norm: Prologue | None)
     )
 
 
-def slicing_of(weights: Quantized, product: Gemm, target: Target) -> SkinnyConfig:
+def skinny_config(weights: Quantized, gemm: Gemm, target: Target) -> SkinnyConfig:
     """A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x: lanes that
     read the same x make up for that, unless it takes all threads to get enough reads going."""
     if not weights.wide:
         return choose_skinny_config(weights.steps, 128, 128)
-    if product.n >= MANY_ROWS:
+    if gemm.n >= MANY_ROWS:
         return choose_skinny_config(weights.steps, 64, 16)
-    if product.m > ROWS_AT_ONCE[-1]:
+    if gemm.m > ROWS_AT_ONCE[-1]:
         return choose_skinny_config(weights.steps, 128, 32)
-    many = weights.steps >= 128 and shared_bytes(256, product) <= target.shared_bytes
+    many = weights.steps >= 128 and shared_bytes(256, gemm) <= target.shared_bytes
     return choose_skinny_config(weights.steps, 256 if many else 128, 128)
 
 
-def shared_bytes(threads: int, product: Gemm) -> int:
+def shared_bytes(threads: int, gemm: Gemm) -> int:
     """Bytes of shared memory that linear_q4_skinny.wgsl declares where x is not normalized.
 
     A quad of each row for each invocation and for all of them, and a square rounded up to a quad.
     """
-    return 16 * (rows_at_once(product) * (threads + 1) + 1)
+    return 16 * (rows_at_once(gemm) * (threads + 1) + 1)
 
 
 def kernel_of(
@@ -315,10 +313,10 @@ def lower_backward(args: Args) -> list[Dispatch]:
     kernel = kernel_of(d_out, weights)
     backward = replace(kernel, overrides=(*kernel.overrides, ("BACKWARD", True)))
     stored = float_type(args, d_out, weights.scales, args.out)
-    product = Gemm(numel(d_out.dims[:-1]), weights.inner, weights.rows, stored=stored)
+    gemm = Gemm(numel(d_out.dims[:-1]), weights.inner, weights.rows, stored=stored)
     if args.target.software:
-        return simple_dispatches(simple(backward), product, args.out.id)
-    return tile_dispatches(backward, product, args.out.id, args.target)
+        return simple_dispatches(simple(backward), gemm, args.out.id)
+    return tile_dispatches(backward, gemm, args.out.id, args.target)
 
 
 def run_backward(args: Args) -> Array:

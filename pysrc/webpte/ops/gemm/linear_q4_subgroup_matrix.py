@@ -12,7 +12,7 @@ from webpte.ops.core.records import Dispatch, ceil_div, fold_grid, pack
 from webpte.ops.core.target import Target
 from webpte.ops.gemm.gemm import Gemm, GemmKernel, Overrides
 from webpte.ops.gemm.packed_weights import BYTES, Quantized
-from webpte.ops.gemm.subgroup_matrix import exponents_memory, halves_memory, matrix_dispatches
+from webpte.ops.gemm.subgroup_matrix import exponents_memory, matrix_dispatches, split_f16_memory
 
 COLUMNS = 32  # of wgsl/gemm/linear_q4_split_f16.wgsl: those that a workgroup looks at
 
@@ -24,17 +24,17 @@ OF_X, OF_WEIGHTS = ("QUANTIZED", "X_ALIGNED"), ("FORMAT", "GROUP_SIZE", "WEIGHTS
 
 
 def matrix_linear(
-    kernel: GemmKernel, weights: Quantized, product: Gemm, out: int, target: Target
+    kernel: GemmKernel, weights: Quantized, gemm: Gemm, out: int, target: Target
 ) -> list[Dispatch]:
     """`kernel` is that of tiles: what it binds, of x and of the weights, is bound here, too."""
     *of_x, packed, scales = kernel.operands
     power = SCALE_POWER_OF_BYTES if weights.format == BYTES else SCALE_POWER
-    halves = Dispatch(
+    split = Dispatch(
         kernel="linear_q4_split_f16",
-        bindings=(*of_x, scales, halves_memory(product, product.m), exponents_memory(product)),
-        params=product.params(1, 1) + kernel.params + pack("I", power),
-        grid=fold_grid(product.m + ceil_div(product.n, COLUMNS)),
-        types=(*kernel.types, *product.types(product.stored)),
+        bindings=(*of_x, scales, split_f16_memory(gemm, gemm.m), exponents_memory(gemm)),
+        params=gemm.params(1, 1) + kernel.params + pack("I", power),
+        grid=fold_grid(gemm.m + ceil_div(gemm.n, COLUMNS)),
+        types=(*kernel.types, *gemm.types(gemm.stored)),
         overrides=_those(kernel, OF_X),
     )
     multiply = replace(
@@ -44,7 +44,7 @@ def matrix_linear(
         types=(("B_PARTS", "2"),),
         overrides=(*_those(kernel, OF_WEIGHTS), ("WIDE", weights.wide)),
     )
-    return matrix_dispatches(halves, multiply, product, out, target)
+    return matrix_dispatches(split, multiply, gemm, out, target)
 
 
 def _those(kernel: GemmKernel, names: tuple[str, ...]) -> Overrides:

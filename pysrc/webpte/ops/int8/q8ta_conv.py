@@ -209,7 +209,7 @@ def lower_tiled(args: Args, call: Int8Convolution) -> list[Dispatch]:
     target: Binding = out.id if whole else memory
     packed = [] if conv.is_pointwise else [lower_pack(args, conv)]
     source = packed[0].bindings[1] if packed else args.tensor("x").id
-    dispatches = [*packed, lower_product(args, call, source, target)]
+    dispatches = [*packed, lower_gemm(args, call, source, target)]
     if not whole:
         inverse, zero = call.scaling.inverse, call.scaling.zero
         assert inverse is not None
@@ -230,7 +230,7 @@ def lower_pack(args: Args, conv: Convolution) -> Dispatch:
     )
 
 
-def lower_product(args: Args, call: Int8Convolution, source: Binding, target: Binding) -> Dispatch:
+def lower_gemm(args: Args, call: Int8Convolution, source: Binding, target: Binding) -> Dispatch:
     conv, copies = call.conv, call.conv.groups * math.prod(call.conv.phases)
     pixels = conv.batch * math.prod(conv.phase_size)
     tile = choose_tile(conv.out_channels, pixels, copies)

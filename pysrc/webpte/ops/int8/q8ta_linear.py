@@ -130,14 +130,14 @@ def lower_linear(args: Args, quantized: bool) -> list[Dispatch]:
     stored = float_type(args, linear.scales, linear.bias, None if quantized else out)
     written = "u32" if whole else "f32" if quantized else stored
     bindings = (*linear.inputs, target, uniform)
-    product = product_dispatch(linear, bindings, stored, written, args.target)
+    product = gemm_dispatch(linear, bindings, stored, written, args.target)
     if target is not memory:
         return [product]
     assert scaling.inverse is not None
     return [product, requantize_dispatch(memory, out, scaling.inverse, scaling.zero)]
 
 
-def product_dispatch(
+def gemm_dispatch(
     linear: LinearQ8, bindings: tuple[Binding, ...], stored: str, written: str, target: Target
 ) -> Dispatch:
     """Scales and biases lie in memory as `stored`; `written` is u32, for bytes, or a float."""

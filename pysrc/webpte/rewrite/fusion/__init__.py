@@ -12,8 +12,8 @@ from webpte.rewrite.fusion.attention import attention_block
 from webpte.rewrite.fusion.convolutions import convolution_block
 from webpte.rewrite.fusion.elementwise import elementwise_chain
 from webpte.rewrite.fusion.engine import Rule, apply
-from webpte.rewrite.fusion.linear_q4 import add_after_product, gated_products, norm_before_product
-from webpte.rewrite.fusion.matmul import activation_after_product, joined_products
+from webpte.rewrite.fusion.linear_q4 import add_after_gemm, gated_gemms, norm_before_gemm
+from webpte.rewrite.fusion.matmul import activation_after_gemm, gemm_qkv
 from webpte.rewrite.fusion.norms import activation_batch_norm
 from webpte.rewrite.fusion.softmax_attention import softmax_attention
 
@@ -23,8 +23,8 @@ __all__ = ["RULES", "fuse"]
 RULES: tuple[tuple[Rule, ...], ...] = (
     (
         *(attention_block, softmax_attention),
-        *(gated_products, add_after_product, norm_before_product, convolution_block),
-        *(activation_after_product, joined_products, activation_batch_norm),
+        *(gated_gemms, add_after_gemm, norm_before_gemm, convolution_block),
+        *(activation_after_gemm, gemm_qkv, activation_batch_norm),
     ),
     (elementwise_chain,),
 )

@@ -15,7 +15,7 @@ from support.write.pte_writer import GraphWriter
 from webpte.errors import GraphError
 from webpte.ops.core.records import Dispatch, Scratch
 from webpte.ops.gemm.gemm import (
-    MAX_SLICED_ROWS,
+    MAX_SKINNY_ROWS,
     TILE_CONFIGS,
     Gemm,
     GemmKernel,
@@ -84,9 +84,9 @@ def mm_dispatches(m: int, n: int, k: int) -> tuple[Dispatch, ...]:
     ("sizes", "kernels"),
     [
         ((1, 100, 100), ["matmul_skinny"]),
-        ((MAX_SLICED_ROWS, 100, 100), ["matmul_skinny"]),
-        ((MAX_SLICED_ROWS + 1, 100, 100), ["gemm_small"]),
-        ((MAX_SLICED_ROWS + 1, 100, 102), ["matmul"]),
+        ((MAX_SKINNY_ROWS, 100, 100), ["matmul_skinny"]),
+        ((MAX_SKINNY_ROWS + 1, 100, 100), ["gemm_small"]),
+        ((MAX_SKINNY_ROWS + 1, 100, 102), ["matmul"]),
         ((2000, 2000, 1000), ["matmul"]),
         ((500, 1, 100), ["matmul_skinny"]),
         ((100, 100, 1002), ["matmul", "gemm_split_k_sum"]),
@@ -236,7 +236,7 @@ def refused(op: str, *args: Any, out: str = "float32") -> LiveCase:
                 1,
                 out="int32",
             ),
-            "scaled by integers",
+            "alpha and beta of integers",
         ),
     ],
 )

@@ -19,7 +19,11 @@ from webpte.ops.core.records import Dispatch, Scratch
 from webpte.ops.core.target import GPU, Target, Tunable
 from webpte.ops.gemm import linear_q4_subgroup_matrix, matmul_subgroup_matrix, subgroup_matrix
 from webpte.ops.gemm.gemm import Gemm
-from webpte.ops.gemm.subgroup_matrix import MATRIX_TILINGS, SHARED_BYTES, choose_matrix_tiling
+from webpte.ops.gemm.subgroup_matrix import (
+    MATRIX_TILE_CONFIGS,
+    SHARED_BYTES,
+    choose_matrix_tile_config,
+)
 from webpte.plan.shaders import shader_folder
 
 Array = np.ndarray
@@ -85,10 +89,10 @@ def test_few_rows_stay_as_they_are() -> None:
 def test_few_large_tiles_are_cut_or_made_smaller() -> None:
     """A GPU has more cores than a prompt's products have tiles of 128 x 128."""
     for m, n, k in ((512, 2048, 2048), (128, 512, 8192), (17, 64, 64)):
-        tiling, k_parts = choose_matrix_tiling(Gemm(m, n, k))
-        whole = MATRIX_TILINGS[0].tiles(Gemm(m, n, k))
+        tiling, k_parts = choose_matrix_tile_config(Gemm(m, n, k))
+        whole = MATRIX_TILE_CONFIGS[0].tiles(Gemm(m, n, k))
         assert tiling.tiles(Gemm(m, n, k)) * k_parts >= whole
-    assert choose_matrix_tiling(Gemm(4096, 8192, 2048)) == (MATRIX_TILINGS[0], 1)
+    assert choose_matrix_tile_config(Gemm(4096, 8192, 2048)) == (MATRIX_TILE_CONFIGS[0], 1)
 
 
 def test_tuning_may_choose_another_cut() -> None:

@@ -23,8 +23,8 @@ from webpte.rewrite.passes import merge_duplicate_calls
 from webpte.runtime.load.fold_graph import fold_constants
 from webpte_host.base.layout import ROOT
 
-ATTENTION, ENDING = "webpte.softmax_attention", "webpte.product_ending"
-JOINED, SUM = "webpte.joined_products", "webpte.product_add"
+ATTENTION, ENDING = "webpte.softmax_attention", "webpte.gemm_epilogue"
+JOINED, SUM = "webpte.gemm_qkv", "webpte.gemm_add"
 KERNEL, TEN = "softmax_attention", Target(storage_buffers=10)
 
 

@@ -25,7 +25,7 @@ from webpte.rewrite.validate import check_defined
 
 LINEAR, FLOAT = "et_vk.linear_q4gsw.default", "aten.linear.default"
 CHAIN = "webpte.elementwise"
-SUM, GATED, NORMED = "webpte.product_add", "webpte.gated_product", "webpte.normed_product"
+SUM, GATED, NORMED = "webpte.gemm_add", "webpte.gated_gemm", "webpte.normed_gemm"
 
 
 def fused(net: Net) -> list[str]:
