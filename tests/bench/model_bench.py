@@ -135,7 +135,7 @@ def concerns(way_name: str, model: str) -> bool:
     kind = way_name.split(maxsplit=1)[0]
     if kind == "conv:":
         return model == "resnet18"
-    return kind != "spread:" or model != "resnet18"
+    return kind != "small" or model != "resnet18"
 
 
 async def compare(options: argparse.Namespace) -> None:
@@ -210,9 +210,9 @@ CALLS = (
 async def calls_too(device: NativeDevice, until: float) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for entry in CALLS:
-        kind = "conv" if "conv" in entry["op"] else "spread"
+        kind = "conv" if "conv" in entry["op"] else "small GEMM"
         for way_name, way in WAYS.items():
-            wanted = way_name.startswith(kind) or way_name in ("as chosen", "no spread products")
+            wanted = way_name.startswith(kind) or way_name in ("as chosen", "no small GEMMs")
             if wanted and perf_counter() < until:
                 rows = found.setdefault(entry["name"], {})
                 try:
@@ -232,22 +232,22 @@ async def not_folded(graph: Graph) -> Graph:
 
 
 PLAIN_RULES = tuple(
-    tuple(rule for rule in rules if not rule.__module__.endswith(("dense", "softmax_attention")))
+    tuple(rule for rule in rules if not rule.__module__.endswith(("matmul", "softmax_attention")))
     for rules in fusion.RULES
 )
-NO_SPREAD = (gemm_small, "MOST_WORK", 0)
+NO_SMALL = (gemm_small, "MOST_WORK", 0)
 
 WAYS |= {
-    "no spread products, windows, rules for encoders": (
-        *(NO_SPREAD, NO_WINDOW, (fusion, "RULES", PLAIN_RULES)),
+    "no small GEMMs, windows, rules for encoders": (
+        *(NO_SMALL, NO_WINDOW, (fusion, "RULES", PLAIN_RULES)),
         (delegate, "fold_constants", not_folded),
     ),
     "no rules for encoders": (
         *((fusion, "RULES", PLAIN_RULES), (delegate, "fold_constants", not_folded)),
     ),
-    "no spread products": (NO_SPREAD,),
-    "spread: small blocks": k_first((gemm_small.SmallTile(4, 4), 0)),
-    "spread: one step ahead": ((gemm_small, "FEW", 0),),
+    "no small GEMMs": (NO_SMALL,),
+    "small GEMM: small blocks": k_first((gemm_small.SmallTile(4, 4), 0)),
+    "small GEMM: one step ahead": ((gemm_small, "FEW", 0),),
     "conv: no windows": (NO_WINDOW,),
     "as chosen, again": (),
 }

@@ -1,10 +1,10 @@
-"""Decode on this machine's GPU: layers of the 1B Llama, one kernel's way against another's.
+"""Decode on this machine's GPU: layers of the 1B Llama, with one GEMV config or another.
 
     PYTHONPATH=pysrc:tests python -m bench.row_bench [--layers 8] [--steps 200] [--position 512]
 
 Steps are queued and waited for once: a figure is what a step takes with no host in the loop.
-Weights of the layers together are larger than caches: the memory is read. A way is how products
-of one row are cut: threads of a workgroup, and slices along k.
+Weights of the layers together are larger than caches: the memory is read. A variant is a GEMV
+config: threads of a workgroup, and slices along k.
 """
 
 from __future__ import annotations
@@ -31,13 +31,8 @@ from webpte.runtime.execute.io_binding import Input
 from webpte.runtime.load.program_file import read_contents
 from webpte.source import BytesSource
 
-CUTS = (
-    GemvConfig(64, 32),
-    GemvConfig(128, 16),
-    GemvConfig(128, 32),
-    GemvConfig(128, 64),
-    GemvConfig(256, 64),
-)
+SIZES = ((64, 32), (128, 16), (128, 32), (128, 64), (256, 64))
+CONFIGS = tuple(GemvConfig(threads, slices) for threads, slices in SIZES)
 
 
 async def show(
@@ -74,13 +69,13 @@ async def compare(options: argparse.Namespace) -> None:
     await show(graph, device, *given, fuse=False)
     print("fused, as chosen now")
     await show(graph, device, *given)
-    for cut in CUTS:
+    for config in CONFIGS:
         with ExitStack() as patches:
             for module in (linear_q4, fused_linear_q4):
                 patches.enter_context(
-                    patch.object(module, "choose_gemv_config", lambda *_, cut=cut: cut)
+                    patch.object(module, "choose_gemv_config", lambda *_, c=config: c)
                 )
-            print(f"fused, {cut.threads} threads, {cut.slices} slices")
+            print(f"fused, {config.threads} threads, {config.slices} slices")
             await show(graph, device, *given)
 
 

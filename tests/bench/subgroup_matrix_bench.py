@@ -3,7 +3,7 @@
     PYTHONPATH=pysrc:tests python -m bench.subgroup_matrix_bench [--runs 30] [--rows 512] [--small]
 
 For each of the 1B Llama's products, by the GPU's own clock: float tiles as chosen, matrices as
-chosen, and every cut of them. `error` is the largest difference from float tiles, as a share of the
+chosen, and every tile config. `error` is the largest difference from float tiles, as a share of the
 largest element; below 1e-5 is what half floats in pairs should give. Kernels with their times go
 to --json.
 """
@@ -55,11 +55,11 @@ found["rows"].append(("float tiles", kernels, 0.0))
 if not info.has_matrices:
     return found
 chosen = subgroup_matrix.choose_matrix_tile_config
-cuts = [None, *((t, p) for t in subgroup_matrix.MATRIX_TILE_CONFIGS for p in (1, 2, 4, 8))]
-for cut in cuts:
-    name = "as chosen" if cut is None else gemm.cut_label(cut)
+configs = [None, *((t, p) for t in subgroup_matrix.MATRIX_TILE_CONFIGS for p in (1, 2, 4, 8))]
+for config in configs:
+    name = "as chosen" if config is None else gemm.config_label(config)
     try:
-        subgroup_matrix.choose_matrix_tile_config = (lambda _: cut) if cut else chosen
+        subgroup_matrix.choose_matrix_tile_config = (lambda _: config) if config else chosen
         result, kernels = await timed(True)
     except WebpteError as error:
         found["rows"].append((f"{name}: {error}", [], 0.0))

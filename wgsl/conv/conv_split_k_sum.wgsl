@@ -1,4 +1,4 @@
-// Adds the parts that conv.wgsl and conv_pointwise.wgsl left of a split sum; a quad per invocation.
+// Adds the parts of a split-K sum of conv.wgsl or conv_pointwise.wgsl; a quad per invocation.
 
 // use lib/grid.wgsl
 // use lib/math.wgsl
@@ -11,7 +11,7 @@ struct Params {
     channel_size: u32, // elements of one channel of one image
     low: f32,
     high: f32,
-    residual: u32, // elements of what lies beside the output
+    residual: u32, // elements of the residual
 }
 
 override HAS_BIAS: bool;

@@ -1,9 +1,9 @@
-// Convolution of 3 x 3 taps with stride 1 in one group: the inputs under a block of pixels are in
-// workgroup memory once, for all taps; weights come straight from the caches.
+// Convolution of 3 x 3 taps with stride 1 in one group: the inputs under a block of pixels are staged
+// in workgroup memory once, for all taps; weights are read directly.
 //
-// A workgroup makes ROW_QUADS * 4 channels of LINES x WIDTH quads of pixels. Its invocations form slices,
-// each of which adds up four input channels at a time; the slices meet at the end. An invocation has four
-// channels of eight neighbouring pixels.
+// A workgroup computes ROW_QUADS * 4 channels of LINES x WIDTH quads of pixels. Its invocations form
+// slices, each of which adds up four input channels at a time; their sums meet at the end. An invocation
+// has four channels of eight neighbouring pixels.
 
 // use lib/conv/conv.wgsl
 // use lib/math.wgsl
@@ -17,7 +17,7 @@ const PIXEL_QUADS = LINES * WIDTH;
 const SLICE_THREADS = ROW_QUADS * PIXEL_QUADS / 2u;
 const SLICES = THREADS / SLICE_THREADS;
 const TILE_QUADS = ROW_QUADS * 4u * PIXEL_QUADS;
-// Of one channel; the last quad of a line is partly outside.
+// Quads of one channel; the last quad of a line is partly outside.
 const LINE_QUADS = WIDTH + 1u;
 const PATCH_QUADS = (LINES + 2u) * LINE_QUADS;
 const CHANNELS = SLICES * 4u; // at a time

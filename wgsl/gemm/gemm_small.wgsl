@@ -1,15 +1,15 @@
-// Products of two matrices that are too small for tiles, with what follows them: see lib/gemm/gemm_small.wgsl.
-// output = f(x, y), x being alpha * sums + beta * addend, and y what lies beside the output.
+// Small GEMMs with an epilogue: see lib/gemm/gemm_small.wgsl.
+// output = f(x, y), x being alpha * sums + beta * addend, and y the residual.
 
 // use lib/gemm/gemm.wgsl
 // use lib/math.wgsl
 // use lib/gemm/gemm_small.wgsl
 
-const PER_ELEMENT = 1u; // `residual` is like the output; behind `params.residual` elements of it y is 0
+const PER_ELEMENT = 1u; // `residual` is like the output; y is 0 from its `params.residual`-th element on
 const PER_ROW = 2u;
-override RESIDUAL: u32; // 0: nothing
+override RESIDUAL: u32; // 0: none
 
-alias StoredB = ${B_STORED}; // a quad where columns and rows of B are whole quads, else an element
+alias StoredB = ${B_STORED}; // a quad if columns and rows of B are whole quads, else an element
 
 struct Params {
     gemm: Gemm,
@@ -38,7 +38,7 @@ fn epilogue(x: Vec, y: Vec, a: f32, b: f32, c: f32) -> Vec { return ${FORMULA}; 
 fn finish(part: Part, row: u32, column: u32, sums: Quad) {
     let gemm = params.gemm;
     let at = part.output + row * gemm.n + column;
-    let last = gemm.n - 1u - column; // a quad at the end may be beyond the matrix
+    let last = gemm.n - 1u - column; // the last quad may end past the matrix
     let four = min(vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last));
     let add_at = row * gemm.addend_row + (column + four) * gemm.addend_column;
     let added = Quad(vec4<Stored>(addend[add_at.x], addend[add_at.y], addend[add_at.z], addend[add_at.w]));

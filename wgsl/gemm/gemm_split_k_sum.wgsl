@@ -1,5 +1,4 @@
-// Adds up the parts that a product was cut into along k. Its matrices follow one another in
-// `parts`: all batches of the first part, then all batches of the second, and so on.
+// Adds up the parts of a split-K GEMM. Their matrices follow one another in `parts`: all batches of the first part, then all batches of the second, and so on.
 
 // use lib/grid.wgsl
 // use lib/gemm/gemm.wgsl

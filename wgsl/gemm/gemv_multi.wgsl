@@ -1,8 +1,8 @@
-// Products of few rows of one x, maybe normalized before, with up to three matrices [n, k] of floats: as
-// fast as these can be read. k is a multiple of four.
+// Skinny GEMMs of one x, maybe normalized before, with up to three matrices [n, k] of floats, as fast as
+// these can be read. k is a multiple of four.
 //
-// Either the outputs lie in one buffer, each where `params.matrices` says, and a workgroup has columns of
-// one of them; or, GATED, output = silu(first) * second, and an invocation has four columns of both.
+// The outputs are in one buffer, each at its place in `params.matrices`, and a workgroup has columns of one
+// of them. With GATED, output = silu(first) * second, and an invocation has four columns of both.
 
 // use lib/math.wgsl
 // use lib/gemm/gemm.wgsl
@@ -13,10 +13,10 @@ override GATED: bool;
 
 struct Params {
     gemm: Gemm,
-    // Columns, the workgroup that is its first, nothing, and where in the output it begins
+    // Of each matrix: columns, its first workgroup, unused, and where in the output it begins
     matrices: array<vec4<u32>, 3>,
     eps: f32,
-    least: f32, // not looked at
+    least: f32, // ignored
 }
 
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;

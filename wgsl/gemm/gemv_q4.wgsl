@@ -1,4 +1,4 @@
-// A linear layer with quantized weights for one row: see lib/gemm/gemv_q4.wgsl.
+// GEMV: a linear layer with quantized weights for one row, see lib/gemm/gemv_q4.wgsl.
 
 // use lib/quads.wgsl
 // use lib/gemm/gemm.wgsl

@@ -1,4 +1,4 @@
-// Two linear layers of one row with quantized weights: output = silu(gate) * up. See lib/gemm/gemv_q4.wgsl.
+// Two GEMVs of one row with quantized weights: output = silu(gate) * up. See lib/gemm/gemv_q4.wgsl.
 
 // use lib/quads.wgsl
 // use lib/math.wgsl

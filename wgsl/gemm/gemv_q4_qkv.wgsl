@@ -1,5 +1,5 @@
-// Three linear layers of one row with quantized weights in one dispatch. Their outputs lie in one
-// buffer, each where `params.matrices` says. See lib/gemm/gemv_q4.wgsl.
+// Three GEMVs of one row with quantized weights in one dispatch. Their outputs are in one buffer, each
+// at its place in `params.matrices`. See lib/gemm/gemv_q4.wgsl.
 
 // use lib/quads.wgsl
 // use lib/gemm/gemm.wgsl
@@ -12,9 +12,9 @@ struct Params {
     inner: u32,
     row_bytes: u32,
     group: u32,
-    scale_stride: u32, // not looked at
-    // Columns, the workgroup that is its first, from one group's scales to the next one's, and where
-    // in the output it begins
+    scale_stride: u32, // ignored
+    // Of each matrix: columns, its first workgroup, stride from one group's scales to the next, and
+    // where in the output it begins
     matrices: array<vec4<u32>, 3>,
     eps: f32,
 }

@@ -1,5 +1,5 @@
-// Linear layers with quantized weights on software adapters, whatever their sizes: see
-// lib/gemm/gemm_simple.wgsl. With BACKWARD the product is with W itself, not with its transpose.
+// Linear layers with quantized weights of any size on software adapters: see
+// lib/gemm/gemm_simple.wgsl. With BACKWARD, x is multiplied by W itself, not by its transpose.
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl
@@ -36,7 +36,7 @@ var<private> row_inverse: vec4<f32>;
 var<private> row_zero: vec4<f32>;
 var<private> columns: vec4<u32>;
 
-// What is left of x after it was rounded to int8.
+// Rounds x to int8 and back.
 fn rounded_to_int8(values: vec4<f32>) -> vec4<f32> {
     let rounded = round(values * row_inverse) + row_zero;
     return (clamp(rounded, vec4<f32>(-128.0), vec4<f32>(127.0)) - row_zero) * row_scale;
@@ -54,7 +54,7 @@ fn a_quad(k: u32) -> Quad {
     return values;
 }
 
-// Codes, which become weights with their scales.
+// Codes, which are not scaled yet.
 fn b_quad(k: u32) -> Quad {
     let row = select(columns, vec4<u32>(k), BACKWARD);
     let inner = select(vec4<u32>(k), columns, BACKWARD);
@@ -103,7 +103,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     var sums = Block();
     for (var k = 0u; k < length; k += stretch) {
         let scale = scales_from(k);
-        let found = products(k, min(length, k + stretch));
+        let found = sums_over(k, min(length, k + stretch));
         sums.k0 += found.k0 * scale;
         if (ROWS > 1u) {
             sums.k1 += found.k1 * scale;

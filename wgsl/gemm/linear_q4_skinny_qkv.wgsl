@@ -1,5 +1,5 @@
 // Three linear layers of one x with quantized weights, for few rows, in one dispatch. Their outputs
-// lie in one buffer, each where `params.matrices` says. Weights are wide: see linear_q4_skinny.wgsl.
+// are in one buffer, each at its place in `params.matrices`. Weights are wide: see linear_q4_skinny.wgsl.
 
 // use lib/quads.wgsl
 // use lib/quotient.wgsl
@@ -16,8 +16,8 @@ struct Params {
     inner: u32,
     row_bytes: u32,
     group: u32,
-    scale_stride: u32, // not looked at
-    // Columns, the workgroup along n that is its first, from one group's scales to the next one's,
+    scale_stride: u32, // ignored
+    // Of each matrix: columns, its first workgroup along n, stride from one group's scales to the next,
     // and where in the output it begins
     matrices: array<vec4<u32>, 3>,
     eps: f32,
@@ -42,7 +42,7 @@ fn x_quad(row: u32, k: u32) -> vec4<f32> {
     return vec4<f32>(x[(row * params.gemm.k + k) / 4u]);
 }
 
-// The same in all invocations of a workgroup.
+// `matrix` is the same in all invocations of a workgroup.
 fn weights_of(matrix: u32, at: u32) -> vec4<u32> {
     if (matrix == 0u) {
         return weights[at];

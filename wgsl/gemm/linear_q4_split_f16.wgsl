@@ -1,6 +1,6 @@
-// Before linear_q4_subgroup_matrix.wgsl: the rows of x as half floats, two for each number, and the
-// exponents that bring rows of x and columns of weights to the size of half floats. A workgroup takes one
-// row, or, behind the last of them, the scales of 32 columns.
+// For linear_q4_subgroup_matrix.wgsl: splits the rows of x into f16, two for each number, and finds the
+// exponents that bring rows of x and columns of weights into the range of f16. A workgroup takes one row,
+// or, after the last row, the scales of 32 columns.
 
 // use lib/gemm/subgroup_matrix.wgsl
 // use lib/quads.wgsl

@@ -1,4 +1,4 @@
-// Products of two matrices on software adapters, whatever their sizes: see lib/gemm/gemm_simple.wgsl.
+// GEMM of two plain matrices of any size on software adapters: see lib/gemm/gemm_simple.wgsl.
 
 // use lib/grid.wgsl
 // use lib/gemm/gemm.wgsl
@@ -42,5 +42,5 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     let last = vec2<u32>(params.gemm.m, params.gemm.n) - 1u;
     rows_at = place.x * params.a.x + min(place.y + next, vec4<u32>(last.x)) * params.a.y;
     columns_at = place.x * params.b.x + min(place.z + next, vec4<u32>(last.y)) * params.b.y;
-    write_sums(place, products(0u, params.gemm.k));
+    write_sums(place, sums_over(0u, params.gemm.k));
 }

@@ -1,5 +1,5 @@
-// Products of a matrix of few rows with one of many columns: as fast as B can be read.
-// output = f(x, y), x being alpha * sums + beta * addend, and y what lies beside the output.
+// GEMM of a matrix of few rows with one of many columns, as fast as B can be read.
+// output = f(x, y), x being alpha * sums + beta * addend, and y the residual.
 
 // use lib/gemm/gemm.wgsl
 // use lib/math.wgsl
@@ -26,7 +26,7 @@ alias Vec = Quad;
 
 fn epilogue(x: Vec, y: Vec, a: f32, b: f32, c: f32) -> Vec { return ${FORMULA}; }
 
-// Four columns of one row; what lies outside of the matrix is dropped.
+// Writes four columns of one row, except those outside of the matrix.
 fn write_quad(part: Part, row: u32, column: u32, sums: Quad) {
     let gemm = params.gemm;
     if (row >= gemm.m || column >= gemm.n) {

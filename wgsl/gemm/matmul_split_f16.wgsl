@@ -1,4 +1,4 @@
-// Before matmul_subgroup_matrix.wgsl: the rows of A [m, k] and behind them those of B [n, k] as half floats, with their
+// For matmul_subgroup_matrix.wgsl: splits the rows of A [m, k], then those of B [n, k], into f16 with
 // exponents.
 
 // use lib/gemm/subgroup_matrix.wgsl

@@ -1,5 +1,5 @@
-// Products of two matrices [m, k] and [n, k] by subgroup matrices; both have become half floats before
-// (matmul_split_f16.wgsl).
+// GEMM of two matrices [m, k] and [n, k] with subgroup matrices; matmul_split_f16.wgsl has split both
+// into f16.
 
 // use lib/gemm/subgroup_matrix.wgsl
 // use lib/gemm/gemm.wgsl
@@ -19,7 +19,7 @@ struct Params {
 @group(0) @binding(3) var<storage, read_write> output: array<Out>;
 @group(0) @binding(4) var<uniform> params: Params;
 
-// Columns outside of the matrix are the last one again, as rows are.
+// Columns past the end repeat the last one, as rows do.
 fn fetch_b(column: u32, k: u32) -> Pairs {
     let at = split_place(params.gemm.m + min(column, params.gemm.n - 1u), k);
     var pairs: Pairs;

@@ -36,7 +36,8 @@ def array(dtype, shape, text):
     return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
 
 chosen, failures = subgroup_matrix.choose_matrix_tile_config, []
-subgroup_matrix.choose_matrix_tile_config = lambda _: (subgroup_matrix.MATRIX_TILE_CONFIGS[tiling], k_parts)
+config = subgroup_matrix.MATRIX_TILE_CONFIGS[tiling], k_parts
+subgroup_matrix.choose_matrix_tile_config = lambda _: config
 try:
     for case in json.loads(cases):
         data = base64.b64decode(case["program"])

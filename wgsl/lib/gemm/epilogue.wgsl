@@ -1,7 +1,7 @@
-// How most products end: alpha * sums + beta * addend. Goes with lib/gemm/gemm.wgsl; the kernel declares
-// `addend`, an array of Stored.
+// The plain epilogue: alpha * sums + beta * addend. Goes with lib/gemm/gemm.wgsl; the kernel declares `addend`,
+// an array of Stored.
 
-// Four columns of one row; what lies outside of the matrix is dropped.
+// Writes four columns of one row, except those outside of the matrix.
 fn write_quad(part: Part, row: u32, column: u32, sums: Quad) {
     let gemm = params.gemm;
     if (row >= gemm.m) {

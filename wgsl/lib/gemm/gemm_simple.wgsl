@@ -1,5 +1,5 @@
-// A matrix product for software adapters: an invocation makes ROWS x 4 elements in registers, with
-// one plain loop. Workgroup memory and barriers would take such an adapter minutes to compile.
+// A GEMM for software adapters: an invocation computes ROWS x 4 elements in registers, with one plain
+// loop. Workgroup memory and barriers would take such an adapter minutes to compile.
 //
 // A kernel that uses this file (and lib/gemm/gemm.wgsl and lib/grid.wgsl) supplies
 //     fn a_quad(k: u32) -> Quad    of the rows of this invocation; with ROWS = 1 the first counts
@@ -8,8 +8,8 @@
 
 const ROWS = ${ROWS}u; // 1 or 4
 
-// The place of an invocation: its batch, first row and first column. m_parts and n_parts of the
-// product count invocations.
+// The place of an invocation: its batch, first row and first column. m_parts and n_parts of the GEMM
+// count invocations.
 fn place_of(index: u32) -> vec3<u32> {
     let gemm = params.gemm;
     let column = index % gemm.n_parts;
@@ -23,9 +23,9 @@ fn is_inside(place: vec3<u32>) -> bool {
 
 const STRETCH = 64u;
 
-// The sums over begin <= k < end: a quad of columns per row. Every stretch is added up by itself:
-// one sum of thousands of terms would lose digits.
-fn products(begin: u32, end: u32) -> Block {
+// The sums over begin <= k < end: a quad of columns per row. Each stretch has a partial sum: a single
+// sum of thousands of terms would lose digits.
+fn sums_over(begin: u32, end: u32) -> Block {
     var sums = Block();
     for (var first = begin; first < end; first += STRETCH) {
         var part = Block();

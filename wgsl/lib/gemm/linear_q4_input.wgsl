@@ -1,7 +1,7 @@
-// The rows of x [m, k] that meet quantized weights. Goes with lib/gemm/gemm.wgsl and lib/quads.wgsl.
+// The rows of x [m, k] of a GEMM with quantized weights. Goes with lib/gemm/gemm.wgsl and lib/quads.wgsl.
 //
 // Bindings: `x`, `row_scales` (arrays of StoredQuad) and `row_zeros` (quads of ZERO). With QUANTIZED,
-// x counts as what is left of it after it was rounded to int8 with a scale and a zero per row.
+// x is rounded to int8 with a scale and a zero per row.
 
 // use lib/quotient.wgsl
 

@@ -1,19 +1,16 @@
-// Few rows of x that may be normalized on their way into a product, and how the slices of lib/gemm/gemm_skinny.wgsl
-// add up. The kernel has `x_quad(row, k)`: four values of a row, zeros outside of the matrix.
+// The prologue of a skinny GEMM (RMS norm and int8 rounding of x), and the sum over the slices of
+// lib/gemm/gemm_skinny.wgsl. The kernel supplies `x_quad(row, k)`: four values of a row, zeros outside of the matrix.
 //
-// With NORMED, x counts as its root mean square normalization with the weights `gain` (an array of
-// StoredQuad; `params.eps`). Sums are found with x * gain and multiplied by 1 / rms at their end, so that
-// nothing waits for the norm.
-
+// With NORMED, x is RMS-normalized with the weights `gain` (an array of StoredQuad; `params.eps`). Sums
+// are computed with x * gain and multiplied by 1 / rms at the end, so that nothing waits for the norm.
 //
-// With ROUNDED, what meets the weights is rounded to int8 before, with the scale and the zero that the
-// extremes of its row give (`params.least` is the smallest scale): `find_roundings` finds them, by all
-// invocations of a workgroup. Goes with lib/quotient.wgsl and lib/nan.wgsl.
+// With ROUNDED, x is then rounded to int8, with the scale and the zero that the extremes of its row give
+// (`params.least` is the smallest scale). `find_roundings` finds them, by all invocations of a workgroup. Goes with lib/quotient.wgsl and lib/nan.wgsl.
 
 override NORMED: bool = false;
 override ROUNDED: bool = false;
 
-const SQUARED = ${SQUARED}; // NORMED && !ROUNDED: the slices add up squares of x, too
+const SQUARED = ${SQUARED}; // NORMED && !ROUNDED: the slices also add up squares of x
 const SQUARES = select(1u, THREADS * ROWS, SQUARED);
 
 alias Squares = array<f32, ROWS>;
@@ -21,9 +18,9 @@ alias Squares = array<f32, ROWS>;
 var<workgroup> slice_squares: array<f32, SQUARES>;
 
 var<workgroup> roundings: array<vec4<f32>, ROWS>; // scale, 1 / scale, zero and 1 / rms of a row
-var<private> first_rounded: u32; // the row that they begin with
+var<private> first_rounded: u32; // the row of the first one
 
-// Of one row, by one invocation: squares, the smallest and the largest value, and zero.
+// The share of one invocation in a row: sum of squares, smallest and largest value, and zero.
 fn row_stats(row: u32, thread: u32) -> vec4<f32> {
     var seen = vec4<f32>();
     for (var k = thread * 4u; k < params.gemm.k; k += THREADS * 4u) {
@@ -46,7 +43,7 @@ fn rounding_of(seen: vec4<f32>) -> vec4<f32> {
     }
     let lowest = seen.y * rms;
     var scale = max(exact_quotient_f32(seen.z * rms - lowest, 255.0), params.least);
-    if (is_nan_f32(seen.x)) { // which min and max may drop
+    if (is_nan_f32(seen.x)) { // min and max may drop a NaN
         scale = seen.x;
     }
     let zero = clamp(-128.0 - round(exact_quotient_f32(lowest, scale)), -128.0, 127.0);
@@ -83,7 +80,7 @@ fn rounded(values: vec4<f32>, rounding: vec4<f32>) -> vec4<f32> {
     return (code - rounding.z) * rounding.x;
 }
 
-// What of x meets the weights.
+// Four values of x after the prologue.
 fn prologue_quad(row: u32, k: u32) -> vec4<f32> {
     if (ROUNDED) {
         let rounding = roundings[row - first_rounded];
@@ -111,7 +108,7 @@ fn add_squares(squares: ptr<function, Squares>, row: u32, k: u32, count: u32) {
     }
 }
 
-// Adds up what the slices found. The first LANES invocations then find the sums of their columns by
+// Adds up the sums of the slices. The first LANES invocations then get the sums of their columns from
 // `sums_of`. Called by all invocations of a workgroup, with `squares` the first time.
 fn fold_slices(thread: u32, sums: Sums, squares: Squares) {
     for (var row = 0u; row < ROWS; row++) {

@@ -1,5 +1,5 @@
-// Rows of numbers as half floats, two for each number, and their exponents: what lib/gemm/subgroup_matrix_tile.wgsl reads. A
-// workgroup takes one row. Goes with lib/gemm/f16_scaling.wgsl and lib/gemm/gemm.wgsl; the kernel declares `split_f16` and
+// Splits rows of numbers into f16, two for each number, with an exponent per row, for
+// lib/gemm/subgroup_matrix_tile.wgsl. A workgroup takes one row. Goes with lib/gemm/f16_scaling.wgsl and lib/gemm/gemm.wgsl; the kernel declares `split_f16` and
 // `exponents`, and supplies
 //     fn row_quad(row: u32, k: u32) -> vec4<f32>   zeros outside of the matrix
 

@@ -1,15 +1,15 @@
-// A matrix product by subgroup matrices: a workgroup of SUBGROUP_ROWS x 2 subgroups keeps K_STEP columns of A
-// and rows of B in shared memory, each number as the sum of two half floats (lib/gemm/f16_scaling.wgsl), and each
-// subgroup ROW_MATRICES x COLUMN_MATRICES matrices of 16 x 16 sums in registers. What comes next is read from memory
-// while there is something to multiply.
+// A GEMM with subgroup matrices: a workgroup of SUBGROUP_ROWS x 2 subgroups keeps K_STEP columns of A
+// and rows of B in shared memory, each number as the sum of two f16 (lib/gemm/f16_scaling.wgsl), and each
+// subgroup ROW_MATRICES x COLUMN_MATRICES matrices of 16 x 16 sums in registers. The next step is prefetched while
+// one is multiplied.
 //
 // A kernel that uses this file (and lib/gemm/subgroup_matrix.wgsl, lib/gemm/f16_scaling.wgsl and lib/gemm/gemm.wgsl) declares
-// `split_f16` (array<vec4<u32>>: the rows of A, a quad's first halves and its second ones together, with zeros
+// `split_f16` (array<vec4<u32>>: the rows of A, the first and the second f16 of each quad, with zeros
 // up to a multiple of K_STEP), `exponents` (those of the m rows and of the n columns), and supplies a type
 // BRaw and
-//     fn fetch_b(column: u32, k: u32) -> BRaw            what is in memory: B_QUADS quads along k
-//     fn b_pairs(raw: BRaw, scale: f32) -> Pairs         what they mean, times the column's power of two; zeros
-//                                                        behind the last k
+//     fn fetch_b(column: u32, k: u32) -> BRaw            B_QUADS quads along k, as they are in memory
+//     fn b_pairs(raw: BRaw, scale: f32) -> Pairs         their numbers, times the column's power of two; zeros
+//                                                        past the last k
 
 const K_STEP = 16u;
 const STEP_QUADS = K_STEP / 4u;
@@ -19,10 +19,10 @@ const ROW_MATRICES = ${ROW_MATRICES}u; // 2 or 4, as the columns'
 const COLUMN_MATRICES = ${COLUMN_MATRICES}u;
 const A_ROWS = SUBGROUP_ROWS * ROW_MATRICES * 16u;
 const B_COLUMNS = 2u * COLUMN_MATRICES * 16u;
-const ROWS_AT_ONCE = THREADS / STEP_QUADS; // of A, that all invocations bring together
-const B_THREADS = THREADS / B_COLUMNS; // that bring one column: 1 or 2
+const ROWS_AT_ONCE = THREADS / STEP_QUADS; // rows of A that all invocations load together
+const B_THREADS = THREADS / B_COLUMNS; // that load one column: 1 or 2
 const B_QUADS = STEP_QUADS / B_THREADS;
-// Numbers are two half floats each, or one, if they were half floats from the start: the other is 0.
+// Numbers are two f16 each, or one if they are stored as f16.
 const A_PARTS = ${A_PARTS}u;
 const B_PARTS = ${B_PARTS}u;
 
@@ -41,7 +41,7 @@ var<workgroup> patches: array<array<vec4<f32>, 64>, 2u * SUBGROUP_ROWS>; // 16 x
 
 // use lib/gemm/subgroup_matrix_memory.wgsl
 
-// Up to four quads, the first and the second halves of each.
+// Up to four quads, the first and the second f16 of each.
 struct Pairs {
     p0: vec4<u32>,
     p1: vec4<u32>,
@@ -49,7 +49,7 @@ struct Pairs {
     p3: vec4<u32>,
 }
 
-// An invocation brings one quad along k of ROW_MATRICES rows of A, and B_QUADS of one column of B.
+// An invocation loads one quad along k of ROW_MATRICES rows of A, and B_QUADS of one column of B.
 struct Fetched {
     a0: vec4<u32>,
     a1: vec4<u32>,
@@ -61,12 +61,12 @@ struct Fetched {
 fn b_column(thread: u32) -> u32 { return thread / B_THREADS; }
 fn b_first_quad(thread: u32) -> u32 { return thread % B_THREADS * B_QUADS; }
 
-// Where a row has its quad from k on.
+// The place of a row's quad from k on.
 fn split_place(row: u32, k: u32) -> u32 {
     return row * ((params.gemm.k + K_STEP - 1u) / K_STEP * STEP_QUADS) + k / 4u;
 }
 
-// Rows outside of the matrix are the last one again: nobody looks at their sums.
+// Rows past the end repeat the last one; their sums are not written.
 fn fetch_a(part: Part, thread: u32, k: u32, i: u32) -> vec4<u32> {
     let row = min(part.row + thread / STEP_QUADS + ROWS_AT_ONCE * i, params.gemm.m - 1u);
     return split_f16[split_place(row, k) + thread % STEP_QUADS];
@@ -118,7 +118,7 @@ fn store(thread: u32, fetched: Fetched, scale: f32) {
     }
 }
 
-// The small products first. That of both lows is left out.
+// The small products come first; the one of both low parts is left out.
 fn plus_products(sums: Sums, high: Left, low: Left, right_high: Right, right_low: Right) -> Sums {
     var found = sums;
     if (B_PARTS == 2u) {
@@ -151,7 +151,7 @@ fn write_sums(part: Part, place: Place, row: u32, column: u32, sums: Sums) {
     workgroupBarrier();
 }
 
-// Matrices have names of their own, not places in arrays or structs: compilers then keep them in registers.
+// Single variables, not arrays or structs: compilers keep them in registers.
 fn multiply_matrices(part: Part, place: Place) {
     let thread = place.thread;
     let across = subgroup_of(place) / 2u;

@@ -68,7 +68,9 @@ def lower_volume(args: Args, bounds: tuple[float, float]) -> list[Dispatch]:
         *(args.optional_tensor("bias"), args.out),
     )
     if not all(t is None or t.dtype.is_float for t in (x, weight, bias, out)):
-        raise UnsupportedError(f"{args.call}: {x.dtype.name} {weight.dtype.name}; only floats are")
+        raise UnsupportedError(
+            f"{args.call}: {x.dtype.name} {weight.dtype.name}; only floats are supported"
+        )
     if out.numel == 0:
         return []
     stride, padding, dilation = (
@@ -104,19 +106,19 @@ def run_volume(args: Args) -> Array:
         extra = args.integers("output_padding")
         result = scatter_taps(wide, weights, stride, padding, dilation, extra)
     else:
-        result = drawn_in(wide, weights, stride, padding, dilation)
+        result = gather_taps(wide, weights, stride, padding, dilation)
     result = result.reshape(args.out.dims)
     return result if bias is None else result + bias.astype(np.float64).reshape(-1, 1, 1, 1)
 
 
-def drawn_in(
+def gather_taps(
     x: Array,
     weights: Array,
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> Array:
-    """x [b, groups, in, *sizes], weights [groups, out, in, *kernel] -> [b, groups, out, *counts]"""
+    """Convolve x [b, groups, in, *sizes] with [groups, out, in, *kernel]."""
     kernel = three(weights.shape[-3:])
     windows = windows_of(x.shape, kernel, stride, padding, dilation, False)
     result = np.zeros((*x.shape[:2], weights.shape[1], *windows.counts))
@@ -133,7 +135,7 @@ def scatter_taps(
     dilation: Sequence[int],
     output_padding: Sequence[int],
 ) -> Array:
-    """x [b, groups, in, *sizes], weights [groups, in, out, *kernel] -> [b, groups, out, *sizes]"""
+    """Convolve x [b, groups, in, *sizes] with [groups, in, out, *kernel], transposed."""
     kernel, steps, apart = three(weights.shape[-3:]), three(stride), three(dilation)
     more, borders = three(output_padding), three(padding)
     spans = [(size - 1) * s + 1 for size, s in zip(x.shape[-3:], steps, strict=True)]

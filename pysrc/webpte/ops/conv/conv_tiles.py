@@ -15,8 +15,10 @@ from webpte.ops.gemm.gemm import Gemm
 
 @dataclass(frozen=True)
 class ConvTile:
-    """What a workgroup of 256 makes, 4 x 4 elements per invocation; `step` is how much of the sum
-    is in workgroup memory at once. Invocations beyond one per 4 x 4 share the sum."""
+    """The tile of a workgroup of 256, 4 x 4 elements per invocation; more invocations split k.
+
+    `step` is the length of k that is in workgroup memory at once.
+    """
 
     rows: int  # channels
     columns: int  # pixels
@@ -31,13 +33,13 @@ LARGE, SMALL, FLAT = ConvTile(64, 64, 16), ConvTile(32, 32, 16), ConvTile(16, 64
 
 # Enough workgroups to keep a large GPU busy (some 130 cores, two each).
 FULL = 256
-# A part of a sum with fewer steps than this is not worth the second dispatch.
+# A part of a sum with fewer steps does not pay for the second dispatch.
 MIN_SPLIT_STEPS = 2
 MAX_SPLITS = 16
 
 
 def choose_tile(conv: Convolution, pixels: int, copies: int) -> ConvTile:
-    """The largest tile of which there are enough."""
+    """Return the largest tile of which there are enough."""
     if conv.out_channels <= FLAT.rows:
         return FLAT
     rows, columns = ceil_div(conv.out_channels, LARGE.rows), ceil_div(pixels, LARGE.columns)
@@ -45,14 +47,14 @@ def choose_tile(conv: Convolution, pixels: int, copies: int) -> ConvTile:
 
 
 def choose_splits(tile: ConvTile, terms: int, workgroups: int) -> int:
-    """Among how many workgroups a sum of `terms` is divided, so that the GPU is full."""
+    """Return how many workgroups share a sum of `terms`, so that the GPU is full."""
     steps = terms // (tile.step * tile.slices)
     return max(1, min(FULL // workgroups, steps // MIN_SPLIT_STEPS, MAX_SPLITS))
 
 
 @dataclass(frozen=True)
 class ConvTiles:
-    """A product of matrices, of which `splits` workgroups share a sum."""
+    """A tiled GEMM in which `splits` workgroups share a sum."""
 
     tile: ConvTile
     splits: int
@@ -65,8 +67,8 @@ class ConvTiles:
 ConvConfig = ConvTiles | ConvWindow
 
 
-def choose_conv_config(args: Args, conv: Convolution, product: Gemm) -> ConvConfig:
-    """What was measured on this adapter, or else what was on another."""
+def choose_conv_config(args: Args, conv: Convolution, gemm: Gemm) -> ConvConfig:
+    """Return the config that was measured fastest on this adapter, or else the default."""
     copies, pixels = conv.groups * math.prod(conv.phases), conv.batch * math.prod(conv.phase_size)
     tile, terms = choose_tile(conv, pixels, copies), conv.in_channels * conv.phase_taps
 
@@ -82,7 +84,7 @@ def choose_conv_config(args: Args, conv: Convolution, product: Gemm) -> ConvConf
     if conv_window.takes(conv):
         configs.append(conv_window.WINDOW)
     candidates = {config.label: config for config in configs}
-    sizes = f"m{product.m} n{product.n} k{product.k} x{product.batches} groups{conv.groups}"
+    sizes = f"m{gemm.m} n{gemm.n} k{gemm.k} x{gemm.batches} groups{conv.groups}"
     window = "x".join(map(str, (*conv.kernel, *conv.stride, *conv.dilation)))
-    shape_class = f"{sizes} {window}{' transposed' * conv.transposed} {product.stored}"
+    shape_class = f"{sizes} {window}{' transposed' * conv.transposed} {gemm.stored}"
     return args.target.choice("conv", shape_class, default.label, candidates)

@@ -1,7 +1,7 @@
-"""Linear layers whose weights are integers of 4 or 8 bits, and what training needs of them.
+"""Linear layers whose weights are integers of 4 or 8 bits, with their training ops.
 
     linear_q4gsw          y = x[..., K] @ W^T + bias; W[n, k] = code * scales[k / group_size, n]
-    linear_qcs4w          the same with one scale per row of W
+    linear_qcs4w          linear_q4gsw with one scale per row of W
     linear_dq8ca_q4gsw    linear_q4gsw, with each row of x rounded to int8 first
     _weight_int8pack_mm   y = x @ W^T; W[n, k] = code * scales[n], codes of 8 bits
     linear_q4gsw_backward d_x = d_out[..., N] @ W
@@ -110,7 +110,7 @@ REQUANT = "latent: tensor, scales: tensor, group_size: int -> tensor"
 
 
 def weights_of(op: LinearQ4, args: Args) -> Quantized:
-    """The weights of a call, after a look at every shape."""
+    """Return the weights of a call, after checking all shapes."""
     x, weight = args.tensor("x"), args.tensor("weight")
     check_types(args, (x, args.tensor("scales")), weight)
     inner = x.dims[-1] if x.rank else 0
@@ -137,7 +137,7 @@ def bias_of(op: LinearQ4, args: Args, columns: int) -> TensorArg | None:
 
 
 def row_params(op: LinearQ4, args: Args, rows: int) -> tuple[TensorArg, TensorArg] | None:
-    """The scale and the zero of each row of x."""
+    """Return the scales and the zeros of the rows of x, or None if x is not quantized."""
     if not op.quantized:
         return None
     scale, zero = args.tensor("x_scale"), args.tensor("x_zero")
@@ -149,7 +149,7 @@ def row_params(op: LinearQ4, args: Args, rows: int) -> tuple[TensorArg, TensorAr
 
 
 def gemm_of(op: LinearQ4, args: Args) -> Gemm:
-    """The sizes, and the bias."""
+    """Return the sizes of the GEMM, with the bias as its addend."""
     weights, x = weights_of(op, args), args.tensor("x")
     gemm = Gemm(numel(x.dims[:-1]), weights.rows, weights.inner)
     return gemm.with_bias(bias_of(op, args, gemm.n))
@@ -162,7 +162,7 @@ def lower_linear(
     norm: Prologue | None = None,
     out: TensorArg | None = None,
 ) -> list[Dispatch]:
-    """With something `added` to it, of few rows that are yet to be normalized, to another place."""
+    """Lower a linear layer, with an addend, a prologue and another output if they are given."""
     weights, x, out = weights_of(op, args), args.tensor("x"), out or args.out
     gemm = gemm_of(op, args).plus(added)
     rows = None if rounds(norm) else row_params(op, args, gemm.m)
@@ -207,7 +207,7 @@ def normed_kernel(
     types: Types,
     overrides: Overrides,
 ) -> GemmKernel:
-    """A kernel that reads x once, through the norm if there is one, for all these weights."""
+    """Return a kernel that reads x once, normalized if there is a norm, for all the weights."""
     pairs = [id for w in weights for id in (w.tensor.id, w.scales.id)]
     return GemmKernel(
         name=name,
@@ -229,8 +229,11 @@ def skinny_kernel(kernel: GemmKernel, weights: Quantized, norm: Prologue | None)
 
 
 def skinny_config(weights: Quantized, gemm: Gemm, target: Target) -> SkinnyConfig:
-    """A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x: lanes that
-    read the same x make up for that, unless it takes all threads to get enough reads going."""
+    """Choose the slices and lanes of the skinny kernel.
+
+    A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x. Lanes that
+    read the same x make up for that, unless all threads are needed to keep memory busy.
+    """
     if not weights.wide:
         return choose_skinny_config(weights.steps, 128, 128)
     if gemm.n >= MANY_ROWS:
@@ -242,7 +245,7 @@ def skinny_config(weights: Quantized, gemm: Gemm, target: Target) -> SkinnyConfi
 
 
 def shared_bytes(threads: int, gemm: Gemm) -> int:
-    """Bytes of shared memory that linear_q4_skinny.wgsl declares where x is not normalized.
+    """Return the bytes of shared memory of linear_q4_skinny.wgsl without a norm.
 
     A quad of each row for each invocation and for all of them, and a square rounded up to a quad.
     """
@@ -286,7 +289,7 @@ def run_linear(op: LinearQ4, args: Args) -> Array:
 
 
 def simple(kernel: GemmKernel) -> GemmKernel:
-    """The same for a software adapter: alike, however x and W are aligned and grouped."""
+    """Return the kernel for a software adapter: one for all alignments and group sizes."""
     dropped = ("GROUP_SIZE", "SCALES_ALIGNED", "WEIGHTS_ALIGNED", "X_ALIGNED")
     kept = [pair for pair in kernel.overrides if pair[0] not in dropped]
     return replace(kernel, name="linear_q4_simple", overrides=tuple(kept))
@@ -296,7 +299,7 @@ def simple(kernel: GemmKernel) -> GemmKernel:
 
 
 def backward_weights(args: Args) -> Quantized:
-    """The number of columns is the output's: a packed row may end in padding."""
+    """Return the weights; the output gives their columns, as packed rows may end in padding."""
     d_out, weight = args.tensor("d_out"), args.tensor("weight")
     check_types(args, (d_out, args.tensor("scales")), weight)
     inner = args.out.maximum[-1] if args.out.rank else 0

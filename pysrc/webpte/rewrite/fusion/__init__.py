@@ -1,8 +1,8 @@
-"""Several calls become one where one kernel does the work of all: fewer dispatches, less memory.
+"""Fuse several calls into one if one kernel does the work of all: fewer dispatches, less memory.
 
-`fuse` is the pass. `core.py` says what a rule may ask and what it must keep to, the other modules
-have the rules, one function each. What a fused call is, in shapes, references and kernels, is in
-`ops/core/fused_call.py` and the families beside it.
+`fuse` is the pass. `engine.py` has the queries of the rules and the conditions they must keep; the
+other modules have the rules, one function each. `ops/core/fused_call.py` defines a fused call; the
+`fused_*.py` of the families have the shapes, references and kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from webpte.rewrite.fusion.softmax_attention import softmax_attention
 
 __all__ = ["RULES", "fuse"]
 
-# Rules of a row look at a graph together; those of the next one at what is left.
+# The rules of a row are applied together, those of the next row to the result.
 RULES: tuple[tuple[Rule, ...], ...] = (
     (
         *(attention_block, softmax_attention),
@@ -31,7 +31,7 @@ RULES: tuple[tuple[Rule, ...], ...] = (
 
 
 def fuse(graph: Graph) -> Graph:
-    """The graph with fused calls; its meaning, its inputs and its outputs stay."""
+    """Return the graph with fused calls; its results, inputs and outputs stay the same."""
     for rules in RULES:
         graph = apply(graph, rules)
     return graph

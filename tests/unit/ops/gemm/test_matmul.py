@@ -1,4 +1,4 @@
-"""Products of plain matrices: references, which kernel takes what, and what is refused."""
+"""Matmuls of plain matrices: references, the choice of kernels, and errors."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_more_tiles_than_a_dim_of_the_grid_holds() -> None:
 
 
 def native_planner(*dtypes: str) -> Planner:
-    """Of a long product, for two operands and a result, where shaders have half floats."""
+    """Plan a GEMM with a long k, with the given dtypes, on a device with f16."""
     g = GraphWriter()
     shapes = (100, 1002), (1002, 100), (100, 100)
     a, b, out = (g.tensor(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))

@@ -1,4 +1,4 @@
-"""Batch normalization that exporters left over."""
+"""Fusion of batch normalization that exporters kept."""
 
 from __future__ import annotations
 
