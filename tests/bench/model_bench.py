@@ -28,12 +28,8 @@ from webpte.dev.kernel_bench import read_calls
 from webpte.gpu.native.device import NativeDevice
 from webpte.gpu.native.plan import NativeDispatch, NativePlan, submission
 from webpte.graph.graph import Graph
-from webpte.ops.conv import conv, conv_window, conv_winograd
-from webpte.ops.conv.conv_geometry import Convolution
-from webpte.ops.conv.conv_tiles import Cut, choose_cut
-from webpte.ops.core.args import Args
+from webpte.ops.conv import conv_window
 from webpte.ops.gemm import gemm_small
-from webpte.ops.gemm.gemm import Gemm
 from webpte.plan.shaders import ShaderLibrary
 from webpte.rewrite import fusion
 from webpte.runtime.execute import delegate
@@ -139,7 +135,7 @@ def concerns(way_name: str, model: str) -> bool:
     kind = way_name.split(maxsplit=1)[0]
     if kind == "conv:":
         return model == "resnet18"
-    return kind != "spread:" or model != "resnet18"
+    return kind != "small" or model != "resnet18"
 
 
 async def compare(options: argparse.Namespace) -> None:
@@ -214,9 +210,9 @@ CALLS = (
 async def calls_too(device: NativeDevice, until: float) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for entry in CALLS:
-        kind = "conv" if "conv" in entry["op"] else "spread"
+        kind = "conv" if "conv" in entry["op"] else "small GEMM"
         for way_name, way in WAYS.items():
-            wanted = way_name.startswith(kind) or way_name in ("as chosen", "no spread products")
+            wanted = way_name.startswith(kind) or way_name in ("as chosen", "no small GEMMs")
             if wanted and perf_counter() < until:
                 rows = found.setdefault(entry["name"], {})
                 try:
@@ -227,15 +223,8 @@ async def calls_too(device: NativeDevice, until: float) -> dict[str, Any]:
     return found
 
 
-def k_first(*shapes: tuple[gemm_small.Shape, int]) -> Way:
-    return ((gemm_small, "SHAPES", {True: shapes, False: gemm_small.SHAPES[False]}),)
-
-
-def fewer_products(cut: conv_winograd.Winograd) -> Way:
-    def chosen(args: Args, geometry: Convolution, product: Gemm) -> Cut:
-        return cut if conv_winograd.may_pay(geometry) else choose_cut(args, geometry, product)
-
-    return ((conv, "choose_cut", chosen),)
+def k_first(*shapes: tuple[gemm_small.SmallTile, int]) -> Way:
+    return ((gemm_small, "TILES", {True: shapes, False: gemm_small.TILES[False]}),)
 
 
 async def not_folded(graph: Graph) -> Graph:
@@ -243,24 +232,23 @@ async def not_folded(graph: Graph) -> Graph:
 
 
 PLAIN_RULES = tuple(
-    tuple(rule for rule in rules if not rule.__module__.endswith(("dense", "softmax_attention")))
+    tuple(rule for rule in rules if not rule.__module__.endswith(("matmul", "softmax_attention")))
     for rules in fusion.RULES
 )
-NO_SPREAD = (gemm_small, "MOST_WORK", 0)
+NO_SMALL = (gemm_small, "MOST_WORK", 0)
 
 WAYS |= {
-    "no spread products, windows, rules for encoders": (
-        *(NO_SPREAD, NO_WINDOW, (fusion, "RULES", PLAIN_RULES)),
+    "no small GEMMs, windows, rules for encoders": (
+        *(NO_SMALL, NO_WINDOW, (fusion, "RULES", PLAIN_RULES)),
         (delegate, "fold_constants", not_folded),
     ),
     "no rules for encoders": (
         *((fusion, "RULES", PLAIN_RULES), (delegate, "fold_constants", not_folded)),
     ),
-    "no spread products": (NO_SPREAD,),
-    "spread: small blocks": k_first((gemm_small.Shape(4, 4), 0)),
-    "spread: one step ahead": ((gemm_small, "FEW", 0),),
+    "no small GEMMs": (NO_SMALL,),
+    "small GEMM: small blocks": k_first((gemm_small.SmallTile(4, 4), 0)),
+    "small GEMM: one step ahead": ((gemm_small, "FEW", 0),),
     "conv: no windows": (NO_WINDOW,),
-    **{f"conv: {cut.label}": fewer_products(cut) for cut in conv_winograd.CUTS},
     "as chosen, again": (),
 }
 

@@ -4,7 +4,7 @@
 
 Steps are queued and waited for once: a figure is the time of a step without the host. The layers'
 weights together exceed the GPU's caches, so they are read from memory. A GEMV config is the threads
-of a workgroup and the slices along k, or sums by subgroups, as for skinny GEMMs.
+of a workgroup and the slices along k.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from support.write.pte_writer import write_pte
 from webpte.gpu.native.device import NativeDevice
 from webpte.graph.graph import Graph
 from webpte.ops.gemm import fused_linear_q4, linear_q4
-from webpte.ops.gemm.gemv_q4 import RowCut
+from webpte.ops.gemm.gemv_q4 import GemvConfig
 from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.io_binding import Input
 from webpte.runtime.load.program_file import read_contents
 from webpte.source import BytesSource
 
-CUTS = (RowCut(64, 32), RowCut(128, 16), RowCut(128, 32), RowCut(128, 64), RowCut(256, 64))
+SIZES = ((64, 32), (128, 16), (128, 32), (128, 64), (256, 64))
+CONFIGS = tuple(GemvConfig(threads, slices) for threads, slices in SIZES)
 
 
 async def show(
@@ -57,7 +58,7 @@ async def show(
 async def compare(options: argparse.Namespace) -> None:
     device = await NativeDevice.create()
     plain = replace(device.info, software=False)
-    print(plain.description, "subgroups of", plain.subgroup)
+    print(plain.description)
     sizes = {"heads": 4, "key_heads": 2, "hidden": 256, "context": 64} if options.small else {}
     contents = await read_contents(BytesSource(write_pte(llama_layers(options.layers, **sizes))))
     (graph,) = contents.methods["forward"].graphs
@@ -68,16 +69,13 @@ async def compare(options: argparse.Namespace) -> None:
     await show(graph, device, *given, fuse=False)
     print("fused, as chosen now")
     await show(graph, device, *given)
-    if plain.subgroup:
-        device.info = replace(plain, prefers_subgroups=True)
-        print("fused, sums by subgroups")
-        await show(graph, device, *given)
-        device.info = plain
-    for cut in CUTS:
+    for config in CONFIGS:
         with ExitStack() as patches:
             for module in (linear_q4, fused_linear_q4):
-                patches.enter_context(patch.object(module, "choose_cut", lambda *_, cut=cut: cut))
-            print(f"fused, {cut.threads} threads, {cut.slices} slices")
+                patches.enter_context(
+                    patch.object(module, "choose_gemv_config", lambda *_, c=config: c)
+                )
+            print(f"fused, {config.threads} threads, {config.slices} slices")
             await show(graph, device, *given)
 
 

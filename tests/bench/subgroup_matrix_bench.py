@@ -54,18 +54,18 @@ expected, kernels = await timed(False)
 found["rows"].append(("float tiles", kernels, 0.0))
 if not info.has_matrices:
     return found
-chosen = subgroup_matrix.choose_matrix_tiling
-cuts = [None, *((t, p) for t in subgroup_matrix.MATRIX_TILINGS for p in (1, 2, 4, 8))]
-for cut in cuts:
-    name = "as chosen" if cut is None else gemm.cut_label(cut)
+chosen = subgroup_matrix.choose_matrix_tile_config
+configs = [None, *((t, p) for t in subgroup_matrix.MATRIX_TILE_CONFIGS for p in (1, 2, 4, 8))]
+for config in configs:
+    name = "as chosen" if config is None else gemm.config_label(config)
     try:
-        subgroup_matrix.choose_matrix_tiling = (lambda _: cut) if cut else chosen
+        subgroup_matrix.choose_matrix_tile_config = (lambda _: config) if config else chosen
         result, kernels = await timed(True)
     except WebpteError as error:
         found["rows"].append((f"{name}: {error}", [], 0.0))
         continue
     finally:
-        subgroup_matrix.choose_matrix_tiling = chosen
+        subgroup_matrix.choose_matrix_tile_config = chosen
     error = float(np.abs(result - expected).max() / np.abs(expected).max())
     found["rows"].append((name, kernels, error))
 return found

@@ -36,7 +36,7 @@ from support.write.pte_writer import GraphWriter, write_pte
 from webpte.ops.conv import conv_window
 from webpte.ops.gemm import gemm_small, gemv_q4
 
-LARGE_BLOCKS = ((gemm_small.Shape(4, 4, blocks=2), 0),)
+LARGE_BLOCKS = ((gemm_small.SmallTile(4, 4, blocks=2), 0),)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -138,7 +138,7 @@ def encoder(tokens: int = 37) -> tuple[Encoder, list[np.ndarray]]:
 def test_encoder_layer(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of small GEMMs and of large ones, with more sums per invocation."""
     if blocks == 2:
-        monkeypatch.setattr(gemm_small, "SHAPES", dict.fromkeys((True, False), LARGE_BLOCKS))
+        monkeypatch.setattr(gemm_small, "TILES", dict.fromkeys((True, False), LARGE_BLOCKS))
     net, inputs = encoder()
     compare(net.g, [inputs], tolerance=1e-5)
 
@@ -184,18 +184,3 @@ def test_half_floats_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GraphWriter, "halves", True)
     net = attention(HEADS[1])
     compare(net.g, attention_steps(net, HEADS[1]), tolerance=4e-3)
-
-
-@pytest.mark.parametrize(
-    ("shape", "kind"),
-    [("gated", "q4"), ("normed", "int8"), ("residual", "q4"), ("gated", "rounded")],
-)
-def test_sums_by_subgroups(shape: str, kind: str) -> None:
-    graph, inputs = SHAPES[shape](SIZES[2], kind)
-    tolerance = 2e-3 if kind == "rounded" else 1e-5
-    compare(graph, [inputs], tolerance=tolerance, way="subgroups")
-
-
-def test_attention_with_sums_by_subgroups() -> None:
-    net = attention(HEADS[1])
-    compare(net.g, attention_steps(net, HEADS[1]), tolerance=1e-5, way="subgroups")

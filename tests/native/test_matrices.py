@@ -1,4 +1,4 @@
-"""Products by subgroup matrices: the kernels as they are, with such matrices in plain WGSL."""
+"""GEMMs with subgroup matrices: the real kernels, with the matrices emulated in plain WGSL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.devices.native import need_native
 from support.devices.plain_matrices import plain_matrices, with_matrices
 from webpte.gpu.native.device import NativeDevice
 from webpte.ops.gemm import gemm_small, subgroup_matrix
-from webpte.ops.gemm.subgroup_matrix import MATRIX_TILINGS
+from webpte.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
 from webpte_host.base.layout import ROOT
 
 Array = np.ndarray
@@ -46,9 +46,9 @@ async def run(program: bytes, inputs: Any, on: Any) -> tuple[Array, frozenset[st
 
 
 def differs(case: RowCase, tiling: int, k_parts: int) -> float:
-    """By how much of the largest element."""
-    cut = MATRIX_TILINGS[tiling], k_parts
-    with patch.object(subgroup_matrix, "choose_matrix_tiling", lambda product: cut):
+    """Return the largest difference as a share of the largest element."""
+    config = MATRIX_TILE_CONFIGS[tiling], k_parts
+    with patch.object(subgroup_matrix, "choose_matrix_tile_config", lambda gemm: config):
         got, kernels = asyncio.run(run(case.program(), case.steps[0], device()))
     assert any(kernel.split()[0].endswith("_matrix") for kernel in kernels)
     want, _ = asyncio.run(run(case.program(), case.steps[0], "numpy"))
@@ -56,12 +56,12 @@ def differs(case: RowCase, tiling: int, k_parts: int) -> float:
 
 
 # A driver for CPUs takes longest to compile large tiles.
-CUTS = [(0, 1), (2, 3), (1, 2), (3, 1), (2, 2), *[(2, 1)] * 4]
+CONFIGS = [(0, 1), (2, 3), (1, 2), (3, 1), (2, 2), *[(2, 1)] * 4]
 
 
-@pytest.mark.parametrize(("case", "cut"), [*zip(MATRIX_CASES, CUTS, strict=True)], ids=str)
-def test_packed_weights(case: RowCase, cut: tuple[int, int]) -> None:
-    assert differs(case, *cut) < 1e-6
+@pytest.mark.parametrize(("case", "config"), [*zip(MATRIX_CASES, CONFIGS, strict=True)], ids=str)
+def test_packed_weights(case: RowCase, config: tuple[int, int]) -> None:
+    assert differs(case, *config) < 1e-6
 
 
 @pytest.mark.parametrize("case", MATMUL_CASES, ids=str)
@@ -70,7 +70,7 @@ def test_floats(case: RowCase) -> None:
 
 
 def test_floats_that_are_read_whole() -> None:
-    """Whose rows are multiples of four; such products are made otherwise unless they are large."""
+    """Rows are multiples of four; small GEMMs of this kind would use another kernel."""
     with patch.object(gemm_small, "MOST_WORK", 0):
         assert differs(linear((131, 64), 133, None), 2, 1) < 1e-6
 
@@ -79,7 +79,7 @@ def test_floats_that_are_read_whole() -> None:
     "case", [MATRIX_CASES[1], MATRIX_CASES[3], MATRIX_CASES[6], MATMUL_CASES[0]], ids=str
 )
 def test_half_floats(case: RowCase) -> None:
-    """One half float for each number of x, and of floats' weights, too."""
+    """Tensors stored as f16 are not split: one f16 per number."""
     if not asyncio.run(NativeDevice.create()).info.has_halves:
         pytest.skip("no shader-f16")
     program = Row("linear", case).half_program()
@@ -91,7 +91,7 @@ def test_half_floats(case: RowCase) -> None:
 
 
 def test_rows_and_columns_of_any_size() -> None:
-    """Large, small, all zero, not finite: none of them tells on its neighbours."""
+    """Rows that are large, small, zero or not finite do not affect their neighbours."""
     case = q4gsw((40, 64), 70, 32)
     x, packed, scales = (array.copy() for array in case.steps[0])
     x[1] *= np.float32(1e30)
@@ -122,7 +122,7 @@ def test_rows_and_columns_of_any_size() -> None:
 
 
 def test_a_prompt_of_a_model() -> None:
-    """Residuals are added, and products follow each other in the same scratch memory."""
+    """Residuals are added, and GEMMs reuse the same scratch memory one after the other."""
     path = ROOT / "tests" / "data" / "llm" / "llama_tiny_q4.pte"
     inputs = np.arange(40, dtype=np.int64)[None] * 7 % 50, np.zeros(1, np.int64)
 

@@ -1,6 +1,6 @@
 """Fused calls against the references: graphs that look like what a rule is for, and random ones.
 
-With all that a GPU may have, with the least that every GPU has, and with sums by subgroups.
+With all that a GPU may have, and with the least that every GPU has.
 """
 
 from __future__ import annotations

@@ -12,8 +12,6 @@ import pytest
 
 import webpte
 from support.devices.native import need_native
-from support.devices.winograd import LABELS
-from support.graphs.conv_graphs import Block, conv_block
 from support.graphs.fusion_graphs import Sizes, normed
 from support.graphs.graphs import wait
 from support.write.pte_writer import write_pte
@@ -22,7 +20,6 @@ from webpte.ops.gemm import gemv_q4
 from webpte.ops.gemm.gemm import Types
 from webpte.ops.gemm.packed_weights import Quantized
 from webpte.runtime.autotune import tuning
-from webpte.runtime.autotune.tuning_cache import keep_choices
 
 GRAPH, INPUTS = normed(Sizes(1, 576, 100), "q4")
 PROGRAM = write_pte(GRAPH)
@@ -73,14 +70,14 @@ def test_tunes_keeps_and_uses(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_cut_that_computes_something_else_is_refused(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Wrong(gemv_q4.RowCut):
+    class Wrong(gemv_q4.GemvConfig):
         """Leave out the last part of every sum."""
 
         def types(self, weights: Quantized, matrices: int) -> Types:
             given = dict(super().types(weights, matrices))
             return tuple((given | {"UNITS": str(weights.steps - 1)}).items())
 
-    cuts = [c for c in gemv_q4.CUTS if (c.threads, c.slices) != (64, 16)]
+    cuts = [c for c in gemv_q4.GEMV_CONFIGS if (c.threads, c.slices) != (64, 16)]
     monkeypatch.setattr(gemv_q4, "CUTS", (*cuts, Wrong(64, 16)))
 
     async def check() -> None:
@@ -102,28 +99,3 @@ def test_a_cut_that_computes_something_else_is_refused(
 
     asyncio.run(check())
     assert file.exists()
-
-
-@pytest.mark.usefixtures("file")
-def test_a_convolution_with_fewer_products_is_measured_and_used_where_it_was_chosen() -> None:
-    graph, inputs = conv_block(Block((16, 20), (9, 13), 3, "sum, tanh"))
-    data = write_pte(graph)
-
-    async def check() -> None:
-        device = await gpu()
-        async with await webpte.load(data, device=device) as program:
-            (before,) = await program.forward(*inputs)
-            assert not any("winograd" in kernel for kernel in program.kernels)
-            found = await program.tune("forward", *inputs)
-        (row,) = found.rows
-        assert found.refused == ()
-        assert row.microseconds.keys() >= set(LABELS)
-        assert row.default not in LABELS
-        for label in LABELS:
-            await keep_choices(device.info, ((row.key, label),))
-            async with await webpte.load(data, device=device) as program:
-                (after,) = await program.forward(*inputs)
-                assert all(kernel.startswith("conv_winograd") for kernel in program.kernels)
-            np.testing.assert_allclose(after, before, rtol=0, atol=1e-5)
-
-    wait(check())

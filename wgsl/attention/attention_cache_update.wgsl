@@ -1,17 +1,16 @@
 // Writes new keys or values into their cache, from the live position on.
-// Bits move as u32, so that every type passes as it is; single halves, where there is no whole word
-// to a position, as f16.
+// Bits are copied as u32, so that all types stay exact; as f16 if a position is not whole words.
 
 // use lib/grid.wgsl
 
 struct Params {
-    units: u32, // of all of `fresh`
+    units: u32, // of all new values
     units_per_batch: u32,
     units_per_position: u32,
     cache_units_per_batch: u32,
 }
 
-@group(0) @binding(0) var<storage, read> fresh: array<${UNIT}>;
+@group(0) @binding(0) var<storage, read> new_values: array<${UNIT}>;
 @group(0) @binding(1) var<storage, read_write> cache: array<${UNIT}>;
 @group(0) @binding(2) var<uniform> position: vec4<i32>;
 @group(0) @binding(3) var<uniform> params: Params;
@@ -24,5 +23,5 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     }
     let batch = unit / params.units_per_batch;
     let within = unit % params.units_per_batch + u32(position.x) * params.units_per_position;
-    cache[batch * params.cache_units_per_batch + within] = fresh[unit];
+    cache[batch * params.cache_units_per_batch + within] = new_values[unit];
 }

@@ -2,9 +2,8 @@
 //
 // A workgroup takes a tile of 64 rows and walks its keys 32 at a time, with a running maximum and
 // sum of each row. An invocation has 4 rows times 4 keys of the logits, and the same 4 rows times
-// COLUMNS quads of the output. Values wider than 256 elements are cut into slices, one to a
-// workgroup. Staged lines are a quad longer than what they hold, so that neighbouring lanes meet in
-// no memory bank.
+// COLUMNS quads of the output. Values wider than 256 elements are split into slices, one per
+// workgroup. Staged lines are padded by a quad, so that neighbouring lanes use different memory banks.
 
 // use lib/quads.wgsl
 // use lib/attention/attention.wgsl
@@ -26,7 +25,7 @@ const VALUES = ${VALUES}u; // values staged at once: VALUES * SLICE <= STAGE
 override SLICES: u32;
 
 alias Stored = ${FLOAT};
-alias Out = ${OUT}; // Stored; f32 for what attention_flash_reduce.wgsl adds up
+alias Out = ${OUT}; // Stored; f32 if attention_flash_reduce.wgsl follows
 alias Result = array<vec4<f32>, COLUMNS * 4u>; // [column][row]
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<Stored>>;
@@ -41,8 +40,8 @@ alias Result = array<vec4<f32>, COLUMNS * 4u>; // [column][row]
 var<workgroup> stage: array<vec4<f32>, STAGE>;
 var<workgroup> weights: array<vec4<f32>, KEYS * WEIGHT_LINE>; // [key][strip](row)
 
-// Quads of a head, filled with zeros past its end; a head that is no multiple of 4 has no quads of
-// its own and is gathered.
+// Quads of a head, filled with zeros past its end; if the head is not a multiple of 4, its quads are not
+// aligned and are gathered.
 fn q_quad(row: u32, quad: u32) -> vec4<f32> {
     if (HEAD % 4u == 0u) {
         return vec4<f32>(q[row / 4u + quad]);
@@ -79,7 +78,7 @@ fn v_quad(row: u32, quad: u32) -> vec4<f32> {
     return result;
 }
 
-// Rows behind the last one and keys behind the end are zeros.
+// Rows past the last one and keys past the end are zeros.
 fn stage_queries(job: Job, depth: u32, local: u32) {
     for (var i = local; i < ROWS * DEPTH; i += LANES * STRIPS) {
         let row = job.tile * ROWS + i / DEPTH;
@@ -116,7 +115,7 @@ fn stage_values(job: Job, column: u32, first: u32, end: u32, local: u32) {
     }
 }
 
-// Of 32 keys with the rows of the workgroup: 4 keys of this invocation, each with its 4 rows.
+// The logits of 4 keys of this invocation with its 4 rows.
 fn find_logits(job: Job, first: u32, end: u32, local: u32) -> array<vec4<f32>, 4> {
     let lane = local % LANES;
     let line = local / LANES * 4u * LINE;
@@ -145,7 +144,7 @@ fn find_logits(job: Job, first: u32, end: u32, local: u32) -> array<vec4<f32>, 4
     return logits;
 }
 
-// The values of 32 keys, by their weights, onto the result.
+// Adds the weighted values of 32 keys to the result.
 fn add_values(job: Job, column: u32, first: u32, end: u32, local: u32, result: ptr<function, Result>) {
     let lane = local % LANES;
     let strip = local / LANES;
@@ -246,7 +245,7 @@ fn main(
     for (var i = 0u; i < LANES; i++) {
         sum += stage[i * STRIPS + strip];
     }
-    // A row that sees no key is zero.
+    // A row without any key is zero.
     var factor = select(1.0 / sum, vec4<f32>(), sum == vec4<f32>());
     var start = job.batch * params.output.x + head * params.output.y + token * params.output.z;
     if (params.splits > 1u) {

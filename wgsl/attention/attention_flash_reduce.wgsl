@@ -1,7 +1,7 @@
-// The second half of attention whose keys were split: a workgroup weighs the shares of one row.
+// The reduction after attention with split keys: a workgroup adds up the shares of one row.
 //
-// A share brings its sum of weighted values, its maximum and its sum of weights. One that saw no
-// key has the sum 0, and its values were never written: whatever lies there counts as nothing.
+// A share has its sum of weighted values, its maximum and its sum of weights. A share without keys has
+// the sum 0; its values were never written and are ignored.
 
 const SIZE = 256u;
 const SPLITS = ${SPLITS}u;
@@ -10,7 +10,7 @@ const FLOOR = -1e30;
 override VALUE_HEAD: u32;
 override WIDTH: u32 = min(VALUE_HEAD, SIZE); // elements at once
 override GROUPS: u32 = SIZE / WIDTH; // of shares
-const TURNS = ${TURNS}u; // of the groups, to take all shares
+const STEPS = ${STEPS}u; // of the groups through all shares
 
 alias Stored = ${FLOAT};
 
@@ -53,11 +53,11 @@ fn main(
     let group = local / WIDTH;
     for (var first = 0u; first < VALUE_HEAD; first += WIDTH) {
         let element = first + local % WIDTH;
-        // On their way while the weights are found.
-        var found = array<f32, TURNS>();
-        for (var turn = 0u; turn < TURNS; turn++) {
-            let share = min(turn * GROUPS + group, SPLITS - 1u);
-            found[turn] = values[(row * SPLITS + share) * VALUE_HEAD + min(element, VALUE_HEAD - 1u)];
+        // Prefetched while the weights are computed.
+        var found = array<f32, STEPS>();
+        for (var step = 0u; step < STEPS; step++) {
+            let share = min(step * GROUPS + group, SPLITS - 1u);
+            found[step] = values[(row * SPLITS + share) * VALUE_HEAD + min(element, VALUE_HEAD - 1u)];
         }
         workgroupBarrier();
         var highest = FLOOR;
@@ -69,11 +69,11 @@ fn main(
             sum += weight_of(shares[i], highest) * shares[i].y;
         }
         var part = 0.0;
-        for (var turn = 0u; turn < TURNS; turn++) {
-            let share = turn * GROUPS + group;
+        for (var step = 0u; step < STEPS; step++) {
+            let share = step * GROUPS + group;
             if (share < SPLITS && group < GROUPS) {
                 let weight = weight_of(shares[share], highest);
-                part += select(weight * found[turn], 0.0, weight == 0.0);
+                part += select(weight * found[step], 0.0, weight == 0.0);
             }
         }
         parts[local] = part;

@@ -1,11 +1,11 @@
 // Attention for many queries whose heads have up to 64 elements, in quads: as attention_flash.wgsl, but the
-// queries of a tile stay in shared memory, and what comes next is on its way while there is work.
+// queries of a tile stay in shared memory, and the next keys and values are prefetched.
 //
 // A workgroup takes a tile of 64 rows and walks its keys 32 at a time, with a running maximum and
 // sum of each row. An invocation has 4 rows times 4 keys of the logits, and the same 4 rows times
 // 2 quads of the output. Queries and keys lie element by element, each with 4 rows or 4 keys to a quad.
-// All shared memory together is the 32 KB that most GPUs have: nothing is left for what rows share,
-// so maxima and sums go through memory that is free at the time.
+// Shared memory takes all of the 32 KB that most GPUs have, so maxima and sums of rows reuse memory that
+// is free at the time.
 
 // use lib/quads.wgsl
 // use lib/attention/attention.wgsl
@@ -19,7 +19,7 @@ const QUADS = 16u; // of a head, at most
 const SIZE = LANES * STRIPS;
 
 alias Stored = ${FLOAT};
-alias Out = ${OUT}; // Stored; f32 for what attention_flash_reduce.wgsl adds up
+alias Out = ${OUT}; // Stored; f32 if attention_flash_reduce.wgsl follows
 
 // Four rows (or keys) of four elements, or the other way around.
 struct Block {
@@ -52,7 +52,7 @@ fn transposed(b: Block) -> Block {
     );
 }
 
-// Rows behind the last one repeat it; they are never written.
+// Rows past the last one repeat it; they are not written.
 fn query_quad(job: Job, row: u32, quad: u32) -> vec4<f32> {
     let at = min(job.tile * ROWS + row, params.tokens * GROUP - 1u);
     let head = job.key_head * GROUP + at % GROUP;
@@ -77,13 +77,13 @@ fn stage_queries(job: Job, local: u32) {
     }
 }
 
-// What lies behind the last key is any key: its logits are excluded.
+// Past the last key, any key is read: its logits are excluded.
 fn key_quad(job: Job, key: u32, end: u32, quad: u32) -> vec4<f32> {
     let start = job.batch * params.k.x + job.key_head * params.k.y + min(key, end - 1u) * params.k.z;
     return vec4<f32>(k[start / 4u + quad]);
 }
 
-// An invocation's four keys, of one quad of their elements.
+// One quad of elements of the four keys of an invocation.
 fn fetch_keys(job: Job, first: u32, end: u32, local: u32) -> Block {
     let key = first + local % LANES * 4u;
     let quad = min(local / LANES, HEAD / 4u - 1u);
@@ -179,7 +179,7 @@ fn main(
     }
     let share = share_of(job.split, keys, KEYS, KEYS);
     let end = share.y;
-    // Up to here all rows of the tile see all keys.
+    // Up to this key, no key is hidden from a row of the tile.
     var seen = end;
     if (CAUSAL) {
         seen = min(end, u32(position.x) + job.tile * ROWS / GROUP + 1u);
@@ -187,7 +187,7 @@ fn main(
 
     var maximum = vec4<f32>(FLOOR);
     var sum = vec4<f32>();
-    var left = Block(); // a quad of the output for each of 4 rows, and another one 8 quads on
+    var left = Block(); // a quad of the output for each of 4 rows, and another 8 quads further
     var right = Block();
     var next = Block();
     stage_queries(job, local);
@@ -244,7 +244,7 @@ fn main(
     for (var i = 0u; i < LANES; i++) {
         sum += stage[i][strip];
     }
-    // A row that sees no key is zero.
+    // A row without any key is zero.
     var factor = select(1.0 / sum, vec4<f32>(), sum == vec4<f32>());
     var start = job.batch * params.output.x + head * params.output.y + token * params.output.z;
     if (params.splits > 1u) {

@@ -6,8 +6,8 @@
 // use lib/attention/attention_flash_split.wgsl
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<Stored>>;
-@group(0) @binding(1) var<storage, read> fresh_k: array<vec4<Stored>>;
-@group(0) @binding(2) var<storage, read> fresh_v: array<vec4<Stored>>;
+@group(0) @binding(1) var<storage, read> new_k: array<vec4<Stored>>;
+@group(0) @binding(2) var<storage, read> new_v: array<vec4<Stored>>;
 @group(0) @binding(3) var<storage, ${CACHE}> k: array<vec4<Stored>>;
 @group(0) @binding(4) var<storage, ${CACHE}> v: array<vec4<Stored>>;
 @group(0) @binding(5) var<storage, read> mask: array<quad_${MASK_TYPE}>;
@@ -16,15 +16,15 @@
 @group(0) @binding(8) var<uniform> position: vec4<i32>;
 @group(0) @binding(9) var<uniform> params: Params;
 
-fn fresh_key(job: Job, key: u32, quad: u32) -> vec4<Stored> {
-    return fresh_k[fresh_start(job, key) / 4u + quad];
+fn new_key(job: Job, key: u32, quad: u32) -> vec4<Stored> {
+    return new_k[new_start(job, key) / 4u + quad];
 }
 
-fn fresh_value(job: Job, key: u32, quad: u32) -> vec4<Stored> {
-    return fresh_v[fresh_start(job, key) / 4u + quad];
+fn new_value(job: Job, key: u32, quad: u32) -> vec4<Stored> {
+    return new_v[new_start(job, key) / 4u + quad];
 }
 
-// Heads that are no multiple of 4 have no quads of their own: they are gathered.
+// Heads that are not a multiple of 4 have no aligned quads: they are gathered.
 fn q_quad(job: Job, row: u32, quad: u32) -> vec4<f32> {
     let start = query_start(job, row);
     if (HEAD % 4u == 0u) {

@@ -1,16 +1,16 @@
-// Attention as lib/attention/attention_flash_split.wgsl has it, of queries, keys and values as products leave them: one
-// after the other in one buffer, queries and keys yet to be turned by the angles of their tokens.
+// Attention of lib/attention/attention_flash_split.wgsl with rotary embedding: new queries, keys and values are one after
+// the other in one buffer, and queries and keys are rotated by the angles of their tokens as they are read.
 
 // use lib/quads.wgsl
 // use lib/attention/attention.wgsl
 // use lib/attention/attention_mask.wgsl
 // use lib/attention/attention_flash_split.wgsl
 
-// Pairs lie half of the turned elements apart, and have angles of their own; otherwise neighbours are
-// pairs.
+// Pairs lie half of the rotated elements apart, with an angle per element; otherwise pairs are
+// neighbours.
 override HALF: bool;
 
-@group(0) @binding(0) var<storage, read> fresh: array<vec4<f32>>;
+@group(0) @binding(0) var<storage, read> new_values: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> cosines: array<Stored>;
 @group(0) @binding(2) var<storage, read> sines: array<Stored>;
 @group(0) @binding(3) var<storage, ${CACHE}> k: array<vec4<Stored>>;
@@ -31,16 +31,16 @@ fn sines_at(at: vec4<u32>) -> vec4<f32> {
 }
 
 // Four elements of the head that begins at quad `first`.
-fn turned_quad(first: u32, quad: u32, token: u32, head: u32) -> vec4<f32> {
-    let value = fresh[first + quad];
-    if (quad * 4u >= params.turned * 2u) {
+fn rotated_quad(first: u32, quad: u32, token: u32, head: u32) -> vec4<f32> {
+    let value = new_values[first + quad];
+    if (quad * 4u >= params.rotated * 2u) {
         return value;
     }
     let angles = (token + u32(start.x)) * params.angle_row + head * params.angle_head;
     if (HALF) {
         let at = angles + quad * 4u + vec4<u32>(0u, 1u, 2u, 3u);
-        let is_first = quad * 4u < params.turned;
-        let partner = fresh[first + select(quad - params.turned / 4u, quad + params.turned / 4u, is_first)];
+        let is_first = quad * 4u < params.rotated;
+        let partner = new_values[first + select(quad - params.rotated / 4u, quad + params.rotated / 4u, is_first)];
         return value * cosines_at(at) + select(partner, -partner, is_first) * sines_at(at);
     }
     let at = angles + quad * 2u + vec4<u32>(0u, 0u, 1u, 1u);
@@ -48,16 +48,16 @@ fn turned_quad(first: u32, quad: u32, token: u32, head: u32) -> vec4<f32> {
 }
 
 fn q_quad(job: Job, row: u32, quad: u32) -> vec4<f32> {
-    return turned_quad(query_start(job, row) / 4u, quad, row / GROUP, head_of(job, row));
+    return rotated_quad(query_start(job, row) / 4u, quad, row / GROUP, head_of(job, row));
 }
 
-fn fresh_key(job: Job, key: u32, quad: u32) -> vec4<Stored> {
-    let first = (params.keys_begin + fresh_start(job, key)) / 4u;
-    return vec4<Stored>(turned_quad(first, quad, key - u32(position.x), job.key_head));
+fn new_key(job: Job, key: u32, quad: u32) -> vec4<Stored> {
+    let first = (params.keys_begin + new_start(job, key)) / 4u;
+    return vec4<Stored>(rotated_quad(first, quad, key - u32(position.x), job.key_head));
 }
 
-fn fresh_value(job: Job, key: u32, quad: u32) -> vec4<Stored> {
-    return vec4<Stored>(fresh[(params.values_begin + fresh_start(job, key)) / 4u + quad]);
+fn new_value(job: Job, key: u32, quad: u32) -> vec4<Stored> {
+    return vec4<Stored>(new_values[(params.values_begin + new_start(job, key)) / 4u + quad]);
 }
 
 @compute @workgroup_size(SIZE)

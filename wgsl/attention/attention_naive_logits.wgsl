@@ -1,4 +1,4 @@
-// Attention on software adapters, first half: logits[line, key] = scale q . k + mask, four keys of a
+// Attention on software adapters, first step: logits[line, key] = scale q . k + mask, four keys of a
 // line per invocation. Tiles in workgroup memory would take such an adapter minutes to compile.
 
 // use lib/grid.wgsl

@@ -1,4 +1,4 @@
-// Attention on software adapters, second half: output = softmax(logits) v, four elements of a line
+// Attention on software adapters, second step: output = softmax(logits) v, four elements of a line
 // per invocation.
 
 // use lib/grid.wgsl
@@ -42,7 +42,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         result += weight * vec4<f32>(f32(v[at.x]), f32(v[at.y]), f32(v[at.z]), f32(v[at.w]));
         at += params.v.z;
     }
-    // A row that sees no key is zero.
+    // A row without any key is zero.
     result *= select(1.0 / sum, 0.0, sum == 0.0);
     let start = row.batch * params.output.x + row.head * params.output.y + row.token * params.output.z;
     for (var i = 0u; i < min(4u, VALUE_HEAD - element); i++) {

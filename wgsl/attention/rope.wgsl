@@ -1,7 +1,7 @@
 // Rotary position embedding of queries and keys, [batch, token, head, element], in one dispatch.
 //
-// An invocation turns one pair (a, b) of elements by the angle of its token, or copies two elements
-// that are not turned. Pairs are neighbours, or (HALF) lie half of the turned elements apart.
+// An invocation rotates one pair (a, b) of elements by the angle of its token, or copies two elements
+// that are not rotated. Pairs are neighbours, or (HALF) lie half of the rotated elements apart.
 
 // use lib/grid.wgsl
 
@@ -20,7 +20,7 @@ struct Params {
     q: Tensor,
     k: Tensor,
     tokens: u32,
-    turned: u32, // pairs of a head
+    rotated: u32, // pairs of a head
     row: u32, // elements of the tables between tokens, and between heads
     head: u32,
 }
@@ -39,7 +39,7 @@ struct Pair {
     a: u32,
     b: u32,
     count: u32, // of elements: the last of an odd head is alone
-    turns: bool,
+    rotates: bool,
     angle_a: u32,
     angle_b: u32,
 }
@@ -48,20 +48,20 @@ fn pair_of(unit: u32, shape: Tensor) -> Pair {
     let within = unit % shape.pairs;
     let line = unit / shape.pairs;
     let first = line * shape.size;
-    if (within >= params.turned) {
+    if (within >= params.rotated) {
         let element = within * 2u;
         return Pair(first + element, first + element + 1u, min(2u, shape.size - element), false, 0u, 0u);
     }
     let token = line / shape.heads % params.tokens + u32(position.x);
     let angle = token * params.row + line % shape.heads * params.head + within;
     if (HALF) {
-        return Pair(first + within, first + within + params.turned, 2u, true, angle, angle + params.turned);
+        return Pair(first + within, first + within + params.rotated, 2u, true, angle, angle + params.rotated);
     }
     return Pair(first + within * 2u, first + within * 2u + 1u, 2u, true, angle, angle);
 }
 
-fn turned(value: vec2<f32>, pair: Pair) -> vec2<f32> {
-    if (!pair.turns) {
+fn rotate(value: vec2<f32>, pair: Pair) -> vec2<f32> {
+    if (!pair.rotates) {
         return value;
     }
     return vec2<f32>(
@@ -75,14 +75,14 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     let unit = flat_index(invocation, workgroups);
     if (unit < params.q.units) {
         let pair = pair_of(unit, params.q);
-        let result = turned(vec2<f32>(f32(q[pair.a]), f32(q[pair.b])), pair);
+        let result = rotate(vec2<f32>(f32(q[pair.a]), f32(q[pair.b])), pair);
         q_output[pair.a] = Stored(result.x);
         if (pair.count == 2u) {
             q_output[pair.b] = Stored(result.y);
         }
     } else if (unit - params.q.units < params.k.units) {
         let pair = pair_of(unit - params.q.units, params.k);
-        let result = turned(vec2<f32>(f32(k[pair.a]), f32(k[pair.b])), pair);
+        let result = rotate(vec2<f32>(f32(k[pair.a]), f32(k[pair.b])), pair);
         k_output[pair.a] = Stored(result.x);
         if (pair.count == 2u) {
             k_output[pair.b] = Stored(result.y);

@@ -1,5 +1,5 @@
 // Rotary position embedding as a product of complex numbers: neighbours are (real, imaginary),
-// in the tensor as in the table, which serves every batch.
+// in the tensor and in the table, which is the same for all batches.
 
 // use lib/grid.wgsl
 
@@ -22,6 +22,6 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         return;
     }
     let x = vec2<f32>(input[pair]);
-    let turn = vec2<f32>(angles[pair % params.table]);
-    output[pair] = Pair(vec2<f32>(x.x * turn.x - x.y * turn.y, x.x * turn.y + x.y * turn.x));
+    let angle = vec2<f32>(angles[pair % params.table]);
+    output[pair] = Pair(vec2<f32>(x.x * angle.x - x.y * angle.y, x.x * angle.y + x.y * angle.x));
 }

@@ -1,9 +1,9 @@
 // softmax(scale * queries . keys + mask) . values for tensors of any strides, as exporters write
 // attention without a cache. A workgroup has ROWS queries of one head, and walks the keys in blocks with
-// a running maximum. The invocations of each side, a half of all, have four of the rows: first a key
-// each, then four elements of the values and a slice of the block's keys.
+// a running maximum. Half of the invocations, a side, have four of the rows: first a key each, then four
+// elements of the values and a slice of the block's keys.
 //
-// Where elements of a head lie side by side, and heads are whole quads.
+// Elements of a head are contiguous, and heads are whole quads.
 
 // use lib/nan.wgsl
 
@@ -22,7 +22,7 @@ struct Params {
     heads: u32, // the tensors' first axis is pairs of a batch and a head
     tokens: u32,
     keys: u32,
-    tiles: u32, // workgroups to a head
+    tiles: u32, // workgroups per head
     workgroups: u32,
     scaled: u32, // bits: multiplied by the first, by the second; divided by the first, by the second
     nan: f32,
@@ -46,7 +46,7 @@ struct Params {
 const LOWEST = -0x1.fffffep+127f;
 
 var<workgroup> queries: array<vec4<f32>, ROWS * HEAD_QUADS>;
-// Of each side's four rows: what the block's keys weigh, later what the slices found.
+// Of each side's four rows: the weights of the block's keys, later the sums of the slices.
 var<workgroup> weights: array<vec4<f32>, THREADS>;
 var<workgroup> maxima: array<vec4<f32>, 16>;
 
@@ -76,7 +76,7 @@ fn add_products(sums: vec4<f32>, at: u32, x: vec4<f32>) -> vec4<f32> {
     );
 }
 
-// Of one key, for the four rows of a side. Four quads are asked for before the first is waited for.
+// The logits of one key with the four rows of a side. Four quads are in flight before the first is used.
 fn logits(side: u32, key_at: u32) -> vec4<f32> {
     var sums = vec4<f32>();
     let rows_at = side * 4u * HEAD_QUADS;
@@ -97,7 +97,7 @@ fn logits(side: u32, key_at: u32) -> vec4<f32> {
     return sums;
 }
 
-// A value's quad, and what its key weighs for the four rows of a side.
+// A quad of a value, and the weights of its key for the four rows of a side.
 struct Weighed {
     value: vec4<f32>,
     weight: vec4<f32>,
@@ -110,7 +110,7 @@ fn weighed(side: u32, key: u32, begin: u32, value_at: u32) -> Weighed {
     return Weighed(value, select(vec4<f32>(), weights[side * KEYS + min(key, KEYS - 1u)], exists));
 }
 
-// The largest of each of a side's rows among its invocations' values.
+// The maximum of each of a side's rows over its invocations.
 fn side_maximum(thread: u32, side: u32, value: vec4<f32>) -> vec4<f32> {
     weights[thread] = value;
     workgroupBarrier();
@@ -129,7 +129,7 @@ fn side_maximum(thread: u32, side: u32, value: vec4<f32>) -> vec4<f32> {
     return found;
 }
 
-// What the slices found, added up, in the first of them.
+// Adds up the sums of the slices into the first one.
 fn over_slices(thread: u32, value: vec4<f32>) -> vec4<f32> {
     workgroupBarrier();
     weights[thread] = value;
@@ -188,7 +188,7 @@ fn main(
         // A NaN becomes an infinity, which stays the maximum, and the row has no softmax.
         logit = select(logit, infinity_of(logit), is_nan_vec4f(logit));
         let now = max(maximum, side_maximum(thread, side, logit));
-        // Keys beyond the last one were taken for it, which changes no maximum, and weigh nothing.
+        // Past the last key it was read again, which changes no maximum; its weight is 0.
         workgroupBarrier();
         weights[thread] = select(vec4<f32>(), exp(logit - now), begin + member < params.keys);
         workgroupBarrier();

@@ -1,61 +1,33 @@
-// Convolution as a product of matrices whose second one, the input's patches, is never written:
+// Convolution as a GEMM whose second matrix, the patches of the input, is never written:
 // out (channel, pixel) = weights (channel, k) * patches (k, pixel), k = (in channel, tap).
 //
-// A workgroup makes a tile of one group of channels and one phase. With SPLIT it adds up a part of
-// the sum only, and conv_split_k_sum.wgsl adds the parts.
+// A workgroup computes a tile of one group of channels and one phase. With SPLIT it adds up only a part
+// of the sum, and conv_split_k_sum.wgsl adds the parts.
 
 // use lib/conv/conv.wgsl
+// use lib/conv/conv_pixels.wgsl
 // use lib/conv/conv_tile.wgsl
 // use lib/math.wgsl
 // use lib/conv/conv_epilogue.wgsl
 
-// The same as params.kernel; division by a constant is cheap.
-override KERNEL_H: u32;
-override KERNEL_W: u32;
 override SPLIT: bool;
 override WHOLE_WEIGHTS: bool; // rows of weights are whole quads
 
 alias Stored = ${FLOAT};
-alias StoredWeight = ${WEIGHT}; // a quad where rows of weights are whole quads, else an element
+alias StoredWeight = ${WEIGHT}; // a quad if rows of weights are whole quads, else an element
 alias Out = ${OUT}; // Stored; f32 for parts of sums
 
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<StoredWeight>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read> beside: array<Stored>; // see lib/conv/conv_epilogue.wgsl
+@group(0) @binding(3) var<storage, read> residual: array<Stored>; // see lib/conv/conv_epilogue.wgsl
 @group(0) @binding(4) var<storage, read_write> output: array<Out>;
 @group(0) @binding(5) var<uniform> params: Params;
 
-// What the workgroup makes, and the four pixels of this invocation.
-var<private> group: u32;
 var<private> split: u32;
-var<private> first_row: u32;
-var<private> high_k: u32;
-var<private> axis_h: Axis;
-var<private> axis_w: Axis;
-var<private> pixel_at: vec4<u32>; // where their images begin in the input
-var<private> pixel_h: vec4<i32>; // of their first taps
-var<private> pixel_w: vec4<i32>;
-var<private> pixel_out: vec4<u32>; // where they go in the output's first channel
-var<private> pixel_exists: vec4<bool>;
 
-fn taps_h() -> u32 { if (TRANSPOSED) { return axis_h.taps; } return KERNEL_H; }
-fn taps_w() -> u32 { if (TRANSPOSED) { return axis_w.taps; } return KERNEL_W; }
-
-fn find_pixels(first: u32, pixels: u32) {
-    let pixel = vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u);
-    let w = pixel % axis_w.outputs;
-    let h = pixel / axis_w.outputs % axis_h.outputs;
-    let image = pixel / (axis_w.outputs * axis_h.outputs);
-    let channel_size = params.in_size.x * params.in_size.y;
-    pixel_exists = pixel < vec4<u32>(pixels);
-    pixel_at = (image * params.groups + group) * params.in_channels * channel_size;
-    // A pixel beyond the last one reads above the image, where there is nothing.
-    pixel_h = select(vec4<i32>(-0x40000000), axis_h.start + vec4<i32>(h) * axis_h.advance, pixel_exists);
-    pixel_w = axis_w.start + vec4<i32>(w) * axis_w.advance;
-    let out_h = axis_h.first_output + h * axis_h.output_step;
-    let out_w = axis_w.first_output + w * axis_w.output_step;
-    pixel_out = (image * params.groups * params.out_channels * params.out_size.x + out_h) * params.out_size.y + out_w;
+fn pixels_at(image: vec4<u32>, h: vec4<u32>, w: vec4<u32>) -> vec4<u32> {
+    return (image * params.groups + group) * params.in_channels * params.in_size.x * params.in_size.y;
 }
 
 fn load_columns(k: u32) -> vec4<f32> {
@@ -76,7 +48,7 @@ fn load_columns(k: u32) -> vec4<f32> {
     return value;
 }
 
-// Of one k.
+// Four rows of weights at one k.
 fn weights_of(k: u32, quad: u32) -> vec4<f32> {
     var value = vec4<f32>();
     if (k >= high_k) {
@@ -103,7 +75,7 @@ fn weights_of(k: u32, quad: u32) -> vec4<f32> {
 }
 
 fn weight_at(at: u32) -> f32 { return f32(${WEIGHT_AT}); }
-fn weight_run(at: u32) -> vec4<f32> { return ${WEIGHT_RUN}; } // four k; of whole quads alone
+fn weight_run(at: u32) -> vec4<f32> { return ${WEIGHT_RUN}; } // four k; only if rows are whole quads
 
 fn load_weights(k: u32, quad: u32) -> mat4x4<f32> {
     if (WHOLE_WEIGHTS) {
@@ -134,14 +106,14 @@ fn store(row: u32, value: vec4<f32>) {
             result += f32(bias[channel]);
         }
         var y = Vec();
-        if (BESIDE == PER_ELEMENT) {
-            let found = vec4<f32>(vec4<Stored>(beside[at.x], beside[at.y], beside[at.z], beside[at.w]));
-            y = select(Vec(), found, at < vec4<u32>(params.beside));
+        if (RESIDUAL == PER_ELEMENT) {
+            let found = vec4<f32>(vec4<Stored>(residual[at.x], residual[at.y], residual[at.z], residual[at.w]));
+            y = select(Vec(), found, at < vec4<u32>(params.residual));
         }
-        if (BESIDE == PER_CHANNEL) {
-            y = Vec(f32(beside[channel]));
+        if (RESIDUAL == PER_CHANNEL) {
+            y = Vec(f32(residual[channel]));
         }
-        result = ending(result, y, params.low, params.high);
+        result = epilogue(result, y, params.low, params.high);
     }
     if (pixel_exists.x) { output[at.x] = Out(result.x); }
     if (pixel_exists.y) { output[at.y] = Out(result.y); }

@@ -1,5 +1,5 @@
 // Convolution of volumes: four channels of four neighbouring outputs per invocation, with plain loops.
-// A transposed one looks for the inputs that its outputs get something of.
+// A transposed convolution finds the inputs that contribute to its outputs.
 
 // use lib/grid.wgsl
 // use lib/nan.wgsl
@@ -36,7 +36,7 @@ fn volume(size: vec3<i32>) -> u32 { return u32(size.x * size.y * size.z); }
 
 fn is_within(place: vec4<i32>, size: i32) -> vec4<bool> { return vec4<u32>(place) < vec4<u32>(u32(size)); }
 
-// Where a tap finds its inputs along one dim; where it finds none, a place that is not within.
+// The indices of the inputs under a tap along one dim; out of range if there are none.
 fn source_of(place: vec4<i32>, tap: i32, stride: i32, padding: i32, dilation: i32) -> vec4<i32> {
     if (!TRANSPOSED) {
         return place * stride - padding + tap * dilation;
@@ -89,7 +89,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         if (!any(inside)) {
             continue;
         }
-        // What lies beside the volume is read somewhere inside of it, and counts as 0.
+        // Taps outside of the volume read some element inside of it and count as 0.
         let offset = vec4<u32>((d * params.in_size.y + h) * params.in_size.z + w);
         var at = image_at + select(vec4<u32>(), offset, inside);
         var weights_at = first_weights + tap;

@@ -1,15 +1,15 @@
-// Convolution without workgroup memory: depthwise, or so few channels per group that a tile would
-// stay empty. An invocation makes a run of four neighbouring outputs in each of BLOCK channels.
+// Convolution without workgroup memory: depthwise, or so few channels per group that a tile would be
+// mostly empty. An invocation computes a run of four neighbouring outputs in each of BLOCK channels.
 //
-// With WINDOW > 0, the inputs under one row of taps are loaded once for the whole run; the width of
-// kernel, stride and dilation are constants then, so the window stays in registers.
+// With WINDOW > 0, the inputs under one row of taps are loaded once for the whole run. The width of
+// kernel, stride and dilation are then constants, so the window stays in registers.
 
 // use lib/grid.wgsl
 // use lib/conv/conv.wgsl
+// use lib/conv/conv_runs.wgsl
 // use lib/math.wgsl
 // use lib/conv/conv_epilogue.wgsl
 
-const BLOCK = ${BLOCK}u; // channels
 const WINDOW = ${WINDOW}u;
 const WINDOW_TAPS = ${WINDOW_TAPS}u;
 const WINDOW_STRIDE = ${WINDOW_STRIDE}u;
@@ -20,7 +20,7 @@ alias Stored = ${FLOAT};
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<Stored>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read> beside: array<Stored>; // see lib/conv/conv_epilogue.wgsl
+@group(0) @binding(3) var<storage, read> residual: array<Stored>; // see lib/conv/conv_epilogue.wgsl
 @group(0) @binding(4) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -43,23 +43,17 @@ fn input_at(row_at: u32, w: i32) -> f32 {
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
-    var index = flat_index(invocation, workgroups);
-    let run = index % params.columns;
-    index /= params.columns;
-    let lines = (params.out_size.x + params.phases.x - 1u) / params.phases.x; // of the longest phase
-    let line = index % lines;
-    index /= lines;
-    let first_channel = index % params.rows * BLOCK;
-    index /= params.rows;
-    let group = index % params.groups;
-    index /= params.groups;
-    let image = index % params.batch;
-    let phase = index / params.batch;
-    let h = phase_axis(0u, phase / params.phases.y);
-    let w = phase_axis(1u, phase % params.phases.y);
-    if (phase >= params.phases.x * params.phases.y || line >= h.outputs || run * 4u >= w.outputs) {
+    let place = run_of(flat_index(invocation, workgroups));
+    if (!place.exists) {
         return;
     }
+    let run = place.run;
+    let line = place.line;
+    let first_channel = place.first_channel;
+    let group = place.group;
+    let image = place.image;
+    let h = place.h;
+    let w = place.w;
     let channels = min(params.out_channels - first_channel, BLOCK);
 
     // Weights are (out channel, in channel, tap); transposed, (in channel, out channel, tap).
@@ -129,16 +123,16 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
             result += f32(bias[channel]);
         }
         var y = Vec();
-        if (BESIDE == PER_ELEMENT) {
+        if (RESIDUAL == PER_ELEMENT) {
             for (var j = 0u; j < 4u; j++) {
                 let at = row_at + w.first_output + (run * 4u + j) * w.output_step;
-                y[j] = select(0.0, f32(beside[at]), at < params.beside);
+                y[j] = select(0.0, f32(residual[at]), at < params.residual);
             }
         }
-        if (BESIDE == PER_CHANNEL) {
-            y = Vec(f32(beside[channel]));
+        if (RESIDUAL == PER_CHANNEL) {
+            y = Vec(f32(residual[channel]));
         }
-        result = ending(result, y, params.low, params.high);
+        result = epilogue(result, y, params.low, params.high);
         for (var j = 0u; j < 4u; j++) {
             if (run * 4u + j < w.outputs) {
                 output[row_at + w.first_output + (run * 4u + j) * w.output_step] = Stored(result[j]);

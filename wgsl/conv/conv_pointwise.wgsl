@@ -1,5 +1,5 @@
-// Convolution with one tap, stride 1 and no padding, where a channel is whole quads: a plain product
-// of matrices, out (channel, pixel) = weights (channel, k) * input (k, pixel), four pixels at once.
+// Convolution with one tap, stride 1, no padding and channels of whole quads: a plain GEMM,
+// out (channel, pixel) = weights (channel, k) * input (k, pixel), four pixels at once.
 
 // use lib/conv/conv.wgsl
 // use lib/conv/conv_tile.wgsl
@@ -10,17 +10,17 @@ override SPLIT: bool;
 override WHOLE_WEIGHTS: bool; // rows of weights are whole quads
 
 alias Stored = ${FLOAT};
-alias StoredWeight = ${WEIGHT}; // a quad where rows of weights are whole quads, else an element
+alias StoredWeight = ${WEIGHT}; // a quad if rows of weights are whole quads, else an element
 alias Out = ${OUT}; // Stored; f32 for parts of sums
 
 @group(0) @binding(0) var<storage, read> input: array<vec4<Stored>>;
 @group(0) @binding(1) var<storage, read> weight: array<StoredWeight>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read> beside: array<vec4<Stored>>; // see lib/conv/conv_epilogue.wgsl
+@group(0) @binding(3) var<storage, read> residual: array<vec4<Stored>>; // see lib/conv/conv_epilogue.wgsl
 @group(0) @binding(4) var<storage, read_write> output: array<vec4<Out>>;
 @group(0) @binding(5) var<uniform> params: Params;
 
-// What the workgroup makes, and the quad of pixels of this invocation.
+// The tile of the workgroup, and the quad of pixels of this invocation.
 var<private> group: u32;
 var<private> split: u32;
 var<private> first_row: u32;
@@ -37,7 +37,7 @@ fn load_columns(k: u32) -> vec4<f32> {
     return vec4<f32>(input[quad_in + k * channel_quads]);
 }
 
-// Of one k.
+// Four rows of weights at one k.
 fn weights_of(k: u32, quad: u32) -> vec4<f32> {
     var value = vec4<f32>();
     if (k >= high_k) {
@@ -58,7 +58,7 @@ fn weights_of(k: u32, quad: u32) -> vec4<f32> {
 }
 
 fn weight_at(at: u32) -> f32 { return f32(${WEIGHT_AT}); }
-fn weight_run(at: u32) -> vec4<f32> { return ${WEIGHT_RUN}; } // four k; of whole quads alone
+fn weight_run(at: u32) -> vec4<f32> { return ${WEIGHT_RUN}; } // four k; only if rows are whole quads
 
 fn load_weights(k: u32, quad: u32) -> mat4x4<f32> {
     if (WHOLE_WEIGHTS) {
@@ -89,13 +89,13 @@ fn store(row: u32, value: vec4<f32>) {
         result += f32(bias[channel]);
     }
     var y = Vec();
-    if (BESIDE == PER_ELEMENT && at * 4u < params.beside) { // channels are whole quads
-        y = vec4<f32>(beside[at]);
+    if (RESIDUAL == PER_ELEMENT && at * 4u < params.residual) { // channels are whole quads
+        y = vec4<f32>(residual[at]);
     }
-    if (BESIDE == PER_CHANNEL) {
-        y = Vec(f32(beside[channel / 4u][channel % 4u]));
+    if (RESIDUAL == PER_CHANNEL) {
+        y = Vec(f32(residual[channel / 4u][channel % 4u]));
     }
-    output[at] = vec4<Out>(ending(result, y, params.low, params.high));
+    output[at] = vec4<Out>(epilogue(result, y, params.low, params.high));
 }
 
 @compute @workgroup_size(THREADS)

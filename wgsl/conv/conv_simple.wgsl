@@ -4,17 +4,17 @@
 
 // use lib/grid.wgsl
 // use lib/conv/conv.wgsl
+// use lib/conv/conv_runs.wgsl
 // use lib/nan.wgsl
 
-const BLOCK = ${BLOCK}u; // 1 or 4
-override HAS_ADDED: bool;
+override HAS_RESIDUAL: bool;
 
 alias Stored = ${FLOAT};
 
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<Stored>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read> added: array<Stored>; // like the output, or less: what is behind it is 0
+@group(0) @binding(3) var<storage, read> residual: array<Stored>; // 0 past its end
 @group(0) @binding(4) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -28,23 +28,17 @@ struct Sums {
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
-    var index = flat_index(invocation, workgroups);
-    let run = index % params.columns;
-    index /= params.columns;
-    let lines = (params.out_size.x + params.phases.x - 1u) / params.phases.x; // of the longest phase
-    let line = index % lines;
-    index /= lines;
-    let first_channel = index % params.rows * BLOCK;
-    index /= params.rows;
-    let group = index % params.groups;
-    index /= params.groups;
-    let image = index % params.batch;
-    let phase = index / params.batch;
-    let h = phase_axis(0u, phase / params.phases.y);
-    let w = phase_axis(1u, phase % params.phases.y);
-    if (phase >= params.phases.x * params.phases.y || line >= h.outputs || run * 4u >= w.outputs) {
+    let place = run_of(flat_index(invocation, workgroups));
+    if (!place.exists) {
         return;
     }
+    let run = place.run;
+    let line = place.line;
+    let first_channel = place.first_channel;
+    let group = place.group;
+    let image = place.image;
+    let h = place.h;
+    let w = place.w;
 
     // Weights are (out channel, in channel, tap); transposed, (in channel, out channel, tap).
     let kernel_size = params.kernel.x * params.kernel.y;
@@ -68,7 +62,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         let in_h = h.start + i32(line) * h.advance + i32(tap_h) * h.reach;
         let in_w = w.start + vec4<i32>(run * 4u + next) * w.advance + i32(tap_w) * w.reach;
         let inside = (vec4<u32>(in_w) < vec4<u32>(params.in_size.y)) & vec4<bool>(u32(in_h) < params.in_size.x);
-        // What lies beside the image is read somewhere inside of it, and counts as 0.
+        // Taps outside of the image read some element inside of it and count as 0.
         var at = image_at + select(vec4<u32>(), u32(in_h) * params.in_size.y + vec4<u32>(in_w), inside);
         var taps_at = channels_at + (h.first_tap + tap_h * h.tap_step) * params.kernel.y
             + w.first_tap + tap_w * w.tap_step;
@@ -106,8 +100,8 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
             }
             let row = (image * params.groups * params.out_channels + channel) * params.out_size.x + out_h;
             let at = row * params.out_size.y + w.first_output + column * w.output_step;
-            if (HAS_ADDED && at < params.beside) {
-                result += f32(added[at]);
+            if (HAS_RESIDUAL && at < params.residual) {
+                result += f32(residual[at]);
             }
             let bounded = select(min(max(result, params.low), params.high), result, is_nan_f32(result));
             output[at] = Stored(bounded);

@@ -1,4 +1,4 @@
-// Adds the parts that conv.wgsl and conv_pointwise.wgsl left of a split sum; a quad per invocation.
+// Adds the parts of a split-K sum of conv.wgsl or conv_pointwise.wgsl; a quad per invocation.
 
 // use lib/grid.wgsl
 // use lib/math.wgsl
@@ -11,7 +11,7 @@ struct Params {
     channel_size: u32, // elements of one channel of one image
     low: f32,
     high: f32,
-    beside: u32, // elements of what lies beside the output
+    residual: u32, // elements of the residual
 }
 
 override HAS_BIAS: bool;
@@ -20,11 +20,11 @@ alias Stored = ${FLOAT};
 
 @group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> bias: array<Stored>;
-@group(0) @binding(2) var<storage, read> beside: array<vec4<Stored>>; // see lib/conv/conv_epilogue.wgsl
+@group(0) @binding(2) var<storage, read> residual: array<vec4<Stored>>; // see lib/conv/conv_epilogue.wgsl
 @group(0) @binding(3) var<storage, read_write> output: array<vec4<Stored>>;
 @group(0) @binding(4) var<uniform> params: Params;
 
-fn slope_of(channel: u32) -> f32 { return f32(beside[channel / 4u][channel % 4u]); }
+fn slope_of(channel: u32) -> f32 { return f32(residual[channel / 4u][channel % 4u]); }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
@@ -42,11 +42,11 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         sum += vec4<f32>(vec4<Stored>(bias[channel.x], bias[channel.y], bias[channel.z], bias[channel.w]));
     }
     var y = Vec();
-    if (BESIDE == PER_ELEMENT) {
-        y = select(Vec(), vec4<f32>(beside[quad]), four < vec4<u32>(params.beside));
+    if (RESIDUAL == PER_ELEMENT) {
+        y = select(Vec(), vec4<f32>(residual[quad]), four < vec4<u32>(params.residual));
     }
-    if (BESIDE == PER_CHANNEL) {
+    if (RESIDUAL == PER_CHANNEL) {
         y = Vec(slope_of(channel.x), slope_of(channel.y), slope_of(channel.z), slope_of(channel.w));
     }
-    output[quad] = vec4<Stored>(ending(sum, y, params.low, params.high));
+    output[quad] = vec4<Stored>(epilogue(sum, y, params.low, params.high));
 }

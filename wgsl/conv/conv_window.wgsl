@@ -1,9 +1,9 @@
-// Convolution of 3 x 3 taps with stride 1 in one group: the inputs under a block of pixels are in
-// workgroup memory once, for all taps; weights come straight from the caches.
+// Convolution of 3 x 3 taps with stride 1 in one group: the inputs under a block of pixels are staged
+// in workgroup memory once, for all taps; weights are read directly.
 //
-// A workgroup makes ROW_QUADS * 4 channels of LINES x WIDTH quads of pixels. Its invocations form slices,
-// each of which adds up four input channels at a time; the slices meet at the end. An invocation has four
-// channels of eight neighbouring pixels.
+// A workgroup computes ROW_QUADS * 4 channels of LINES x WIDTH quads of pixels. Its invocations form
+// slices, each of which adds up four input channels at a time; their sums meet at the end. An invocation
+// has four channels of eight neighbouring pixels.
 
 // use lib/conv/conv.wgsl
 // use lib/math.wgsl
@@ -17,7 +17,7 @@ const PIXEL_QUADS = LINES * WIDTH;
 const SLICE_THREADS = ROW_QUADS * PIXEL_QUADS / 2u;
 const SLICES = THREADS / SLICE_THREADS;
 const TILE_QUADS = ROW_QUADS * 4u * PIXEL_QUADS;
-// Of one channel; the last quad of a line is partly outside.
+// Quads of one channel; the last quad of a line is partly outside.
 const LINE_QUADS = WIDTH + 1u;
 const PATCH_QUADS = (LINES + 2u) * LINE_QUADS;
 const CHANNELS = SLICES * 4u; // at a time
@@ -28,7 +28,7 @@ alias Stored = ${FLOAT};
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<vec4<Stored>>;
 @group(0) @binding(2) var<storage, read> bias: array<Stored>;
-@group(0) @binding(3) var<storage, read> beside: array<Stored>; // see lib/conv/conv_epilogue.wgsl
+@group(0) @binding(3) var<storage, read> residual: array<Stored>; // see lib/conv/conv_epilogue.wgsl
 @group(0) @binding(4) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(5) var<uniform> params: Params;
 
@@ -136,15 +136,15 @@ fn store(image: u32, channel: u32, h: u32, w: u32, value: vec4<f32>) {
     }
     let last = params.out_size.y - 1u - w;
     var y = Vec();
-    if (BESIDE == PER_ELEMENT) {
+    if (RESIDUAL == PER_ELEMENT) {
         let four = at + min(vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last));
-        let found = vec4<f32>(vec4<Stored>(beside[four.x], beside[four.y], beside[four.z], beside[four.w]));
-        y = select(Vec(), found, four < vec4<u32>(params.beside));
+        let found = vec4<f32>(vec4<Stored>(residual[four.x], residual[four.y], residual[four.z], residual[four.w]));
+        y = select(Vec(), found, four < vec4<u32>(params.residual));
     }
-    if (BESIDE == PER_CHANNEL) {
-        y = Vec(f32(beside[channel]));
+    if (RESIDUAL == PER_CHANNEL) {
+        y = Vec(f32(residual[channel]));
     }
-    result = ending(result, y, params.low, params.high);
+    result = epilogue(result, y, params.low, params.high);
     output[at] = Stored(result.x);
     if (last > 0u) { output[at + 1u] = Stored(result.y); }
     if (last > 1u) { output[at + 2u] = Stored(result.z); }

@@ -1,5 +1,5 @@
-// Resizing height and width by repeating or dropping rows and columns: each output is the input
-// whose place is at or before it.
+// Resizes height and width by repeating or dropping rows and columns: each output is the input at or
+// before its place.
 
 // use lib/grid.wgsl
 // use lib/move_units.wgsl

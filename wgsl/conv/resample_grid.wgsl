@@ -1,7 +1,7 @@
-// Sampling an image at places that a grid names, -1 to 1 from edge to edge.
+// Samples an image at the places of a grid, -1 to 1 from edge to edge.
 //
-// An invocation takes one place and a few channels: the taps of the place are worked out once.
-// FLOAT is how memory holds a number: f32 or f16.
+// An invocation takes one place and a few channels: the taps of the place are computed once.
+// FLOAT is the element type in memory: f32 or f16.
 
 // use lib/grid.wgsl
 // use lib/nan.wgsl
@@ -71,7 +71,7 @@ fn cubic_weights(t: f32) -> vec4<f32> {
 fn taps_at(coordinate: f32, pixels: u32) -> Taps {
     let size = f32(pixels);
     var x = select(((coordinate + 1.0) * size - 1.0) / 2.0, (coordinate + 1.0) / 2.0 * (size - 1.0), ALIGN_CORNERS);
-    if (is_nan_f32(x) || abs(x) > 1.0e9) { // beyond what whole numbers can hold
+    if (is_nan_f32(x) || abs(x) > 1.0e9) { // beyond the range of integers
         x = -100.0;
     }
     var taps: Taps;

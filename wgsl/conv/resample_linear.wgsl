@@ -1,5 +1,5 @@
-// Resizing height and width by interpolating between the four nearest inputs;
-// a quad of neighbouring outputs per invocation. FLOAT is how memory holds a number: f32 or f16.
+// Resizes height and width by interpolating between the four nearest inputs; a quad of neighbouring
+// outputs per invocation. FLOAT is the element type in memory: f32 or f16.
 
 // use lib/grid.wgsl
 
@@ -16,10 +16,10 @@ override ALIGN_CORNERS: bool;
 @group(0) @binding(1) var<storage, read_write> output: array<vec4<${FLOAT}>>;
 @group(0) @binding(2) var<uniform> params: Params;
 
-// Per output the input before it, the one behind it, and how much of the latter.
+// Per output the input before it, the one after it, and the weight of the latter.
 struct Between {
     before: vec4<u32>,
-    behind: vec4<u32>,
+    after: vec4<u32>,
     share: vec4<f32>,
 }
 
@@ -48,9 +48,9 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     let h = between(element / params.out_size.y % params.out_size.x, 0u);
     let channel_at = element / (params.out_size.x * params.out_size.y) * params.in_size.x * params.in_size.y;
     let upper = channel_at + h.before * params.in_size.y;
-    let lower = channel_at + h.behind * params.in_size.y;
-    // Weights, not differences: they keep infinities and equal neighbours as they are.
-    let above = at_four(upper + w.before) * (1.0 - w.share) + at_four(upper + w.behind) * w.share;
-    let below = at_four(lower + w.before) * (1.0 - w.share) + at_four(lower + w.behind) * w.share;
+    let lower = channel_at + h.after * params.in_size.y;
+    // Weights, not differences: infinities and equal neighbours stay exact.
+    let above = at_four(upper + w.before) * (1.0 - w.share) + at_four(upper + w.after) * w.share;
+    let below = at_four(lower + w.before) * (1.0 - w.share) + at_four(lower + w.after) * w.share;
     output[quad] = vec4<${FLOAT}>(above * (1.0 - h.share) + below * h.share);
 }

@@ -1,12 +1,12 @@
-// Three products of one A with a matrix each, [n, k] in memory, in one dispatch: see lib/gemm/gemm_small.wgsl.
-// Each has an output of its own, and a number for each of its columns that is added.
+// Three small GEMMs of one A with matrices [n, k], in one dispatch: see lib/gemm/gemm_small.wgsl. Each has
+// its own output and its own bias.
 
 // use lib/gemm/gemm.wgsl
 // use lib/gemm/gemm_small.wgsl
 
 struct Params {
-    product: Product, // n_parts of all three; n is not looked at
-    // Columns, the workgroup along n that is its first, and whether something is added.
+    gemm: Gemm, // n_parts of all three; n is ignored
+    // Of each matrix: columns, its first workgroup along n, and whether it has a bias.
     matrices: array<vec4<u32>, 3>,
 }
 
@@ -26,7 +26,7 @@ var<private> matrix: u32; // the same in all invocations of a workgroup
 
 fn a_quad(at: u32) -> Quad { return Quad(a[at / 4u]); }
 
-// One branch for all four: what is asked for at once is on its way at once.
+// One branch for all four, so that their reads are in flight together.
 fn b_block(at: vec4<u32>) -> Block {
     let i = at / 4u;
     if (matrix == 0u) {
@@ -78,5 +78,5 @@ fn main(
     }
     matrix = u32(part.column >= params.matrices[1].y) + u32(part.column >= params.matrices[2].y);
     part.column = (part.column - params.matrices[matrix].y) * TILE_COLUMNS;
-    multiply_spread(part, thread, 0u, 0u, params.matrices[matrix].x);
+    multiply_small(part, thread, 0u, 0u, params.matrices[matrix].x);
 }

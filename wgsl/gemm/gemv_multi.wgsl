@@ -1,10 +1,9 @@
-// Products of few rows of one x, maybe normalized before, with up to three matrices [n, k] of floats: as
-// fast as these can be read. k is a multiple of four.
+// Skinny GEMMs of one x, maybe normalized before, with up to three matrices [n, k] of floats, as fast as
+// these can be read. k is a multiple of four.
 //
-// Either the outputs lie in one buffer, each where `params.matrices` says, and a workgroup has columns of
-// one of them; or, GATED, output = silu(first) * second, and an invocation has four columns of both.
+// The outputs are in one buffer, each at its place in `params.matrices`, and a workgroup has columns of one
+// of them. With GATED, output = silu(first) * second, and an invocation has four columns of both.
 
-${ENABLE}
 // use lib/math.wgsl
 // use lib/gemm/gemm.wgsl
 // use lib/gemm/gemm_skinny.wgsl
@@ -13,11 +12,11 @@ ${ENABLE}
 override GATED: bool;
 
 struct Params {
-    product: Product,
-    // Columns, the workgroup that is its first, nothing, and where in the output it begins
+    gemm: Gemm,
+    // Of each matrix: columns, its first workgroup, unused, and where in the output it begins
     matrices: array<vec4<u32>, 3>,
     eps: f32,
-    least: f32, // not looked at
+    least: f32, // ignored
 }
 
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
@@ -29,10 +28,10 @@ struct Params {
 @group(0) @binding(6) var<uniform> params: Params;
 
 fn x_quad(row: u32, k: u32) -> vec4<f32> {
-    if (row >= params.product.m || k >= params.product.k) {
+    if (row >= params.gemm.m || k >= params.gemm.k) {
         return vec4<f32>();
     }
-    return vec4<f32>(x[(row * params.product.k + k) / 4u]);
+    return vec4<f32>(x[(row * params.gemm.k + k) / 4u]);
 }
 
 // `matrix` is the same in all invocations of a workgroup.
@@ -48,13 +47,13 @@ fn quad_at(matrix: u32, at: u32) -> vec4<f32> {
 
 // Four k of four columns, one quad per column; columns past the end read the last one.
 fn columns_at(matrix: u32, columns: vec4<u32>, k: u32) -> Block {
-    let at = (columns * params.product.k + k) / 4u;
+    let at = (columns * params.gemm.k + k) / 4u;
     return Block(quad_at(matrix, at.x), quad_at(matrix, at.y), quad_at(matrix, at.z), quad_at(matrix, at.w));
 }
 
 fn add_columns(sums: ptr<function, Sums>, row: u32, k: u32, block: Block) {
     for (var i = 0u; i < ROWS; i++) {
-        let met = met_quad(row + i, k);
+        let met = prologue_quad(row + i, k);
         (*sums)[i] += Quad(dot(met, block.k0), dot(met, block.k1), dot(met, block.k2), dot(met, block.k3));
     }
 }
@@ -79,7 +78,7 @@ fn main(
     var sums: Sums;
     var ups: Sums;
     var squares: Squares;
-    for (var k = slice_of(thread) * 4u; k < params.product.k; k += SLICES * 4u) {
+    for (var k = slice_of(thread) * 4u; k < params.gemm.k; k += SLICES * 4u) {
         add_columns(&sums, part.row, k, columns_at(matrix, columns, k));
         if (GATED) {
             add_columns(&ups, part.row, k, columns_at(1u, columns, k));
@@ -103,7 +102,7 @@ fn main(
     }
     for (var row = 0u; row < ROWS; row++) {
         for (var i = 0u; i < 4u; i++) {
-            if (part.row + row < params.product.m && column + i < shape.x) {
+            if (part.row + row < params.gemm.m && column + i < shape.x) {
                 output[shape.w + (part.row + row) * shape.x + column + i] = Out(found[row][i]);
             }
         }

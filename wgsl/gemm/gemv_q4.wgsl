@@ -1,4 +1,4 @@
-// A linear layer with quantized weights for one row: see lib/gemm/gemv_q4.wgsl.
+// GEMV: a linear layer with quantized weights for one row, see lib/gemm/gemv_q4.wgsl.
 
 // use lib/quads.wgsl
 // use lib/gemm/gemm.wgsl
@@ -7,7 +7,7 @@
 // use lib/gemm/gemv_q4.wgsl
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32,
     row_bytes: u32,
     group: u32,
@@ -37,13 +37,13 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     let first = (group.x + group.y * groups.x) * COLUMNS;
-    if (first >= params.product.n) {
+    if (first >= params.gemm.n) {
         return;
     }
-    multiply_row(thread, 0u, params.scale_stride, min(first + lane_of(thread) * 4u, params.product.n - 4u));
+    multiply_row(thread, 0u, params.scale_stride, min(first + lane_of(thread) * 4u, params.gemm.n - 4u));
     let own = first + thread;
-    if (thread < COLUMNS && own < params.product.n) {
-        let added = Number(addend[own * params.product.addend_column]);
-        output[own] = Out(params.product.alpha * sum_of(0u, thread) + params.product.beta * added);
+    if (thread < COLUMNS && own < params.gemm.n) {
+        let added = Number(addend[own * params.gemm.addend_column]);
+        output[own] = Out(params.gemm.alpha * sum_of(0u, thread) + params.gemm.beta * added);
     }
 }

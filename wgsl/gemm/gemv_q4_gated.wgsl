@@ -1,4 +1,4 @@
-// Two linear layers of one row with quantized weights: output = silu(gate) * up. See lib/gemm/gemv_q4.wgsl.
+// Two GEMVs of one row with quantized weights: output = silu(gate) * up. See lib/gemm/gemv_q4.wgsl.
 
 // use lib/quads.wgsl
 // use lib/math.wgsl
@@ -8,7 +8,7 @@
 // use lib/gemm/gemv_q4.wgsl
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32,
     row_bytes: u32,
     group: u32,
@@ -45,11 +45,11 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     let first = (group.x + group.y * groups.x) * COLUMNS;
-    if (first >= params.product.n) {
+    if (first >= params.gemm.n) {
         return;
     }
-    multiply_row(thread, 0u, params.scale_stride, min(first + lane_of(thread) * 4u, params.product.n - 4u));
-    if (thread < COLUMNS && first + thread < params.product.n) {
+    multiply_row(thread, 0u, params.scale_stride, min(first + lane_of(thread) * 4u, params.gemm.n - 4u));
+    if (thread < COLUMNS && first + thread < params.gemm.n) {
         let gate = sum_of(0u, thread);
         output[first + thread] = Out(gate * sigmoid(vec4<f32>(gate)).x * sum_of(1u, thread));
     }

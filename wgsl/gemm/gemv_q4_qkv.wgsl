@@ -1,5 +1,5 @@
-// Three linear layers of one row with quantized weights in one dispatch. Their outputs lie in one
-// buffer, each where `params.matrices` says. See lib/gemm/gemv_q4.wgsl.
+// Three GEMVs of one row with quantized weights in one dispatch. Their outputs are in one buffer, each
+// at its place in `params.matrices`. See lib/gemm/gemv_q4.wgsl.
 
 // use lib/quads.wgsl
 // use lib/gemm/gemm.wgsl
@@ -8,13 +8,13 @@
 // use lib/gemm/gemv_q4.wgsl
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32,
     row_bytes: u32,
     group: u32,
-    scale_stride: u32, // not looked at
-    // Columns, the workgroup that is its first, from one group's scales to the next one's, and where
-    // in the output it begins
+    scale_stride: u32, // ignored
+    // Of each matrix: columns, its first workgroup, stride from one group's scales to the next, and
+    // where in the output it begins
     matrices: array<vec4<u32>, 3>,
     eps: f32,
 }
@@ -57,7 +57,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     let index = group.x + group.y * groups.x;
-    if (index * COLUMNS >= params.product.n) {
+    if (index * COLUMNS >= params.gemm.n) {
         return;
     }
     let matrix = u32(index >= params.matrices[1].y) + u32(index >= params.matrices[2].y);

@@ -1,5 +1,5 @@
-// Linear layers with quantized weights, many rows at once: weights become floats on their way into
-// shared memory. With BACKWARD the product is with W itself, not with its transpose.
+// Linear layers with quantized weights and many rows: weights are unpacked to floats on their way into
+// shared memory. With BACKWARD, x is multiplied by W itself, not by its transpose.
 
 // use lib/quads.wgsl
 // use lib/gemm/gemm.wgsl
@@ -16,7 +16,7 @@ alias BRaw = Packed;
 override B_K_FIRST: bool = !BACKWARD;
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32,
     row_bytes: u32,
     group: u32,
@@ -40,8 +40,8 @@ fn a_block(rows: Block) -> Block {
     return transposed(rows);
 }
 
-// Four values of four rows of weights: packed and with their scales, or, where that does not go by
-// whole words or by rows of scales, made floats at once.
+// Four values of four rows of weights: packed with their scales, or unpacked at once if they are not
+// whole words or rows of scales.
 struct Packed {
     words: vec4<u32>,
     scale: vec4<f32>,

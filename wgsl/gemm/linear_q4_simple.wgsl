@@ -1,5 +1,5 @@
-// Linear layers with quantized weights on software adapters, whatever their sizes: see
-// lib/gemm/gemm_simple.wgsl. With BACKWARD the product is with W itself, not with its transpose.
+// Linear layers with quantized weights of any size on software adapters: see
+// lib/gemm/gemm_simple.wgsl. With BACKWARD, x is multiplied by W itself, not by its transpose.
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl
@@ -14,7 +14,7 @@ override BACKWARD: bool = false;
 override QUANTIZED: bool; // as in lib/gemm/linear_q4_input.wgsl
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32, // values in a row of weights
     row_bytes: u32,
     group: u32, // values of a row that share a scale
@@ -36,7 +36,7 @@ var<private> row_inverse: vec4<f32>;
 var<private> row_zero: vec4<f32>;
 var<private> columns: vec4<u32>;
 
-// What is left of x after it was rounded to int8.
+// Rounds x to int8 and back.
 fn rounded_to_int8(values: vec4<f32>) -> vec4<f32> {
     let rounded = round(values * row_inverse) + row_zero;
     return (clamp(rounded, vec4<f32>(-128.0), vec4<f32>(127.0)) - row_zero) * row_scale;
@@ -54,7 +54,7 @@ fn a_quad(k: u32) -> Quad {
     return values;
 }
 
-// Codes, which become weights with their scales.
+// Codes, which are not scaled yet.
 fn b_quad(k: u32) -> Quad {
     let row = select(columns, vec4<u32>(k), BACKWARD);
     let inner = select(vec4<u32>(k), columns, BACKWARD);
@@ -78,8 +78,8 @@ fn scales_from(k: u32) -> Quad {
 }
 
 fn find_rows(place: vec3<u32>) {
-    let row = min(place.y + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.product.m - 1u));
-    rows_at = row * params.product.k;
+    let row = min(place.y + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.gemm.m - 1u));
+    rows_at = row * params.gemm.k;
     if (QUANTIZED) {
         for (var i = 0u; i < ROWS; i++) {
             row_scale[i] = f32(row_scales[row[i]]);
@@ -96,14 +96,14 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         return;
     }
     find_rows(place);
-    columns = min(place.z + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.product.n - 1u));
-    let length = params.product.k;
+    columns = min(place.z + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.gemm.n - 1u));
+    let length = params.gemm.k;
     // How long a column keeps its scale.
     let stretch = select(params.group, 1u, BACKWARD);
     var sums = Block();
     for (var k = 0u; k < length; k += stretch) {
         let scale = scales_from(k);
-        let found = products(k, min(length, k + stretch));
+        let found = sums_over(k, min(length, k + stretch));
         sums.k0 += found.k0 * scale;
         if (ROWS > 1u) {
             sums.k1 += found.k1 * scale;

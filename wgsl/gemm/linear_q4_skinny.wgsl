@@ -1,6 +1,5 @@
 // Linear layers with quantized weights for few rows: as fast as the weights can be read.
 
-${ENABLE}
 // use lib/quads.wgsl
 // use lib/nan.wgsl
 // use lib/gemm/gemm.wgsl
@@ -16,7 +15,7 @@ ${ENABLE}
 override WIDE: bool;
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32,
     row_bytes: u32,
     group: u32,
@@ -57,7 +56,7 @@ fn main(
     if (!part.exists) {
         return;
     }
-    look_at_rows(thread, part.row);
+    find_roundings(thread, part.row);
     let column = column_of(part, thread);
     var sums: Sums;
     var squares: Squares;

@@ -1,7 +1,6 @@
 // Two linear layers of one x with quantized weights, for few rows: output = silu(gate) * up.
 // An invocation has four columns of both. Weights are wide: see linear_q4_skinny.wgsl.
 
-${ENABLE}
 // use lib/quads.wgsl
 // use lib/math.wgsl
 // use lib/gemm/gemm.wgsl
@@ -12,7 +11,7 @@ ${ENABLE}
 // use lib/gemm/linear_q4_skinny.wgsl
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32,
     row_bytes: u32,
     group: u32,
@@ -31,10 +30,10 @@ struct Params {
 @group(0) @binding(7) var<uniform> params: Params;
 
 fn x_quad(row: u32, k: u32) -> vec4<f32> {
-    if (row >= params.product.m || k >= params.product.k) {
+    if (row >= params.gemm.m || k >= params.gemm.k) {
         return vec4<f32>();
     }
-    return vec4<f32>(x[(row * params.product.k + k) / 4u]);
+    return vec4<f32>(x[(row * params.gemm.k + k) / 4u]);
 }
 
 @compute @workgroup_size(THREADS)
@@ -47,7 +46,7 @@ fn main(
     if (!part.exists) {
         return;
     }
-    look_at_rows(thread, part.row);
+    find_roundings(thread, part.row);
     let column = column_of(part, thread);
     let units = params.row_bytes / 16u;
     var gates: Sums;
@@ -83,8 +82,8 @@ fn main(
         let gate = found[row];
         let result = gate * sigmoid(gate) * sums_of(thread, row);
         for (var i = 0u; i < 4u; i++) {
-            if (part.row + row < params.product.m && column + i < params.product.n) {
-                output[(part.row + row) * params.product.n + column + i] = Out(result[i]);
+            if (part.row + row < params.gemm.m && column + i < params.gemm.n) {
+                output[(part.row + row) * params.gemm.n + column + i] = Out(result[i]);
             }
         }
     }

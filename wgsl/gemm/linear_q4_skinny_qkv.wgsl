@@ -1,7 +1,6 @@
 // Three linear layers of one x with quantized weights, for few rows, in one dispatch. Their outputs
-// lie in one buffer, each where `params.matrices` says. Weights are wide: see linear_q4_skinny.wgsl.
+// are in one buffer, each at its place in `params.matrices`. Weights are wide: see linear_q4_skinny.wgsl.
 
-${ENABLE}
 // use lib/quads.wgsl
 // use lib/quotient.wgsl
 // use lib/nan.wgsl
@@ -13,12 +12,12 @@ ${ENABLE}
 // use lib/gemm/linear_q4_skinny.wgsl
 
 struct Params {
-    product: Product, // n and n_parts of all three
+    gemm: Gemm, // n and n_parts of all three
     inner: u32,
     row_bytes: u32,
     group: u32,
-    scale_stride: u32, // not looked at
-    // Columns, the workgroup along n that is its first, from one group's scales to the next one's,
+    scale_stride: u32, // ignored
+    // Of each matrix: columns, its first workgroup along n, stride from one group's scales to the next,
     // and where in the output it begins
     matrices: array<vec4<u32>, 3>,
     eps: f32,
@@ -37,13 +36,13 @@ struct Params {
 @group(0) @binding(9) var<uniform> params: Params;
 
 fn x_quad(row: u32, k: u32) -> vec4<f32> {
-    if (row >= params.product.m || k >= params.product.k) {
+    if (row >= params.gemm.m || k >= params.gemm.k) {
         return vec4<f32>();
     }
-    return vec4<f32>(x[(row * params.product.k + k) / 4u]);
+    return vec4<f32>(x[(row * params.gemm.k + k) / 4u]);
 }
 
-// The same in all invocations of a workgroup.
+// `matrix` is the same in all invocations of a workgroup.
 fn weights_of(matrix: u32, at: u32) -> vec4<u32> {
     if (matrix == 0u) {
         return weights[at];
@@ -74,7 +73,7 @@ fn main(
     if (!part.exists) {
         return;
     }
-    look_at_rows(thread, part.row);
+    find_roundings(thread, part.row);
     let matrix = u32(part.column >= params.matrices[1].y) + u32(part.column >= params.matrices[2].y);
     let shape = params.matrices[matrix];
     let column = (part.column - shape.y) * LANES * 4u + lane_of(thread) * 4u;
@@ -98,7 +97,7 @@ fn main(
     for (var row = 0u; row < ROWS; row++) {
         let result = sums_of(thread, row);
         for (var i = 0u; i < 4u; i++) {
-            if (part.row + row < params.product.m && column + i < shape.x) {
+            if (part.row + row < params.gemm.m && column + i < shape.x) {
                 output[shape.w + (part.row + row) * shape.x + column + i] = Out(result[i]);
             }
         }

@@ -1,6 +1,6 @@
-// Before linear_q4_subgroup_matrix.wgsl: the rows of x as half floats, two for each number, and the
-// exponents that bring rows of x and columns of weights to the size of half floats. A workgroup takes one
-// row, or, behind the last of them, the scales of 32 columns.
+// For linear_q4_subgroup_matrix.wgsl: splits the rows of x into f16, two for each number, and finds the
+// exponents that bring rows of x and columns of weights into the range of f16. A workgroup takes one row,
+// or, after the last row, the scales of 32 columns.
 
 // use lib/gemm/subgroup_matrix.wgsl
 // use lib/quads.wgsl
@@ -12,7 +12,7 @@
 const COLUMNS = 32u;
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32,
     row_bytes: u32,
     group: u32,
@@ -24,7 +24,7 @@ struct Params {
 @group(0) @binding(1) var<storage, read> row_scales: array<StoredQuad>;
 @group(0) @binding(2) var<storage, read> row_zeros: array<quad_${ZERO}>;
 @group(0) @binding(3) var<storage, read> scales: array<StoredQuad>;
-@group(0) @binding(4) var<storage, read_write> halves: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read_write> split_f16: array<vec4<u32>>;
 @group(0) @binding(5) var<storage, read_write> exponents: array<i32>;
 @group(0) @binding(6) var<uniform> params: Params;
 
@@ -32,11 +32,11 @@ var<workgroup> sizes: array<atomic<u32>, COLUMNS>;
 
 fn row_quad(row: u32, k: u32) -> vec4<f32> { return x_quad(row, k); }
 
-fn look_at_columns(thread: u32, first: u32) {
+fn find_column_exponents(thread: u32, first: u32) {
     let lane = thread % COLUMNS;
     let column = first + lane;
     let groups = (params.inner - 1u) / params.group + 1u;
-    if (column < params.product.n) {
+    if (column < params.gemm.n) {
         var size = 0u;
         for (var group = thread / COLUMNS; group < groups; group += THREADS / COLUMNS) {
             let at = group * params.scale_stride + column;
@@ -45,8 +45,8 @@ fn look_at_columns(thread: u32, first: u32) {
         atomicMax(&sizes[lane], size);
     }
     workgroupBarrier();
-    if (thread < COLUMNS && column < params.product.n) {
-        exponents[params.product.m + column] = exponent_of(atomicLoad(&sizes[lane]), params.scale_power);
+    if (thread < COLUMNS && column < params.gemm.n) {
+        exponents[params.gemm.m + column] = exponent_of(atomicLoad(&sizes[lane]), params.scale_power);
     }
 }
 
@@ -57,9 +57,9 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     let index = group.x + group.y * groups.x;
-    if (index < params.product.m) {
+    if (index < params.gemm.m) {
         split_row(thread, index);
     } else {
-        look_at_columns(thread, (index - params.product.m) * COLUMNS);
+        find_column_exponents(thread, (index - params.gemm.m) * COLUMNS);
     }
 }

@@ -1,5 +1,5 @@
-// Linear layers with quantized weights, many rows at once, by subgroup matrices: weights become half floats
-// on their way into shared memory, two for each, and x has become such before (linear_q4_split_f16.wgsl).
+// Linear layers with quantized weights, many rows and subgroup matrices: weights are split into f16 on
+// their way into shared memory; linear_q4_split_f16.wgsl has split x.
 
 // use lib/gemm/subgroup_matrix.wgsl
 // use lib/gemm/gemm.wgsl
@@ -13,14 +13,14 @@ alias BRaw = Packed;
 override WIDE: bool;
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     inner: u32,
     row_bytes: u32,
     group: u32,
     scale_stride: u32,
 }
 
-@group(0) @binding(0) var<storage, read> halves: array<vec4<u32>>;
+@group(0) @binding(0) var<storage, read> split_f16: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> exponents: array<i32>;
 @group(0) @binding(2) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> scales: array<StoredQuad>;
@@ -28,8 +28,8 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> output: array<Out>;
 @group(0) @binding(6) var<uniform> params: Params;
 
-// Up to four quads of one row of weights: packed and with a scale each, or, where that does not go by whole
-// words, made floats at once.
+// Up to four quads of one row of weights: packed with a scale each, or unpacked at once if they are not
+// whole words.
 struct Packed {
     words: vec4<u32>,
     scale: vec4<f32>,
@@ -51,7 +51,7 @@ fn quad_of(row: u32, k: u32) -> vec4<f32> {
     return values;
 }
 
-// As wide weights are read: no word twice, and one scale for all.
+// Wide weights: no word is read twice, and all share one scale.
 fn fetch_wide(column: u32, k: u32) -> Packed {
     var packed: Packed;
     let byte = column * params.row_bytes + select(k / 2u, k, FORMAT == BYTES);
@@ -91,7 +91,7 @@ fn fetch_aligned(column: u32, k: u32) -> Packed {
 
 fn fetch_b(column: u32, k: u32) -> Packed {
     var packed: Packed;
-    if (column >= params.product.n || k >= params.inner) {
+    if (column >= params.gemm.n || k >= params.inner) {
         return packed;
     }
     if (WIDE) {

@@ -1,4 +1,4 @@
-// Products of two matrices with many rows and columns, tile by tile.
+// GEMM of two plain matrices with many rows and columns, in tiles.
 
 // use lib/gemm/gemm.wgsl
 // use lib/gemm/epilogue.wgsl
@@ -9,7 +9,7 @@ alias ARaw = Block;
 alias BRaw = Block;
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
 }
 
 @group(0) @binding(0) var<storage, read> a: array<StoredQuad>;

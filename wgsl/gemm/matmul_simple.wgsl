@@ -1,11 +1,11 @@
-// Products of two matrices on software adapters, whatever their sizes: see lib/gemm/gemm_simple.wgsl.
+// GEMM of two plain matrices of any size on software adapters: see lib/gemm/gemm_simple.wgsl.
 
 // use lib/grid.wgsl
 // use lib/gemm/gemm.wgsl
 // use lib/gemm/gemm_simple.wgsl
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     a: vec4<u32>, // strides of a batch, a row and a k
     b: vec4<u32>, // of a batch, a column and a k
 }
@@ -39,8 +39,8 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         return;
     }
     let next = vec4<u32>(0u, 1u, 2u, 3u);
-    let last = vec2<u32>(params.product.m, params.product.n) - 1u;
+    let last = vec2<u32>(params.gemm.m, params.gemm.n) - 1u;
     rows_at = place.x * params.a.x + min(place.y + next, vec4<u32>(last.x)) * params.a.y;
     columns_at = place.x * params.b.x + min(place.z + next, vec4<u32>(last.y)) * params.b.y;
-    write_sums(place, products(0u, params.product.k));
+    write_sums(place, sums_over(0u, params.gemm.k));
 }

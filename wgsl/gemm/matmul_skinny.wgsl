@@ -1,15 +1,15 @@
-// Products of a matrix of few rows with one of many columns: as fast as B can be read.
-// output = f(x, y), x being alpha * sums + beta * addend, and y what lies beside the output.
+// GEMM of a matrix of few rows with one of many columns, as fast as B can be read.
+// output = f(x, y), x being alpha * sums + beta * addend, and y the residual.
 
 // use lib/gemm/gemm.wgsl
 // use lib/math.wgsl
 // use lib/gemm/gemm_operands.wgsl
 // use lib/gemm/gemm_skinny.wgsl
 
-override BESIDE: bool; // else y is 0
+override RESIDUAL: bool; // else y is 0
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
     a: f32, // of the formula
     b: f32,
     c: f32,
@@ -20,29 +20,29 @@ alias Vec = Quad;
 @group(0) @binding(0) var<storage, read> a: array<StoredQuad>;
 @group(0) @binding(1) var<storage, read> b: array<StoredQuad>;
 @group(0) @binding(2) var<storage, read> addend: array<Stored>;
-@group(0) @binding(3) var<storage, read> beside: array<Stored>;
+@group(0) @binding(3) var<storage, read> residual: array<Stored>;
 @group(0) @binding(4) var<storage, read_write> output: array<Out>;
 @group(0) @binding(5) var<uniform> params: Params;
 
-fn ending(x: Vec, y: Vec, a: f32, b: f32, c: f32) -> Vec { return ${FORMULA}; }
+fn epilogue(x: Vec, y: Vec, a: f32, b: f32, c: f32) -> Vec { return ${FORMULA}; }
 
-// Four columns of one row; what lies outside of the matrix is dropped.
+// Writes four columns of one row, except those outside of the matrix.
 fn write_quad(part: Part, row: u32, column: u32, sums: Quad) {
-    let product = params.product;
-    if (row >= product.m || column >= product.n) {
+    let gemm = params.gemm;
+    if (row >= gemm.m || column >= gemm.n) {
         return;
     }
-    let at = part.output + row * product.n + column;
-    let last = product.n - 1u - column;
+    let at = part.output + row * gemm.n + column;
+    let last = gemm.n - 1u - column;
     let four = min(vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last));
-    let add_at = row * product.addend_row + (column + four) * product.addend_column;
+    let add_at = row * gemm.addend_row + (column + four) * gemm.addend_column;
     let added = Quad(vec4<Stored>(addend[add_at.x], addend[add_at.y], addend[add_at.z], addend[add_at.w]));
     var y = Vec();
-    if (BESIDE) {
+    if (RESIDUAL) {
         let other = at + four;
-        y = Quad(vec4<Stored>(beside[other.x], beside[other.y], beside[other.z], beside[other.w]));
+        y = Quad(vec4<Stored>(residual[other.x], residual[other.y], residual[other.z], residual[other.w]));
     }
-    let value = ending(product.alpha * sums + product.beta * added, y, params.a, params.b, params.c);
+    let value = epilogue(gemm.alpha * sums + gemm.beta * added, y, params.a, params.b, params.c);
     output[at] = Out(value.x);
     if (last > 0u) { output[at + 1u] = Out(value.y); }
     if (last > 1u) { output[at + 2u] = Out(value.z); }
@@ -81,7 +81,7 @@ fn main(
     }
     let column = column_of(part, thread);
     var sums: Sums;
-    for (var k = slice_of(thread) * 4u; k < params.product.k; k += SLICES * 4u) {
+    for (var k = slice_of(thread) * 4u; k < params.gemm.k; k += SLICES * 4u) {
         let block = b_block(fetch_b(part, column, k), column, k);
         for (var row = 0u; row < ROWS; row++) {
             let x = a_run(part.batch, part.row + row, k);

@@ -1,4 +1,4 @@
-// Before matmul_subgroup_matrix.wgsl: the rows of A [m, k] and behind them those of B [n, k] as half floats, with their
+// For matmul_subgroup_matrix.wgsl: splits the rows of A [m, k], then those of B [n, k], into f16 with
 // exponents.
 
 // use lib/gemm/subgroup_matrix.wgsl
@@ -8,20 +8,20 @@
 // use lib/gemm/split_f16.wgsl
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
 }
 
 @group(0) @binding(0) var<storage, read> a: array<StoredQuad>;
 @group(0) @binding(1) var<storage, read> b: array<StoredQuad>;
-@group(0) @binding(2) var<storage, read_write> halves: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> split_f16: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read_write> exponents: array<i32>;
 @group(0) @binding(4) var<uniform> params: Params;
 
 fn row_quad(row: u32, k: u32) -> vec4<f32> {
-    if (row < params.product.m) {
+    if (row < params.gemm.m) {
         return a_run(0u, row, k);
     }
-    return b_run(0u, row - params.product.m, k);
+    return b_run(0u, row - params.gemm.m, k);
 }
 
 @compute @workgroup_size(THREADS)
@@ -31,7 +31,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     let row = group.x + group.y * groups.x;
-    if (row < params.product.m + params.product.n) {
+    if (row < params.gemm.m + params.gemm.n) {
         split_row(thread, row);
     }
 }

@@ -1,5 +1,5 @@
-// Products of two matrices [m, k] and [n, k] by subgroup matrices; both have become half floats before
-// (matmul_split_f16.wgsl).
+// GEMM of two matrices [m, k] and [n, k] with subgroup matrices; matmul_split_f16.wgsl has split both
+// into f16.
 
 // use lib/gemm/subgroup_matrix.wgsl
 // use lib/gemm/gemm.wgsl
@@ -10,24 +10,24 @@
 alias BRaw = Pairs;
 
 struct Params {
-    product: Product,
+    gemm: Gemm,
 }
 
-@group(0) @binding(0) var<storage, read> halves: array<vec4<u32>>;
+@group(0) @binding(0) var<storage, read> split_f16: array<vec4<u32>>;
 @group(0) @binding(1) var<storage, read> exponents: array<i32>;
 @group(0) @binding(2) var<storage, read> addend: array<Stored>;
 @group(0) @binding(3) var<storage, read_write> output: array<Out>;
 @group(0) @binding(4) var<uniform> params: Params;
 
-// Columns outside of the matrix are the last one again, as rows are.
+// Columns past the end repeat the last one, as rows do.
 fn fetch_b(column: u32, k: u32) -> Pairs {
-    let at = halves_place(params.product.m + min(column, params.product.n - 1u), k);
+    let at = split_place(params.gemm.m + min(column, params.gemm.n - 1u), k);
     var pairs: Pairs;
-    pairs.p0 = halves[at];
-    pairs.p1 = halves[at + 1u];
+    pairs.p0 = split_f16[at];
+    pairs.p1 = split_f16[at + 1u];
     if (B_QUADS == 4u) {
-        pairs.p2 = halves[at + 2u];
-        pairs.p3 = halves[at + 3u];
+        pairs.p2 = split_f16[at + 2u];
+        pairs.p3 = split_f16[at + 3u];
     }
     return pairs;
 }

@@ -7,7 +7,7 @@
 // use lib/axes.wgsl
 
 override HAS_Y: bool;
-// Whether an operand lies in memory as the output does; otherwise it is read through the axes.
+// Whether an operand has the output's layout; otherwise it is read through the axes.
 override X_FLAT: bool;
 override Y_FLAT: bool;
 
@@ -21,7 +21,7 @@ struct Params {
     inverse: f32, // of the output's scale
     zero: f32, // of the output
     alpha: f32,
-    nothing: u32, // 0, but a compiler cannot know
+    nothing: u32, // 0, which the compiler does not know
     axes: array<vec4<u32>, MAX_AXES>,
 }
 
@@ -30,7 +30,7 @@ struct Params {
 @group(0) @binding(2) var<storage, read_write> output: array<u32>;
 @group(0) @binding(3) var<uniform> params: Params;
 
-// A product that is rounded, not fused with a sum: then every GPU finds the same integers.
+// Rounds a product, so that it is not fused with a sum: then all GPUs compute the same integers.
 fn alone(product: vec4<f32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(bitcast<vec4<u32>>(product) | vec4<u32>(params.nothing));
 }

@@ -1,12 +1,13 @@
-// Convolution of int8 as a product of matrices whose second one, the input's patches, is never
-// written: sums (channel, pixel) = weights (channel, k) * patches (k, pixel). A k is a word of four
-// input channels under one tap; k = (word of channels, tap).
+// Convolution of int8 as a GEMM whose second matrix, the patches of the input, is never written:
+// sums (channel, pixel) = weights (channel, k) * patches (k, pixel). A k is a word of four input
+// channels under one tap; k = (word of channels, tap).
 //
-// A workgroup makes a tile of one group of channels and one phase. The input has its channels in
-// words (q8ta_conv_pack.wgsl), or with PLANES it is as it was: each plane is whole words, and a
-// tap covers just the pixel itself.
+// A workgroup computes a tile of one group of channels and one phase. The input has its channels in
+// words (q8ta_conv_pack.wgsl); with PLANES it is unpacked: each plane is whole words, and a tap
+// covers just the pixel itself.
 
 // use lib/conv/conv.wgsl
+// use lib/conv/conv_pixels.wgsl
 // use lib/quads.wgsl
 // use lib/bytes.wgsl
 // use lib/int8/int8.wgsl
@@ -14,12 +15,9 @@
 // use lib/int8/int8_tile.wgsl
 
 const WEIGHTS_IN_ROWS = true;
-// The same as params.kernel; division by a constant is cheap.
-override KERNEL_H: u32;
-override KERNEL_W: u32;
 override WEIGHT_ALIGNED: bool; // four channels under a tap are always a word
 override PLANES: bool;
-override FLOATS: bool; // the output is f32 values that become int8 later
+override FLOATS: bool; // the output is f32, which is requantized later
 
 @group(0) @binding(0) var<storage, read> input: array<u32>;
 @group(0) @binding(1) var<storage, read> weight: array<u32>;
@@ -29,46 +27,19 @@ override FLOATS: bool; // the output is f32 values that become int8 later
 @group(0) @binding(5) var<uniform> scaling: Scaling;
 @group(0) @binding(6) var<uniform> params: Params;
 
-// What the workgroup makes, and the four pixels of this invocation.
-var<private> group: u32;
-var<private> first_row: u32;
-var<private> high_k: u32;
-var<private> axis_h: Axis;
-var<private> axis_w: Axis;
-var<private> pixel_at: vec4<u32>; // where their images begin in the input
-var<private> pixel_h: vec4<i32>; // of their first taps
-var<private> pixel_w: vec4<i32>;
-var<private> pixel_out: vec4<u32>; // where they go in the output's first channel
-var<private> pixel_exists: vec4<bool>;
-
-fn taps_h() -> u32 { if (TRANSPOSED) { return axis_h.taps; } return KERNEL_H; }
-fn taps_w() -> u32 { if (TRANSPOSED) { return axis_w.taps; } return KERNEL_W; }
-
 fn channel_words() -> u32 {
     return (params.in_channels + 3u) / 4u;
 }
 
-fn find_pixels(first: u32, pixels: u32) {
-    let pixel = vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u);
-    let w = pixel % axis_w.outputs;
-    let h = pixel / axis_w.outputs % axis_h.outputs;
-    let image = pixel / (axis_w.outputs * axis_h.outputs);
+fn pixels_at(image: vec4<u32>, h: vec4<u32>, w: vec4<u32>) -> vec4<u32> {
     let plane = params.in_size.x * params.in_size.y;
-    pixel_exists = pixel < vec4<u32>(pixels);
     if (PLANES) {
-        pixel_at = (image * params.groups + group) * params.in_channels * plane + h * params.in_size.y + w;
-    } else {
-        pixel_at = (image * params.groups + group) * channel_words() * plane;
+        return (image * params.groups + group) * params.in_channels * plane + h * params.in_size.y + w;
     }
-    // A pixel beyond the last one reads above the image, where there is nothing.
-    pixel_h = select(vec4<i32>(-0x40000000), axis_h.start + vec4<i32>(h) * axis_h.advance, pixel_exists);
-    pixel_w = axis_w.start + vec4<i32>(w) * axis_w.advance;
-    let out_h = axis_h.first_output + h * axis_h.output_step;
-    let out_w = axis_w.first_output + w * axis_w.output_step;
-    pixel_out = (image * params.groups * params.out_channels * params.out_size.x + out_h) * params.out_size.y + out_w;
+    return (image * params.groups + group) * channel_words() * plane;
 }
 
-// Four channels of four neighbouring pixels; channels that do not exist meet weights that are 0.
+// Four channels of four neighbouring pixels; missing channels have weights that are 0.
 fn load_planes(k: u32) -> vec4<u32> {
     let plane = params.in_size.x * params.in_size.y;
     let channel = min(vec4<u32>(4u * k) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.in_channels - 1u));

@@ -1,9 +1,9 @@
 // Convolution of int8 without workgroup memory: depthwise, or so few channels per group that a tile
-// would stay empty. An invocation makes one word of the output.
+// would be mostly empty. An invocation computes one word of the output.
 //
 // With WINDOW > 0 the four bytes of a word are neighbours in one row, and the inputs under one row
-// of taps are loaded once for all of them; the width of kernel, stride and dilation are constants
-// then, so the window stays in registers.
+// of taps are loaded once for all of them. The width of kernel, stride and dilation are then
+// constants, so the window stays in registers.
 
 // use lib/grid.wgsl
 // use lib/conv/conv.wgsl
@@ -53,7 +53,7 @@ fn weight_at(channel: u32, tap: u32, in_channel: u32) -> i32 {
     return signed_byte(weight[byte / 4u], byte);
 }
 
-// The input under a tap; out of range if there is none.
+// The index of the input under a tap; out of range if there is none.
 fn input_index(dim: u32, out: u32, tap: u32) -> i32 {
     let reach = i32(tap) * params.dilation[dim];
     if (!TRANSPOSED) {
@@ -85,7 +85,7 @@ fn sum_at(place: Place) -> i32 {
     return sum;
 }
 
-// x - zero of the inputs from `w` on in a row that begins at `row_at`; 0 where there are none.
+// x - zero of the inputs from `w` on in a row that begins at `row_at`; 0 outside of the row.
 fn load_window(row_at: u32, w: i32) -> array<i32, max(WINDOW, 1u)> {
     let first = i32(row_at) + w;
     var words: array<u32, max(WINDOW_WORDS, 1u)>;

@@ -1,5 +1,5 @@
 // Bytes [image, channel, pixel] to words [image, channel / 4, pixel], for q8ta_conv.wgsl: four
-// channels of four pixels per invocation. Channels that do not exist are anything.
+// channels of four pixels per invocation. Missing channels are undefined.
 
 // use lib/grid.wgsl
 // use lib/bytes.wgsl

@@ -1,4 +1,4 @@
-// Linear layers of int8, many rows at once: a tile of the output per workgroup.
+// Linear layers of int8 with many rows: a tile of the output per workgroup.
 
 // use lib/quads.wgsl
 // use lib/bytes.wgsl
@@ -40,7 +40,7 @@ fn finish(row: u32, sums: vec4<i32>) {
     write_columns(first_row + row, own_column, sums);
 }
 
-// Rows first: neighbouring workgroups share weights, which are often the larger half.
+// Rows count fastest: neighbouring workgroups share weights, often the larger matrix.
 @compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,

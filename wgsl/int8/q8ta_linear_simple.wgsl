@@ -1,4 +1,4 @@
-// Linear layers of int8 on software adapters, whatever their sizes: four columns of a row per
+// Linear layers of int8 of any size on software adapters: four columns of a row per
 // invocation, with a plain loop. Workgroup memory would take such an adapter minutes to compile.
 
 // use lib/grid.wgsl

@@ -1,5 +1,5 @@
 // Linear layers of int8 with few rows, as fast as the weights can be read: a workgroup has ROWS rows
-// and four columns, whose sums its invocations share.
+// and four columns; its invocations split the sums.
 
 // use lib/quads.wgsl
 // use lib/bytes.wgsl

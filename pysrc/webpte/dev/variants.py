@@ -4,7 +4,6 @@ A variant is requested by its name, several at once with `+` between them:
 
     fuse        without fusion
     f16         f16 stored and computed as float32
-    subgroups   sums with subgroups, or without them if they are the default
     matrices    GEMMs with subgroup matrices, or without them if they are the default
     plain       the kernels of a software adapter on a GPU, and a GPU's on a software adapter
     tuning      the default tile configs, without measured ones
@@ -54,13 +53,6 @@ def _without_halves(info: DeviceInfo, options: Options) -> Variant:
     return Variant("without f16", replace(options, halves=False), missing)
 
 
-def _other_subgroups(info: DeviceInfo, options: Options) -> Variant:
-    other = not (info.prefers_subgroups and info.subgroup)
-    missing = "" if info.subgroup else "not there: this adapter has no subgroups"
-    label = f"{'with' if other else 'without'} subgroups"
-    return Variant(label, replace(options, subgroups=other), missing)
-
-
 def _other_matrices(info: DeviceInfo, options: Options) -> Variant:
     """Return the variant with or without subgroup matrices, which need f16."""
     there = options.applied_to(info).has_matrices
@@ -84,7 +76,6 @@ def _without_tuning(info: DeviceInfo, options: Options) -> Variant:
 _VARIANTS: dict[str, Callable[[DeviceInfo, Options], Variant]] = {
     "fuse": _without_fusion,
     "f16": _without_halves,
-    "subgroups": _other_subgroups,
     "matrices": _other_matrices,
     "plain": _other_kernels,
     "tuning": _without_tuning,

@@ -51,9 +51,8 @@ class DeviceInfo:
     software: bool = False
     features: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
-    prefers_subgroups: bool = False  # use them if available; off until they are known to be faster
     matrix_shapes: tuple[str, ...] = ()  # of subgroup matrices, such as "f16 f32 16x16x16"
-    prefers_matrices: bool = False  # likewise
+    prefers_matrices: bool = False  # off until they are known to be faster
     choices: TunedConfigs = ()  # the fastest configs measured here, see `Target.choice`
     waiting: str = "plain"
     waiting_ms: dict[str, float] = field(default_factory=dict)
@@ -75,15 +74,8 @@ class DeviceInfo:
         """The target that kernels are chosen for."""
         most = self.limits.get("maxStorageBuffersPerShaderStage", Target.storage_buffers)
         shared = self.limits.get("maxComputeWorkgroupStorageSize", Target.shared_bytes)
-        subgroup = self.subgroup if self.prefers_subgroups else 0
         matrices = self.prefers_matrices and self.has_matrices
-        return Target(self.software, most, subgroup, shared, self.choices, matrices)
-
-    @property
-    def subgroup(self) -> int:
-        """Lanes of the smallest subgroup; 0 if shaders have no subgroups."""
-        size = self.limits.get("subgroupMinSize", 0) if "subgroups" in self.features else 0
-        return size if size & (size - 1) == 0 else 0
+        return Target(self.software, most, shared, self.choices, matrices)
 
 
 def check_clock(info: DeviceInfo) -> None:

@@ -123,8 +123,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         const=("all",),
         default=(),
         metavar="VARIANTS",
-        help="also run every case with each of these settings inverted: fuse, f16, subgroups, "
-        "matrices, plain, tuning (separated by commas; a+b inverts both at once), or all, the "
+        help="also run every case with each of these settings inverted: fuse, f16, matrices, "
+        "plain, tuning (separated by commas; a+b inverts both at once), or all, the "
         "default; a table compares the variants",
     )
     parser.add_argument(

@@ -9,7 +9,7 @@ import pytest
 from support.cases.gemm import linear_q4_cases, matmul_cases
 from support.cases.row_cases import as_json
 from support.harness import limits
-from webpte.ops.gemm.subgroup_matrix import MATRIX_TILINGS
+from webpte.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
 from webpte_host.harness.browser import Harness
 
 CASES = [*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES]
@@ -35,8 +35,9 @@ from webpte.ops.gemm import subgroup_matrix
 def array(dtype, shape, text):
     return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
 
-chosen, failures = subgroup_matrix.choose_matrix_tiling, []
-subgroup_matrix.choose_matrix_tiling = lambda _: (subgroup_matrix.MATRIX_TILINGS[tiling], k_parts)
+chosen, failures = subgroup_matrix.choose_matrix_tile_config, []
+config = subgroup_matrix.MATRIX_TILE_CONFIGS[tiling], k_parts
+subgroup_matrix.choose_matrix_tile_config = lambda _: config
 try:
     for case in json.loads(cases):
         data = base64.b64decode(case["program"])
@@ -50,7 +51,7 @@ try:
         if not matrices or not off < 2e-6:
             failures.append(f"{case['name']}: {matrices} {off}")
 finally:
-    subgroup_matrix.choose_matrix_tiling = chosen
+    subgroup_matrix.choose_matrix_tile_config = chosen
 return failures
 """
 
@@ -69,7 +70,7 @@ def test_every_tiling(harness: Harness) -> None:
     )
     if not there:
         pytest.skip("no subgroup matrices, which the test above has seen to be said")
-    for tiling in range(len(MATRIX_TILINGS)):
+    for tiling in range(len(MATRIX_TILE_CONFIGS)):
         for k_parts in (1, 3):
             given: dict[str, Any] = {
                 "cases": as_json(CASES),

@@ -251,10 +251,10 @@ def test_the_drawing_is_looked_into(page: Page) -> None:
 
     # From match to match, into what is folded, to the values of a run.
     find = panel.get_by_label("find an operator, a value or a dtype")
-    find.fill("gated_product")
+    find.fill("gated_gemm")
     find.press("Enter")
     inside = panel.get_by_role("complementary")
-    expect(inside).to_contain_text("gated_product")
+    expect(inside).to_contain_text("gated_gemm")
     expect(panel.locator(".graph-drawn-chosen")).to_be_visible()
     inside.get_by_role("button", name="Show what goes in").click()
     expect(inside.get_by_role("img", name="Histogram of out").first).to_be_visible()
@@ -292,7 +292,7 @@ def test_a_graph_is_looked_into(page: Page) -> None:
     find.fill("gated_")
     expect(panel.get_by_role("status")).to_contain_text("found")
     expect(find).to_be_focused()
-    expect(boxes(panel).first).to_contain_text("gated_product")
+    expect(boxes(panel).first).to_contain_text("gated_gemm")
     boxes(panel).first.click()
     expect(panel.get_by_role("table", name="Arguments")).to_contain_text("inputs")
     expect(panel.get_by_role("table", name="is given").first).to_be_visible()
@@ -307,7 +307,7 @@ def test_a_graph_is_looked_into(page: Page) -> None:
     # An edge leads to the call that a value comes from, inside of its layer.
     panel.locator(".graph-chosen .graph-sources .graph-link").first.click()
     chosen = panel.locator(".graph-chosen > button")
-    expect(chosen).to_contain_text("product_add")
+    expect(chosen).to_contain_text("gemm_add")
     expect(chosen).to_be_focused()
     expect(find).to_have_value("")
     expect(panel.get_by_text("uses it").first).to_be_visible()

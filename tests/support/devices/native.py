@@ -44,18 +44,15 @@ LEAST = {
     "maxComputeWorkgroupStorageSize": 16384,
     "maxStorageBuffersPerShaderStage": 8,
 }
-WAYS = ("gpu", "least", "subgroups")
+WAYS = ("gpu", "least")
 
 
 def make_device(way: str = "gpu") -> NativeDevice:
-    """A device that gets a GPU's kernels: of one with all limits, with the least, or with sums by
-    subgroups."""
+    """Make a device that gets a GPU's kernels: with all of its limits, or with the least."""
     dawn = load_dawn()
     adapter, info = dawn.find_adapter()
-    if way == "subgroups" and not info.subgroup:
-        pytest.skip("no subgroups")
     limits = info.limits | (LEAST if way == "least" else {})
-    info = replace(info, software=False, limits=limits, prefers_subgroups=way == "subgroups")
+    info = replace(info, software=False, limits=limits)
     return NativeDevice(dawn.open_device(adapter, info), info)
 
 

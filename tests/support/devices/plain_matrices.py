@@ -1,9 +1,9 @@
-"""Subgroup matrices in plain WGSL, so that kernels that use them run where there are none.
+"""Subgroup matrices emulated in plain WGSL, so that their kernels run on GPUs without them.
 
-Two files of wgsl/lib are all that says anything of them; in a copy of the folder these are written
-otherwise. Half floats are pairs of words, a subgroup is 32 neighbouring invocations, a matrix to be
-multiplied is the place in shared memory where it lies (nothing is stored there before it is used),
-and a matrix of sums is eight numbers of each invocation.
+Only two files of wgsl/lib use the types of subgroup matrices; a copy of the folder replaces them. A
+quad of f16 is a pair of words, a subgroup is 32 neighbouring invocations, a matrix to be multiplied
+is its place in shared memory (nothing is stored there before it is used), and a matrix of sums is
+eight numbers of each invocation.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from webpte.gpu.device import FEATURES, MATRIX_SHAPE, MATRIX_SUBGROUP, DeviceInf
 from webpte.plan import shaders
 
 MATRICES = """
-alias Halves = vec2<u32>;
+alias F16Quad = vec2<u32>;
 
 struct Left { band: u32, line: u32, low: bool }
 struct Right { band: u32, line: u32, low: bool }
 struct Sums { values: array<f32, 8> }
 
 // By hand, for numbers below 65520: not every driver compiles the functions that WGSL has for it.
-fn to_halves(values: vec4<f32>) -> Halves {
+fn to_f16(values: vec4<f32>) -> F16Quad {
     let bits = bitcast<vec4<u32>>(values);
     let size = bits & vec4<u32>(0x7fffffffu);
     let even = size + vec4<u32>(0xfffu) + ((size >> vec4<u32>(13u)) & vec4<u32>(1u));
@@ -38,8 +38,8 @@ fn to_halves(values: vec4<f32>) -> Halves {
     return codes.xz | (codes.yw << vec2<u32>(16u));
 }
 
-fn to_floats(halves: Halves) -> vec4<f32> {
-    let codes = vec4<u32>(halves.x, halves.x >> 16u, halves.y, halves.y >> 16u);
+fn to_floats(quad: F16Quad) -> vec4<f32> {
+    let codes = vec4<u32>(quad.x, quad.x >> 16u, quad.y, quad.y >> 16u);
     let size = codes & vec4<u32>(0x7fffu);
     let large = bitcast<vec4<f32>>((size << vec4<u32>(13u)) + vec4<u32>(112u << 23u));
     let found = select(large, vec4<f32>(size) / 16777216.0, size < vec4<u32>(0x400u));
@@ -105,7 +105,7 @@ fn store_sums(sums: Sums, subgroup: u32) {
 
 @contextmanager
 def plain_matrices() -> Iterator[None]:
-    """Inside, kernels are read from a folder where subgroup matrices are plain WGSL."""
+    """Context in which kernels are read from a folder with emulated subgroup matrices."""
     with TemporaryDirectory() as name:
         folder = Path(name) / "wgsl"
         shutil.copytree(shaders.shader_folder(), folder)
@@ -118,7 +118,7 @@ def plain_matrices() -> Iterator[None]:
 
 
 def with_matrices(info: DeviceInfo) -> DeviceInfo:
-    """A GPU that has subgroup matrices, and prefers them."""
+    """Return a GPU that has subgroup matrices and prefers them."""
     sizes = {"subgroupMinSize": MATRIX_SUBGROUP, "subgroupMaxSize": MATRIX_SUBGROUP}
     return replace(
         info,

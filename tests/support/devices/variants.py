@@ -17,10 +17,8 @@ import numpy as np
 import webpte
 from support.cases.gemm import linear_q4_cases, matmul_cases
 from support.cases.tables import Row
-from support.devices import winograd
-from support.graphs.conv_graphs import conv_block
 from support.graphs.encoder_graphs import Encoder, encoder_layer
-from support.graphs.graphs import build_graph, chain, make_planner, read_graph
+from support.graphs.graphs import chain, make_planner, read_graph
 from support.write import pack_suite
 from support.write.pte_writer import write_pte
 from webpte.dev.suite import run_entry
@@ -31,7 +29,6 @@ from webpte.llm import Generator, OneOf
 from webpte.ops.core.target import Target
 from webpte.ops.gemm.subgroup_matrix import SHARED_BYTES
 from webpte.plan.shaders import ShaderLibrary
-from webpte.rewrite.fusion import fuse
 from webpte_host.base.layout import ROOT
 
 SOFTWARE = Target(software=True)
@@ -86,11 +83,8 @@ async def collect(halves: bool, software: bool, rows: Iterable[Row]) -> set[Pipe
 def lower(rows: Iterable[Row], targets: Sequence[Target]) -> set[PipelineSpec]:
     """Lower rows of one size: much quicker than loading them."""
     graphs = [read_graph(row.program()) for row in rows]
-    tuned = [fuse(build_graph(conv_block(block)[0])) for block in winograd.BLOCKS]
     pairs = [(graph, target) for graph in graphs for target in targets]
-    # Not a default, but tuning may choose it.
-    pairs += [(graph, winograd.choosing(graph, n)) for graph in tuned for n in winograd.LABELS]
-    # Not a default either: on request of subgroup matrices.
+    # Subgroup matrices are no default: programs have to request them.
     cases = (*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES)
     pairs += [(read_graph(case.program()), MATRICES) for case in cases]
     found: set[tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, float], ...]]] = set()

@@ -34,7 +34,6 @@ def test_every_way_of_a_gpu_that_has_everything() -> None:
         Way(AS_CHOSEN),
         Way("without fusion", Options(fuse=False)),
         Way("without f16", Options(halves=False)),
-        Way("with subgroups", Options(subgroups=True)),
         Way("with matrices", Options(matrices=True)),
         Way("plain kernels", Options(plain=True)),
         Way("without tuning", Options(tuned=False)),
@@ -47,7 +46,6 @@ def test_what_an_adapter_does_not_have_is_said() -> None:
         AS_CHOSEN: "",
         "without fusion": "",
         "without f16": "not there: this adapter has no shader-f16",
-        "with subgroups": "not there: this adapter has no subgroups",
         "with matrices": "not there: this adapter has no subgroup matrices of f16",
         "a GPU's kernels": "left out: they can take minutes to compile here; "
         "ask for it by name: plain",
@@ -57,9 +55,9 @@ def test_what_an_adapter_does_not_have_is_said() -> None:
 
 
 def test_several_ways_at_once() -> None:
-    (_, both) = variants_of(["plain+subgroups"], FULL)
-    options = Options(subgroups=True, plain=True)
-    assert both == Way("plain kernels, with subgroups", options)
+    (_, both) = variants_of(["plain+matrices"], FULL)
+    options = Options(matrices=True, plain=True)
+    assert both == Way("plain kernels, with matrices", options)
     for name in ("matrices+f16", "f16+matrices"):  # matrices need f16
         assert "no subgroup matrices" in variants_of([name], FULL)[1].missing
     assert variants_of(["fuse+f16"], BARE)[1].missing.startswith("not there")
@@ -131,7 +129,7 @@ class FakeRunner:
         self._failing = failing
 
     def ways(self, asked: Sequence[str]) -> list[dict[str, Any]]:
-        assert asked == ("fuse", "f16", "subgroups")
+        assert asked == ("fuse", "f16", "matrices")
         missing = {"without f16": "not there: why"}
         labels = (AS_CHOSEN, "without fusion", "without f16")
         return [{"label": x, "options": {}, "missing": missing.get(x, "")} for x in labels]
@@ -154,7 +152,7 @@ def test_table(
     (tmp_path / "manifest.json").write_text(json.dumps([chain_suite(tmp_path)]))
     monkeypatch.setattr(environment, "inside", lambda: True)
     monkeypatch.setattr(verify, "PageRunner", lambda *_: FakeContext(FakeRunner(failing)))
-    code = verify.main([str(tmp_path), "--options", "fuse,f16,subgroups"])
+    code = verify.main([str(tmp_path), "--options", "fuse,f16,matrices"])
     table = [
         "way             passed  failed    largest error      from chosen  other kernels in",
         "as chosen            1       0  50.00% chain__a",

@@ -10,7 +10,7 @@ from webpte import DeviceInfo
 FEATURES = {
     "shader-f16": "half-precision arithmetic in kernels",
     "timestamp-query": "exact times on the GPU",
-    "subgroups": "faster reductions and matrix products",
+    "subgroups": "matrix multiplication by subgroups",
 }
 LIMITS = (
     ("maxBufferSize", "largest buffer"),

@@ -1,8 +1,8 @@
-// What the attention kernels share: which keys a workgroup walks, and what a logit becomes.
+// The base of the attention kernels: which keys a workgroup walks, and the weights of logits.
 //
 // A row is one query of one head. The rows of a workgroup belong to one key head, so that they
 // share its keys and values: row = token * GROUP + head, with GROUP query heads to a key head.
-// The kernel declares `params` and `position` (where the first query stands).
+// The kernel declares `params` and `position` (of the first query).
 
 override GROUP: u32;
 override HEAD: u32; // elements of a query and a key
@@ -15,7 +15,7 @@ struct Params {
     key_heads: u32,
     tiles: u32, // of rows, to a key head
     splits: u32, // of the keys; with more than one, sums and maxima go to scratch memory
-    keys: u32, // plus the position, where `follow` is 1
+    keys: u32, // plus the position if `follow` is 1
     follow: u32,
     scale: f32,
     // Strides in elements: of a batch, a head, a token.
@@ -24,21 +24,21 @@ struct Params {
     v: vec4<u32>,
     output: vec4<u32>,
     mask: vec4<u32>, // and of a key
-    fresh: vec4<u32>, // of keys and values that are not in the cache yet
+    new_keys: vec4<u32>, // of keys and values that are not in the cache yet
     // Of kernels without tiles: a line is a row in the order batch, token, head.
     first_line: u32,
     lines: u32,
     width: u32, // of the logits of a line
-    // Of attention_flash_split_rope.wgsl: pairs of a head that are turned, elements of the tables between tokens and
-    // between heads, and where fresh keys and values begin.
-    turned: u32,
+    // Of attention_flash_split_rope.wgsl: pairs of a head that are rotated, elements of the tables between tokens and
+    // between heads, and where new keys and values begin.
+    rotated: u32,
     angle_row: u32,
     angle_head: u32,
     keys_begin: u32,
     values_begin: u32,
 }
 
-// No inf in WGSL: logits stay above FLOOR, and what is EXCLUDED lies clearly below it.
+// WGSL has no infinity: logits stay above FLOOR, and EXCLUDED is clearly below it.
 const FLOOR = -1e30;
 const EXCLUDED = -2e30;
 
@@ -67,7 +67,7 @@ fn share_of(split: u32, keys: u32, unit: u32, least: u32) -> vec2<u32> {
     return min(vec2<u32>(split, split + 1u) * share, vec2<u32>(keys));
 }
 
-// exp(logit - maximum), and exactly nothing for what is excluded.
+// exp(logit - maximum), and exactly 0 for excluded keys.
 fn weight_of(logit: f32, maximum: f32) -> f32 {
     return select(exp(logit - maximum), 0.0, logit < FLOOR);
 }
@@ -76,7 +76,7 @@ fn weights_of(logits: vec4<f32>, maximum: vec4<f32>) -> vec4<f32> {
     return select(exp(logits - maximum), vec4<f32>(), logits < vec4<f32>(FLOOR));
 }
 
-// a . b + sum as four fused steps; the built-in dot would need an addition more.
+// a . b + sum as four fused steps; the built-in dot would need one more addition.
 fn dot_onto(sum: f32, a: vec4<f32>, b: vec4<f32>) -> f32 {
     return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
 }

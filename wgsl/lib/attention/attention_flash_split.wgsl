@@ -1,31 +1,30 @@
 // Attention for a few queries over many keys: the keys are split over workgroups.
 //
 // A workgroup takes four rows and one share of the keys, 64 at a time. First four invocations share
-// a key and each sums a quarter of its dot products with all rows; then they spread over the
-// quads of the values, several keys at once. So all rows read each key and value once, and keys and
-// values of a step are on their way before the first is looked at: with few keys to a workgroup, what
-// takes time is waiting, for memory and for each other. What belongs to a row is a component of a vector,
-// never an element of an array: compilers keep arrays in memory.
+// a key and each sums a quarter of its dot products with all rows; then each takes a quad of the
+// values, of several keys at once. So all rows read each key and value once, and keys and values of a
+// step are prefetched: with few keys per workgroup, latency and barriers take most of the time. Rows are
+// the components of vectors, not elements of arrays, which compilers keep in memory.
 //
-// Keys and values of the queries' own positions (`fresh`) need not be in the cache yet. They are
-// read from where they were computed, and kept on the way: the workgroup that walks a key is the
-// only one that touches its place in the cache, so nothing waits for anything.
+// Keys and values of the queries' own positions (new keys) need not be in the cache yet. They are
+// read from where they were computed and written to the cache on the way. Only the workgroup that walks
+// a key touches its place in the cache, so no synchronization is needed.
 //
 // Goes with lib/attention/attention.wgsl and lib/attention/attention_mask.wgsl. The kernel declares the caches `k` and `v`,
 // `output`, `stats`, and
 //     fn q_quad(job: Job, row: u32, quad: u32) -> vec4<f32>
-//     fn fresh_key(job: Job, key: u32, quad: u32) -> vec4<Stored>, and `fresh_value`
+//     fn new_key(job: Job, key: u32, quad: u32) -> vec4<Stored>, and `new_value`
 
 const SIZE = 256u;
 const KEYS = 64u;
-const LANES = 4u; // invocations to a key
-const PITCH = 66u; // of a lane: 64 keys, and room so that lanes meet in no memory bank
+const LANES = 4u; // invocations per key
+const PITCH = 66u; // of a lane: 64 keys, and padding so that lanes use different memory banks
 const ROWS = 4u;
 const PARTS = KEYS / 4u; // of the sums of weights
-const LEAST = ${LEAST}u; // keys that are worth a workgroup
+const LEAST = ${LEAST}u; // keys of a workgroup, at least
 const QUADS = ${QUADS}u; // of HEAD elements, the last one not always full
 
-override FRESH: bool;
+override HAS_NEW: bool;
 override VALUE_QUADS: u32 = (VALUE_HEAD + 3u) / 4u;
 override GROUPS: u32 = SIZE / VALUE_QUADS; // of keys, while values are summed
 
@@ -49,14 +48,14 @@ var<workgroup> maximum: vec4<f32>;
 var<workgroup> next_maximum: vec4<f32>;
 var<workgroup> correction: vec4<f32>;
 
-fn is_fresh(key: u32) -> bool {
-    return FRESH && key >= u32(position.x) && key < u32(position.x) + params.tokens;
+fn is_new(key: u32) -> bool {
+    return HAS_NEW && key >= u32(position.x) && key < u32(position.x) + params.tokens;
 }
 
 fn k_quad(job: Job, key: u32, quad: u32) -> vec4<f32> {
     let start = job.batch * params.k.x + job.key_head * params.k.y + key * params.k.z;
-    if (is_fresh(key)) {
-        let value = fresh_key(job, key, quad);
+    if (is_new(key)) {
+        let value = new_key(job, key, quad);
         if (job.tile == 0u) {
             ${KEEP_KEY}
         }
@@ -75,8 +74,8 @@ fn k_quad(job: Job, key: u32, quad: u32) -> vec4<f32> {
 
 fn v_quad(job: Job, key: u32, quad: u32) -> vec4<f32> {
     let start = job.batch * params.v.x + job.key_head * params.v.y + key * params.v.z;
-    if (is_fresh(key)) {
-        let value = fresh_value(job, key, quad);
+    if (is_new(key)) {
+        let value = new_value(job, key, quad);
         if (job.tile == 0u) {
             ${KEEP_VALUE}
         }
@@ -136,7 +135,7 @@ fn fetch_values(job: Job, key: u32, end: u32, quad: u32) -> Four {
     return result;
 }
 
-// The dot products of all rows with what one quad of a key adds to them.
+// Adds one quad of a key to the dot products of all rows.
 fn plus_quad(dots: vec4<f32>, quad: u32, key: vec4<f32>) -> vec4<f32> {
     if (quad >= QUADS) {
         return dots;
@@ -156,7 +155,7 @@ fn plus_key(dots: vec4<f32>, quad: u32, key: Four) -> vec4<f32> {
     return plus_quad(result, quad + 3u * LANES, key.f3);
 }
 
-// What the first 64 invocations do between the two halves: from dot products to logits, a key each.
+// Between the two phases, the first 64 invocations turn dot products into logits, a key each.
 fn find_logits(job: Job, first: u32, end: u32, local: u32) {
     if (local < KEYS) {
         let dots = (pool[local] + pool[PITCH + local]) + (pool[2u * PITCH + local] + pool[3u * PITCH + local]);
@@ -166,7 +165,7 @@ fn find_logits(job: Job, first: u32, end: u32, local: u32) {
     }
 }
 
-// And from logits to weights. Each looks for the maxima by itself: waiting would take longer.
+// Then logits into weights. Each finds the maxima for itself: a barrier would take longer.
 fn find_weights(local: u32) {
     if (local < KEYS) {
         var highest = maximum;
@@ -190,12 +189,12 @@ fn plus_value(rows: Four, weight: vec4<f32>, value: vec4<f32>) -> Four {
     );
 }
 
-// Small values have more groups than there are keys; what those groups have is zero.
+// Small values have more groups than there are keys; the values of the extra groups are zero.
 fn weight_at(slot: u32) -> vec4<f32> {
     return weights[min(slot, KEYS - 1u)];
 }
 
-// The rows with four values more, from those at `slot` on.
+// Adds four values to the rows, from those at `slot` on.
 fn plus_values(rows: Four, slot: u32, values: Four) -> Four {
     var result = plus_value(rows, weight_at(slot), values.f0);
     result = plus_value(result, weight_at(slot + GROUPS), values.f1);
@@ -208,10 +207,10 @@ fn query_start(job: Job, row: u32) -> u32 {
     return job.batch * params.q.x + head_of(job, row) * params.q.y + row / GROUP * params.q.z;
 }
 
-// Where a fresh key or value lies, in its own tensor.
-fn fresh_start(job: Job, key: u32) -> u32 {
+// Where a new key or value lies, in its own tensor.
+fn new_start(job: Job, key: u32) -> u32 {
     let token = key - u32(position.x);
-    return job.batch * params.fresh.x + job.key_head * params.fresh.y + token * params.fresh.z;
+    return job.batch * params.new_keys.x + job.key_head * params.new_keys.y + token * params.new_keys.z;
 }
 
 // The work of workgroup `index`, for its invocation `local`.
@@ -236,7 +235,7 @@ fn attend(index: u32, local: u32) {
     var sum = vec4<f32>(); // of the weights of four keys, in the first PARTS invocations
     for (var first = share.x; first < share.y; first += KEYS) {
         let end = min(first + KEYS, share.y);
-        // All of them are on their way while the first are waited for.
+        // All reads are in flight before the first is used.
         var keys = Four();
         if (first + slot < end && lane < QUADS) {
             keys = fetch_key(job, first + slot, lane);

@@ -1,4 +1,4 @@
-// What hides keys from queries. Goes with lib/attention/attention.wgsl and lib/quads.wgsl; the kernel declares
+// Masks: causal, added and boolean. Goes with lib/attention/attention.wgsl and lib/quads.wgsl; the kernel declares
 // `mask`, quads of MASK_TYPE.
 
 override MASK: u32; // one of the following
@@ -8,7 +8,7 @@ const BOOLEAN = 2u; // true takes part
 
 const MINUS_INFINITY = 0xff800000u;
 
-// A logit with what hides it: keys after the query, keys beyond `end`, the mask.
+// The logit, or EXCLUDED for keys after the query, keys from `end` on, and masked keys.
 fn masked(logit: f32, batch: u32, head: u32, token: u32, key: u32, end: u32) -> f32 {
     if (key >= end || (CAUSAL && key > u32(position.x) + token)) {
         return EXCLUDED;

@@ -1,9 +1,9 @@
-// What the kernels of a convolution share: its params, where it reads, how it ends.
+// The params of a convolution, and which inputs an output reads.
 //
-// A convolution makes output o of the inputs o * stride - padding + tap * dilation. A transposed one
-// makes it of every input i with i * stride + tap * dilation = o + padding. Outputs that lie a stride
-// apart, a phase, share their taps: a phase is a plain convolution of stride 1 whose few taps count
-// backwards, so nothing is multiplied with the zeros between the inputs.
+// Output o reads the inputs o * stride - padding + tap * dilation. In a transposed convolution it reads
+// every input i with i * stride + tap * dilation = o + padding. Outputs that lie a stride apart, a phase,
+// share their taps: a phase is a plain convolution of stride 1 whose few taps count backwards, so nothing
+// is multiplied with the zeros between the inputs.
 // Pairs are (height, width).
 
 struct Params {
@@ -24,14 +24,14 @@ struct Params {
     rows: u32, // of tiles, or blocks of channels
     columns: u32, // of tiles, or runs of outputs
     splits: u32,
-    split_k: u32, // how much of the sum a split adds up
-    beside: u32, // elements of what lies beside the output
+    split_k: u32, // length of k of a split
+    residual: u32, // elements of the residual
 }
 
 override TRANSPOSED: bool;
 override HAS_BIAS: bool;
 
-// One axis of a phase: output number j is made of inputs start + j * advance + t * reach.
+// One axis of a phase: output number j reads the inputs start + j * advance + t * reach.
 struct Axis {
     outputs: u32,
     first_output: u32,
@@ -73,7 +73,7 @@ fn phase_axis(dim: u32, phase: u32) -> Axis {
     );
 }
 
-// What one workgroup of a tiled kernel makes. A phase beyond the last one: nothing.
+// The tile of one workgroup of a tiled kernel; it has nothing to do in a phase past the last one.
 struct Job {
     row: u32, // of tiles
     column: u32, // of tiles
@@ -82,7 +82,7 @@ struct Job {
     phase: u32,
 }
 
-// Rows count fastest: neighbours in time read the same part of the input.
+// Rows count fastest: workgroups that run together read the same part of the input.
 fn job_of(workgroup: u32) -> Job {
     let row = workgroup % params.rows;
     let column = workgroup / params.rows % params.columns;
@@ -91,7 +91,7 @@ fn job_of(workgroup: u32) -> Job {
     return Job(row, column, rest % params.splits, group % params.groups, group / params.groups);
 }
 
-// The parts of a split sum lie one behind the other, each in whole quads.
+// The parts of a split sum follow one another, each in whole quads.
 fn part_size(numel: u32) -> u32 {
     return (numel + 3u) / 4u * 4u;
 }

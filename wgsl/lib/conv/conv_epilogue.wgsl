@@ -1,10 +1,10 @@
-// How a convolution ends: with a formula of its sums `x` (the bias among them), of what lies beside them,
-// `y`, and of two numbers. Goes with lib/math.wgsl.
+// The epilogue of a convolution: a formula of the sums `x` (with the bias), the residual `y` and the
+// numbers a and b. Goes with lib/math.wgsl.
 
 alias Vec = vec4<f32>;
 
-const PER_ELEMENT = 1u; // `beside` is like the output; behind `params.beside` elements of it y is 0
-const PER_CHANNEL = 2u; // it has a number for each channel
-override BESIDE: u32; // 0: nothing
+const PER_ELEMENT = 1u; // `residual` is like the output; y is 0 from its `params.residual`-th element on
+const PER_CHANNEL = 2u; // `residual` has a number for each channel
+override RESIDUAL: u32; // 0: none
 
-fn ending(x: Vec, y: Vec, a: f32, b: f32) -> Vec { return ${FORMULA}; }
+fn epilogue(x: Vec, y: Vec, a: f32, b: f32) -> Vec { return ${FORMULA}; }

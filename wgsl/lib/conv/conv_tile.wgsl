@@ -1,9 +1,9 @@
-// One tile of the product of a matrix of weights and a matrix of columns, by 256 invocations.
+// One tile of the GEMM of a matrix of weights and a matrix of columns, by 256 invocations.
 //
-// Each invocation makes 4 x 4 elements. A small tile does not need all 256, so they form slices that
-// add up different parts of the sum; the slices meet in workgroup memory at the end. While a step is
-// computed from workgroup memory, the next one is already on its way to registers.
-// The kernel has the functions
+// Each invocation computes 4 x 4 elements. A small tile does not need all 256, so they form slices that
+// add up different parts of k; their sums meet in workgroup memory at the end. While a step is computed
+// from workgroup memory, the next one is prefetched to registers.
+// The kernel supplies
 //   load_weights(k: u32, quad: u32) -> mat4x4<f32> four rows of the tile, a column per k
 //   load_columns(k: u32) -> vec4<f32>              the four columns of this invocation
 //   store(row: u32, value: vec4<f32>)              the results of these columns in one row
@@ -24,15 +24,14 @@ const SLICE_QUADS = STEP * (ROW_QUADS + COLUMN_QUADS);
 const COLUMN_LOADS = STEP * COLUMN_QUADS / SLICE_THREADS;
 const TILE_QUADS = TILE_ROWS * COLUMN_QUADS;
 
-// Per slice the weights (k, row quad) and behind them the columns (k, column quad); later the sums.
+// Per slice the weights (k, row quad), then the columns (k, column quad); later the sums.
 var<workgroup> quads: array<vec4<f32>, max(SLICES * SLICE_QUADS, select(0u, SLICES * TILE_QUADS, SLICES > 1u))>;
 
 fn column_quad(thread: u32) -> u32 {
     return thread % COLUMN_QUADS;
 }
 
-// What one invocation loads for a step. No arrays and no loops over them: not every compiler keeps
-// those in registers.
+// The loads of one invocation for a step. Not arrays: not every compiler keeps those in registers.
 struct Fetched {
     weights: mat4x4<f32>,
     columns0: vec4<f32>,

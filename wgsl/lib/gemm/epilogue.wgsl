@@ -1,16 +1,16 @@
-// How most products end: alpha * sums + beta * addend. Goes with lib/gemm/gemm.wgsl; the kernel declares
-// `addend`, an array of Stored.
+// The plain epilogue: alpha * sums + beta * addend. Goes with lib/gemm/gemm.wgsl; the kernel declares `addend`,
+// an array of Stored.
 
-// Four columns of one row; what lies outside of the matrix is dropped.
+// Writes four columns of one row, except those outside of the matrix.
 fn write_quad(part: Part, row: u32, column: u32, sums: Quad) {
-    let product = params.product;
-    if (row >= product.m) {
+    let gemm = params.gemm;
+    if (row >= gemm.m) {
         return;
     }
     for (var i = 0u; i < 4u; i++) {
-        if (column + i < product.n) {
-            let added = Number(addend[row * product.addend_row + (column + i) * product.addend_column]);
-            output[part.output + row * product.n + column + i] = Out(product.alpha * sums[i] + product.beta * added);
+        if (column + i < gemm.n) {
+            let added = Number(addend[row * gemm.addend_row + (column + i) * gemm.addend_column]);
+            output[part.output + row * gemm.n + column + i] = Out(gemm.alpha * sums[i] + gemm.beta * added);
         }
     }
 }

@@ -1,17 +1,17 @@
-// What matrix products share:
+// The sizes of a GEMM, and the part of it that a workgroup computes:
 // output[batch, row, column] = alpha * (sum over k of A[row, k] * B[k, column]) + beta * addend.
 //
-// A kernel that uses this file declares `output`, an array of Out, and `params.product`; lib/gemm/epilogue.wgsl
-// writes there. With several parts along k it stores plain sums, one matrix per part, and
+// A kernel that uses this file declares `output`, an array of Out, and `params.gemm`; lib/gemm/epilogue.wgsl
+// writes there. With split-K it stores plain sums, one matrix per part, and
 // gemm_split_k_sum.wgsl adds them up.
 
-alias Number = ${TYPE}; // that is computed in
+alias Number = ${TYPE}; // of the arithmetic
 alias Quad = vec4<Number>;
-alias Stored = ${STORED}; // as tensors are in memory
+alias Stored = ${STORED}; // of tensors in memory
 alias StoredQuad = vec4<Stored>;
 alias Out = ${OUT}; // Stored; Number for parts of sums
 
-struct Product {
+struct Gemm {
     m: u32,
     n: u32,
     k: u32,
@@ -19,16 +19,16 @@ struct Product {
     m_parts: u32, // workgroups along m, n and k
     n_parts: u32,
     k_parts: u32,
-    k_part: u32, // how much of k one workgroup takes
-    addend_row: u32, // strides of the addend, 0 where it is broadcast
+    k_part: u32, // length of k of one workgroup
+    addend_row: u32, // strides of the addend, 0 if it is broadcast
     addend_column: u32,
     alpha: Number,
     beta: Number,
 }
 
-// What one workgroup computes: its first row and column, and its range of k.
+// The part of one workgroup: its first row and column, and its range of k.
 struct Part {
-    exists: bool, // a folded grid has a few workgroups too many
+    exists: bool, // a folded grid may have a few workgroups too many
     batch: u32,
     row: u32,
     column: u32,
@@ -37,23 +37,23 @@ struct Part {
     output: u32, // where the part's matrix starts
 }
 
-// Rows first: neighbouring workgroups share the columns of B, which are often the larger half.
+// Rows count fastest: neighbouring workgroups share the columns of B, which is often the larger matrix.
 fn part_of(group: vec3<u32>, groups: vec3<u32>, rows: u32, columns: u32) -> Part {
-    let product = params.product;
+    let gemm = params.gemm;
     let index = group.x + group.y * groups.x;
-    let m_part = index % product.m_parts;
-    let n_part = index / product.m_parts % product.n_parts;
-    let matrix = index / (product.m_parts * product.n_parts);
-    let k_index = matrix / product.batches;
-    let k_begin = k_index * product.k_part;
+    let m_part = index % gemm.m_parts;
+    let n_part = index / gemm.m_parts % gemm.n_parts;
+    let matrix = index / (gemm.m_parts * gemm.n_parts);
+    let k_index = matrix / gemm.batches;
+    let k_begin = k_index * gemm.k_part;
     return Part(
-        k_index < product.k_parts,
-        matrix % product.batches,
+        k_index < gemm.k_parts,
+        matrix % gemm.batches,
         m_part * rows,
         n_part * columns,
         k_begin,
-        min(k_begin + product.k_part, product.k),
-        matrix * product.m * product.n,
+        min(k_begin + gemm.k_part, gemm.k),
+        matrix * gemm.m * gemm.n,
     );
 }
 

@@ -1,8 +1,8 @@
-// The operands of a product of two plain matrices, as blocks. Bindings `a` and `b` are arrays of
+// The operands of a GEMM of plain matrices, as blocks. Bindings `a` and `b` are arrays of
 // StoredQuad; goes with lib/gemm/gemm.wgsl.
 //
-// A is [m, k] in memory, or [k, m] where A_K_FIRST is false; B is [n, k], or [k, n] where B_K_FIRST
-// is false. Where the length of a line is a multiple of four, its quads are read whole.
+// A is [m, k] in memory, or [k, m] if A_K_FIRST is false; B is [n, k], or [k, n] if B_K_FIRST is
+// false. If the length of a line is a multiple of four, its quads are read whole.
 
 override A_K_FIRST: bool;
 override B_K_FIRST: bool;
@@ -11,11 +11,11 @@ override B_ALIGNED: bool;
 
 // (lines, elements per line)
 fn a_extent() -> vec2<u32> {
-    return select(vec2<u32>(params.product.k, params.product.m), vec2<u32>(params.product.m, params.product.k), A_K_FIRST);
+    return select(vec2<u32>(params.gemm.k, params.gemm.m), vec2<u32>(params.gemm.m, params.gemm.k), A_K_FIRST);
 }
 
 fn b_extent() -> vec2<u32> {
-    return select(vec2<u32>(params.product.k, params.product.n), vec2<u32>(params.product.n, params.product.k), B_K_FIRST);
+    return select(vec2<u32>(params.gemm.k, params.gemm.n), vec2<u32>(params.gemm.n, params.gemm.k), B_K_FIRST);
 }
 
 fn a_run(batch: u32, line: u32, along: u32) -> Quad {
@@ -68,7 +68,7 @@ fn b_lines(batch: u32, line: u32, along: u32) -> Block {
     );
 }
 
-// As they are in memory.
+// Blocks in the order of memory.
 fn fetch_a(part: Part, row: u32, k: u32) -> Block {
     if (A_K_FIRST) {
         return a_lines(part.batch, row, k);

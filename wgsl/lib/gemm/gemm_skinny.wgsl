@@ -1,5 +1,5 @@
-// A matrix product with few rows: a workgroup reads 4 * LANES columns of B once, cut along k into
-// SLICES of invocations, and adds up what the slices found. Each invocation has four columns.
+// A GEMM with few rows: a workgroup reads 4 * LANES columns of B once. SLICES of invocations split k,
+// and their sums are added up. Each invocation has four columns.
 //
 // Goes with lib/gemm/gemm.wgsl.
 

@@ -1,8 +1,8 @@
-// A matrix product too small to fill a GPU with the tiles of lib/gemm/gemm_tile.wgsl: a workgroup makes a small
-// tile, and its invocations form slices that share the sum over k. Operands come straight from the
-// caches, with no barrier until the slices meet, so that what takes longest is waited for once.
+// A GEMM too small to fill a GPU with the tiles of lib/gemm/gemm_tile.wgsl: a workgroup computes a small tile, and
+// its invocations form slices that split the sum over k. Operands are read directly, with no barrier until
+// the slices are added up.
 //
-// Goes with lib/gemm/gemm.wgsl; k is a multiple of four, and A is [m, k] in memory. The kernel has
+// Goes with lib/gemm/gemm.wgsl; k is a multiple of four, and A is [m, k] in memory. The kernel supplies
 //     fn a_quad(at: u32) -> Quad                four k of a row
 //     fn b_block(at: vec4<u32>) -> Block        of four columns four k each, or of four k four columns each
 //     fn finish(part: Part, row: u32, column: u32, sums: Quad)     inside of the matrix, column by quads
@@ -11,7 +11,7 @@ override B_K_FIRST: bool; // B is [n, k] in memory, else [k, n]
 
 const ROW_QUADS = ${ROW_QUADS}u;
 const COLUMN_QUADS = ${COLUMN_QUADS}u;
-const AHEAD = ${AHEAD}u; // steps along k that are on their way while one is computed: 1 or 2
+const AHEAD = ${AHEAD}u; // steps along k that are prefetched: 1 or 2
 const THREADS = 256u;
 const SLICE_THREADS = ROW_QUADS * COLUMN_QUADS;
 const SLICES = THREADS / SLICE_THREADS;
@@ -20,8 +20,8 @@ const TILE_ROWS = ROW_QUADS * 4u * BLOCKS;
 const TILE_COLUMNS = COLUMN_QUADS * 4u * BLOCKS;
 const TILE_QUADS = ROW_QUADS * 4u * COLUMN_QUADS; // of one block of each invocation
 
-// Invocations that run together read few lines of memory, and whole ones. Where both operands are k
-// first, up to eight slices lie side by side, and 2 rows of blocks; else the columns of a row of blocks.
+// Invocations that run together read few lines of memory, and whole ones. If both operands are k first,
+// up to eight slices lie side by side, and 2 rows of blocks; else the columns of a row of blocks.
 const NEAR_SLICES = min(SLICES, 8u);
 const NEAR_BLOCKS = 32u / NEAR_SLICES;
 const NEAR_COLUMNS = NEAR_BLOCKS / 2u;
@@ -50,7 +50,7 @@ fn member_of(thread: u32) -> Member {
     );
 }
 
-// Where a slice's quad lies: slices that store at once meet in no memory bank.
+// The place of a slice's quad: slices that store at once use different memory banks.
 fn sums_at(slice: u32, quad: u32) -> u32 {
     return slice * TILE_QUADS + (quad ^ (slice % 8u));
 }
@@ -79,8 +79,8 @@ fn row_onto(sums: Quad, a: Quad, b: Block) -> Quad {
     return fma(Quad(a.w), b.k3, fma(Quad(a.z), b.k2, fma(Quad(a.y), b.k1, fma(Quad(a.x), b.k0, sums))));
 }
 
-// Where the four rows and the four columns of an invocation begin. Those beyond the matrix read the
-// last one's, and nobody looks at what becomes of it.
+// The beginnings of the four rows and the four columns of an invocation. Those past the end of the
+// matrix read the last one; their results are not written.
 struct Places {
     rows: vec4<u32>,
     columns: vec4<u32>,
@@ -88,7 +88,7 @@ struct Places {
 
 fn fetch(places: Places, k: u32) -> Fetched {
     let rows = places.rows + k;
-    let columns = places.columns + select(k * params.product.n, k, B_K_FIRST);
+    let columns = places.columns + select(k * params.gemm.n, k, B_K_FIRST);
     return Fetched(
         Block(a_quad(rows.x), a_quad(rows.y), a_quad(rows.z), a_quad(rows.w)),
         b_block(columns),
@@ -114,9 +114,9 @@ fn add(sums: ptr<function, Block>, fetched: Fetched) {
 // `a_at` and `b_at` are where the matrices begin, `columns` how many B has.
 fn places_of(row: u32, column: u32, a_at: u32, b_at: u32, columns: u32) -> Places {
     let four = vec4<u32>(0u, 1u, 2u, 3u);
-    let rows = a_at + min(row + four, vec4<u32>(params.product.m - 1u)) * params.product.k;
+    let rows = a_at + min(row + four, vec4<u32>(params.gemm.m - 1u)) * params.gemm.k;
     if (B_K_FIRST) {
-        return Places(rows, b_at + min(column + four, vec4<u32>(columns - 1u)) * params.product.k);
+        return Places(rows, b_at + min(column + four, vec4<u32>(columns - 1u)) * params.gemm.k);
     }
     return Places(rows, b_at + min(column, (columns - 1u) / 4u * 4u) + four * columns);
 }
@@ -136,18 +136,18 @@ fn fold_slices(part: Part, thread: u32, member: Member, sums: Block, first: vec2
         }
         let row = first.x + i / COLUMN_QUADS;
         let column = first.y + i % COLUMN_QUADS * 4u;
-        if (row < params.product.m && column < columns) {
+        if (row < params.gemm.m && column < columns) {
             finish(part, row, column, sum);
         }
     }
 }
 
-fn multiply_spread(part: Part, thread: u32, a_at: u32, b_at: u32, columns: u32) {
+fn multiply_small(part: Part, thread: u32, a_at: u32, b_at: u32, columns: u32) {
     let member = member_of(thread);
     let row = part.row + member.row_quad * 4u;
     let column = part.column + member.column_quad * 4u;
     let near = places_of(row, column, a_at, b_at, columns);
-    let length = params.product.k;
+    let length = params.gemm.k;
     let step = SLICES * 4u;
     let last = length - 4u; // what is fetched beyond the end is not looked at
     var k = member.slice * 4u;

@@ -1,11 +1,11 @@
-// A matrix product in tiles: a workgroup keeps K_STEP rows of both operands in shared memory, and
-// each invocation ROW_QUADS x COLUMN_QUADS blocks of 4x4 sums in registers. What comes next is read from
-// memory while there is something to multiply.
+// A GEMM in tiles: a workgroup keeps K_STEP rows of both operands in shared memory, and each invocation
+// ROW_QUADS x COLUMN_QUADS blocks of 4x4 sums in registers. The next step is prefetched while one is
+// multiplied.
 //
 // A kernel that uses this file (and lib/gemm/gemm.wgsl) supplies types ARaw and BRaw, and
-//     fn fetch_a(part: Part, row: u32, k: u32) -> ARaw       what is in memory
+//     fn fetch_a(part: Part, row: u32, k: u32) -> ARaw       as it is in memory
 //     fn fetch_b(part: Part, column: u32, k: u32) -> BRaw
-//     fn a_block(raw: ARaw) -> Block                         what it means; zeros outside of the matrix
+//     fn a_block(raw: ARaw) -> Block                         its numbers; zeros outside of the matrix
 //     fn b_block(raw: BRaw, column: u32, k: u32) -> Block
 //     A_K_FIRST, B_K_FIRST: bool                             whether neighbours in memory differ in k
 
@@ -18,13 +18,13 @@ const THREADS_N = ${THREADS_N}u;
 const THREADS = THREADS_M * THREADS_N;
 const A_QUADS = THREADS_M * ROW_QUADS;
 const B_QUADS = THREADS_N * COLUMN_QUADS;
-// Either each invocation brings a block of A and one of B, or one of them.
+// Each invocation loads a block of A and one of B, or only one of them.
 const A_BLOCKS = A_QUADS * STEPS;
 const BRINGS_BOTH = A_BLOCKS + B_QUADS * STEPS > THREADS;
 const FIRST_B = select(A_BLOCKS, 0u, BRINGS_BOTH);
 
-// Nested, so that the place in a line is the same for every k: browsers check places, each different
-// one at a cost. All of it is the 16 KB that every GPU has.
+// Nested, so that the index in a line is the same for every k: browsers add a bounds check for each
+// different index. Together they are the 16 KB that every GPU has.
 var<workgroup> a_tile: array<array<Quad, A_QUADS>, K_STEP>;
 var<workgroup> b_tile: array<array<Quad, B_QUADS>, K_STEP>;
 
@@ -33,7 +33,7 @@ struct Fetched {
     b: BRaw,
 }
 
-// Which block of a tile the index-th one is: (quad of rows or columns, step along k). Neighbouring
+// The place of the index-th block of a tile: (quad of rows or columns, step along k). Neighbouring
 // invocations read neighbouring memory.
 fn place_of(index: u32, quads: u32, k_first: bool) -> vec2<u32> {
     return select(vec2<u32>(index % quads, index / quads), vec2<u32>(index / STEPS, index % STEPS), k_first);
@@ -81,8 +81,8 @@ fn row_quad_of(thread: u32) -> u32 {
 }
 fn column_quad_of(thread: u32) -> u32 { return thread / 2u % 8u + thread / 32u % (THREADS_N / 8u) * 8u; }
 
-// The sums of an invocation: up to 2 x 2 quads of rows and columns, one Block each. Not an array:
-// compilers that do not unroll a loop over it would keep it in memory, not in registers.
+// The sums of an invocation: up to 2 x 2 quads of rows and columns, one Block each. Not an array, which
+// some compilers would keep in memory, not in registers.
 struct Sums {
     s00: Block,
     s01: Block,
@@ -118,7 +118,7 @@ fn add_products(sums: ptr<function, Sums>, row_quad: u32, column_quad: u32, k: u
     }
 }
 
-// Written out, not a loop: constant places cost no arithmetic, which is a fifth of the time here.
+// Unrolled: constant indices need no arithmetic, which would be a fifth of the time.
 fn add_step(sums: ptr<function, Sums>, row_quad: u32, column_quad: u32, step: u32) {
     add_products(sums, row_quad, column_quad, step * 4u);
     add_products(sums, row_quad, column_quad, step * 4u + 1u);

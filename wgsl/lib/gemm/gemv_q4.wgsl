@@ -1,16 +1,16 @@
-// One row of x that meets quantized weights. Such a product is over in microseconds, so what counts is
-// that many reads are on their way at once, and that nobody waits for anybody more often than needed.
+// GEMV of one row of x with quantized weights. It takes microseconds, so the time depends on having many
+// reads in flight and few barriers.
 //
 // A workgroup has COLUMNS columns. SLICES neighbouring invocations share four of them and walk along k:
 // in each turn an invocation takes one unit (a vec4<u32>, all values of which share a scale) of each of
-// its four columns, while those of the next turn are on their way. x is in shared memory, all of it or as
-// much as CHUNK turns need, in such an order that neighbours meet in no memory bank.
+// its four columns, and prefetches those of the next turn. x is in shared memory, all of it or as much as
+// CHUNK turns need, ordered so that neighbours use different memory banks.
 //
-// With NORMED, x counts as its root mean square normalization with the weights `gain`: sums are found
-// with x * gain and multiplied by 1 / rms at their end.
+// With NORMED, x is RMS-normalized with the weights `gain`: sums are computed with x * gain and multiplied
+// by 1 / rms at the end.
 //
 // Goes with lib/gemm/gemm.wgsl, lib/gemm/q4_weights.wgsl and lib/gemm/q4_units.wgsl. The kernel declares `x` and `gain`
-// (arrays of StoredQuad) and `params.product`, `params.eps`, and
+// (arrays of StoredQuad) and `params.gemm`, `params.eps`, and
 //     fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units    at `at`, and UNITS from one to the next
 
 override NORMED: bool = false;
@@ -22,11 +22,11 @@ const COLUMNS = LANES * 4u;
 const UNITS = ${UNITS}u; // of a column
 const TURNS = (UNITS + SLICES - 1u) / SLICES;
 const CHUNK = ${CHUNK}u; // turns whose x is in shared memory at once
-const X_QUADS = ${X_QUADS}u; // to a unit
-const STAGED = CHUNK * SLICES * X_QUADS; // quads of x to a chunk
+const X_QUADS = ${X_QUADS}u; // of a unit
+const STAGED = CHUNK * SLICES * X_QUADS; // quads of x in a chunk
 const X_LOADS = (STAGED + THREADS - 1u) / THREADS;
-const MATRICES = ${MATRICES}u; // that are multiplied with at once
-const FOLDS = 8u; // parts of a column's sum, once the slices were added up
+const MATRICES = ${MATRICES}u; // multiplied at once
+const FOLDS = 8u; // parts of a column's sum after the slices were added up
 const SQUARE_FOLDS = 32u;
 
 alias Run = array<vec4<f32>, X_LOADS>;
@@ -49,10 +49,10 @@ var<workgroup> folded_squares: array<f32, SQUARE_FOLDS>;
 fn slice_of(thread: u32) -> u32 { return thread % SLICES; }
 fn lane_of(thread: u32) -> u32 { return thread / SLICES; }
 
-// Places past the end read the last unit; the x that they meet is zero.
+// Units past the end read the last one; their x is zero.
 fn unit_of(turn: u32, thread: u32) -> u32 { return min(turn * SLICES + slice_of(thread), UNITS - 1u); }
 
-// What of x an invocation brings to a chunk.
+// The quads of x that an invocation loads for a chunk.
 fn fetch_x(chunk: u32, thread: u32) -> Run {
     var run = Run();
     for (var i = 0u; i < X_LOADS; i++) {
@@ -64,7 +64,7 @@ fn fetch_x(chunk: u32, thread: u32) -> Run {
     return run;
 }
 
-// Returns the sum of its squares.
+// Stores them in shared memory and returns the sum of their squares.
 fn stage_x(chunk: u32, thread: u32, run: Run) -> f32 {
     var squares = 0.0;
     for (var i = 0u; i < X_LOADS; i++) {
@@ -89,7 +89,7 @@ fn add_word(sums: Quad, words: vec4<u32>, slice: u32, quad: u32) -> Quad {
     return plus_products(first, staged[quad + 1u][slice], unscaled_block(words >> vec4<u32>(16u)));
 }
 
-// The sums with what a unit of four columns adds to them.
+// Adds a unit of four columns to the sums.
 fn plus_units(sums: Quad, units: Units, turn: u32, thread: u32) -> Quad {
     let slice = turn % CHUNK * SLICES + slice_of(thread);
     const STEP = X_QUADS / 4u;
@@ -106,8 +106,8 @@ fn units_at(matrix: u32, stride: u32, column: u32, unit: u32) -> Units {
     return fetch_units(matrix, column * UNITS + unit, scale);
 }
 
-// Multiplies x with four columns of a matrix for each lane, by all invocations of a workgroup; `sum_of` has
-// the sums then. Two MATRICES are the first and the second, else it is `matrix`, the same for all.
+// Multiplies x with four columns of a matrix for each lane, by all invocations of a workgroup; `sum_of`
+// returns the sums. With two MATRICES, they are the first and the second; else `matrix`, the same for all.
 fn multiply_row(thread: u32, matrix: u32, stride: u32, column: u32) {
     var units = units_at(matrix, stride, column, unit_of(0u, thread));
     var others = Units();
@@ -149,7 +149,7 @@ fn multiply_row(thread: u32, matrix: u32, stride: u32, column: u32) {
     fold(thread, squares);
 }
 
-// Adds up what the slices found.
+// Adds up the sums of the slices.
 fn fold(thread: u32, squares: f32) {
     if (NORMED) {
         slice_squares[thread] = squares;
@@ -186,5 +186,5 @@ fn sum_of(matrix: u32, column: u32) -> f32 {
     for (var i = 0u; i < SQUARE_FOLDS; i++) {
         squares += folded_squares[i];
     }
-    return sum * inverseSqrt(squares / f32(params.product.k) + params.eps);
+    return sum * inverseSqrt(squares / f32(params.gemm.k) + params.eps);
 }

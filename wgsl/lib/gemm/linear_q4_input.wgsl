@@ -1,7 +1,7 @@
-// The rows of x [m, k] that meet quantized weights. Goes with lib/gemm/gemm.wgsl and lib/quads.wgsl.
+// The rows of x [m, k] of a GEMM with quantized weights. Goes with lib/gemm/gemm.wgsl and lib/quads.wgsl.
 //
 // Bindings: `x`, `row_scales` (arrays of StoredQuad) and `row_zeros` (quads of ZERO). With QUANTIZED,
-// x counts as what is left of it after it was rounded to int8 with a scale and a zero per row.
+// x is rounded to int8 with a scale and a zero per row.
 
 // use lib/quotient.wgsl
 
@@ -17,8 +17,8 @@ fn rounded_to_int8(values: vec4<f32>, row: u32) -> vec4<f32> {
 
 // Four values of a row, zeros outside of the matrix.
 fn x_quad(row: u32, k: u32) -> vec4<f32> {
-    let length = params.product.k;
-    if (row >= params.product.m || k >= length) {
+    let length = params.gemm.k;
+    if (row >= params.gemm.m || k >= length) {
         return vec4<f32>();
     }
     let at = row * length + k;

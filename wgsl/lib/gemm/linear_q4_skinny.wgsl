@@ -1,14 +1,14 @@
-// Few rows of x that meet wide units of quantized weights: a unit is a vec4<u32> of a column, all
-// values of which share a scale. Goes with lib/gemm/linear_q4_input.wgsl, lib/gemm/q4_weights.wgsl, lib/gemm/q4_units.wgsl,
+// Few rows of x times wide units of quantized weights: a unit is a vec4<u32> of a column, all values of
+// which share a scale. Goes with lib/gemm/linear_q4_input.wgsl, lib/gemm/q4_weights.wgsl, lib/gemm/q4_units.wgsl,
 // lib/gemm/gemm_skinny.wgsl and lib/gemm/prologue.wgsl.
 
 fn add_block(sums: ptr<function, Sums>, row: u32, k: u32, block: Block) {
     for (var i = 0u; i < ROWS; i++) {
-        (*sums)[i] = plus_products((*sums)[i], met_quad(row + i, k), block);
+        (*sums)[i] = plus_products((*sums)[i], prologue_quad(row + i, k), block);
     }
 }
 
-// Adds one word of each of four columns: 8 halves or 4 bytes, from k on.
+// Adds one word of each of four columns: 8 nibbles or 4 bytes, from k on.
 fn add_words(sums: ptr<function, Sums>, row: u32, k: u32, words: vec4<u32>) {
     add_block(sums, row, k, unscaled_block(words));
     if (FORMAT != BYTES) {

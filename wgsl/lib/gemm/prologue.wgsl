@@ -1,21 +1,16 @@
-// Few rows of x that may be normalized on their way into a product, and how the slices of lib/gemm/gemm_skinny.wgsl
-// add up. The kernel has `x_quad(row, k)`: four values of a row, zeros outside of the matrix.
+// The prologue of a skinny GEMM (RMS norm and int8 rounding of x), and the sum over the slices of
+// lib/gemm/gemm_skinny.wgsl. The kernel supplies `x_quad(row, k)`: four values of a row, zeros outside of the matrix.
 //
-// With NORMED, x counts as its root mean square normalization with the weights `gain` (an array of
-// StoredQuad; `params.eps`). Sums are found with x * gain and multiplied by 1 / rms at their end, so that
-// nothing waits for the norm.
-
+// With NORMED, x is RMS-normalized with the weights `gain` (an array of StoredQuad; `params.eps`). Sums
+// are computed with x * gain and multiplied by 1 / rms at the end, so that nothing waits for the norm.
 //
-// With ROUNDED, what meets the weights is rounded to int8 before, with the scale and the zero that the
-// extremes of its row give (`params.least` is the smallest scale): `look_at_rows` finds them, by all
-// invocations of a workgroup. Goes with lib/quotient.wgsl and lib/nan.wgsl.
+// With ROUNDED, x is then rounded to int8, with the scale and the zero that the extremes of its row give
+// (`params.least` is the smallest scale). `find_roundings` finds them, by all invocations of a workgroup. Goes with lib/quotient.wgsl and lib/nan.wgsl.
 
 override NORMED: bool = false;
 override ROUNDED: bool = false;
-// A workgroup is one subgroup, or a part of one, and LANES is 1: no barriers, no shared memory.
-override ONE_SUBGROUP: bool = false;
 
-const SQUARED = ${SQUARED}; // NORMED && !ROUNDED: the slices add up squares of x, too
+const SQUARED = ${SQUARED}; // NORMED && !ROUNDED: the slices also add up squares of x
 const SQUARES = select(1u, THREADS * ROWS, SQUARED);
 
 alias Squares = array<f32, ROWS>;
@@ -23,12 +18,12 @@ alias Squares = array<f32, ROWS>;
 var<workgroup> slice_squares: array<f32, SQUARES>;
 
 var<workgroup> roundings: array<vec4<f32>, ROWS>; // scale, 1 / scale, zero and 1 / rms of a row
-var<private> first_seen: u32; // the row that they begin with
+var<private> first_rounded: u32; // the row of the first one
 
-// Of one row, by one invocation: squares, the smallest and the largest value, and zero.
-fn seen_of(row: u32, thread: u32) -> vec4<f32> {
+// The share of one invocation in a row: sum of squares, smallest and largest value, and zero.
+fn row_stats(row: u32, thread: u32) -> vec4<f32> {
     var seen = vec4<f32>();
-    for (var k = thread * 4u; k < params.product.k; k += THREADS * 4u) {
+    for (var k = thread * 4u; k < params.gemm.k; k += THREADS * 4u) {
         let values = x_quad(row, k);
         var met = values;
         if (NORMED) {
@@ -44,24 +39,24 @@ fn seen_of(row: u32, thread: u32) -> vec4<f32> {
 fn rounding_of(seen: vec4<f32>) -> vec4<f32> {
     var rms = 1.0;
     if (NORMED) {
-        rms = inverseSqrt(seen.x / f32(params.product.k) + params.eps);
+        rms = inverseSqrt(seen.x / f32(params.gemm.k) + params.eps);
     }
     let lowest = seen.y * rms;
     var scale = max(exact_quotient_f32(seen.z * rms - lowest, 255.0), params.least);
-    if (is_nan_f32(seen.x)) { // which min and max may drop
+    if (is_nan_f32(seen.x)) { // min and max may drop a NaN
         scale = seen.x;
     }
     let zero = clamp(-128.0 - round(exact_quotient_f32(lowest, scale)), -128.0, 127.0);
     return vec4<f32>(scale, exact_quotient_f32(1.0, scale), zero, rms);
 }
 
-fn look_at_rows(thread: u32, row: u32) {
+fn find_roundings(thread: u32, row: u32) {
     if (!ROUNDED) {
         return;
     }
-    first_seen = row;
+    first_rounded = row;
     for (var i = 0u; i < ROWS; i++) {
-        slice_sums[i * THREADS + thread] = seen_of(row + i, thread);
+        slice_sums[i * THREADS + thread] = row_stats(row + i, thread);
     }
     for (var rest = THREADS / 2u; rest > 0u; rest /= 2u) {
         workgroupBarrier();
@@ -85,10 +80,10 @@ fn rounded(values: vec4<f32>, rounding: vec4<f32>) -> vec4<f32> {
     return (code - rounding.z) * rounding.x;
 }
 
-// What of x meets the weights.
-fn met_quad(row: u32, k: u32) -> vec4<f32> {
+// Four values of x after the prologue.
+fn prologue_quad(row: u32, k: u32) -> vec4<f32> {
     if (ROUNDED) {
-        let rounding = roundings[row - first_seen];
+        let rounding = roundings[row - first_rounded];
         var values = x_quad(row, k);
         if (NORMED) {
             values *= rounding.w * vec4<f32>(gain[k / 4u]);
@@ -113,21 +108,16 @@ fn add_squares(squares: ptr<function, Squares>, row: u32, k: u32, count: u32) {
     }
 }
 
-// The sum over a subgroup where a workgroup is one, else what is given.
-fn over_subgroup(value: vec4<f32>) -> vec4<f32> {
-    return ${SUBGROUP_SUM};
-}
-
-// Adds up what the slices found. The first LANES invocations then find the sums of their columns by
+// Adds up the sums of the slices. The first LANES invocations then get the sums of their columns from
 // `sums_of`. Called by all invocations of a workgroup, with `squares` the first time.
 fn fold_slices(thread: u32, sums: Sums, squares: Squares) {
     for (var row = 0u; row < ROWS; row++) {
-        slice_sums[row * THREADS + thread] = over_subgroup(sums[row]);
+        slice_sums[row * THREADS + thread] = sums[row];
         if (SQUARED) {
-            slice_squares[row * THREADS + thread] = over_subgroup(vec4<f32>(squares[row])).x;
+            slice_squares[row * THREADS + thread] = squares[row];
         }
     }
-    for (var rest = select(THREADS / 2u, 0u, ONE_SUBGROUP); rest >= LANES; rest /= 2u) {
+    for (var rest = THREADS / 2u; rest >= LANES; rest /= 2u) {
         workgroupBarrier();
         if (thread < rest) {
             for (var row = 0u; row < ROWS; row++) {
@@ -144,7 +134,7 @@ fn fold_slices(thread: u32, sums: Sums, squares: Squares) {
 fn sums_of(thread: u32, row: u32) -> Quad {
     let sums = slice_sums[row * THREADS + thread];
     if (SQUARED) {
-        return sums * inverseSqrt(slice_squares[row * THREADS + thread] / f32(params.product.k) + params.eps);
+        return sums * inverseSqrt(slice_squares[row * THREADS + thread] / f32(params.gemm.k) + params.eps);
     }
     return sums;
 }

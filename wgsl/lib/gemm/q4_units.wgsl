@@ -1,9 +1,9 @@
-// Words of quantized weights as floats that are yet to be scaled, four columns at once; a unit is a
-// vec4<u32> of one column. Goes with lib/gemm/gemm.wgsl and lib/gemm/q4_weights.wgsl.
+// Words of quantized weights as unscaled floats, four columns at once; a unit is a vec4<u32> of one
+// column. Goes with lib/gemm/gemm.wgsl and lib/gemm/q4_weights.wgsl.
 
-// Four halves of bytes, of four columns each, without a shift: each half stays where it is, below a
-// one of such a worth that the half counts 0 to 15.
-fn halves_of(words: vec4<u32>) -> Block {
+// Four nibbles of four columns each, without a shift: each nibble stays where it is, and the exponent is
+// chosen so that it counts 0 to 15.
+fn nibbles_of(words: vec4<u32>) -> Block {
     let first = bitcast<vec4<f32>>((words & vec4<u32>(0xfu)) | vec4<u32>(0x4b000000u)) - 8388616.0;
     let second = bitcast<vec4<f32>>((words & vec4<u32>(0xf0u)) | vec4<u32>(0x49000000u)) - 524296.0;
     let third = bitcast<vec4<f32>>((words & vec4<u32>(0xf00u)) | vec4<u32>(0x47000000u)) - 32776.0;
@@ -18,7 +18,7 @@ fn unscaled_block(words: vec4<u32>) -> Block {
     if (FORMAT == BYTES) {
         return Block(value_of(words, 0u), value_of(words, 1u), value_of(words, 2u), value_of(words, 3u));
     }
-    return halves_of(words);
+    return nibbles_of(words);
 }
 
 fn values_per_unit() -> u32 { return select(32u, 16u, FORMAT == BYTES); }

@@ -4,11 +4,11 @@
 // [groups, rows], a group being GROUP_SIZE values of a row). In `params` also: `inner` (values
 // in a row), `row_bytes`, and `scale_stride` (from one group's scales to the next one's).
 
-const LOW_FIRST = 0u; // two values in a byte, the first in its low half, each 8 too large
-const HIGH_FIRST = 1u; // likewise, the first in its high half
+const LOW_FIRST = 0u; // two values in a byte, the first in its low nibble, each 8 too large
+const HIGH_FIRST = 1u; // the first in the high nibble
 const BYTES = 2u; // one signed value in a byte
 override FORMAT: u32;
-override GROUP_SIZE: u32; // values that share a scale; a constant, because many divide by it
+override GROUP_SIZE: u32; // values that share a scale; a constant, as division by it is frequent
 // Four values that start at a multiple of four lie in one word, and in one group.
 override WEIGHTS_ALIGNED: bool;
 override SCALES_ALIGNED: bool; // scale_stride is a multiple of four
@@ -17,7 +17,7 @@ fn word_at(byte: u32) -> u32 {
     return weights[byte / 16u][byte / 4u % 4u];
 }
 
-// The bits of a small integer, put below a one that is worth 2^23, read as 2^23 + integer.
+// A small integer in the mantissa of 2^23: the float 2^23 + integer.
 fn float_of(small: vec4<u32>) -> vec4<f32> {
     return bitcast<vec4<f32>>(small | vec4<u32>(0x4b000000u));
 }
@@ -53,7 +53,7 @@ fn weights_at(row: u32, k: u32) -> vec4<f32> {
     return vec4<f32>(weight_at(row, k), weight_at(row + 1u, k), weight_at(row + 2u, k), weight_at(row + 3u, k));
 }
 
-// With WEIGHTS_ALIGNED: where the rows row .. row + 3 have their values from k on, and the words there.
+// With WEIGHTS_ALIGNED: the bytes where rows row .. row + 3 have their values from k on, and the words.
 fn bytes_at(row: u32, k: u32) -> vec4<u32> {
     return vec4<u32>(row, row + 1u, row + 2u, row + 3u) * params.row_bytes + select(k / 2u, k, FORMAT == BYTES);
 }
@@ -63,7 +63,7 @@ fn words_of(row: u32, k: u32) -> vec4<u32> {
     return vec4<u32>(word_at(bytes.x), word_at(bytes.y), word_at(bytes.z), word_at(bytes.w));
 }
 
-// By how many bits four values are away from the lowest ones.
+// How many bits the four values are shifted within their words.
 fn shifts_of(row: u32, k: u32) -> vec4<u32> {
     return bytes_at(row, k) % vec4<u32>(4u) * vec4<u32>(8u);
 }

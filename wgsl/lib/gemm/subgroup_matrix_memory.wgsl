@@ -1,7 +1,6 @@
-// From shared memory to matrices and back. Goes with lib/gemm/subgroup_matrix.wgsl and lib/gemm/subgroup_matrix_tile.wgsl.
+// Loads and stores between shared memory and matrices. Goes with lib/gemm/subgroup_matrix.wgsl and lib/gemm/subgroup_matrix_tile.wgsl.
 //
-// A function for each place: browsers check places in memory, and see for themselves only of constants that
-// they are inside. `band` is the row or column of subgroups.
+// One function per offset: browsers omit a bounds check only for constant indices. `band` is the row or column of subgroups.
 
 const A1 = 16u * LINE;
 const A2 = min(2u, ROW_MATRICES - 1u) * 16u * LINE;

@@ -1,15 +1,15 @@
-// A matrix product by subgroup matrices: a workgroup of SUBGROUP_ROWS x 2 subgroups keeps K_STEP columns of A
-// and rows of B in shared memory, each number as the sum of two half floats (lib/gemm/f16_scaling.wgsl), and each
-// subgroup ROW_MATRICES x COLUMN_MATRICES matrices of 16 x 16 sums in registers. What comes next is read from memory
-// while there is something to multiply.
+// A GEMM with subgroup matrices: a workgroup of SUBGROUP_ROWS x 2 subgroups keeps K_STEP columns of A
+// and rows of B in shared memory, each number as the sum of two f16 (lib/gemm/f16_scaling.wgsl), and each
+// subgroup ROW_MATRICES x COLUMN_MATRICES matrices of 16 x 16 sums in registers. The next step is prefetched while
+// one is multiplied.
 //
 // A kernel that uses this file (and lib/gemm/subgroup_matrix.wgsl, lib/gemm/f16_scaling.wgsl and lib/gemm/gemm.wgsl) declares
-// `halves` (array<vec4<u32>>: the rows of A, a quad's first halves and its second ones together, with zeros
+// `split_f16` (array<vec4<u32>>: the rows of A, the first and the second f16 of each quad, with zeros
 // up to a multiple of K_STEP), `exponents` (those of the m rows and of the n columns), and supplies a type
 // BRaw and
-//     fn fetch_b(column: u32, k: u32) -> BRaw            what is in memory: B_QUADS quads along k
-//     fn b_pairs(raw: BRaw, scale: f32) -> Pairs         what they mean, times the column's power of two; zeros
-//                                                        behind the last k
+//     fn fetch_b(column: u32, k: u32) -> BRaw            B_QUADS quads along k, as they are in memory
+//     fn b_pairs(raw: BRaw, scale: f32) -> Pairs         their numbers, times the column's power of two; zeros
+//                                                        past the last k
 
 const K_STEP = 16u;
 const STEP_QUADS = K_STEP / 4u;
@@ -19,10 +19,10 @@ const ROW_MATRICES = ${ROW_MATRICES}u; // 2 or 4, as the columns'
 const COLUMN_MATRICES = ${COLUMN_MATRICES}u;
 const A_ROWS = SUBGROUP_ROWS * ROW_MATRICES * 16u;
 const B_COLUMNS = 2u * COLUMN_MATRICES * 16u;
-const ROWS_AT_ONCE = THREADS / STEP_QUADS; // of A, that all invocations bring together
-const B_THREADS = THREADS / B_COLUMNS; // that bring one column: 1 or 2
+const ROWS_AT_ONCE = THREADS / STEP_QUADS; // rows of A that all invocations load together
+const B_THREADS = THREADS / B_COLUMNS; // that load one column: 1 or 2
 const B_QUADS = STEP_QUADS / B_THREADS;
-// Numbers are two half floats each, or one, if they were half floats from the start: the other is 0.
+// Numbers are two f16 each, or one if they are stored as f16.
 const A_PARTS = ${A_PARTS}u;
 const B_PARTS = ${B_PARTS}u;
 
@@ -33,15 +33,15 @@ const A_LINES = 16u * ROW_MATRICES; // of one row of subgroups
 const B_LINES = 16u * COLUMN_MATRICES; // of one column of them
 const A_LOWS = select(1u, ROW_MATRICES, A_PARTS == 2u);
 const B_LOWS = select(1u, COLUMN_MATRICES, B_PARTS == 2u);
-var<workgroup> a_high: array<array<Halves, A_LINES * LINE>, SUBGROUP_ROWS>;
-var<workgroup> a_low: array<array<Halves, A_LOWS * 16u * LINE>, SUBGROUP_ROWS>;
-var<workgroup> b_high: array<array<Halves, B_LINES * LINE>, 2>;
-var<workgroup> b_low: array<array<Halves, B_LOWS * 16u * LINE>, 2>;
+var<workgroup> a_high: array<array<F16Quad, A_LINES * LINE>, SUBGROUP_ROWS>;
+var<workgroup> a_low: array<array<F16Quad, A_LOWS * 16u * LINE>, SUBGROUP_ROWS>;
+var<workgroup> b_high: array<array<F16Quad, B_LINES * LINE>, 2>;
+var<workgroup> b_low: array<array<F16Quad, B_LOWS * 16u * LINE>, 2>;
 var<workgroup> patches: array<array<vec4<f32>, 64>, 2u * SUBGROUP_ROWS>; // 16 x 16 sums of each subgroup
 
 // use lib/gemm/subgroup_matrix_memory.wgsl
 
-// Up to four quads, the first and the second halves of each.
+// Up to four quads, the first and the second f16 of each.
 struct Pairs {
     p0: vec4<u32>,
     p1: vec4<u32>,
@@ -49,7 +49,7 @@ struct Pairs {
     p3: vec4<u32>,
 }
 
-// An invocation brings one quad along k of ROW_MATRICES rows of A, and B_QUADS of one column of B.
+// An invocation loads one quad along k of ROW_MATRICES rows of A, and B_QUADS of one column of B.
 struct Fetched {
     a0: vec4<u32>,
     a1: vec4<u32>,
@@ -61,15 +61,15 @@ struct Fetched {
 fn b_column(thread: u32) -> u32 { return thread / B_THREADS; }
 fn b_first_quad(thread: u32) -> u32 { return thread % B_THREADS * B_QUADS; }
 
-// Where a row has its quad from k on.
-fn halves_place(row: u32, k: u32) -> u32 {
-    return row * ((params.product.k + K_STEP - 1u) / K_STEP * STEP_QUADS) + k / 4u;
+// The place of a row's quad from k on.
+fn split_place(row: u32, k: u32) -> u32 {
+    return row * ((params.gemm.k + K_STEP - 1u) / K_STEP * STEP_QUADS) + k / 4u;
 }
 
-// Rows outside of the matrix are the last one again: nobody looks at their sums.
+// Rows past the end repeat the last one; their sums are not written.
 fn fetch_a(part: Part, thread: u32, k: u32, i: u32) -> vec4<u32> {
-    let row = min(part.row + thread / STEP_QUADS + ROWS_AT_ONCE * i, params.product.m - 1u);
-    return halves[halves_place(row, k) + thread % STEP_QUADS];
+    let row = min(part.row + thread / STEP_QUADS + ROWS_AT_ONCE * i, params.gemm.m - 1u);
+    return split_f16[split_place(row, k) + thread % STEP_QUADS];
 }
 
 fn fetch(part: Part, thread: u32, k: u32) -> Fetched {
@@ -87,18 +87,18 @@ fn fetch(part: Part, thread: u32, k: u32) -> Fetched {
 fn store_a(thread: u32, i: u32, pair: vec4<u32>) {
     let row = thread / STEP_QUADS + ROWS_AT_ONCE * i;
     let at = row % A_LINES * LINE + thread % STEP_QUADS;
-    a_high[row / A_LINES][at] = bitcast<Halves>(pair.xy);
+    a_high[row / A_LINES][at] = bitcast<F16Quad>(pair.xy);
     if (A_PARTS == 2u) {
-        a_low[row / A_LINES][at] = bitcast<Halves>(pair.zw);
+        a_low[row / A_LINES][at] = bitcast<F16Quad>(pair.zw);
     }
 }
 
 fn store_b(thread: u32, i: u32, pair: vec4<u32>) {
     let column = b_column(thread);
     let at = column % B_LINES * LINE + b_first_quad(thread) + i;
-    b_high[column / B_LINES][at] = bitcast<Halves>(pair.xy);
+    b_high[column / B_LINES][at] = bitcast<F16Quad>(pair.xy);
     if (B_PARTS == 2u) {
-        b_low[column / B_LINES][at] = bitcast<Halves>(pair.zw);
+        b_low[column / B_LINES][at] = bitcast<F16Quad>(pair.zw);
     }
 }
 
@@ -118,7 +118,7 @@ fn store(thread: u32, fetched: Fetched, scale: f32) {
     }
 }
 
-// The small products first. That of both lows is left out.
+// The small products come first; the one of both low parts is left out.
 fn plus_products(sums: Sums, high: Left, low: Left, right_high: Right, right_low: Right) -> Sums {
     var found = sums;
     if (B_PARTS == 2u) {
@@ -139,10 +139,10 @@ fn write_sums(part: Part, place: Place, row: u32, column: u32, sums: Sums) {
         let at_column = part.column + column + i % 4u * 4u;
         let found = patches[subgroup][i];
         var result = vec4<f32>();
-        if (at_row < params.product.m) {
+        if (at_row < params.gemm.m) {
             let exponent = exponents[at_row];
             for (var c = 0u; c < 4u; c++) {
-                let columns = exponents[params.product.m + min(at_column + c, params.product.n - 1u)];
+                let columns = exponents[params.gemm.m + min(at_column + c, params.gemm.n - 1u)];
                 result[c] = times_power(found[c], exponent + columns);
             }
         }
@@ -151,13 +151,13 @@ fn write_sums(part: Part, place: Place, row: u32, column: u32, sums: Sums) {
     workgroupBarrier();
 }
 
-// Matrices have names of their own, not places in arrays or structs: compilers then keep them in registers.
+// Single variables, not arrays or structs: compilers keep them in registers.
 fn multiply_matrices(part: Part, place: Place) {
     let thread = place.thread;
     let across = subgroup_of(place) / 2u;
     let along = subgroup_of(place) % 2u;
-    let last = params.product.n - 1u;
-    let scale = power_of(-exponents[params.product.m + min(part.column + b_column(thread), last)]);
+    let last = params.gemm.n - 1u;
+    let scale = power_of(-exponents[params.gemm.m + min(part.column + b_column(thread), last)]);
     var s00: Sums;
     var s01: Sums;
     var s02: Sums;

@@ -1,4 +1,4 @@
-// From sums of products of int8 values to int8 values.
+// Scales integer sums and requantizes them to int8.
 //
 // A kernel that uses this file (and lib/quads.wgsl) has a uniform `scaling: Scaling`; its scales of
 // weights and its biases are arrays of Stored.
@@ -10,15 +10,15 @@ struct Scaling {
     x_zero: i32,
     inverse: f32, // of the output's scale
     zero: f32, // of the output
-    least: f32, // 0 after a relu, otherwise as low as a float gets
-    nothing: u32, // 0, but a compiler cannot know
+    least: f32, // 0 after a relu, otherwise the lowest float
+    nothing: u32, // 0, which the compiler does not know
     row_bytes: u32, // from one output channel's weights to the next one's
     tap_bytes: u32, // of convolutions: from one tap's weights to the next one's
-    scales: u32, // of weights: channels count through them again and again
+    scales: u32, // of weights: they repeat after so many channels
 }
 
 // Sums of (x - zero) * weight as floats. The product must be rounded before the bias is added, not
-// fused with it: then every GPU finds the same integers.
+// fused with it: then all GPUs compute the same integers.
 fn scaled(sums: vec4<i32>, scale: vec4<f32>, bias: vec4<f32>) -> vec4<f32> {
     let product = vec4<f32>(sums) * (scaling.x_scale * scale);
     let rounded = bitcast<vec4<f32>>(bitcast<vec4<u32>>(product) | vec4<u32>(scaling.nothing));

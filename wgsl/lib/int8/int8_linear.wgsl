@@ -12,7 +12,7 @@ fn words_in_row() -> u32 {
     return (params.k + 3u) / 4u;
 }
 
-// Bytes behind the end of a row are anything: they meet weights that are 0.
+// Bytes past the end of a row are undefined: their weights are 0.
 fn x_word(row: u32, k: u32) -> u32 {
     if (row >= params.m) {
         return 0u;

@@ -1,15 +1,15 @@
-// One tile of a product of two matrices of int8, by 256 invocations. Goes with lib/bytes.wgsl and
+// One tile of a GEMM of two int8 matrices, by 256 invocations. Goes with lib/bytes.wgsl and
 // lib/int8/int8.wgsl.
 //
-// Each invocation makes 4 x 4 sums; k counts words of four products. A small tile does not need all
-// 256, so they form slices that add up different parts of the sum; the slices meet in workgroup
-// memory at the end. While a step is computed, the next one is already on its way to registers.
-// The kernel has
+// Each invocation computes 4 x 4 sums; k counts words of four bytes. A small tile does not need all
+// 256, so they form slices that add up different parts of k; their sums meet in workgroup memory at
+// the end. While a step is computed, the next one is prefetched to registers.
+// The kernel supplies
 //   WEIGHTS_IN_ROWS: bool                          which of the two are weights
 //   load_rows(k: u32, quad: u32) -> vec4<u32>      four rows of the tile
 //   load_columns(k: u32) -> vec4<u32>              the four columns of this invocation
 //   finish(row: u32, sums: vec4<i32>)              sums of (x - zero) * weight in these columns
-// Weights beyond the last k are 0. An invocation loads the columns that it will finish: quad number
+// Weights past the last k are 0. An invocation loads the columns that it will finish: quad number
 // column_quad(thread) of the tile.
 
 const TILE_ROWS = ${TILE_ROWS}u;
@@ -27,10 +27,10 @@ const ROW_LOADS = (STEP_ROW_QUADS + SLICE_THREADS - 1u) / SLICE_THREADS;
 const COLUMN_LOADS = STEP * COLUMN_QUADS / SLICE_THREADS;
 const TILE_QUADS = TILE_ROWS * COLUMN_QUADS;
 
-// Per slice the rows (k, row quad) and behind them the columns (k, column quad); later the sums of
+// Per slice the rows (k, row quad), then the columns (k, column quad); later the sums of
 // all slices but the first.
 var<workgroup> quads: array<vec4<u32>, max(SLICES * SLICE_QUADS, (SLICES - 1u) * TILE_QUADS)>;
-// What x's zero is multiplied with: of each row or column of weights.
+// Sums of each row or column of weights, which x's zero is multiplied with.
 var<workgroup> weight_sums: array<atomic<i32>, max(TILE_ROWS, TILE_COLUMNS)>;
 
 fn column_quad(thread: u32) -> u32 {
@@ -136,7 +136,7 @@ fn multiply(thread: u32, words: u32) {
     }
     add_weights(thread, weights);
 
-    // The first slice adds what the others found.
+    // The first slice adds the sums of the others.
     let row = member / COLUMN_QUADS * 4u;
     let at = row * COLUMN_QUADS + column_quad(thread);
     if (slice > 0u) {

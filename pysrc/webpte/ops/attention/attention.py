@@ -1,18 +1,18 @@
-"""Scaled dot product attention, with and without a cache of keys and values.
+"""Scaled dot product attention, with and without a KV cache.
 
     out[token, head] = sum over keys of softmax(scale * q . k + mask)[key] * v[key]
 
 sdpa_with_kv_cache   q, k, v [B, S, heads, D] and caches [B, C, key heads, D]: writes k and v into
                      the caches from the position on, then attends to the keys up to position + S
-custom_sdpa          the same without the writing
-update_cache         the writing alone, for one cache; its output means nothing
+custom_sdpa          attention to the caches, without writing them
+update_cache         writes one cache; its output has no meaning
 et_vk.sdpa           q [.., heads, S, D], k and v [.., key heads, K, D]: neither cache nor position
 
 Query head h reads key head h // (heads // key heads). Causal attention hides the keys after a
-query's own position. A mask broadcasts to [B, heads, S, keys]: it is added, or in the ops with a
-cache, if it is boolean, true takes part. A mask as long as the cache reaches over all of it, as
-in ExecuTorch; a shorter one must end at the last query. A row that sees no key is zero, as in
-torch's scaled_dot_product_attention.
+query's own position. A mask broadcasts to [B, heads, S, keys] and is added to the logits; in the
+ops with a cache, a boolean mask is true for the keys that take part. A mask as long as the cache
+covers all of it, as in ExecuTorch; a shorter one must end at the last query. A row without any key
+is zero, as in torch's scaled_dot_product_attention.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ PLAIN = (
 
 
 def position_bounds(args: Args, call: Attention) -> list[SymIntBound]:
-    """Where the first query may stand."""
+    """Return the bounds of the first query's position."""
     tokens, positions = call.q.sizes[2], call.k.sizes[2]
     high = positions - tokens
-    if not call.follows and call.fresh is None:
-        high = INT32_MAX - tokens  # the mask alone says which places of the cache count
+    if not call.follows and call.new is None:
+        high = INT32_MAX - tokens  # the mask alone selects positions of the cache
     bounds = args.bound("input_pos", 0, high, f"{tokens} tokens in {positions} cache positions")
     if not call.follows and call.keys != positions:
         last = call.keys - tokens
@@ -73,18 +73,18 @@ def position_bounds(args: Args, call: Attention) -> list[SymIntBound]:
     return bounds
 
 
-def cached_bounds(args: Args, fresh: bool) -> list[SymIntBound]:
-    return [] if args.out.numel == 0 else position_bounds(args, read_cached(args, fresh))
+def cached_bounds(args: Args, writes: bool) -> list[SymIntBound]:
+    return [] if args.out.numel == 0 else position_bounds(args, read_cached(args, writes))
 
 
 def stored_as(args: Args, call: Attention, *names: str) -> Attention:
-    """The call, with the type that its tensors have in memory."""
+    """Return the call with the element type of its tensors in memory."""
     return replace(call, stored=float_type(args, *map(args.tensor, names), args.out))
 
 
-def lower_cached(args: Args, fresh: bool) -> list[Dispatch]:
-    names = ("query", "k_cache", "v_cache", *(("key", "value") if fresh else ()))
-    call = stored_as(args, read_cached(args, fresh), *names)
+def lower_cached(args: Args, writes: bool) -> list[Dispatch]:
+    names = ("query", "k_cache", "v_cache", *(("key", "value") if writes else ()))
+    call = stored_as(args, read_cached(args, writes), *names)
     return [] if args.out.numel == 0 else lower_attention(call, args.target)
 
 
@@ -120,7 +120,7 @@ def lower_cache_update(args: Args) -> list[Dispatch]:
 
 
 def attend(q: Array, k: Array, v: Array, call: Attention, seen: Array, added: Array) -> Array:
-    """In float64; all arrays as [batch, heads, tokens, ..], broadcastable."""
+    """Compute attention in float64; all arrays are [batch, heads, tokens, ..], broadcastable."""
     batch, heads, tokens, size = call.out.sizes
     result = np.zeros((batch, heads, tokens, size))
     shape = (batch, heads, tokens, k.shape[2])
@@ -142,7 +142,7 @@ def attend(q: Array, k: Array, v: Array, call: Attention, seen: Array, added: Ar
 
 
 def mask_arrays(args: Args, call: Attention) -> tuple[Array, Array]:
-    """Which keys take part, and what is added to the logits."""
+    """Return which keys take part, and what is added to the logits."""
     mask = args.optional_array("attn_mask")
     if mask is None:
         return np.array(True), np.array(0.0)
@@ -153,11 +153,11 @@ def mask_arrays(args: Args, call: Attention) -> tuple[Array, Array]:
     return np.array(True), mask.astype(np.float64)
 
 
-def run_cached(args: Args, fresh: bool) -> Array:
-    call = read_cached(args, fresh)
+def run_cached(args: Args, writes: bool) -> Array:
+    call = read_cached(args, writes)
     q, keys, values = (args.array(name) for name in ("query", "k_cache", "v_cache"))
     tokens, position = q.shape[1], args.integer("input_pos")
-    if fresh:
+    if writes:
         keys[:, position : position + tokens] = args.array("key")
         values[:, position : position + tokens] = args.array("value")
     count = call.keys + (position if call.follows else 0)
@@ -188,9 +188,9 @@ register(
     "sdpa_with_kv_cache.default",
     WITH_CACHE,
     shape=with_cache_shape,
-    lower=lambda args: lower_cached(args, fresh=True),
-    bounds=lambda args: cached_bounds(args, fresh=True),
-    reference=lambda args: run_cached(args, fresh=True),
+    lower=lambda args: lower_cached(args, writes=True),
+    bounds=lambda args: cached_bounds(args, writes=True),
+    reference=lambda args: run_cached(args, writes=True),
     mutates=("k_cache", "v_cache"),
 )
 
@@ -198,9 +198,9 @@ register(
     "custom_sdpa.default",
     CACHE_ONLY,
     shape=cached_shape,
-    lower=lambda args: lower_cached(args, fresh=False),
-    bounds=lambda args: cached_bounds(args, fresh=False),
-    reference=lambda args: run_cached(args, fresh=False),
+    lower=lambda args: lower_cached(args, writes=False),
+    bounds=lambda args: cached_bounds(args, writes=False),
+    reference=lambda args: run_cached(args, writes=False),
 )
 
 register(

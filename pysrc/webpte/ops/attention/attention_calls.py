@@ -1,4 +1,4 @@
-"""The calls of the attention ops, read and checked: their shapes, and one `Attention` of each."""
+"""Read and check the calls of the attention ops: their shapes, and an `Attention` of each."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from webpte.shapes import Dims, broadcast, broadcast_strides, contiguous_strides
 # Shapes
 
 
-def check_fresh(args: Args, what: str, fresh: TensorArg, cache: TensorArg) -> None:
-    """[B, S, H, D] into [B, C, H, D]."""
-    if fresh.rank != 4 or cache.rank != 4 or fresh.dims[2:] != cache.dims[2:]:
+def check_new(args: Args, what: str, new: TensorArg, cache: TensorArg) -> None:
+    """Check that new keys or values [B, S, H, D] fit a cache [B, C, H, D]."""
+    if new.rank != 4 or cache.rank != 4 or new.dims[2:] != cache.dims[2:]:
         raise GraphError(
-            f"{args.call}: {what} {list(fresh.dims)} into a cache {list(cache.dims)}; "
+            f"{args.call}: {what} {list(new.dims)} into a cache {list(cache.dims)}; "
             "both are [batch, positions, heads, head size] of equal heads and head sizes"
         )
-    if fresh.dims[0] != cache.dims[0]:
+    if new.dims[0] != cache.dims[0]:
         raise GraphError(
-            f"{args.call}: a batch of {fresh.dims[0]} in {what}, of {cache.dims[0]} in the cache"
+            f"{args.call}: a batch of {new.dims[0]} in {what}, of {cache.dims[0]} in the cache"
         )
 
 
@@ -40,7 +40,7 @@ def cached_shape(args: Args) -> tuple[Dims]:
     if not fits:
         raise GraphError(
             f"{args.call}: queries {list(q.dims)} with caches {list(keys.dims)} and "
-            f"{list(values.dims)}; wanted are [batch, tokens, heads, head size] and twice "
+            f"{list(values.dims)}; expected are [batch, tokens, heads, head size] and twice "
             "[batch, positions, key heads, head size], with a multiple of the key heads as heads"
         )
     if keys.id == values.id:
@@ -52,17 +52,17 @@ def with_cache_shape(args: Args) -> tuple[Dims]:
     shape = cached_shape(args)
     tokens = args.tensor("query").dims[1]
     for what, cache in (("key", "k_cache"), ("value", "v_cache")):
-        fresh = args.tensor(what)
-        check_floats(args, fresh)
-        check_fresh(args, what, fresh, args.tensor(cache))
-        if fresh.dims[1] != tokens:
-            raise GraphError(f"{args.call}: {tokens} queries, but {fresh.dims[1]} in {what}")
+        new = args.tensor(what)
+        check_floats(args, new)
+        check_new(args, what, new, args.tensor(cache))
+        if new.dims[1] != tokens:
+            raise GraphError(f"{args.call}: {tokens} queries, but {new.dims[1]} in {what}")
     return shape
 
 
 def update_shape(args: Args) -> tuple[Dims]:
     value, cache = args.tensor("value"), args.tensor("cache")
-    check_fresh(args, "value", value, cache)
+    check_new(args, "value", value, cache)
     if value.dtype.stored != cache.dtype.stored:
         raise GraphError(
             f"{args.call}: {value.dtype.name} values into a cache of {cache.dtype.name}"
@@ -75,13 +75,13 @@ def head_count(tensor: TensorArg) -> int:
 
 
 def plain_shape(args: Args) -> tuple[Dims]:
-    """As in matmul: all dims but the last two broadcast; besides, heads may share key heads."""
+    """Broadcast all dims but the last two, as matmul does; heads may also share key heads."""
     q, k, v = args.tensor("query"), args.tensor("key"), args.tensor("value")
     check_floats(args, q, k, v)
     if min(q.rank, k.rank, v.rank) < 2 or q.dims[-1] != k.dims[-1] or k.dims[-2] != v.dims[-2]:
         raise GraphError(
             f"{args.call}: queries {list(q.dims)}, keys {list(k.dims)}, values {list(v.dims)}; "
-            "wanted are [.., tokens, size], [.., keys, size] and [.., keys, value size]"
+            "expected are [.., tokens, size], [.., keys, size] and [.., keys, value size]"
         )
     heads = head_count(q)
     (shared,) = broadcast((head_count(k),), (head_count(v),))
@@ -96,7 +96,7 @@ def plain_shape(args: Args) -> tuple[Dims]:
 
 
 def heads_first(tensor: TensorArg) -> Heads:
-    """[.., heads, tokens, size]; batch and heads of size 1 serve all."""
+    """Return the strides of [.., heads, tokens, size]; a batch or heads of 1 broadcast."""
     sizes = (numel(tensor.dims[:-3]), *(1, *tensor.dims)[-3:])
     batch, head, token, _ = contiguous_strides(sizes)
     return Heads(
@@ -105,14 +105,14 @@ def heads_first(tensor: TensorArg) -> Heads:
 
 
 def tokens_first(tensor: TensorArg) -> Heads:
-    """[batch, tokens, heads, size]"""
+    """Return the strides of [batch, tokens, heads, size]."""
     batch, tokens, heads, size = tensor.dims
     steps = contiguous_strides(tensor.dims)
     return Heads(tensor.id, (batch, heads, tokens, size), (steps[0], steps[2], steps[1]))
 
 
 def read_mask(args: Args, target: Dims, boolean: bool) -> Mask | None:
-    """The mask as [batch, heads, tokens, keys], which is `target`."""
+    """Return the mask, broadcast to `target` = [batch, heads, tokens, keys]."""
     tensor = args.optional_tensor("attn_mask")
     if tensor is None:
         return None
@@ -136,7 +136,7 @@ def read_scale(args: Args, size: int) -> float:
 
 
 def mask_keys(args: Args, positions: int) -> int | None:
-    """How many keys the mask names; None where there is none or one column is for all keys."""
+    """Return how many keys the mask has; None without a mask, or if one column is for all."""
     mask = args.optional_tensor("attn_mask")
     keys = mask.dims[-1] if mask is not None and mask.rank else 1
     if mask is None or (keys == 1 and positions != 1):
@@ -146,7 +146,7 @@ def mask_keys(args: Args, positions: int) -> int | None:
     return keys
 
 
-def read_cached(args: Args, fresh: bool) -> Attention:
+def read_cached(args: Args, writes: bool) -> Attention:
     if args.optional_number("dropout_p"):
         raise UnsupportedError(f"{args.call}: dropout; only dropout_p 0 is supported")
     q, keys, values = args.tensor("query"), args.tensor("k_cache"), args.tensor("v_cache")
@@ -164,8 +164,8 @@ def read_cached(args: Args, fresh: bool) -> Attention:
         scale=read_scale(args, q.dims[-1]),
         position=args.uniform("input_pos"),
         mask=read_mask(args, (*queries.sizes[:3], named or positions), boolean=True),
-        fresh=(tokens_first(args.tensor("key")), tokens_first(args.tensor("value")))
-        if fresh
+        new=(tokens_first(args.tensor("key")), tokens_first(args.tensor("value")))
+        if writes
         else None,
     )
 

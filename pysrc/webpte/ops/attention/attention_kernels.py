@@ -1,12 +1,12 @@
-"""From one attention, whichever op it is of, to dispatches.
+"""Lower an `Attention`, of whichever op, to dispatches.
 
-Few queries take `attention_flash_split`: the keys are split over workgroups, and keys and values
-that are not in the cache yet are kept on the way. Many take the tiles of `attention`, or, with
-heads so small that their queries stay in shared memory, of `attention_flash_small_heads`. All read
-the position from its uniform, so grids and splits follow from the size of the cache, never from
-what is live. Where keys were split, `attention_flash_reduce` adds up. A software adapter gets plain
-loops: `attention_naive_logits` writes all logits of some rows, `attention_naive_values` weighs the
-values with them.
+Few queries use `attention_flash_split`, which splits the keys over workgroups and writes new keys
+and values to the cache on the way. Many queries use the tiles of `attention_flash`, or, if heads
+are so small that their queries fit into shared memory, of `attention_flash_small_heads`. All of
+them read the position from its uniform, so grids and splits follow from the size of the cache,
+never from the live position. After a split, `attention_flash_reduce` adds up. A software adapter
+gets plain loops: `attention_naive_logits` writes the logits of some rows, `attention_naive_values`
+the weighted values.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ Strides = tuple[int, int, int]  # of a batch, a head, a token; elements are neig
 Position = SymIntUniform | bytes
 Overrides = tuple[tuple[str, float], ...]
 
-# Of the shaders.
+# Constants of the kernels.
 TILE_ROWS, LANES, STAGE, TILE_KEYS, MAX_COLUMNS = 64, 8, 480, 32, 8
 SPLIT_ROWS, MAX_SPLIT_HEAD, MAX_SPLITS = 4, 256, 64
-MERGE_SIZE = 256
+REDUCE_SIZE = 256
 BLOCK_HEAD, BLOCK_BYTES = 64, 32768
 NO_MASK, ADDED, BOOLEAN = range(3)
-# Constants that one of the simple kernels has no use for.
+# Constants that only one of the naive kernels has.
 LOGITS_ONLY, VALUES_ONLY = ("HEAD", "MASK"), ("VALUE_HEAD",)
 
-LEAST_KEYS = 64  # that are worth a workgroup
+LEAST_KEYS = 64  # of a workgroup
 FEW_ROWS = 32  # rows of a key head for which splitting the keys beats tiles
 KEYS_PER_SPLIT = {
     "attention_flash_split": 64,
@@ -51,7 +51,7 @@ KEYS_PER_SPLIT = {
     "attention_flash": 128,
     "attention_flash_small_heads": 128,
 }
-# Enough to fill a large GPU; more only add work for the merge.
+# Enough to fill a large GPU; more would only make the reduction longer.
 WORKGROUPS = {
     "attention_flash_split": 512,
     "attention_flash_split_rope": 512,
@@ -75,7 +75,7 @@ class Heads:
 
 @dataclass(frozen=True)
 class Mask:
-    """Strides of a batch, a head, a token and a key."""
+    """A mask with its strides of a batch, a head, a token and a key."""
 
     tensor: TensorArg
     strides: Dims
@@ -84,23 +84,22 @@ class Mask:
 
 @dataclass(frozen=True)
 class Attention:
-    """One call. `k` and `v` are caches where there are `fresh` keys and values to keep in them."""
+    """One call. With `new` keys and values, `k` and `v` are the caches they are written to."""
 
     q: Heads
     k: Heads
     v: Heads
     out: Heads
-    keys: int  # plus the position, where `follows`
+    keys: int  # plus the position if `follows`
     follows: bool
     causal: bool
     scale: float
     position: Position
     mask: Mask | None
-    fresh: tuple[Heads, Heads] | None = None
-    stored: str = "f32"  # how all of them lie in memory: f32 or f16
-    turning: tuple[int, int, int, int, int] = (
-        0,
-    ) * 5  # what attention_flash_split_rope.wgsl has in its params
+    new: tuple[Heads, Heads] | None = None
+    stored: str = "f32"  # element type in memory: f32 or f16
+    # Params of attention_flash_split_rope.wgsl.
+    rotary: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
     target: Target = GPU
 
     @property
@@ -117,40 +116,40 @@ class Attention:
 
     @property
     def group(self) -> int:
-        """Query heads to a key head."""
+        """Number of query heads per key head."""
         return self.out.sizes[1] // self.key_heads
 
     @property
     def rows(self) -> int:
-        """Queries of one key head."""
+        """Number of queries of one key head."""
         return self.out.sizes[2] * self.group
 
 
 def lower_attention(call: Attention, target: Target) -> list[Dispatch]:
     call = replace(call, target=target)
     if target.software:
-        return keep_fresh(call) + lower_simple(call)
-    if keeps_fresh(call):
-        return lower_split(call, call.fresh)
+        return update_cache(call) + lower_simple(call)
+    if writes_cache(call):
+        return lower_split(call, call.new)
     small = max(call.q.sizes[3], call.v.sizes[3]) <= MAX_SPLIT_HEAD
     if call.rows > FEW_ROWS or not small:
-        return keep_fresh(call) + (
+        return update_cache(call) + (
             lower_blocks(call) if fits_blocks(call, target) else lower_tiles(call)
         )
-    return keep_fresh(call) + lower_split(call, None)
+    return update_cache(call) + lower_split(call, None)
 
 
-def keep_fresh(call: Attention) -> list[Dispatch]:
-    if call.fresh is None:
+def update_cache(call: Attention) -> list[Dispatch]:
+    if call.new is None:
         return []
-    pairs = zip(call.fresh, (call.k, call.v), strict=True)
+    pairs = zip(call.new, (call.k, call.v), strict=True)
     itemsize = ITEM_BYTES[call.stored]
-    return [lower_update(fresh, cache, itemsize, call.position) for fresh, cache in pairs]
+    return [lower_update(new, cache, itemsize, call.position) for new, cache in pairs]
 
 
-def lower_update(fresh: Heads, cache: Heads, itemsize: int, position: Position) -> Dispatch:
-    """Copies in the widest unit that a position is a multiple of."""
-    batch, heads, tokens, size = fresh.sizes
+def lower_update(new: Heads, cache: Heads, itemsize: int, position: Position) -> Dispatch:
+    """Copy new keys or values into a cache, in the widest unit that a position is whole in."""
+    batch, heads, tokens, size = new.sizes
     nbytes = heads * size * itemsize
     if nbytes % 4 and itemsize != 2:
         raise UnsupportedError(
@@ -161,7 +160,7 @@ def lower_update(fresh: Heads, cache: Heads, itemsize: int, position: Position) 
     units = batch * tokens * row
     return Dispatch(
         kernel="attention_cache_update",
-        bindings=(fresh.id, cache.id, position),
+        bindings=(new.id, cache.id, position),
         params=pack("4I", units, tokens * row, row, cache.sizes[2] * row),
         grid=quad_grid(units),
         types=(("UNIT", moved),),
@@ -169,9 +168,7 @@ def lower_update(fresh: Heads, cache: Heads, itemsize: int, position: Position) 
 
 
 def fits_blocks(call: Attention, target: Target) -> bool:
-    """Whether `attention_flash_small_heads` takes it: small heads of whole quads, all in shared
-    memory.
-    """
+    """Return whether `attention_flash_small_heads` takes a call: heads fit shared memory."""
     sizes = call.q.sizes[3], call.v.sizes[3]
     whole = all(0 < size <= BLOCK_HEAD and size % 4 == 0 for size in sizes)
     return whole and target.shared_bytes >= BLOCK_BYTES
@@ -204,39 +201,39 @@ def lower_tiles(call: Attention) -> list[Dispatch]:
     )
 
 
-def keeps_fresh(call: Attention) -> bool:
-    """Whether few queries take it, with fresh keys and values that are kept on the way."""
+def writes_cache(call: Attention) -> bool:
+    """Return whether `attention_flash_split` takes a call and writes its new keys to the cache."""
     size, value_size = call.q.sizes[3], call.v.sizes[3]
     small = max(size, value_size) <= MAX_SPLIT_HEAD and call.rows <= FEW_ROWS
-    # Quads that two heads share cannot be written by two workgroups.
+    # Two workgroups cannot write a quad that two heads share.
     return small and size % 4 == 0 and value_size % 4 == 0
 
 
 def lower_split(
     call: Attention,
-    fresh: tuple[Heads, Heads] | None,
+    new: tuple[Heads, Heads] | None,
     kernel: str = "attention_flash_split",
     bindings: tuple[Binding, ...] | None = None,
 ) -> list[Dispatch]:
-    """`bindings` are those before the caches, by default of queries, fresh keys and values."""
+    """Split the keys. `bindings` precede the caches: by default queries, new keys and values."""
     keep_key, keep_value = ("k[start / 4u + quad] = value;", "v[start / 4u + quad] = value;")
     if bindings is None:
-        fresh_ids = (None, None) if fresh is None else (fresh[0].id, fresh[1].id)
-        bindings = (call.q.id, *fresh_ids)
+        new_ids = (None, None) if new is None else (new[0].id, new[1].id)
+        bindings = (call.q.id, *new_ids)
     return finish(
         call,
         kernel,
         bindings=(*bindings, call.k.id, call.v.id),
         tiles=ceil_div(call.rows, SPLIT_ROWS),
         types=(
-            ("CACHE", "read" if fresh is None else "read_write"),
-            ("KEEP_KEY", "" if fresh is None else keep_key),
-            ("KEEP_VALUE", "" if fresh is None else keep_value),
+            ("CACHE", "read" if new is None else "read_write"),
+            ("KEEP_KEY", "" if new is None else keep_key),
+            ("KEEP_VALUE", "" if new is None else keep_value),
             ("LEAST", str(LEAST_KEYS)),
             ("QUADS", str(ceil_div(call.q.sizes[3], 4))),
         ),
-        constants=(("FRESH", int(fresh is not None)),),
-        fresh=None if fresh is None else fresh[0],
+        constants=(("HAS_NEW", int(new is not None)),),
+        new=None if new is None else new[0],
     )
 
 
@@ -249,16 +246,16 @@ def finish(
     types: tuple[tuple[str, str], ...] = (),
     constants: Overrides = (),
     slices: int = 1,
-    fresh: Heads | None = None,
+    new: Heads | None = None,
 ) -> list[Dispatch]:
-    """What the kernels have in common: the split, the mask, the params, and the merge."""
+    """Build the dispatches that all kernels share: split, mask, params, and the reduction."""
     batch, heads, tokens, value_size = call.out.sizes
     jobs = batch * call.key_heads * tiles * slices
     splits = choose_splits(call, kernel, jobs)
     lines = batch * tokens * heads * splits
     stats = scratch("attention_stats", lines * 8)
     values: Binding = call.out.id if splits == 1 else scratch("attention", lines * value_size * 4)
-    params = pack_params(call, jobs * splits, tiles, splits, fresh)
+    params = pack_params(call, jobs * splits, tiles, splits, new)
     attention = Dispatch(
         kernel=kernel,
         bindings=(*bindings, call.mask_id, values, stats, call.position),
@@ -274,7 +271,7 @@ def finish(
     )
     if splits == 1:
         return [attention]
-    merge = Dispatch(
+    reduction = Dispatch(
         kernel="attention_flash_reduce",
         bindings=(values, stats, call.out.id),
         params=pack("8I", lines // splits, tokens, heads, splits, *call.out.strides, 0),
@@ -282,15 +279,15 @@ def finish(
         types=(
             ("FLOAT", call.stored),
             ("SPLITS", str(splits)),
-            ("TURNS", str(ceil_div(splits, max(1, MERGE_SIZE // value_size)))),
+            ("STEPS", str(ceil_div(splits, max(1, REDUCE_SIZE // value_size)))),
         ),
         overrides=(("VALUE_HEAD", value_size),),
     )
-    return [attention, merge]
+    return [attention, reduction]
 
 
 def choose_splits(call: Attention, kernel: str, jobs: int) -> int:
-    """Among how many workgroups keys are split: what was measured here, or else on another GPU."""
+    """Return over how many workgroups keys are split: as tuned on this adapter, or the default."""
     most = min(MAX_SPLITS, ceil_div(call.k.sizes[2], KEYS_PER_SPLIT[kernel]))
     default = max(1, min(most, ceil_div(WORKGROUPS[kernel], jobs)))
     if not call.target.asks:
@@ -308,19 +305,19 @@ def pack_params(
     workgroups: int = 0,
     tiles: int = 1,
     splits: int = 1,
-    fresh: Heads | None = None,
+    new: Heads | None = None,
     lines: tuple[int, int, int] = (0, 0, 0),
 ) -> bytes:
-    """Params of lib/attention/attention.wgsl; `lines` are the first, how many, and how long."""
+    """Pack params of lib/attention/attention.wgsl; `lines`: the first, their number and length."""
     return pack(
         "7If32I",
         *(workgroups, call.out.sizes[2], call.key_heads, tiles, splits, call.keys, call.follows),
         call.scale,
         *(*call.q.strides, 0, *call.k.strides, 0, *call.v.strides, 0, *call.out.strides, 0),
         *((0,) * 4 if call.mask is None else call.mask.strides),
-        *((0,) * 4 if fresh is None else (*fresh.strides, 0)),
+        *((0,) * 4 if new is None else (*new.strides, 0)),
         *lines,
-        *call.turning,
+        *call.rotary,
     )
 
 
@@ -340,7 +337,7 @@ def without(pairs: Overrides, names: tuple[str, ...]) -> Overrides:
 
 
 def lower_simple(call: Attention) -> list[Dispatch]:
-    """For a software adapter, as many lines at once as there is memory for their logits."""
+    """Lower for a software adapter: as many lines at once as LOGIT_BYTES holds logits of."""
     batch, heads, tokens, value_size = call.out.sizes
     width = call.k.sizes[2] if call.follows else call.keys
     every = batch * heads * tokens
@@ -378,5 +375,5 @@ def simple_logits(call: Attention, logits: Scratch, params: bytes, quads: int) -
 
 
 def scratch(key: str, nbytes: int) -> Scratch:
-    """Rounded up to a power of two: every length of a prompt would bring a buffer of its own."""
+    """Return scratch, rounded up to a power of two so that prompts of similar length share it."""
     return Scratch(key, 1 << max(nbytes - 1, 15).bit_length())

@@ -1,10 +1,10 @@
 """Attention as exporters write it out, in one dispatch.
 
-    softmax_attention   softmax(scale * q @ k^T + mask) @ v: two batched products with a softmax
+    softmax_attention   softmax(scale * q @ k^T + mask) @ v: two batched GEMMs with a softmax
                         between, and the views and permutations before and after them; q, k and v
                         may be split from one tensor
 
-Views, permutations and splits are not carried out: the kernel reads and writes through them. Where
+Views, permutations and splits are not carried out: the kernel reads and writes through strides. If
 it does not take the sizes, all parts run one after the other.
 """
 
@@ -38,7 +38,7 @@ Scale = tuple[TensorArg, bool]  # one number, and whether it divides
 
 @dataclass
 class Reading:
-    """A tensor and how it is read: as its layout says, in the frame of a batched product."""
+    """A tensor and its layout as an operand of a batched GEMM."""
 
     tensor: TensorArg
     layout: StridedView | None
@@ -48,22 +48,22 @@ class Reading:
 
 @dataclass
 class Scores:
-    """The first product, and what is added to it and what scales it."""
+    """The first GEMM, with the mask that is added and the numbers that scale it."""
 
-    product: Args
+    gemm: Args
     mask: Reading | None
     scales: list[Scale]
 
 
 class Parts:
-    """The parts by what they give."""
+    """The parts of a fused call, by the values that they write."""
 
     def __init__(self, args: Args) -> None:
         self.all = list(parts_of(args))
         self.writers = {out.id: (op, part) for op, part in self.all for out in part.outs}
 
     def reading(self, tensor: TensorArg) -> Reading:
-        """Where a tensor comes from, through views, permutations and scales."""
+        """Trace a tensor to its source through views, permutations and scales."""
         if tensor.id not in self.writers:
             return Reading(tensor, dense(tensor.dims))
         op, part = self.writers[tensor.id]
@@ -82,11 +82,11 @@ class Parts:
         return found
 
     def scores(self, tensor: TensorArg) -> Scores:
-        """The product that a softmax is of, and what happens to it before."""
+        """Return the GEMM before a softmax, with the mask and the scales between them."""
         mask, scales = None, list[Scale]()
         op, part = self.writers[tensor.id]
         while op.name != BMM:
-            # By what was written: where there is one score, both operands are one number.
+            # The source is what a part wrote: sizes do not tell if there is only one score.
             source = next(t for t in operands_of(part) if t.id in self.writers)
             others = [t for t in operands_of(part) if t.id != source.id]
             if op.name == ADD:
@@ -99,11 +99,11 @@ class Parts:
         layout = strided(mask.out.dims, broadcast_strides(added.dims, mask.out.dims))
         return Scores(part, Reading(added, layout.viewed(part.out.dims)), scales)
 
-    def writing(self, product: Args) -> StridedView | None:
-        """How the last product's elements lie in the output, which is made of them."""
-        index = next(i for i, (_, part) in enumerate(self.all) if part.call is product.call)
+    def writing(self, gemm: Args) -> StridedView | None:
+        """Return how the elements of the last GEMM lie in the output."""
+        index = next(i for i, (_, part) in enumerate(self.all) if part.call is gemm.call)
         after = self.all[index + 1 :]
-        layout: StridedView | None = dense((after[-1][1] if after else product).out.dims)
+        layout: StridedView | None = dense((after[-1][1] if after else gemm).out.dims)
         for op, part in reversed(after):
             if layout is not None and op.name in PERMUTES:
                 order = permutation(part)
@@ -114,7 +114,7 @@ class Parts:
 
 
 def split_reading(split: Args, tensor: TensorArg) -> Reading:
-    """One of the tensors that a split gives, where it lies in the whole."""
+    """Return one output of a split as a part of the tensor that is split."""
     whole = split.tensor("self")
     dim = normalize_dim(split.integer("dim"), whole.rank)
     before = list(takewhile(lambda out: out.id != tensor.id, split.outs))
@@ -124,19 +124,19 @@ def split_reading(split: Args, tensor: TensorArg) -> Reading:
 
 
 def operands_of(part: Args) -> tuple[TensorArg, ...]:
-    """Of a view one; of two, the one number that another is scaled by comes last."""
+    """Return `(input,)` for a view; for add, mul and div `(tensor, scalar)`, the scalar last."""
     first = part.tensor("self")
     if part.call.name not in (ADD, MUL, DIV):
         return (first,)
     second = part.tensor("other")
-    # What is scaled may be one number as well, but it has the result's dims.
+    # The tensor may be a single number as well, but it has the dims of the result.
     scales = second.numel == 1 and first.dims == part.out.dims
     return (first, second) if scales else (second, first)
 
 
 @dataclass(frozen=True)
 class SoftmaxAttention:
-    """All that the kernel is told; layouts are those of (head, token, element)."""
+    """The operands of the kernel; their layouts are those of (head, token, element)."""
 
     q: Reading
     k: Reading
@@ -151,19 +151,19 @@ class SoftmaxAttention:
         return [self.q, self.k, self.v]
 
     def heads(self) -> int:
-        """Of a batch: the members of the inner one of the pairs that first axes are of."""
+        """Return the heads of a batch: the size of the inner part of the layouts' first axes."""
         layouts = [r.layout for r in (*self.readings, self.mask) if r is not None]
         steps = [la.axes[0] for la in (*layouts, self.written) if la is not None]
         return max(steps, key=len)[-1][0] if any(steps) else 1
 
 
 def read_attention(args: Args) -> SoftmaxAttention | None:
-    """None if the layouts are none that strides can say."""
+    """Read the operands; None if strides cannot express their layouts."""
     parts = Parts(args)
     softmax = next(part for op, part in parts.all if op.name == SOFTMAX)
     second = next(part for op, part in reversed(parts.all) if op.name == BMM)
     scores = parts.scores(softmax.tensor("self"))
-    first = scores.product
+    first = scores.gemm
     q, k = parts.reading(first.tensor("self")), parts.reading(first.tensor("mat2"))
     v, written = parts.reading(second.tensor("mat2")), parts.writing(second)
     if k.layout is not None:
@@ -171,7 +171,7 @@ def read_attention(args: Args) -> SoftmaxAttention | None:
     scales = [*scores.scales, *q.scales, *k.scales]
     found = [q, k, v] if scores.mask is None else [q, k, v, scores.mask]
     whole = all(reading.layout is not None for reading in found)
-    # Views in between may not make other rows of the scores: of other keys, or of other values.
+    # Views in between must not change the rows of the scores.
     rows = {first.out.dims, second.tensor("self").dims}
     same = len(rows) == 1 and softmax.tensor("self").dims[-1:] == first.out.dims[-1:]
     if written is None or not (whole and same) or len(scales) > MOST_SCALES or v.scales:
@@ -190,7 +190,7 @@ def strides_of(layout: StridedView | None, heads: int) -> Strides | None:
 
 
 def in_quads(strides: Strides | None, size: int) -> bool:
-    """Whether elements of a head lie side by side, and heads are whole quads."""
+    """Return whether elements of a head are contiguous, and heads are whole quads."""
     if strides is None or size % 4 or not 0 < size <= MOST_ELEMENTS:
         return False
     return strides[3] == 1 and all(stride % 4 == 0 for stride in strides[:3])
@@ -204,7 +204,7 @@ def lower_softmax_attention(args: Args) -> list[Dispatch]:
 
 
 def dispatch_of(args: Args, attention: SoftmaxAttention) -> Dispatch | None:
-    """None where the kernel does not take it."""
+    """Return the dispatch, or None if the kernel does not take the layouts or sizes."""
     heads, mask, scales = attention.heads(), attention.mask, attention.scales
     layouts = [*(reading.layout for reading in attention.readings), attention.written]
     found = [(layout.dims, strides_of(layout, heads)) for layout in layouts if layout is not None]
@@ -214,7 +214,7 @@ def dispatch_of(args: Args, attention: SoftmaxAttention) -> Dispatch | None:
     if masked is None or not fits:
         return None
     (count, tokens, size), (_, keys, _), (_, _, value_size) = (dims for dims, _ in found[:3])
-    if keys == 0:  # a sum of nothing, not a softmax of nothing
+    if keys == 0:  # the parts give zeros, the kernel would divide by zero
         return None
     tiles = ceil_div(tokens, ROWS)
     scaled = sum((4 if divides else 1) << i for i, (_, divides) in enumerate(scales))

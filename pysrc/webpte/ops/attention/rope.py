@@ -1,12 +1,12 @@
-"""Rotary position embedding: pairs (a, b) of elements turned by the angle of their token.
+"""Rotary position embedding: pairs (a, b) of elements rotated by the angle of their token.
 
     a' = a cos - b sin,  b' = b cos + a sin
 
 apply_rotary_emb               q [B, S, heads, D] and k [B, S, key heads, D] with tables [S, D/2],
                                or [S, heads, D/2]; pairs are neighbours
-apply_rotary_emb_hf            the same with tables [positions, R]: pairs lie R/2 apart, each has
-                               its own cos and sin at both places, elements from R on stay as they
-                               are. The first token reads row `start_pos`, which is live
+apply_rotary_emb_hf            tables are [positions, R]: pairs lie R/2 apart, each element has its
+                               own cos and sin, elements from R on are copied. The first token
+                               reads row `start_pos`, which is live
 apply_rotary_emb_interleaved   x [.., N, C] with a table of N * C elements, (cos, sin) neighbours
 
 The first two give two outputs.
@@ -27,18 +27,18 @@ from webpte.shapes import Dims
 Array = np.ndarray
 
 PAIRS = "xq: tensor, xk: tensor, freqs_cos: tensor, freqs_sin: tensor -> tensors"
-HALVES = "xq: tensor, xk: tensor, freqs_cos: tensor, freqs_sin: tensor, start_pos: live -> tensors"
+ROPE_HF = "xq: tensor, xk: tensor, freqs_cos: tensor, freqs_sin: tensor, start_pos: live -> tensors"
 COMPLEX = "x: tensor, freqs_cis: tensor -> tensor"
 
 
 def operands(args: Args) -> tuple[TensorArg, TensorArg, TensorArg, TensorArg]:
-    """Queries, keys and the two tables, checked for what both ops ask of them."""
+    """Return queries, keys and the two tables, after the checks that both ops share."""
     q, k = args.tensor("xq"), args.tensor("xk")
     cosines, sines = args.tensor("freqs_cos"), args.tensor("freqs_sin")
     check_floats(args, q, k, cosines, sines)
     if q.rank != 4 or k.rank != 4 or q.dims[1] != k.dims[1]:
         raise GraphError(
-            f"{args.call}: queries {list(q.dims)} and keys {list(k.dims)}; wanted are "
+            f"{args.call}: queries {list(q.dims)} and keys {list(k.dims)}; expected are "
             "[batch, tokens, heads, head size] with equal tokens"
         )
     if cosines.dims != sines.dims:
@@ -50,14 +50,14 @@ def pairs_shape(args: Args) -> tuple[Dims, Dims]:
     q, k, _, _ = operands(args)
     if q.dims[3] % 2 or q.dims[3] != k.dims[3]:
         raise GraphError(
-            f"{args.call}: head sizes {q.dims[3]} and {k.dims[3]}; wanted are equal, even ones"
+            f"{args.call}: head sizes {q.dims[3]} and {k.dims[3]}; expected are equal, even ones"
         )
     table_strides(args)
     return q.dims, k.dims
 
 
 def table_strides(args: Args) -> tuple[int, int]:
-    """Of a token and a head in the tables of `apply_rotary_emb`."""
+    """Return the strides of a token and a head in the tables of `apply_rotary_emb`."""
     q, k, table, _ = operands(args)
     tokens, heads, pairs = q.dims[1], q.dims[2], q.dims[3] // 2
     if table.numel == tokens * pairs:
@@ -66,16 +66,16 @@ def table_strides(args: Args) -> tuple[int, int]:
         return heads * pairs, pairs
     raise GraphError(
         f"{args.call}: tables {list(table.dims)} for queries {list(q.dims)} and keys "
-        f"{list(k.dims)}; wanted are [{tokens}, {pairs}] or [{tokens}, heads, {pairs}]"
+        f"{list(k.dims)}; expected are [{tokens}, {pairs}] or [{tokens}, heads, {pairs}]"
     )
 
 
-def halves_shape(args: Args) -> tuple[Dims, Dims]:
+def rope_hf_shape(args: Args) -> tuple[Dims, Dims]:
     q, k, table, _ = operands(args)
     if table.rank != 2 or table.dims[1] % 2 or table.dims[1] > min(q.dims[3], k.dims[3]):
         raise GraphError(
             f"{args.call}: tables {list(table.dims)} for heads of {q.dims[3]} and {k.dims[3]}; "
-            "wanted are [positions, an even number of elements up to the head size]"
+            "expected are [positions, an even number of elements up to the head size]"
         )
     return q.dims, k.dims
 
@@ -85,7 +85,7 @@ def complex_shape(args: Args) -> tuple[Dims]:
     check_floats(args, x, table)
     if x.rank < 2 or x.dims[-1] % 2 or table.numel != x.dims[-2] * x.dims[-1]:
         raise GraphError(
-            f"{args.call}: a tensor {list(x.dims)} and a table {list(table.dims)}; wanted are "
+            f"{args.call}: a tensor {list(x.dims)} and a table {list(table.dims)}; expected are "
             "[.., N, C] with an even C, and N * C elements"
         )
     return (x.dims,)
@@ -94,7 +94,7 @@ def complex_shape(args: Args) -> tuple[Dims]:
 # Lowering
 
 
-def halves_bounds(args: Args) -> list[SymIntBound]:
+def rope_hf_bounds(args: Args) -> list[SymIntBound]:
     q, k, cosines, _ = operands(args)
     if q.numel + k.numel == 0:
         return []
@@ -104,7 +104,7 @@ def halves_bounds(args: Args) -> list[SymIntBound]:
 
 
 def angles_of(args: Args, half: bool) -> tuple[int, int, int]:
-    """Pairs of a head that are turned, and elements of the tables from token to token, and head."""
+    """Return the rotated pairs of a head, and the tables' strides of a token and a head."""
     q, _, cosines, _ = operands(args)
     if half:
         return cosines.dims[1] // 2, cosines.dims[1], 0
@@ -112,13 +112,13 @@ def angles_of(args: Args, half: bool) -> tuple[int, int, int]:
 
 
 def start_of(args: Args, half: bool) -> SymIntUniform | bytes:
-    """The row of the tables for the first token."""
+    """Return the uniform with the tables' row of the first token."""
     return args.uniform("start_pos") if half else pack("4i", 0, 0, 0, 0)
 
 
 def lower_both(args: Args, half: bool) -> list[Dispatch]:
     q, k, cosines, sines = operands(args)
-    turned, row, head = angles_of(args, half)
+    rotated, row, head = angles_of(args, half)
     shapes, units = [], 0
     for tensor in (q, k):
         pairs = ceil_div(tensor.dims[3], 2)
@@ -135,7 +135,7 @@ def lower_both(args: Args, half: bool) -> list[Dispatch]:
                 *(tensor.id for tensor in (q, k, cosines, sines, *outs)),
                 start_of(args, half),
             ),
-            params=pack("12I", *shapes, q.dims[1], turned, row, head),
+            params=pack("12I", *shapes, q.dims[1], rotated, row, head),
             grid=quad_grid(units),
             types=(("FLOAT", float_type(args, q, k, cosines, sines, *outs)),),
             overrides=(("HALF", int(half)),),
@@ -173,12 +173,12 @@ def run_pairs(args: Args) -> list[Array]:
     for name in ("xq", "xk"):
         x = args.array(name)
         a, b = x[..., 0::2].astype(np.float64), x[..., 1::2].astype(np.float64)
-        turned = np.stack([a * cosines - b * sines, b * cosines + a * sines], axis=-1)
-        results.append(turned.reshape(x.shape).astype(x.dtype))
+        rotated = np.stack([a * cosines - b * sines, b * cosines + a * sines], axis=-1)
+        results.append(rotated.reshape(x.shape).astype(x.dtype))
     return results
 
 
-def run_halves(args: Args) -> list[Array]:
+def run_rope_hf(args: Args) -> list[Array]:
     start, tokens = args.integer("start_pos"), args.tensor("xq").dims[1]
     cosines, sines = (
         args.array(name)[start : start + tokens, None].astype(np.float64)
@@ -190,8 +190,8 @@ def run_halves(args: Args) -> list[Array]:
         x = args.array(name)
         part = x[..., :size].astype(np.float64)
         a, b = part[..., : size // 2], part[..., size // 2 :]
-        turned = part * cosines + np.concatenate([-b, a], axis=-1) * sines
-        results.append(np.concatenate([turned.astype(x.dtype), x[..., size:]], axis=-1))
+        rotated = part * cosines + np.concatenate([-b, a], axis=-1) * sines
+        results.append(np.concatenate([rotated.astype(x.dtype), x[..., size:]], axis=-1))
     return results
 
 
@@ -200,8 +200,8 @@ def run_complex(args: Args) -> Array:
     table = args.array("freqs_cis").astype(np.float64).reshape(x.shape[-2], -1, 2)
     a, b = x[..., 0::2].astype(np.float64), x[..., 1::2].astype(np.float64)
     cosines, sines = table[..., 0], table[..., 1]
-    turned = np.stack([a * cosines - b * sines, a * sines + b * cosines], axis=-1)
-    return turned.reshape(x.shape).astype(x.dtype)
+    rotated = np.stack([a * cosines - b * sines, a * sines + b * cosines], axis=-1)
+    return rotated.reshape(x.shape).astype(x.dtype)
 
 
 register(
@@ -214,11 +214,11 @@ register(
 
 register(
     "et_vk.apply_rotary_emb_hf.default",
-    HALVES,
-    shape=halves_shape,
+    ROPE_HF,
+    shape=rope_hf_shape,
     lower=lambda args: lower_both(args, half=True),
-    bounds=halves_bounds,
-    reference=run_halves,
+    bounds=rope_hf_bounds,
+    reference=run_rope_hf,
 )
 
 register(

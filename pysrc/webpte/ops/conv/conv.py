@@ -1,41 +1,43 @@
 """Convolutions: out[b, o, y, x] = bias[o] + sum of in[b, c, y s - p + i d, ..] * w[o, c, i, ..].
 
-    input (B, C, L), (B, C, H, W) or (B, C, D, H, W); the last in conv_volume.py
+    input (B, C, L), (B, C, H, W) or (B, C, D, H, W); the last in conv3d.py
     weight (O, C / groups, *kernel); transposed (C, O / groups, *kernel)
     out (B, O, *sizes), with sizes as in `conv_geometry.out_size`
 
-`conv_with_clamp` bounds the result. Kernels, in the order in which they are asked:
+`conv_with_clamp` bounds the result. Kernels, in the order in which they are considered:
 
-    conv_direct     depthwise and other narrow groups gemm_small   one tap: a product like others,
-    see spread.py conv_window     3 x 3 taps, where outputs are enough for a GPU, see conv_window.py
-    conv_winograd   the same with fewer products, where tuning chose it, see conv_winograd.py conv
-    a product of matrices in tiles; conv_pointwise is the same for one tap conv_split_k_sum
-    after these two, where outputs are too few to fill a GPU and several workgroups
-                    share one long sum
-    conv_simple     everything, for a software adapter
+    conv_direct       depthwise and other narrow groups
+    gemm_small        one tap: a small GEMM, see gemm_small.py
+    conv_window       3 x 3 taps, if there are enough outputs for a GPU, see conv_window.py
+    conv              a GEMM in tiles; conv_pointwise is the same for one tap
+    conv_split_k_sum  after these two, if there are too few outputs to fill a GPU and several
+                      workgroups share one long sum
+    conv_simple       everything, for a software adapter
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from webpte.ops.conv.conv3d import is_volume, lower_volume, run_volume, volume_shape
-from webpte.ops.conv.conv_epilogue import Bounds, ConvEpilogue, read_padded
+from webpte.ops.conv.conv_block import UNBOUNDED, Bounds, ConvBlock, clamping
 from webpte.ops.conv.conv_geometry import Convolution, Pair, out_size, read_call, spatial
 from webpte.ops.conv.conv_numpy import add_taps, add_transposed
-from webpte.ops.conv.conv_tiles import ConvTile, ConvTiles, choose_cut
+from webpte.ops.conv.conv_tiles import ConvTile, ConvTiles, choose_conv_config
 from webpte.ops.conv.conv_window import ConvWindow
-from webpte.ops.conv.conv_winograd import Winograd
 from webpte.ops.core.args import Args
-from webpte.ops.core.quads import WORKGROUP_SIZE, float_type, quad_count, quad_grid
-from webpte.ops.core.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
+from webpte.ops.core.quads import WORKGROUP_SIZE, quad_count, quad_grid
+from webpte.ops.core.records import Dispatch, Scratch, ceil_div, fold_grid, pack
 from webpte.ops.core.registry import register
-from webpte.ops.gemm import gemm, gemm_small
+from webpte.ops.gemm.epilogue import Epilogue
+from webpte.ops.gemm.gemm import Gemm
+from webpte.ops.gemm.gemm_small import SmallGemm, is_small
 from webpte.shapes import Dims
 
-# What other kinds of convolutions use, too.
+# For int8 and 3-d convolutions.
 __all__ = [
     "Convolution",
     "Pair",
@@ -60,8 +62,8 @@ OPS = {
 }
 
 
-# Narrower groups than the first leave a tile mostly empty: they go to the direct kernel, unless
-# they have more than the second to add up, where even such a tile is faster.
+# Groups with fewer channels leave a tile mostly empty: they go to the direct kernel, unless their
+# sums are longer than SHORT_SUM, where even such a tile is faster.
 MIN_TILE_CHANNELS = 8
 SHORT_SUM = 64
 RUN = 4  # outputs per invocation and channel of the direct kernel
@@ -69,6 +71,7 @@ MAX_WINDOW = 32  # inputs that the direct kernel keeps in registers
 
 
 def conv_shape(args: Args) -> tuple[Dims]:
+    """Return the shape of the output."""
     if is_volume(args):
         return (volume_shape(args),)
     conv = read_call(args)
@@ -77,129 +80,113 @@ def conv_shape(args: Args) -> tuple[Dims]:
 
 
 def read_bounds(args: Args, clamped: bool) -> Bounds:
+    """Read the bounds of a clamped convolution."""
     if not clamped:
-        return -math.inf, math.inf
+        return UNBOUNDED
     low, high = args.optional_number("output_min"), args.optional_number("output_max")
     return (-math.inf if low is None else low, math.inf if high is None else high)
 
 
 def lower_conv(args: Args, clamped: bool) -> list[Dispatch]:
+    """Lower a convolution of one to three dims."""
+    bounds = read_bounds(args, clamped)
     if is_volume(args):
-        return lower_volume(args, read_bounds(args, clamped))
-    return lower_image(args, ConvEpilogue(args.out, read_bounds(args, clamped)))
+        return lower_volume(args, bounds)
+    return lower_image(ConvBlock(args, args.out, clamping(bounds)))
 
 
-def lower_image(args: Args, ending: ConvEpilogue) -> list[Dispatch]:
-    """One or two dims."""
-    conv = read_padded(args, ending)
+def lower_image(block: ConvBlock) -> list[Dispatch]:
+    """Lower a convolution of one or two dims."""
+    args, conv = block.args, block.geometry()
     if args.out.numel == 0:
         return []
     if args.target.software:
-        return [lower_simple(args, conv, ending)]
+        return [lower_simple(block, conv)]
     if runs_directly(conv):
-        return [lower_direct(args, conv, ending)]
-    product = product_of(args, conv, ending)
-    if conv.has_one_tap and is_product(conv, product):
-        return [multiplied(args, ending, product)]
-    match choose_cut(args, conv, product):
+        return [lower_direct(block, conv)]
+    gemm = gemm_of(block, conv)
+    if conv.has_one_tap and is_gemm(conv, gemm):
+        return [lower_gemm(block, gemm)]
+    match choose_conv_config(args, conv, gemm):
         case ConvWindow() as window:
-            return [lower_window(args, conv, ending, window)]
-        case Winograd() as winograd:
-            return [lower_winograd(args, conv, ending, winograd)]
+            return [lower_window(block, conv, window)]
         case ConvTiles(tile, splits):
-            return lower_tiled(args, conv, ending, tile, splits)
+            return lower_tiled(block, conv, tile, splits)
 
 
-def lower_window(
-    args: Args, conv: Convolution, ending: ConvEpilogue, window: ConvWindow
-) -> Dispatch:
+def lower_window(block: ConvBlock, conv: Convolution, window: ConvWindow) -> Dispatch:
+    """Lower to conv_window.wgsl."""
     down, across = window.blocks(conv)
     return Dispatch(
         kernel="conv_window",
-        bindings=(*inputs(args, ending), ending.beside_id, ending.out.id),
-        params=pack_params(conv, ending, window.rows(conv), across, down),
+        bindings=(*block.inputs, block.epilogue.residual_id, block.out.id),
+        params=pack_params(conv, block.epilogue, window.rows(conv), across, down),
         grid=fold_grid(window.workgroups(conv)),
         types=(
-            *ending.types,
-            ("FLOAT", stored_type(args, ending)),
+            *block.epilogue.types,
+            ("FLOAT", block.stored),
             ("LINES", str(window.lines)),
             ("ROW_QUADS", str(window.row_quads)),
             ("WIDTH", str(window.width)),
         ),
-        overrides=end_overrides(args, ending),
-    )
-
-
-def lower_winograd(
-    args: Args, conv: Convolution, ending: ConvEpilogue, winograd: Winograd
-) -> Dispatch:
-    rows, columns = winograd.rows(conv), winograd.columns(conv)
-    return Dispatch(
-        kernel="conv_winograd",
-        bindings=(*inputs(args, ending), ending.beside_id, ending.out.id),
-        params=pack_params(conv, ending, rows, columns),
-        grid=fold_grid(rows * columns),
-        types=(
-            *ending.types,
-            ("FLOAT", stored_type(args, ending)),
-            ("TILE", str(winograd.tile)),
-        ),
-        overrides=end_overrides(args, ending),
+        overrides=block.overrides,
     )
 
 
 # One tap
 
 
-def product_of(args: Args, conv: Convolution, ending: ConvEpilogue) -> gemm.Gemm:
-    """(channel, k) by (k, pixel), k being (in channel, tap)."""
-    bias = args.optional_tensor("bias")
-    return gemm.Gemm(
+def gemm_of(block: ConvBlock, conv: Convolution) -> Gemm:
+    """Return (channel, k) by (k, pixel), k being (in channel, tap)."""
+    return Gemm(
         m=conv.out_channels,
         n=math.prod(conv.out_size),
         k=conv.in_channels * math.prod(conv.kernel),
         batches=conv.batch,
-        addend=bias,
+        addend=block.bias,
         addend_strides=(1, 0),
-        beta=float(bias is not None),
-        stored=stored_type(args, ending),
+        beta=float(block.bias is not None),
+        stored=block.stored,
     )
 
 
-def is_product(conv: Convolution, product: gemm.Gemm) -> bool:
-    """Whether it is one, of a size for one dispatch."""
-    return conv.groups == 1 and not conv.transposed and gemm_small.is_small(product)
+def is_gemm(conv: Convolution, gemm: Gemm) -> bool:
+    """Return whether a convolution of one tap is a GEMM of a size for one dispatch."""
+    return conv.groups == 1 and not conv.transposed and is_small(gemm)
 
 
-def multiplied(args: Args, ending: ConvEpilogue, product: gemm.Gemm) -> Dispatch:
-    end = gemm_small.Epilogue(ending.beside, ending.formula, ending.scalars, ending.per_channel)
-    (x, weight, _), step = inputs(args, ending), product.k * product.n
-    whole = gemm_small.SmallGemm(product, weight, x, 0, step, False, end, args.target)
-    return whole.dispatch(ending.out.id)
+def lower_gemm(block: ConvBlock, gemm: Gemm) -> Dispatch:
+    """Lower a convolution of one tap to a small GEMM with the same epilogue."""
+    (x, weight, _), step = block.inputs, gemm.k * gemm.n
+    whole = SmallGemm(gemm, weight, x, 0, step, False, block.epilogue, block.args.target)
+    return whole.dispatch(block.out.id)
 
 
 # The direct kernel
 
 
 def direct_grid(conv: Convolution) -> tuple[int, int, int]:
-    """Channels per invocation, blocks of channels and runs of outputs per row."""
+    """Return the channels per invocation, blocks of channels and runs of outputs per row."""
     block = 1 if conv.out_channels == 1 else 4
     return block, ceil_div(conv.out_channels, block), ceil_div(conv.phase_size.w, RUN)
 
 
 def direct_invocations(conv: Convolution) -> int:
+    """Return the number of invocations of the direct kernel."""
     _, blocks, runs = direct_grid(conv)
     images = conv.batch * conv.groups * math.prod(conv.phases)
     return images * blocks * conv.phase_size.h * runs
 
 
 def runs_directly(conv: Convolution) -> bool:
+    """Return whether the direct kernel is faster than tiles."""
     terms = conv.in_channels * conv.phase_taps
     return conv.out_channels < MIN_TILE_CHANNELS and terms <= SHORT_SUM
 
 
-def lower_direct(args: Args, conv: Convolution, ending: ConvEpilogue) -> Dispatch:
-    block, blocks, runs = direct_grid(conv)
+def lower_direct(block: ConvBlock, conv: Convolution) -> Dispatch:
+    """Lower to conv_direct.wgsl."""
+    channels, blocks, runs = direct_grid(conv)
     window = (RUN - 1) * conv.stride.w + (conv.kernel.w - 1) * conv.dilation.w + 1
     sizes = (window, conv.kernel.w, conv.stride.w, conv.dilation.w)
     if conv.transposed or window > MAX_WINDOW:
@@ -207,31 +194,31 @@ def lower_direct(args: Args, conv: Convolution, ending: ConvEpilogue) -> Dispatc
     names = ("WINDOW", "WINDOW_TAPS", "WINDOW_STRIDE", "WINDOW_DILATION")
     return Dispatch(
         kernel="conv_direct",
-        bindings=(*inputs(args, ending), ending.beside_id, ending.out.id),
-        params=pack_params(conv, ending, blocks, runs),
+        bindings=(*block.inputs, block.epilogue.residual_id, block.out.id),
+        params=pack_params(conv, block.epilogue, blocks, runs),
         grid=fold_grid(ceil_div(direct_invocations(conv), WORKGROUP_SIZE)),
         types=(
-            *ending.types,
-            ("BLOCK", str(block)),
-            ("FLOAT", stored_type(args, ending)),
+            *block.epilogue.types,
+            ("BLOCK", str(channels)),
+            ("FLOAT", block.stored),
             *((name, str(size)) for name, size in zip(names, sizes, strict=True)),
         ),
-        overrides=overrides(args, conv, ending),
+        overrides=(*block.overrides, ("TRANSPOSED", conv.transposed)),
     )
 
 
-def lower_simple(args: Args, conv: Convolution, ending: ConvEpilogue) -> Dispatch:
-    """For a software adapter."""
-    block, blocks, runs = direct_grid(conv)
+def lower_simple(block: ConvBlock, conv: Convolution) -> Dispatch:
+    """Lower to conv_simple.wgsl, for a software adapter."""
+    channels, blocks, runs = direct_grid(conv)
     return Dispatch(
         kernel="conv_simple",
-        bindings=(*inputs(args, ending), ending.beside_id, ending.out.id),
-        params=pack_params(conv, ending, blocks, runs),
+        bindings=(*block.inputs, block.epilogue.residual_id, block.out.id),
+        params=pack_params(conv, block.epilogue, blocks, runs),
         grid=fold_grid(ceil_div(direct_invocations(conv), WORKGROUP_SIZE)),
-        types=(("BLOCK", str(block)), ("FLOAT", stored_type(args, ending))),
+        types=(("BLOCK", str(channels)), ("FLOAT", block.stored)),
         overrides=(
-            ("HAS_ADDED", ending.beside is not None),
-            ("HAS_BIAS", args.optional_tensor("bias") is not None),
+            ("HAS_BIAS", block.bias is not None),
+            ("HAS_RESIDUAL", block.epilogue.residual is not None),
             ("TRANSPOSED", conv.transposed),
         ),
     )
@@ -240,10 +227,9 @@ def lower_simple(args: Args, conv: Convolution, ending: ConvEpilogue) -> Dispatc
 # The tiled kernels
 
 
-def lower_tiled(
-    args: Args, conv: Convolution, ending: ConvEpilogue, tile: ConvTile, splits: int
-) -> list[Dispatch]:
-    out, copies = ending.out, conv.groups * math.prod(conv.phases)
+def lower_tiled(block: ConvBlock, conv: Convolution, tile: ConvTile, splits: int) -> list[Dispatch]:
+    """Lower to a GEMM in tiles; with several `splits` of k, a second dispatch adds them up."""
+    out, copies = block.out, conv.groups * math.prod(conv.phases)
     pixels = conv.batch * math.prod(conv.phase_size)
     rows, columns = ceil_div(conv.out_channels, tile.rows), ceil_div(pixels, tile.columns)
     terms = conv.in_channels * conv.phase_taps
@@ -254,17 +240,18 @@ def lower_tiled(
     taps = (("KERNEL_H", conv.kernel.h), ("KERNEL_W", conv.kernel.w))
     whole = terms % 4 == 0 and not conv.transposed
     own = (("SPLIT", splits > 1), *(() if conv.is_pointwise else taps), ("WHOLE_WEIGHTS", whole))
-    stored, first = (
-        stored_type(args, ending),
-        ending if splits == 1 else ConvEpilogue(out, formula="x"),
-    )
-    product = Dispatch(
+    first = block if splits == 1 else replace(block, epilogue=Epilogue())
+    stored = block.stored
+    tiled = Dispatch(
         kernel="conv_pointwise" if conv.is_pointwise else "conv",
-        bindings=(*inputs(args, ending), first.beside_id, out.id if splits == 1 else parts),
-        params=pack_params(conv, first, rows, columns, splits, split_terms),
+        bindings=(
+            *(*block.inputs, first.epilogue.residual_id),
+            out.id if splits == 1 else parts,
+        ),
+        params=pack_params(conv, first.epilogue, rows, columns, splits, split_terms),
         grid=fold_grid(rows * columns * splits * copies),
         types=(
-            *first.types,
+            *first.epilogue.types,
             ("FLOAT", stored),
             ("OUT", stored if splits == 1 else "f32"),
             ("STEP", str(tile.step)),
@@ -274,62 +261,42 @@ def lower_tiled(
             ("WEIGHT_AT", "weight[at / 4u][at % 4u]" if whole else "weight[at]"),
             ("WEIGHT_RUN", "vec4<f32>(weight[at / 4u])" if whole else "vec4<f32>()"),
         ),
-        overrides=(*overrides(args, conv, first), *own),
+        overrides=(*first.overrides, ("TRANSPOSED", conv.transposed), *own),
     )
-    return [product] if splits == 1 else [product, lower_sum(args, conv, ending, parts, splits)]
+    return [tiled] if splits == 1 else [tiled, lower_sum(block, conv, parts, splits)]
 
 
-def lower_sum(
-    args: Args, conv: Convolution, ending: ConvEpilogue, parts: Scratch, splits: int
-) -> Dispatch:
-    quads = quad_count(ending.out.numel)
+def lower_sum(block: ConvBlock, conv: Convolution, parts: Scratch, splits: int) -> Dispatch:
+    """Lower the sum of the splits, with the bias and the epilogue."""
+    epilogue, quads = block.epilogue, quad_count(block.out.numel)
     channels, size = conv.groups * conv.out_channels, math.prod(conv.out_size)
-    bias = inputs(args, ending)[2]
+    numbers = (*epilogue.first_scalars(2), epilogue.residual_numel)
     return Dispatch(
         kernel="conv_split_k_sum",
-        bindings=(parts, bias, ending.beside_id, ending.out.id),
-        params=pack("4I2fI", quads, splits, channels, size, *ending.scalars, ending.length),
+        bindings=(parts, block.inputs[2], epilogue.residual_id, block.out.id),
+        params=pack("4I2fI", quads, splits, channels, size, *numbers),
         grid=quad_grid(quads),
-        types=(*ending.types, ("FLOAT", stored_type(args, ending))),
-        overrides=end_overrides(args, ending),
+        types=(*epilogue.types, ("FLOAT", block.stored)),
+        overrides=block.overrides,
     )
-
-
-def inputs(args: Args, ending: ConvEpilogue) -> tuple[Binding, Binding, Binding]:
-    bias = args.optional_tensor("bias")
-    source = ending.padded.source if ending.padded else args.tensor("input")
-    return source.id, args.tensor("weight").id, None if bias is None else bias.id
-
-
-def stored_type(args: Args, ending: ConvEpilogue) -> str:
-    given = args.tensor("input"), args.tensor("weight"), args.optional_tensor("bias")
-    return float_type(args, *given, ending.beside, ending.out)
-
-
-def end_overrides(args: Args, ending: ConvEpilogue) -> tuple[tuple[str, float], ...]:
-    return ending.override, ("HAS_BIAS", args.optional_tensor("bias") is not None)
-
-
-def overrides(args: Args, conv: Convolution, ending: ConvEpilogue) -> tuple[tuple[str, float], ...]:
-    return (*end_overrides(args, ending), ("TRANSPOSED", conv.transposed))
 
 
 def pack_params(
     conv: Convolution,
-    ending: ConvEpilogue | None,
+    epilogue: Epilogue | None,
     rows: int,
     columns: int,
     splits: int = 1,
     split_terms: int = 0,
 ) -> bytes:
-    """Params of wgsl/lib/conv/conv.wgsl."""
+    """Pack the params of wgsl/lib/conv/conv.wgsl."""
     return pack(
         "10I6i2I2i2f5I",
         *(conv.batch, conv.groups, conv.in_channels, conv.out_channels),
         *(*conv.in_size, *conv.out_size, *conv.kernel),
         *(*conv.stride, *conv.padding, *conv.dilation, *conv.phases, *conv.tap_step),
-        *(ending.scalars if ending else (0, 0)),
-        *(rows, columns, splits, split_terms, ending.length if ending else 0),
+        *(epilogue.first_scalars(2) if epilogue else (0, 0)),
+        *(rows, columns, splits, split_terms, epilogue.residual_numel if epilogue else 0),
     )
 
 
@@ -337,7 +304,7 @@ def pack_params(
 
 
 def run_conv(args: Args, clamped: bool) -> Array:
-    """Tap by tap: each is a product of matrices over a strided view of the input."""
+    """Convolve tap by tap: each is a matrix multiplication over a strided view of the input."""
     low, high = read_bounds(args, clamped)
     if is_volume(args):
         return np.minimum(np.maximum(run_volume(args), low), high)

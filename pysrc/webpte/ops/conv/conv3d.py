@@ -68,7 +68,9 @@ def lower_volume(args: Args, bounds: tuple[float, float]) -> list[Dispatch]:
         *(args.optional_tensor("bias"), args.out),
     )
     if not all(t is None or t.dtype.is_float for t in (x, weight, bias, out)):
-        raise UnsupportedError(f"{args.call}: {x.dtype.name} {weight.dtype.name}; only floats are")
+        raise UnsupportedError(
+            f"{args.call}: {x.dtype.name} {weight.dtype.name}; only floats are supported"
+        )
     if out.numel == 0:
         return []
     stride, padding, dilation = (
@@ -102,21 +104,21 @@ def run_volume(args: Args) -> Array:
     stride, padding, dilation = (args.integers(name) for name in ("stride", "padding", "dilation"))
     if args.flag("transposed"):
         extra = args.integers("output_padding")
-        result = spread_out(wide, weights, stride, padding, dilation, extra)
+        result = scatter_taps(wide, weights, stride, padding, dilation, extra)
     else:
-        result = drawn_in(wide, weights, stride, padding, dilation)
+        result = gather_taps(wide, weights, stride, padding, dilation)
     result = result.reshape(args.out.dims)
     return result if bias is None else result + bias.astype(np.float64).reshape(-1, 1, 1, 1)
 
 
-def drawn_in(
+def gather_taps(
     x: Array,
     weights: Array,
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> Array:
-    """x [b, groups, in, *sizes], weights [groups, out, in, *kernel] -> [b, groups, out, *counts]"""
+    """Convolve x [b, groups, in, *sizes] with [groups, out, in, *kernel]."""
     kernel = three(weights.shape[-3:])
     windows = windows_of(x.shape, kernel, stride, padding, dilation, False)
     result = np.zeros((*x.shape[:2], weights.shape[1], *windows.counts))
@@ -125,7 +127,7 @@ def drawn_in(
     return result
 
 
-def spread_out(
+def scatter_taps(
     x: Array,
     weights: Array,
     stride: Sequence[int],
@@ -133,7 +135,7 @@ def spread_out(
     dilation: Sequence[int],
     output_padding: Sequence[int],
 ) -> Array:
-    """x [b, groups, in, *sizes], weights [groups, in, out, *kernel] -> [b, groups, out, *sizes]"""
+    """Convolve x [b, groups, in, *sizes] with [groups, in, out, *kernel], transposed."""
     kernel, steps, apart = three(weights.shape[-3:]), three(stride), three(dilation)
     more, borders = three(output_padding), three(padding)
     spans = [(size - 1) * s + 1 for size, s in zip(x.shape[-3:], steps, strict=True)]
@@ -142,7 +144,9 @@ def spread_out(
     result = np.zeros((*x.shape[:2], weights.shape[2], *full))
     for place in np.ndindex(kernel):
         starts = [k * d for k, d in zip(place, apart, strict=True)]
-        cuts: Any = tuple(slice(a, a + n, s) for a, n, s in zip(starts, spans, steps, strict=True))
-        result[(..., *cuts)] += np.einsum("bgi...,gio->bgo...", x, weights[(..., *place)])
+        slices: Any = tuple(
+            slice(a, a + n, s) for a, n, s in zip(starts, spans, steps, strict=True)
+        )
+        result[(..., *slices)] += np.einsum("bgi...,gio->bgo...", x, weights[(..., *place)])
     inner: Any = tuple(slice(p, size - p) for p, size in zip(borders, full, strict=True))
     return result[(..., *inner)]

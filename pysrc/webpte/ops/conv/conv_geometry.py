@@ -1,4 +1,4 @@
-"""A convolution's call, read and checked: its sizes, and what follows from them.
+"""Read and check the call of a convolution: its sizes, and what follows from them.
 
 Used by the lowering and the reference alike. One spatial dim is a height of 1.
 """
@@ -39,7 +39,7 @@ class Convolution:
 
     @property
     def phases(self) -> Pair:
-        """Into how many plain convolutions a transposed one falls: see wgsl/lib/conv/conv.wgsl."""
+        """Plain convolutions that a transposed one consists of: see wgsl/lib/conv/conv.wgsl."""
         if not self.transposed:
             return Pair(1, 1)
         return Pair(*map(min, self.stride, self.out_size))
@@ -61,7 +61,7 @@ class Convolution:
 
     @property
     def has_one_tap(self) -> bool:
-        """Whether it is a product of two plain matrices."""
+        """Whether it is a GEMM: a 1 x 1 kernel, stride 1, no padding."""
         return (
             self.kernel == self.stride == (1, 1)
             and self.padding == (0, 0)
@@ -80,12 +80,12 @@ class Convolution:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether it is one, and rows of the second are whole quads."""
+        """Whether it has one tap, and H * W is a multiple of 4."""
         return self.has_one_tap and math.prod(self.in_size) % 4 == 0
 
 
 def spatial(args: Args, name: str, rank: int) -> Pair:
-    """An argument with one entry per spatial dim, or one for all."""
+    """Read an argument with one entry per spatial dim, or one for all."""
     items = args.integers(name)
     if len(items) == 1:
         items = items * rank
@@ -100,7 +100,7 @@ def spatial(args: Args, name: str, rank: int) -> Pair:
 
 
 def out_size(args: Args, conv: Convolution, extra: Pair) -> Pair:
-    """The spatial dims of the output; `extra` is the output padding."""
+    """Return the spatial dims of the output; `extra` is the output padding."""
     sizes = []
     for axis in range(2):
         size, stride, padding = conv.in_size[axis], conv.stride[axis], conv.padding[axis]
@@ -129,7 +129,9 @@ def read_call(args: Args) -> Convolution:
             f"{args.call}: an input of rank {x.rank}; convolutions have 1 to 3 spatial dims here"
         )
     if not all(t is None or t.dtype.is_float for t in (x, weight, bias, args.out)):
-        raise UnsupportedError(f"{args.call}: {x.dtype.name} {weight.dtype.name}; only floats are")
+        raise UnsupportedError(
+            f"{args.call}: {x.dtype.name} {weight.dtype.name}; only floats are supported"
+        )
     if weight.rank != x.rank:
         raise GraphError(
             f"{args.call}: weight {list(weight.dims)} does not fit an input {list(x.dims)}"

@@ -1,4 +1,4 @@
-"""Convolutions in NumPy, as products of matrices."""
+"""Convolutions in NumPy, as matrix multiplications."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from webpte.ops.core.records import ceil_div
 
 Array = np.ndarray
 
-COLUMN_ELEMENTS = 1 << 17  # of the inputs of a product: they stay in the caches
+COLUMN_ELEMENTS = 1 << 17  # inputs of one multiplication: they stay in the CPU's caches
 
 
 def times(weight: Array, x: Array) -> Array:
-    """(groups, O, C) by (B, groups, C, H, W)."""
+    """Multiply (groups, O, C) by (B, groups, C, H, W)."""
     flat = weight @ x.reshape(*x.shape[:3], math.prod(x.shape[3:]))
     return flat.reshape(*flat.shape[:3], *x.shape[3:])
 
 
 def add_taps(conv: Convolution, x: Array, weight: Array) -> Array:
-    """What lies under the kernel becomes a column, some rows of an image at a time: then all taps
-    are one product of matrices."""
+    """Gather the inputs under the kernel into columns and multiply (im2col).
+
+    Some rows of an image are taken at a time.
+    """
     groups, channels, (height, width) = conv.groups, conv.out_channels, conv.out_size
     terms = conv.in_channels * math.prod(conv.kernel)
     result = np.empty((conv.batch, groups, channels, height, width))
@@ -43,7 +45,7 @@ def add_taps(conv: Convolution, x: Array, weight: Array) -> Array:
 
 
 def add_transposed(conv: Convolution, x: Array, weight: Array) -> Array:
-    """Every input adds to the outputs under the taps; the padding cuts off what lies outside."""
+    """Add each input to the outputs under its taps, then crop by the padding."""
     full = [
         max((n - 1) * s + d * (k - 1) + 1, o + p)
         for n, s, d, k, o, p in zip(

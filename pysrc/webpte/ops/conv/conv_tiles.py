@@ -1,14 +1,13 @@
-"""How a convolution is cut: tiles and how many workgroups share a sum, windows, or patches."""
+"""The tile config of a convolution: tiles and how many workgroups share a sum, or windows."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from webpte.ops.conv import conv_window, conv_winograd
+from webpte.ops.conv import conv_window
 from webpte.ops.conv.conv_geometry import Convolution
 from webpte.ops.conv.conv_window import ConvWindow
-from webpte.ops.conv.conv_winograd import Winograd
 from webpte.ops.core.args import Args
 from webpte.ops.core.records import ceil_div
 from webpte.ops.gemm.gemm import Gemm
@@ -16,8 +15,10 @@ from webpte.ops.gemm.gemm import Gemm
 
 @dataclass(frozen=True)
 class ConvTile:
-    """What a workgroup of 256 makes, 4 x 4 elements per invocation; `step` is how much of the sum
-    is in workgroup memory at once. Invocations beyond one per 4 x 4 share the sum."""
+    """The tile of a workgroup of 256, 4 x 4 elements per invocation; more invocations split k.
+
+    `step` is the length of k that is in workgroup memory at once.
+    """
 
     rows: int  # channels
     columns: int  # pixels
@@ -32,13 +33,13 @@ LARGE, SMALL, FLAT = ConvTile(64, 64, 16), ConvTile(32, 32, 16), ConvTile(16, 64
 
 # Enough workgroups to keep a large GPU busy (some 130 cores, two each).
 FULL = 256
-# A part of a sum with fewer steps than this is not worth the second dispatch.
+# A part of a sum with fewer steps does not pay for the second dispatch.
 MIN_SPLIT_STEPS = 2
 MAX_SPLITS = 16
 
 
 def choose_tile(conv: Convolution, pixels: int, copies: int) -> ConvTile:
-    """The largest tile of which there are enough."""
+    """Return the largest tile of which there are enough."""
     if conv.out_channels <= FLAT.rows:
         return FLAT
     rows, columns = ceil_div(conv.out_channels, LARGE.rows), ceil_div(pixels, LARGE.columns)
@@ -46,14 +47,14 @@ def choose_tile(conv: Convolution, pixels: int, copies: int) -> ConvTile:
 
 
 def choose_splits(tile: ConvTile, terms: int, workgroups: int) -> int:
-    """Among how many workgroups a sum of `terms` is divided, so that the GPU is full."""
+    """Return how many workgroups share a sum of `terms`, so that the GPU is full."""
     steps = terms // (tile.step * tile.slices)
     return max(1, min(FULL // workgroups, steps // MIN_SPLIT_STEPS, MAX_SPLITS))
 
 
 @dataclass(frozen=True)
 class ConvTiles:
-    """A product of matrices, of which `splits` workgroups share a sum."""
+    """A tiled GEMM in which `splits` workgroups share a sum."""
 
     tile: ConvTile
     splits: int
@@ -63,11 +64,11 @@ class ConvTiles:
         return f"{self.tile.rows}x{self.tile.columns} k/{self.splits}"
 
 
-Cut = ConvTiles | ConvWindow | Winograd
+ConvConfig = ConvTiles | ConvWindow
 
 
-def choose_cut(args: Args, conv: Convolution, product: Gemm) -> Cut:
-    """What was measured on this adapter, or else what was on another."""
+def choose_conv_config(args: Args, conv: Convolution, gemm: Gemm) -> ConvConfig:
+    """Return the config that was measured fastest on this adapter, or else the default."""
     copies, pixels = conv.groups * math.prod(conv.phases), conv.batch * math.prod(conv.phase_size)
     tile, terms = choose_tile(conv, pixels, copies), conv.in_channels * conv.phase_taps
 
@@ -75,17 +76,15 @@ def choose_cut(args: Args, conv: Convolution, product: Gemm) -> Cut:
         rows, columns = ceil_div(conv.out_channels, tile.rows), ceil_div(pixels, tile.columns)
         return ConvTiles(tile, choose_splits(tile, terms, rows * columns * copies))
 
-    default: Cut = conv_window.WINDOW if conv_window.suits(conv) else tiles(tile)
+    default: ConvConfig = conv_window.WINDOW if conv_window.suits(conv) else tiles(tile)
     if not args.target.asks:
         return default
-    cuts: list[Cut] = [default, *(tiles(t) for t in (tile, LARGE, SMALL, FLAT))]
-    cuts += [ConvTiles(t, 1) for t in (tile, SMALL)]
+    configs: list[ConvConfig] = [default, *(tiles(t) for t in (tile, LARGE, SMALL, FLAT))]
+    configs += [ConvTiles(t, 1) for t in (tile, SMALL)]
     if conv_window.takes(conv):
-        cuts.append(conv_window.WINDOW)
-    if conv_winograd.may_pay(conv):
-        cuts += conv_winograd.CUTS
-    candidates = {cut.label: cut for cut in cuts}
-    sizes = f"m{product.m} n{product.n} k{product.k} x{product.batches} groups{conv.groups}"
+        configs.append(conv_window.WINDOW)
+    candidates = {config.label: config for config in configs}
+    sizes = f"m{gemm.m} n{gemm.n} k{gemm.k} x{gemm.batches} groups{conv.groups}"
     window = "x".join(map(str, (*conv.kernel, *conv.stride, *conv.dilation)))
-    shape_class = f"{sizes} {window}{' transposed' * conv.transposed} {product.stored}"
+    shape_class = f"{sizes} {window}{' transposed' * conv.transposed} {gemm.stored}"
     return args.target.choice("conv", shape_class, default.label, candidates)

@@ -1,7 +1,7 @@
 """Convolutions of 3 x 3 taps and stride 1 in one dispatch.
 
 wgsl/conv/conv_window.wgsl keeps the inputs under a block of pixels in workgroup memory. A workgroup
-makes some channels of a block, its invocations share the sum over the input channels.
+computes some channels of a block; its invocations share the sum over the input channels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ConvWindow:
         return "windows"
 
     def blocks(self, conv: Convolution) -> tuple[int, int]:
-        """Down and across."""
+        """Return the blocks down and across."""
         return ceil_div(conv.out_size.h, self.lines), ceil_div(conv.out_size.w, 4 * self.width)
 
     def rows(self, conv: Convolution) -> int:
@@ -42,10 +42,10 @@ WINDOW = ConvWindow()
 
 
 def takes(conv: Convolution) -> bool:
-    """Whether the kernel can."""
+    """Return whether the kernel takes a convolution."""
     return conv.has_nine_taps and conv.in_channels % 4 == 0
 
 
 def suits(conv: Convolution) -> bool:
-    """Whether it is the fastest, where nothing was measured."""
+    """Return whether the kernel is the default."""
     return takes(conv) and WINDOW.workgroups(conv) >= ENOUGH

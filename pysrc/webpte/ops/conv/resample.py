@@ -1,11 +1,11 @@
-"""Other sizes of an image, and samples of it at given places.
+"""Resizing of images (upsample), and sampling of images at given places (grid_sampler).
 
     upsample: self (B, C, H, W) -> (B, C, *output_size), or H and W times the scale factors
     grid_sampler_2d: input (B, C, H, W), grid (B, Y, X, 2) of (x, y) in -1 to 1 -> (B, C, Y, X)
 
-Where scale factors are given, their reciprocals lead from outputs to inputs, and not the ratio of
-the sizes, which were rounded: as torch does. Places are computed in float32, as torch computes
-them: one that falls just short of a pixel there must do so here, too.
+Scale factors, if given, map outputs to inputs by their reciprocals, not by the ratio of the rounded
+sizes, as in torch. Places are computed in float32, as in torch: one that falls just short of a
+pixel there must do so here, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from webpte.shapes import Dims
 
 Array = np.ndarray
 
-# Numbers as torch and the shaders have them.
+# Numbers of torch and of the kernels.
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)
 GRID_BLOCK = 8  # channels per invocation: BLOCK of wgsl/conv/resample_grid.wgsl
@@ -64,7 +64,7 @@ def linear_shape(args: Args) -> tuple[Dims]:
 
 
 def scales(args: Args, align_corners: bool = False) -> tuple[float, float]:
-    """From outputs to inputs, for height and width."""
+    """Return the factors from outputs to inputs, for height and width."""
     x, out = args.tensor("self"), args.out
     factors = args.optional_floats("scale_factors") or [0.0, 0.0]
     found = []
@@ -81,7 +81,7 @@ def scales(args: Args, align_corners: bool = False) -> tuple[float, float]:
 
 
 def nearest_scales(args: Args) -> tuple[float, float]:
-    """The same, but where the size doubles each input counts twice, whatever the factor is."""
+    """Return the factors for nearest: exactly 0.5 if the size doubles, whatever the factor is."""
     sizes = zip(scales(args), args.tensor("self").dims[2:], args.out.dims[2:], strict=True)
     h, w = (0.5 if out_size == 2 * in_size else scale for scale, in_size, out_size in sizes)
     return (h, w)
@@ -193,7 +193,7 @@ def reflected(x: Array, size: int, align: bool) -> Array:
 
 
 def settled(x: Array, size: int, padding: int, align: bool) -> Array:
-    """Places outside of the image, brought inside where the padding says so."""
+    """Bring places outside of the image inside, for border and reflection padding."""
     if padding == ZEROS:
         return x
     return np.clip(reflected(x, size, align) if padding == REFLECTION else x, 0, size - 1)
@@ -211,7 +211,7 @@ def cubic_weights(t: Array) -> list[Array]:
 def grid_taps(
     coordinate: Array, size: int, mode: int, padding: int, align: bool
 ) -> list[tuple[Array, Array]]:
-    """Places along one axis and their weights; a place outside of the image weighs nothing."""
+    """Return places along one axis and their weights; the weight outside of the image is 0."""
     wide = coordinate.astype(np.float32).astype(np.float64)
     x = (wide + 1) / 2 * (size - 1) if align else ((wide + 1) * size - 1) / 2
     x = np.where(np.isfinite(x) & (np.abs(x) <= 1e9), x, -100.0)

@@ -30,15 +30,13 @@ class Target:
     """`software`: a CPU in disguise, where large kernels take minutes to compile.
 
     `storage_buffers`: how many a kernel may bind; 8 is what every GPU has. `shared_bytes`: of a
-    workgroup's memory; 16 KB is what every GPU has. `subgroup`: so many
-    invocations always fit into one subgroup; 0 if kernels are to do without subgroups. `matrices`:
-    whether products may go by subgroup matrices (matrix_tiles.py). `choices` are what was measured
-    to be the fastest, and `asked` takes the questions, if they are wanted.
+    workgroup's memory; 16 KB is what every GPU has. `matrices`: whether GEMMs may use subgroup
+    matrices (gemm/subgroup_matrix.py). `choices` are what was measured to be the fastest, and
+    `asked` takes the questions, if they are wanted.
     """
 
     software: bool = False
     storage_buffers: int = 8
-    subgroup: int = 0
     shared_bytes: int = 16384
     choices: TunedConfigs = ()
     matrices: bool = False

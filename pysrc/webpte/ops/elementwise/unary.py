@@ -254,6 +254,8 @@ CASTS = {
 GELU_NAME = "aten.gelu.default"
 # What maps floats to floats.
 FLOAT_UNARY = {op.name: op for op in UNARY if op.computed == "number" and op.result is None}
+# The ops that `float_formula` has a formula for: they can end a GEMM or a convolution.
+ACTIVATIONS = frozenset({*FLOAT_UNARY, GELU_NAME})
 ROOTS = {0.5: "sqrt(x)", -0.5: "inverseSqrt(x)"}  # what torch computes for these powers
 COMPARISONS = {op.name: op.numpy for op in UNARY if op.name.endswith(".Scalar") and op.result}
 

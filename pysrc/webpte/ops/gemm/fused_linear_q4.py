@@ -1,11 +1,11 @@
-"""Products with what is around them: a norm before, an addition, a gate or two others beside.
+"""Quantized linear layers fused with a norm before, a residual after, a gate, or as q, k and v.
 
-    product_add     product + residual, of any size: the addend of the product
-    normed_product  rms_norm, then one product of few rows
-    gated_product   silu(x @ gate) * (x @ up), with or without the norm before, of few rows
+    gemm_add     GEMM + residual, of any size: the residual becomes the addend
+    normed_gemm  rms_norm, then one skinny GEMM
+    gated_gemm   silu(x @ gate) * (x @ up), skinny, with or without the norm before
 
-The products are those of `linear_q4` and, for additions, of `matmul`. Where a kernel does not take
-the sizes, all run one after the other.
+The GEMMs are those of `linear_q4` and, for additions, also of `matmul`. If no kernel takes the
+sizes, the calls run one after the other.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from webpte.ops.core.fused_call import (
 )
 from webpte.ops.core.quads import float_type
 from webpte.ops.core.records import Binding, Dispatch, ceil_div, pack
-from webpte.ops.core.target import Target
 from webpte.ops.elementwise.fused_elementwise import NAMES, chain_dispatches
+from webpte.ops.gemm.epilogue import adding
 from webpte.ops.gemm.gemm import (
     Gemm,
     GemmKernel,
@@ -36,244 +36,245 @@ from webpte.ops.gemm.gemm import (
     is_skinny,
     skinny_dispatches,
 )
-from webpte.ops.gemm.gemm_small import adding
-from webpte.ops.gemm.gemv_multi import LINEAR, lower_several
-from webpte.ops.gemm.gemv_q4 import choose_cut, is_one_row, row_dispatch
+from webpte.ops.gemm.gemv_multi import lower_gemv_multi
+from webpte.ops.gemm.gemv_q4 import choose_gemv_config, gemv_dispatch, is_gemv
 from webpte.ops.gemm.linear_q4 import (
     LINEARS,
     LinearQ4,
+    gemm_of,
     lower_linear,
     normed_kernel,
-    product_of,
     weights_of,
 )
-from webpte.ops.gemm.matmul import MATMUL, ended_product, lower_matmul
+from webpte.ops.gemm.matmul import LINEAR, MATMUL_OF, gemm_with_epilogue, lower_matmul
 from webpte.ops.gemm.packed_weights import Quantized
 from webpte.ops.gemm.prologue import (
     NORMED_THREADS,
     Prologue,
     eps_of,
     gain_of,
+    prologue_overrides,
+    prologue_types,
     rounds,
-    row_overrides,
-    row_types,
 )
 from webpte.ops.quant.choose_qparams import CHOOSE, MAPPINGS
 
-PRODUCT_ADD = "webpte.product_add"
-NORMED_PRODUCT = "webpte.normed_product"
-GATED_PRODUCT = "webpte.gated_product"
+GEMM_ADD = "webpte.gemm_add"
+NORMED_GEMM = "webpte.normed_gemm"
+GATED_GEMM = "webpte.gated_gemm"
 
 LINEAR_OF = {op.name: op for op in LINEARS}
-# Those whose x is rounded to int8, for which scales and zeros are chosen before, and the others.
+# Linear layers whose x is rounded to int8 with scales and zeros chosen before, and the others.
 ROUNDED_LINEARS = frozenset(op.name for op in LINEARS if op.quantized)
+PLAIN_LINEARS = frozenset({LINEAR, *(op.name for op in LINEARS if not op.quantized)})
 ALL_LINEARS = frozenset({LINEAR, *LINEAR_OF})
 CHOOSE_OF = {op.name: op for op in CHOOSE}
-PLAIN_LINEARS = frozenset({LINEAR, *(op.name for op in LINEARS if not op.quantized)})
-MATMUL_OF = {op.name: op for op in MATMUL}
 RMS_NORM = "et_vk.rms_norm.default"
 
 
-def lower_product_add(args: Args) -> list[Dispatch]:
+def lower_gemm_add(args: Args) -> list[Dispatch]:
+    """Lower a GEMM and the sum with a residual, with what rounds x before it if that is fused."""
     parts = list(parts_of(args))
-    before, rest = parts[: -len(sum_of(parts))], sum_of(parts)
+    before, rest = parts[: -len(gemm_to_sum(parts))], gemm_to_sum(parts)
     if not before:
         return sum_dispatches(rest) or lower_parts(args)
-    intake, (op, product) = intake_of(before), rest[0]
-    small = is_small(product_of(LINEAR_OF[op.name], product), intake, product.tensor("x"))
-    if intake is not None and small and not args.target.software:
-        found = sum_dispatches(rest, intake)
+    prologue, (op, linear) = prologue_of(before), rest[0]
+    skinny = fits_skinny(gemm_of(LINEAR_OF[op.name], linear), prologue, linear.tensor("x"))
+    if prologue is not None and skinny and not args.target.software:
+        found = sum_dispatches(rest, prologue)
         if found is not None:
             return found
     return lower_parts(args, [*single_steps(before), FusedStep(tuple(rest), sum_dispatches)])
 
 
-def sum_of(parts: list[Part]) -> list[Part]:
-    """The product, the views after it and the sum."""
+def gemm_to_sum(parts: list[Part]) -> list[Part]:
+    """Return the GEMM, the views after it and the sum."""
     index = next(i for i, (op, _) in enumerate(parts) if op.name in {*LINEAR_OF, *MATMUL_OF})
     return parts[index:]
 
 
-def sum_dispatches(parts: Sequence[Part], intake: Prologue | None = None) -> list[Dispatch] | None:
-    """A product whose addend is what is added to it, if the kernels take that."""
-    (op, product), (_, addition), views = parts[0], parts[-1], parts[1:-1]
-    own, out = {product.out.id, *(view.out.id for _, view in views)}, addition.out
+def sum_dispatches(
+    parts: Sequence[Part], prologue: Prologue | None = None
+) -> list[Dispatch] | None:
+    """Return a GEMM with the residual as its addend, or None if no kernel takes that."""
+    (op, first), (_, addition), views = parts[0], parts[-1], parts[1:-1]
+    own, out = {first.out.id, *(view.out.id for _, view in views)}, addition.out
     added = next(t for t in (addition.tensor("self"), addition.tensor("other")) if t.id not in own)
-    # A sum that is larger than either was broadcast; one of two types is not the product's own.
-    sizes, types = {t.numel for t in (product.out, added, out)}, {t.dtype for t in (added, out)}
-    if len(sizes) > 1 or types != {product.out.dtype}:
+    # A sum larger than either operand was broadcast; one of another type was promoted.
+    sizes, types = {t.numel for t in (first.out, added, out)}, {t.dtype for t in (added, out)}
+    if len(sizes) > 1 or types != {first.out.dtype}:
         return None
     if op.name in LINEAR_OF:
         linear = LINEAR_OF[op.name]
-        if product_of(linear, product).can_add(added):
-            return lower_linear(linear, product, added, intake, out)
+        if gemm_of(linear, first).can_add(added):
+            return lower_linear(linear, first, added, prologue, out)
         return None
     matmul = MATMUL_OF[op.name]
-    if (found := ended_product(matmul, product, adding(added), out)) is not None:
+    if (found := gemm_with_epilogue(matmul, first, adding(added), out)) is not None:
         return found
-    if matmul.operands(product).product.can_add(added):
-        return lower_matmul(matmul, product, added, out=out)
+    if matmul.operands(first).gemm.can_add(added):
+        return lower_matmul(matmul, first, added, out=out)
     return None
 
 
-# Products of few rows
+# Skinny GEMMs
 
 
-def intake_of(parts: Sequence[Part]) -> Prologue | None:
-    """The norm that comes first, if one does, and the rounding after it.
+def prologue_of(parts: Sequence[Part]) -> Prologue | None:
+    """Return the norm that comes first and the rounding after it; None if there is neither.
 
-    None if there is neither; and where the rounding is none that kernels know, a contradiction: no
-    product is along it, so that none is small.
+    For a rounding that no kernel has, the prologue's x has an inner size of 0: no GEMM fits it.
     """
     op, first = parts[0]
-    intake = None
+    prologue = None
     if op.name == RMS_NORM:
         x, gain = first.tensor("input"), first.tensor("weight")
-        intake = Prologue(x, gain, first.number("eps"))
+        prologue = Prologue(x, gain, first.number("eps"))
     chosen = next((part for op, part in parts if op.name in CHOOSE_OF), None)
     if chosen is None:
-        return intake
+        return prologue
     choice = CHOOSE_OF[chosen.call.name].choice(chosen)
     x = chosen.tensor("x")
     rows = choice.block == (*(1 for _ in x.dims[:-1]), x.dims[-1])
     known = (choice.mapping, choice.low, choice.high) == (MAPPINGS["ASYMMETRIC"], -128, 127)
     if not rows or not known:
         return Prologue(replace(x, dims=(*x.dims[:-1], 0)))
-    return replace(intake or Prologue(x), least=choice.epsilon)
+    return replace(prologue or Prologue(x), least=choice.epsilon)
 
 
-def lower_dense_rows(
+def lower_float_gemv(
     args: Args, parts: list[Part], norm: Prologue | None, gated: bool = False
 ) -> list[Dispatch] | None:
-    """One or two products of floats; None if there are others, or no kernel takes them."""
+    """Return one or two skinny GEMMs of floats; None if others are among them or none fits."""
     linears, (out,) = [part for op, part in parts if op.name == LINEAR], args.outs
     if not linears or out.dtype != linears[0].out.dtype:
         return None
-    return lower_several(linears, norm, out.id, out.dtype.wgsl, gated)
+    return lower_gemv_multi(linears, norm, out.id, out.dtype.wgsl, gated)
 
 
 def linears_of(parts: list[Part]) -> list[tuple[LinearQ4, Args]]:
+    """Return the quantized linear layers among the parts."""
     return [(LINEAR_OF[op.name], part) for op, part in parts if op.name in LINEAR_OF]
 
 
-def is_small(product: Gemm, norm: Prologue | None, x: TensorArg) -> bool:
-    """Whether a kernel for few rows takes it, and the norm is over the product's k."""
-    along = norm is None or norm.x.dims[-1] == product.k
-    return product.m > 0 and is_skinny(product) and along and x.dims[-1] == product.k
+def fits_skinny(gemm: Gemm, norm: Prologue | None, x: TensorArg) -> bool:
+    """Return whether a skinny kernel takes a GEMM, and its norm is over k."""
+    along = norm is None or norm.x.dims[-1] == gemm.k
+    return gemm.m > 0 and is_skinny(gemm) and along and x.dims[-1] == gemm.k
 
 
-def lower_normed_product(args: Args) -> list[Dispatch]:
+def lower_normed_gemm(args: Args) -> list[Dispatch]:
+    """Lower a norm and the linear layer after it."""
     parts = list(parts_of(args))
-    norm, (out,) = intake_of(parts), args.outs
+    norm, (out,) = prologue_of(parts), args.outs
     if any(op.name == LINEAR for op, _ in parts):
-        return lower_dense_rows(args, parts, norm) or lower_parts(args)
-    ((op, product),) = linears_of(parts)
-    fits = is_small(product_of(op, product), norm, product.tensor("x"))
+        return lower_float_gemv(args, parts, norm) or lower_parts(args)
+    ((op, linear),) = linears_of(parts)
+    fits = fits_skinny(gemm_of(op, linear), norm, linear.tensor("x"))
     if args.target.software or not fits:
         return lower_parts(args)
-    return lower_linear(op, product, norm=norm, out=out)
+    return lower_linear(op, linear, norm=norm, out=out)
 
 
 def are_alike(weights: list[Quantized]) -> bool:
-    """Whether one kernel takes these weights at once: alike in all but their rows."""
+    """Return whether one kernel takes these weights at once: alike in all but their rows."""
     packings = {(w.format, w.inner, w.row_bytes, w.group) for w in weights}
     whole = all(w.in_quads for w in weights) and weights[0].inner % 4 == 0
     return len(packings) == 1 and whole
 
 
-def several_slicing(weights: Quantized, target: Target) -> SkinnyConfig:
-    if target.subgroup:
-        return SkinnyConfig(1, target.subgroup, one_subgroup=True)
+def multi_config(weights: Quantized) -> SkinnyConfig:
+    """Return the config of a kernel that reads x once for several weights."""
     return choose_skinny_config(weights.steps, NORMED_THREADS, NORMED_THREADS)
 
 
-def several_kernel(
-    name: str, x: TensorArg, weights: list[Quantized], norm: Prologue | None, slicing: SkinnyConfig
+def multi_kernel(
+    name: str, x: TensorArg, weights: list[Quantized], norm: Prologue | None
 ) -> GemmKernel:
-    """A kernel that reads x once for several weights."""
-    types, overrides = row_types(norm, slicing), row_overrides(norm, slicing)
+    """Return a skinny kernel that reads x once for several weights."""
+    types, overrides = prologue_types(norm), prologue_overrides(norm)
     return normed_kernel(name, x, weights, norm, types, overrides)
 
 
-def row_kernel(
+def gemv_kernel(
     name: str, x: TensorArg, weights: list[Quantized], norm: Prologue | None, types: Types
 ) -> GemmKernel:
-    """Likewise, for one row."""
+    """Return a GEMV kernel that reads x once for several weights."""
     return normed_kernel(name, x, weights, norm, types, (("NORMED", gain_of(norm) is not None),))
 
 
-def lower_gated_product(args: Args) -> list[Dispatch]:
+def lower_gated_gemm(args: Args) -> list[Dispatch]:
+    """Lower silu(x @ gate) * (x @ up)."""
     parts = list(parts_of(args))
     found = None if broadcasts(parts) else gated_dispatches(args, parts)
     return found or lower_parts(args, grouped(parts, NAMES, chain_dispatches))
 
 
 def broadcasts(parts: Sequence[Part]) -> bool:
-    """Whether views make a column of a row, so that a gate has more elements than a product."""
+    """Return whether views turn a row into a column, so that the gate is larger than a GEMM."""
     index = next(i for i, (op, _) in enumerate(parts) if op.name in ALL_LINEARS)
     return len({part.out.numel for _, part in parts[index:]}) > 1
 
 
 def gated_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
-    """All at once; None if no kernel takes them."""
-    norm, (out,), linears = intake_of(parts), args.outs, linears_of(parts)
+    """Return one dispatch for all parts, or None if no kernel takes them."""
+    norm, (out,), linears = prologue_of(parts), args.outs, linears_of(parts)
     if not linears:
-        return lower_dense_rows(args, parts, norm, gated=True)
+        return lower_float_gemv(args, parts, norm, gated=True)
     (gate, first), (up, second) = linears
-    product, x = product_of(gate, first), first.tensor("x")
+    gemm, x = gemm_of(gate, first), first.tensor("x")
     weights = [weights_of(op, part) for op, part in linears]
-    same = product == product_of(up, second) and product.addend is None
+    same = gemm == gemm_of(up, second) and gemm.addend is None
     strides = weights[0].scale_stride == weights[1].scale_stride
-    fits = same and strides and are_alike(weights) and is_small(product, norm, x)
+    fits = same and strides and are_alike(weights) and fits_skinny(gemm, norm, x)
     if args.target.software or not fits:
         return None
     gain = norm.gain if norm else None
     stored = float_type(args, x, *(w.scales for w in weights), gain, out)
-    product, params = replace(product, stored=stored), weights[0].params + eps_of(norm)
-    if is_one_row(product, weights, args.target) and not rounds(norm):
-        cut = choose_cut(weights[0], 2, args.target)
-        kernel = row_kernel("gemv_q4_gated", x, weights, norm, cut.types(weights[0], 2))
-        return [row_dispatch(replace(kernel, params=params), product, (out.id,), cut)]
-    slicing = several_slicing(weights[0], args.target)
-    kernel = several_kernel("linear_q4_skinny_gated", x, weights, norm, slicing)
-    dispatches = skinny_dispatches(replace(kernel, params=params), product, out.id, slicing)
-    # There is no addend.
+    gemm, params = replace(gemm, stored=stored), weights[0].params + eps_of(norm)
+    if is_gemv(gemm, weights) and not rounds(norm):
+        gemv = choose_gemv_config(weights[0], 2, args.target)
+        kernel = gemv_kernel("gemv_q4_gated", x, weights, norm, gemv.types(weights[0], 2))
+        return [gemv_dispatch(replace(kernel, params=params), gemm, (out.id,), gemv)]
+    skinny = multi_config(weights[0])
+    kernel = multi_kernel("linear_q4_skinny_gated", x, weights, norm)
+    dispatches = skinny_dispatches(replace(kernel, params=params), gemm, out.id, skinny)
+    # The kernel has no binding for an addend.
     return [replace(d, bindings=(*d.bindings[:-2], d.bindings[-1])) for d in dispatches]
 
 
-def lower_joined(
+def lower_qkv(
     linears: list[tuple[LinearQ4, Args]], norm: Prologue | None, out: Binding
 ) -> list[Dispatch] | None:
-    """Three products of one x, one after the other in one place, as f32; None if no kernel can."""
-    products = [product_of(op, part) for op, part in linears]
+    """Return three GEMMs of one x that write f32 one after the other, or None if none fits."""
+    gemms = [gemm_of(op, part) for op, part in linears]
     weights = [weights_of(op, part) for op, part in linears]
     part, x = linears[0][1], linears[0][1].tensor("x")
-    plain = all(product.addend is None for product in products)
-    if not plain or not are_alike(weights) or not is_small(products[0], norm, x):
+    plain = all(gemm.addend is None for gemm in gemms)
+    if not plain or not are_alike(weights) or not fits_skinny(gemms[0], norm, x):
         return None
     stored = float_type(part, x, *(w.scales for w in weights), norm.gain if norm else None)
-    slicing, cut = several_slicing(weights[0], part.target), None
-    whole = all(is_one_row(product, weights, part.target) for product in products)
-    if whole and not rounds(norm):
-        cut = choose_cut(weights[0], 1, part.target)
-    columns = cut.columns if cut else 4 * slicing.lanes
+    skinny, gemv = multi_config(weights[0]), None
+    if all(is_gemv(gemm, weights) for gemm in gemms) and not rounds(norm):
+        gemv = choose_gemv_config(weights[0], 1, part.target)
+    columns = gemv.columns if gemv else 4 * skinny.lanes
     shapes, begin, place = list[int](), 0, 0
-    for product, weight in zip(products, weights, strict=True):
-        shapes += [product.n, begin, weight.scale_stride, place]
-        begin += ceil_div(product.n, columns)
-        place += product.m * product.n
+    for gemm, weight in zip(gemms, weights, strict=True):
+        shapes += [gemm.n, begin, weight.scale_stride, place]
+        begin += ceil_div(gemm.n, columns)
+        place += gemm.m * gemm.n
     params = weights[0].params + pack("12I", *shapes) + eps_of(norm)
-    joined = replace(products[0], n=begin * columns, stored=stored)
-    if cut is not None:
-        kernel = row_kernel("gemv_q4_qkv", x, weights, norm, cut.types(weights[0], 1))
-        dispatch = row_dispatch(replace(kernel, params=params), joined, (out,), cut)
+    qkv = replace(gemms[0], n=begin * columns, stored=stored)
+    if gemv is not None:
+        kernel = gemv_kernel("gemv_q4_qkv", x, weights, norm, gemv.types(weights[0], 1))
+        dispatch = gemv_dispatch(replace(kernel, params=params), qkv, (out,), gemv)
     else:
-        kernel = several_kernel("linear_q4_skinny_qkv", x, weights, norm, slicing)
-        (dispatch,) = skinny_dispatches(replace(kernel, params=params), joined, -1, slicing)
+        kernel = multi_kernel("linear_q4_skinny_qkv", x, weights, norm)
+        (dispatch,) = skinny_dispatches(replace(kernel, params=params), qkv, -1, skinny)
     types = tuple(("OUT", "f32") if name == "OUT" else (name, t) for name, t in dispatch.types)
     return [replace(dispatch, bindings=(*kernel.operands, out), types=types)]
 
 
-register_fusion(PRODUCT_ADD, lower_product_add)
-register_fusion(NORMED_PRODUCT, lower_normed_product)
-register_fusion(GATED_PRODUCT, lower_gated_product)
+register_fusion(GEMM_ADD, lower_gemm_add)
+register_fusion(NORMED_GEMM, lower_normed_gemm)
+register_fusion(GATED_GEMM, lower_gated_gemm)

@@ -1,7 +1,7 @@
-"""Products of one row of x with quantized weights: which are taken, and how they are cut.
+"""GEMV with quantized weights (one row of x): which GEMMs the kernels take, and their configs.
 
 The counterpart of wgsl/lib/gemm/gemv_q4.wgsl. Its kernels take wide weights whose rows are whole
-units and multiples of four in number; the rest is left to the kernels for few rows.
+units and a multiple of four in number; the skinny kernels take the rest.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from webpte.ops.gemm.packed_weights import BYTES, Quantized
 
 FOLDS, SQUARE_FOLDS, QUAD_BYTES = 8, 32, 16  # of the shader
 MOST_STAGED_BYTES = 8192
-# Where the rows of W are so many that they alone keep a GPU busy.
+# From this many rows on, W keeps a GPU busy without many slices along k.
 MANY_ROWS = 32768
 
 
 @dataclass(frozen=True)
-class RowCut:
-    """How a workgroup is made: `slices` invocations along k share four columns."""
+class GemvConfig:
+    """The constants of a workgroup: `slices` invocations along k share four columns."""
 
     threads: int
     slices: int
@@ -36,18 +36,19 @@ class RowCut:
         return 4 * (self.threads // self.slices)
 
     def chunk(self, weights: Quantized) -> int:
-        """Turns whose x is in shared memory at once: all, unless x is long."""
+        """Return how many turns have their x in shared memory at once: all, unless x is long."""
         turns = ceil_div(weights.steps, self.slices)
         turn_bytes = self.slices * quads_per_unit(weights) * QUAD_BYTES
         return turns if turns * turn_bytes <= MOST_STAGED_BYTES else 1
 
     def shared_bytes(self, weights: Quantized, matrices: int) -> int:
-        """What the shader declares."""
+        """Return the bytes of shared memory that the kernel declares."""
         sums = matrices * (self.threads + self.columns // 4 * FOLDS)
         staged = self.chunk(weights) * self.slices * quads_per_unit(weights)
         return (staged + sums) * QUAD_BYTES + (self.threads + SQUARE_FOLDS) * 4
 
     def types(self, weights: Quantized, matrices: int) -> Types:
+        """Return the text constants of wgsl/lib/gemm/gemv_q4.wgsl."""
         return (
             ("CHUNK", str(self.chunk(weights))),
             ("MATRICES", str(matrices)),
@@ -59,59 +60,58 @@ class RowCut:
 
 
 def quads_per_unit(weights: Quantized) -> int:
-    """Of x, for the 16 bytes of a unit."""
+    """Return how many quads of x meet the 16 bytes of a unit."""
     return 4 if weights.format == BYTES else 8
 
 
-def is_one_row(product: Gemm, weights: Sequence[Quantized], target: Target) -> bool:
-    """Whether these kernels take it. Where sums are to be made by subgroups, others do."""
+def is_gemv(gemm: Gemm, weights: Sequence[Quantized]) -> bool:
+    """Return whether the GEMV kernels take a GEMM."""
     whole = all(w.in_quads and w.inner == w.steps * quads_per_unit(w) * 4 for w in weights)
-    if target.subgroup:
-        return False
-    return product.m == 1 and product.batches == 1 and product.n > 0 and product.k > 0 and whole
+    return gemm.m == 1 and gemm.batches == 1 and gemm.n > 0 and gemm.k > 0 and whole
 
 
-CUTS = tuple(RowCut(*cut) for cut in ((128, 16), (128, 32), (128, 64), (256, 64), (64, 16)))
+GEMV_CONFIGS = tuple(
+    GemvConfig(*sizes) for sizes in ((128, 16), (128, 32), (128, 64), (256, 64), (64, 16))
+)
 
 
-def choose_cut(weights: Quantized, matrices: int, target: Target) -> RowCut:
-    """What was measured on this adapter, or else what was on another; never too large."""
-    default = default_cut(weights, matrices, target)
-    fitting = [c for c in CUTS if c.shared_bytes(weights, matrices) <= target.shared_bytes]
-    candidates = {cut.label: cut for cut in (default, *fitting)}
+def choose_gemv_config(weights: Quantized, matrices: int, target: Target) -> GemvConfig:
+    """Return the config measured fastest on this adapter, or the default; never too large."""
+    default = default_gemv_config(weights, matrices, target)
+    fitting = [c for c in GEMV_CONFIGS if c.shared_bytes(weights, matrices) <= target.shared_bytes]
+    candidates = {config.label: config for config in (default, *fitting)}
     shape_class = f"n{weights.rows} k{weights.inner} format{weights.format} x{matrices}"
     return target.choice("gemv_q4", shape_class, default.label, candidates)
 
 
-def default_cut(weights: Quantized, matrices: int, target: Target) -> RowCut:
-    """Measured: many slices where there are few columns, and few where their setting up counts."""
+def default_gemv_config(weights: Quantized, matrices: int, target: Target) -> GemvConfig:
+    """Return many slices for few columns, few where their setup would dominate (measured)."""
     if weights.rows >= MANY_ROWS:
-        wanted = RowCut(128, 16)
+        wanted = GemvConfig(128, 16)
     elif weights.steps <= 32:
-        wanted = RowCut(128, 32)
+        wanted = GemvConfig(128, 32)
     elif matrices > 1:
-        wanted = RowCut(256, 64)
+        wanted = GemvConfig(256, 64)
     else:
-        wanted = RowCut(128, 64)
+        wanted = GemvConfig(128, 64)
     if wanted.shared_bytes(weights, matrices) <= target.shared_bytes:
         return wanted
-    return RowCut(64, 16)
+    return GemvConfig(64, 16)
 
 
-def row_dispatch(
+def gemv_dispatch(
     kernel: GemmKernel,
-    product: Gemm,
+    gemm: Gemm,
     bindings: Sequence[Binding],
-    cut: RowCut,
+    config: GemvConfig,
     workgroups: int | None = None,
 ) -> Dispatch:
-    """`bindings` are those behind the kernel's operands."""
+    """Return the dispatch of a GEMV; `bindings` follow the kernel's operands."""
     return Dispatch(
         kernel=kernel.name,
         bindings=(*kernel.operands, *bindings),
-        params=product.params(1, ceil_div(product.n, cut.columns), k_part=product.k)
-        + kernel.params,
-        grid=fold_grid(workgroups or ceil_div(product.n, cut.columns)),
-        types=(*kernel.types, *product.types(product.stored)),
+        params=gemm.params(1, ceil_div(gemm.n, config.columns), k_part=gemm.k) + kernel.params,
+        grid=fold_grid(workgroups or ceil_div(gemm.n, config.columns)),
+        types=(*kernel.types, *gemm.types(gemm.stored)),
         overrides=kernel.overrides,
     )

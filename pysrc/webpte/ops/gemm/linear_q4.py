@@ -1,7 +1,7 @@
-"""Linear layers whose weights are integers of 4 or 8 bits, and what training needs of them.
+"""Linear layers whose weights are integers of 4 or 8 bits, with their training ops.
 
     linear_q4gsw          y = x[..., K] @ W^T + bias; W[n, k] = code * scales[k / group_size, n]
-    linear_qcs4w          the same with one scale per row of W
+    linear_qcs4w          linear_q4gsw with one scale per row of W
     linear_dq8ca_q4gsw    linear_q4gsw, with each row of x rounded to int8 first
     _weight_int8pack_mm   y = x @ W^T; W[n, k] = code * scales[n], codes of 8 bits
     linear_q4gsw_backward d_x = d_out[..., N] @ W
@@ -20,7 +20,7 @@ import numpy as np
 
 from webpte.errors import GraphError
 from webpte.ops.core.args import Args, TensorArg
-from webpte.ops.core.quads import float_type
+from webpte.ops.core.quads import WORKGROUP_SIZE, float_type
 from webpte.ops.core.records import Dispatch, ceil_div, fold_grid, pack
 from webpte.ops.core.registry import register
 from webpte.ops.core.target import Target
@@ -38,7 +38,7 @@ from webpte.ops.gemm.gemm import (
     skinny_dispatches,
     tile_dispatches,
 )
-from webpte.ops.gemm.gemv_q4 import MANY_ROWS, choose_cut, is_one_row, row_dispatch
+from webpte.ops.gemm.gemv_q4 import MANY_ROWS, choose_gemv_config, gemv_dispatch, is_gemv
 from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_linear
 from webpte.ops.gemm.packed_weights import (
     BYTES,
@@ -56,16 +56,14 @@ from webpte.ops.gemm.prologue import (
     Prologue,
     eps_of,
     gain_of,
+    prologue_overrides,
+    prologue_types,
     rounds,
-    row_overrides,
-    row_types,
 )
 from webpte.ops.gemm.subgroup_matrix import takes_matrices
 from webpte.shapes import Dims, numel
 
 Array = np.ndarray
-
-WORKGROUP_SIZE = 64  # of wgsl/lib/grid.wgsl
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ REQUANT = "latent: tensor, scales: tensor, group_size: int -> tensor"
 
 
 def weights_of(op: LinearQ4, args: Args) -> Quantized:
-    """The weights of a call, after a look at every shape."""
+    """Return the weights of a call, after checking all shapes."""
     x, weight = args.tensor("x"), args.tensor("weight")
     check_types(args, (x, args.tensor("scales")), weight)
     inner = x.dims[-1] if x.rank else 0
@@ -139,7 +137,7 @@ def bias_of(op: LinearQ4, args: Args, columns: int) -> TensorArg | None:
 
 
 def row_params(op: LinearQ4, args: Args, rows: int) -> tuple[TensorArg, TensorArg] | None:
-    """The scale and the zero of each row of x."""
+    """Return the scales and the zeros of the rows of x, or None if x is not quantized."""
     if not op.quantized:
         return None
     scale, zero = args.tensor("x_scale"), args.tensor("x_zero")
@@ -150,11 +148,11 @@ def row_params(op: LinearQ4, args: Args, rows: int) -> tuple[TensorArg, TensorAr
     return scale, zero
 
 
-def product_of(op: LinearQ4, args: Args) -> Gemm:
-    """The sizes, and the bias."""
+def gemm_of(op: LinearQ4, args: Args) -> Gemm:
+    """Return the sizes of the GEMM, with the bias as its addend."""
     weights, x = weights_of(op, args), args.tensor("x")
-    product = Gemm(numel(x.dims[:-1]), weights.rows, weights.inner)
-    return product.with_bias(bias_of(op, args, product.n))
+    gemm = Gemm(numel(x.dims[:-1]), weights.rows, weights.inner)
+    return gemm.with_bias(bias_of(op, args, gemm.n))
 
 
 def lower_linear(
@@ -164,42 +162,41 @@ def lower_linear(
     norm: Prologue | None = None,
     out: TensorArg | None = None,
 ) -> list[Dispatch]:
-    """With something `added` to it, of few rows that are yet to be normalized, to another place."""
+    """Lower a linear layer, with an addend, a prologue and another output if they are given."""
     weights, x, out = weights_of(op, args), args.tensor("x"), out or args.out
-    product = product_of(op, args).plus(added)
-    rows = None if rounds(norm) else row_params(op, args, product.m)
+    gemm = gemm_of(op, args).plus(added)
+    rows = None if rounds(norm) else row_params(op, args, gemm.m)
     others = (rows[0] if rows else None, norm.gain if norm else None, out)
-    stored = float_type(args, x, weights.scales, product.addend, *others)
-    product = replace(product, stored=stored)
+    stored = float_type(args, x, weights.scales, gemm.addend, *others)
+    gemm = replace(gemm, stored=stored)
     kernel = kernel_of(norm.x if norm else x, weights, rows)
     if args.target.software:
-        return simple_dispatches(simple(kernel), product, out.id)
-    if not is_skinny(product):
-        if takes_matrices(product, args.target):
-            return matrix_linear(kernel, weights, product, out.id, args.target)
-        return tile_dispatches(kernel, product, out.id, args.target)
-    if rows is None and not rounds(norm) and is_one_row(product, [weights], args.target):
-        return [lower_row(x, weights, product, norm, out.id, args.target)]
-    slicing = slicing_of(weights, product, args.target)
-    if norm is not None and slicing.threads > NORMED_THREADS:
-        slicing = choose_skinny_config(weights.steps, NORMED_THREADS, NORMED_THREADS)
-    sliced = sliced_kernel(kernel, weights, norm, slicing)
-    return skinny_dispatches(sliced, product, out.id, slicing)
+        return simple_dispatches(simple(kernel), gemm, out.id)
+    if not is_skinny(gemm):
+        if takes_matrices(gemm, args.target):
+            return matrix_linear(kernel, weights, gemm, out.id, args.target)
+        return tile_dispatches(kernel, gemm, out.id, args.target)
+    if rows is None and not rounds(norm) and is_gemv(gemm, [weights]):
+        return [lower_gemv(x, weights, gemm, norm, out.id, args.target)]
+    config = skinny_config(weights, gemm, args.target)
+    if norm is not None and config.threads > NORMED_THREADS:
+        config = choose_skinny_config(weights.steps, NORMED_THREADS, NORMED_THREADS)
+    return skinny_dispatches(skinny_kernel(kernel, weights, norm), gemm, out.id, config)
 
 
-def lower_row(
+def lower_gemv(
     x: TensorArg,
     weights: Quantized,
-    product: Gemm,
+    gemm: Gemm,
     norm: Prologue | None,
     out: int,
     target: Target,
 ) -> Dispatch:
-    cut = choose_cut(weights, 1, target)
+    config = choose_gemv_config(weights, 1, target)
     normed = (("NORMED", gain_of(norm) is not None),)
-    kernel = normed_kernel("gemv_q4", x, [weights], norm, cut.types(weights, 1), normed)
+    kernel = normed_kernel("gemv_q4", x, [weights], norm, config.types(weights, 1), normed)
     kernel = replace(kernel, params=weights.params + eps_of(norm))
-    return row_dispatch(kernel, product, (product.addend_id, out), cut)
+    return gemv_dispatch(kernel, gemm, (gemm.addend_id, out), config)
 
 
 def normed_kernel(
@@ -210,7 +207,7 @@ def normed_kernel(
     types: Types,
     overrides: Overrides,
 ) -> GemmKernel:
-    """A kernel that reads x once, through the norm if there is one, for all these weights."""
+    """Return a kernel that reads x once, normalized if there is a norm, for all the weights."""
     pairs = [id for w in weights for id in (w.tensor.id, w.scales.id)]
     return GemmKernel(
         name=name,
@@ -220,40 +217,39 @@ def normed_kernel(
     )
 
 
-def sliced_kernel(
-    kernel: GemmKernel, weights: Quantized, norm: Prologue | None, slicing: SkinnyConfig
-) -> GemmKernel:
+def skinny_kernel(kernel: GemmKernel, weights: Quantized, norm: Prologue | None) -> GemmKernel:
     return replace(
         kernel,
         name="linear_q4_skinny",
         operands=(*kernel.operands, gain_of(norm)),
-        types=(*kernel.types, *row_types(norm, slicing)),
-        overrides=(*kernel.overrides, *row_overrides(norm, slicing), ("WIDE", weights.wide)),
+        types=(*kernel.types, *prologue_types(norm)),
+        overrides=(*kernel.overrides, *prologue_overrides(norm), ("WIDE", weights.wide)),
         params=kernel.params + eps_of(norm),
     )
 
 
-def slicing_of(weights: Quantized, product: Gemm, target: Target) -> SkinnyConfig:
-    """A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x: lanes that
-    read the same x make up for that, unless it takes all threads to get enough reads going."""
-    if weights.wide and target.subgroup:
-        return SkinnyConfig(1, target.subgroup, one_subgroup=True)
+def skinny_config(weights: Quantized, gemm: Gemm, target: Target) -> SkinnyConfig:
+    """Choose the slices and lanes of the skinny kernel.
+
+    A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x. Lanes that
+    read the same x make up for that, unless all threads are needed to keep memory busy.
+    """
     if not weights.wide:
         return choose_skinny_config(weights.steps, 128, 128)
-    if product.n >= MANY_ROWS:
+    if gemm.n >= MANY_ROWS:
         return choose_skinny_config(weights.steps, 64, 16)
-    if product.m > ROWS_AT_ONCE[-1]:
+    if gemm.m > ROWS_AT_ONCE[-1]:
         return choose_skinny_config(weights.steps, 128, 32)
-    many = weights.steps >= 128 and shared_bytes(256, product) <= target.shared_bytes
+    many = weights.steps >= 128 and shared_bytes(256, gemm) <= target.shared_bytes
     return choose_skinny_config(weights.steps, 256 if many else 128, 128)
 
 
-def shared_bytes(threads: int, product: Gemm) -> int:
-    """Bytes of shared memory that linear_q4_skinny.wgsl declares where x is not normalized.
+def shared_bytes(threads: int, gemm: Gemm) -> int:
+    """Return the bytes of shared memory of linear_q4_skinny.wgsl without a norm.
 
     A quad of each row for each invocation and for all of them, and a square rounded up to a quad.
     """
-    return 16 * (rows_at_once(product) * (threads + 1) + 1)
+    return 16 * (rows_at_once(gemm) * (threads + 1) + 1)
 
 
 def kernel_of(
@@ -293,7 +289,7 @@ def run_linear(op: LinearQ4, args: Args) -> Array:
 
 
 def simple(kernel: GemmKernel) -> GemmKernel:
-    """The same for a software adapter: alike, however x and W are aligned and grouped."""
+    """Return the kernel for a software adapter: one for all alignments and group sizes."""
     dropped = ("GROUP_SIZE", "SCALES_ALIGNED", "WEIGHTS_ALIGNED", "X_ALIGNED")
     kept = [pair for pair in kernel.overrides if pair[0] not in dropped]
     return replace(kernel, name="linear_q4_simple", overrides=tuple(kept))
@@ -303,7 +299,7 @@ def simple(kernel: GemmKernel) -> GemmKernel:
 
 
 def backward_weights(args: Args) -> Quantized:
-    """The number of columns is the output's: a packed row may end in padding."""
+    """Return the weights; the output gives their columns, as packed rows may end in padding."""
     d_out, weight = args.tensor("d_out"), args.tensor("weight")
     check_types(args, (d_out, args.tensor("scales")), weight)
     inner = args.out.maximum[-1] if args.out.rank else 0
@@ -320,10 +316,10 @@ def lower_backward(args: Args) -> list[Dispatch]:
     kernel = kernel_of(d_out, weights)
     backward = replace(kernel, overrides=(*kernel.overrides, ("BACKWARD", True)))
     stored = float_type(args, d_out, weights.scales, args.out)
-    product = Gemm(numel(d_out.dims[:-1]), weights.inner, weights.rows, stored=stored)
+    gemm = Gemm(numel(d_out.dims[:-1]), weights.inner, weights.rows, stored=stored)
     if args.target.software:
-        return simple_dispatches(simple(backward), product, args.out.id)
-    return tile_dispatches(backward, product, args.out.id, args.target)
+        return simple_dispatches(simple(backward), gemm, args.out.id)
+    return tile_dispatches(backward, gemm, args.out.id, args.target)
 
 
 def run_backward(args: Args) -> Array:

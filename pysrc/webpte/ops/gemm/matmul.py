@@ -1,4 +1,4 @@
-"""Products of plain matrices.
+"""Matrix multiplication of plain matrices (floats or integers).
 
     mm        a[M, K] @ b[K, N]
     bmm       a[B, M, K] @ b[B, K, N]
@@ -21,8 +21,9 @@ from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.quads import float_type
 from webpte.ops.core.records import Dispatch, ceil_div, pack
 from webpte.ops.core.registry import register
+from webpte.ops.gemm.epilogue import Epilogue, adding
 from webpte.ops.gemm.gemm import (
-    MAX_SLICED_ROWS,
+    MAX_SKINNY_ROWS,
     Gemm,
     GemmKernel,
     choose_skinny_config,
@@ -31,20 +32,22 @@ from webpte.ops.gemm.gemm import (
     skinny_dispatches,
     tile_dispatches,
 )
-from webpte.ops.gemm.gemm_small import Epilogue, SmallGemm, adding, is_small
+from webpte.ops.gemm.gemm_small import SmallGemm, is_small
 from webpte.ops.gemm.matmul_subgroup_matrix import matrix_matmul, takes_matmul
 from webpte.shapes import Dims, broadcast, broadcast_strides, numel
 
 Array = np.ndarray
 
+LINEAR = "aten.linear.default"
+
 
 @dataclass(frozen=True)
 class Operands:
-    """What is multiplied. `a_k_first`: A is [m, k] in memory, not [k, m]; B is [n, k] or [k, n]."""
+    """The operands of a GEMM. `a_k_first`: A is [m, k], not [k, m]; `b_k_first`: B is [n, k]."""
 
     a: TensorArg
     b: TensorArg
-    product: Gemm
+    gemm: Gemm
     out_dims: Dims
     a_k_first: bool = True
     b_k_first: bool = False
@@ -52,7 +55,7 @@ class Operands:
 
 @dataclass(frozen=True)
 class Matmul:
-    """One op: its arguments, what is multiplied, and the same in NumPy (in float64 or int64)."""
+    """One op: its arguments, its operands, and its NumPy reference (in float64 or int64)."""
 
     name: str
     signature: str
@@ -61,6 +64,7 @@ class Matmul:
 
 
 def wrong(args: Args, *tensors: TensorArg) -> GraphError:
+    """Build the error for shapes that do not match."""
     shapes = " and ".join(str(list(tensor.dims)) for tensor in tensors)
     return GraphError(f"{args.call}: matrices of shapes {shapes} cannot be multiplied")
 
@@ -69,16 +73,16 @@ def mm_operands(args: Args) -> Operands:
     a, b = args.tensor("self"), args.tensor("mat2")
     if a.rank != 2 or b.rank != 2 or a.dims[1] != b.dims[0]:
         raise wrong(args, a, b)
-    product = Gemm(a.dims[0], b.dims[1], a.dims[1])
-    return Operands(a, b, product, (product.m, product.n))
+    gemm = Gemm(a.dims[0], b.dims[1], a.dims[1])
+    return Operands(a, b, gemm, (gemm.m, gemm.n))
 
 
 def bmm_operands(args: Args) -> Operands:
     a, b = args.tensor("self"), args.tensor("mat2")
     if a.rank != 3 or b.rank != 3 or a.dims[0] != b.dims[0] or a.dims[2] != b.dims[1]:
         raise wrong(args, a, b)
-    product = Gemm(a.dims[1], b.dims[2], a.dims[2], a.dims[0])
-    return Operands(a, b, product, (product.batches, product.m, product.n))
+    gemm = Gemm(a.dims[1], b.dims[2], a.dims[2], a.dims[0])
+    return Operands(a, b, gemm, (gemm.batches, gemm.m, gemm.n))
 
 
 def addmm_operands(args: Args) -> Operands:
@@ -89,9 +93,9 @@ def addmm_operands(args: Args) -> Operands:
     if broadcast(addend.dims, dims) != dims:
         raise GraphError(f"{args.call}: {list(addend.dims)} does not broadcast to {list(dims)}")
     alpha, beta = args.number("alpha"), args.number("beta")
-    # As in torch: what is multiplied by 0 is not looked at, so NaN does not spread from there.
+    # As in torch: with beta = 0 the addend is not read, so its NaNs do not spread.
     strides = broadcast_strides(addend.dims, dims) if beta else (0, 0)
-    product = Gemm(
+    gemm = Gemm(
         m=dims[0],
         n=dims[1],
         k=a.dims[1],
@@ -100,7 +104,7 @@ def addmm_operands(args: Args) -> Operands:
         alpha=alpha,
         beta=beta,
     )
-    return Operands(a, b, product, dims)
+    return Operands(a, b, gemm, dims)
 
 
 def linear_operands(args: Args) -> Operands:
@@ -110,16 +114,16 @@ def linear_operands(args: Args) -> Operands:
     columns = weight.dims[:-1]  # a weight of one dim gives one column, which has no dim
     if bias is not None and bias.dims not in (columns, (1,)):
         raise GraphError(f"{args.call}: bias {list(bias.dims)} for {list(columns)} columns")
-    product = Gemm(numel(x.dims[:-1]), numel(columns), x.dims[-1]).with_bias(bias)
-    return Operands(x, weight, product, (*x.dims[:-1], *columns), b_k_first=True)
+    gemm = Gemm(numel(x.dims[:-1]), numel(columns), x.dims[-1]).with_bias(bias)
+    return Operands(x, weight, gemm, (*x.dims[:-1], *columns), b_k_first=True)
 
 
 def gradient_operands(args: Args) -> Operands:
     d_out, x = args.tensor("d_out"), args.tensor("x")
     if d_out.rank < 1 or x.rank < 1 or d_out.dims[:-1] != x.dims[:-1]:
         raise wrong(args, d_out, x)
-    product = Gemm(d_out.dims[-1], x.dims[-1], numel(x.dims[:-1]))
-    return Operands(d_out, x, product, (product.m, product.n), a_k_first=False)
+    gemm = Gemm(d_out.dims[-1], x.dims[-1], numel(x.dims[:-1]))
+    return Operands(d_out, x, gemm, (gemm.m, gemm.n), a_k_first=False)
 
 
 def flat(array: Array) -> Array:
@@ -127,9 +131,9 @@ def flat(array: Array) -> Array:
 
 
 def np_addmm(args: Args, wide: Callable[[str], Array]) -> Array:
-    product = args.number("alpha") * (wide("mat1") @ wide("mat2"))
+    gemm = args.number("alpha") * (wide("mat1") @ wide("mat2"))
     beta = args.number("beta")
-    return product + beta * wide("self") if beta else product
+    return gemm + beta * wide("self") if beta else gemm
 
 
 def np_linear(args: Args, wide: Callable[[str], Array]) -> Array:
@@ -157,7 +161,7 @@ MATMUL = (
         np_addmm,
     ),
     Matmul(
-        "aten.linear.default",
+        LINEAR,
         "x: tensor, weight: tensor, bias: tensor? = None -> tensor",
         linear_operands,
         np_linear,
@@ -170,14 +174,16 @@ MATMUL = (
     ),
 )
 
-# Threads per workgroup, and slices along k at most, for few rows. Where B is [k, n], neighbours
-# along n read neighbouring memory: two lanes read 32 bytes, the least that memory gives.
+MATMUL_OF = {op.name: op for op in MATMUL}
+
+# Threads per workgroup and the most slices along k of the skinny kernel, by B's order. If B is
+# [k, n], neighbours along n read neighbouring memory: two lanes read 32 bytes, the least unit.
 THREADS, MOST_SLICES = {True: 128, False: 256}, 128
 
 
 def stored_type(args: Args, operands: Operands) -> str:
-    """f32 or f16, or i32 where everything is an integer of 32 bits (or narrowed to them)."""
-    given = (operands.a, operands.b, operands.product.addend, args.out)
+    """Return f32 or f16, or i32 if all tensors are integers of (or narrowed to) 32 bits."""
+    given = (operands.a, operands.b, operands.gemm.addend, args.out)
     tensors = [tensor for tensor in given if tensor is not None]
     if all(tensor.dtype.is_float for tensor in tensors):
         return float_type(args, *tensors)
@@ -189,20 +195,22 @@ def stored_type(args: Args, operands: Operands) -> str:
     return "i32"
 
 
-def typed(args: Args, product: Gemm, stored: str) -> Gemm:
-    """Scalars in the type that is computed in; a fraction cannot scale integers."""
-    alpha, beta = product.alpha, product.beta
+def typed(args: Args, gemm: Gemm, stored: str) -> Gemm:
+    """Convert alpha and beta to the type of the arithmetic; integers need integer scalars."""
+    alpha, beta = gemm.alpha, gemm.beta
     if stored == "i32":
         if int(alpha) != alpha or int(beta) != beta:
-            raise GraphError(f"{args.call}: integers are scaled by integers, not {alpha}, {beta}")
+            raise GraphError(
+                f"{args.call}: alpha and beta of integers are integers, not {alpha}, {beta}"
+            )
         alpha, beta = int(alpha), int(beta)
-    return replace(product, alpha=alpha, beta=beta, stored=stored)
+    return replace(gemm, alpha=alpha, beta=beta, stored=stored)
 
 
 def as_row(operands: Operands) -> Operands:
-    """One column is as good as one row: the same memory, and B read only once."""
-    product, (row, column) = operands.product, operands.product.addend_strides
-    if product.n != 1 or product.m == 1:
+    """Turn a GEMM of one column into one of one row: the same memory, and B is read only once."""
+    gemm, (row, column) = operands.gemm, operands.gemm.addend_strides
+    if gemm.n != 1 or gemm.m == 1:
         return operands
     return replace(
         operands,
@@ -210,25 +218,25 @@ def as_row(operands: Operands) -> Operands:
         b=operands.a,
         a_k_first=True,
         b_k_first=operands.a_k_first,
-        product=replace(product, m=1, n=product.m, addend_strides=(column, row)),
+        gemm=replace(gemm, m=1, n=gemm.m, addend_strides=(column, row)),
     )
 
 
-def spread_of(op: Matmul, args: Args, ending: Epilogue) -> SmallGemm | None:
-    """The product as one dispatch with its ending, if it is of a size for that."""
+def small_gemm_of(op: Matmul, args: Args, epilogue: Epilogue) -> SmallGemm | None:
+    """Return the GEMM as one dispatch with its epilogue, if its size suits the small kernel."""
     operands = op.operands(args)
-    product = typed(args, operands.product, stored_type(args, operands))
-    few = product.m <= MAX_SLICED_ROWS or product.n == 1
-    if args.target.software or few or not operands.a_k_first or not is_small(product):
+    gemm = typed(args, operands.gemm, stored_type(args, operands))
+    few = gemm.m <= MAX_SKINNY_ROWS or gemm.n == 1
+    if args.target.software or few or not operands.a_k_first or not is_small(gemm):
         return None
     return SmallGemm(
-        product,
+        gemm,
         operands.a.id,
         operands.b.id,
-        product.m * product.k,
-        product.n * product.k,
+        gemm.m * gemm.k,
+        gemm.n * gemm.k,
         operands.b_k_first,
-        ending,
+        epilogue,
         args.target,
     )
 
@@ -236,60 +244,60 @@ def spread_of(op: Matmul, args: Args, ending: Epilogue) -> SmallGemm | None:
 def lower_matmul(
     op: Matmul, args: Args, added: TensorArg | None = None, out: TensorArg | None = None
 ) -> list[Dispatch]:
-    """With something `added` to it, and to another place, where that is asked for."""
+    """Lower a matmul, with an addend `added` and another output if they are given."""
     out, operands = out or args.out, op.operands(args)
-    spread = spread_of(op, args, adding(added))
-    if spread is not None:
-        return [spread.dispatch(out.id)]
-    operands = as_row(replace(operands, product=operands.product.plus(added)))
-    product = typed(args, operands.product, stored_type(args, operands))
+    small = small_gemm_of(op, args, adding(added))
+    if small is not None:
+        return [small.dispatch(out.id)]
+    operands = as_row(replace(operands, gemm=operands.gemm.plus(added)))
+    gemm = typed(args, operands.gemm, stored_type(args, operands))
     if args.target.software:
-        return simple_dispatches(simple_kernel(operands), product, out.id)
-    sliced = is_skinny(product) and operands.a_k_first
-    kernel = vector_kernel(operands, product, sliced)
-    if sliced:
-        return few_rows(kernel, product, operands.b_k_first, adding(None), out.id)
-    if operands.a_k_first and operands.b_k_first and takes_matmul(product, args.target):
-        return matrix_matmul(kernel, product, out.id, args.target)
-    return tile_dispatches(kernel, product, out.id, args.target)
+        return simple_dispatches(simple_kernel(operands), gemm, out.id)
+    skinny = is_skinny(gemm) and operands.a_k_first
+    kernel = quad_kernel(operands, gemm, skinny)
+    if skinny:
+        return skinny_matmul(kernel, gemm, operands.b_k_first, adding(None), out.id)
+    if operands.a_k_first and operands.b_k_first and takes_matmul(gemm, args.target):
+        return matrix_matmul(kernel, gemm, out.id, args.target)
+    return tile_dispatches(kernel, gemm, out.id, args.target)
 
 
-def few_rows(
-    kernel: GemmKernel, product: Gemm, b_k_first: bool, ending: Epilogue, out: int
+def skinny_matmul(
+    kernel: GemmKernel, gemm: Gemm, b_k_first: bool, epilogue: Epilogue, out: int
 ) -> list[Dispatch]:
-    """A product that is read as fast as B can be, with its ending."""
-    slicing = choose_skinny_config(ceil_div(product.k, 4), THREADS[b_k_first], MOST_SLICES)
+    """Return the dispatch of the skinny kernel with its epilogue."""
+    config = choose_skinny_config(ceil_div(gemm.k, 4), THREADS[b_k_first], MOST_SLICES)
     kernel = replace(
         kernel,
-        types=(*kernel.types, ("FORMULA", ending.formula)),
-        overrides=(*kernel.overrides, ("BESIDE", ending.beside is not None)),
-        params=kernel.params + pack("3f", *[*ending.scalars, 0.0, 0.0, 0.0][:3]),
+        types=(*kernel.types, *epilogue.types),
+        overrides=(*kernel.overrides, ("RESIDUAL", epilogue.residual is not None)),
+        params=kernel.params + pack("3f", *epilogue.first_scalars(3)),
     )
-    found = skinny_dispatches(kernel, product, out, slicing)
-    beside = None if ending.beside is None else ending.beside.id
-    return [replace(d, bindings=(*d.bindings[:-1], beside, d.bindings[-1])) for d in found]
+    found = skinny_dispatches(kernel, gemm, out, config)
+    residual = epilogue.residual_id
+    return [replace(d, bindings=(*d.bindings[:-1], residual, d.bindings[-1])) for d in found]
 
 
-def ended_product(
-    op: Matmul, args: Args, ending: Epilogue, out: TensorArg
+def gemm_with_epilogue(
+    op: Matmul, args: Args, epilogue: Epilogue, out: TensorArg
 ) -> list[Dispatch] | None:
-    """The product with its ending in one dispatch, if a kernel has it at this size."""
-    spread = spread_of(op, args, ending)
-    if spread is not None:
-        return [spread.dispatch(out.id)]
+    """Return the GEMM and its epilogue as one dispatch, or None if no kernel takes the size."""
+    small = small_gemm_of(op, args, epilogue)
+    if small is not None:
+        return [small.dispatch(out.id)]
     operands = op.operands(args)
-    product = typed(args, operands.product, stored_type(args, operands))
-    fits = is_skinny(product) and operands.a_k_first and product.stored != "i32" and product.n > 1
+    gemm = typed(args, operands.gemm, stored_type(args, operands))
+    fits = is_skinny(gemm) and operands.a_k_first and gemm.stored != "i32" and gemm.n > 1
     if args.target.software or not fits:
         return None
-    return few_rows(vector_kernel(operands, product), product, operands.b_k_first, ending, out.id)
+    return skinny_matmul(quad_kernel(operands, gemm), gemm, operands.b_k_first, epilogue, out.id)
 
 
-def vector_kernel(operands: Operands, product: Gemm, sliced: bool = True) -> GemmKernel:
-    a_line = product.k if operands.a_k_first else product.m
-    b_line = product.k if operands.b_k_first else product.n
+def quad_kernel(operands: Operands, gemm: Gemm, skinny: bool = True) -> GemmKernel:
+    a_line = gemm.k if operands.a_k_first else gemm.m
+    b_line = gemm.k if operands.b_k_first else gemm.n
     return GemmKernel(
-        name="matmul_skinny" if sliced else "matmul",
+        name="matmul_skinny" if skinny else "matmul",
         operands=(operands.a.id, operands.b.id),
         overrides=(
             ("A_ALIGNED", a_line % 4 == 0),
@@ -301,7 +309,7 @@ def vector_kernel(operands: Operands, product: Gemm, sliced: bool = True) -> Gem
 
 
 def simple_kernel(operands: Operands) -> GemmKernel:
-    m, n, k = operands.product.m, operands.product.n, operands.product.k
+    m, n, k = operands.gemm.m, operands.gemm.n, operands.gemm.k
     a_steps = (k, 1) if operands.a_k_first else (1, m)
     b_steps = (k, 1) if operands.b_k_first else (1, n)
     return GemmKernel(
@@ -312,7 +320,7 @@ def simple_kernel(operands: Operands) -> GemmKernel:
 
 
 def run_matmul(op: Matmul, args: Args) -> Array:
-    """In float64 or int64, which wraps to the output's type as the GPU's integers do."""
+    """Compute in float64 or int64, which wraps to the output's type as the GPU's integers do."""
     wide = np.float64 if args.out.dtype.is_float else np.int64
     return op.numpy(args, lambda name: args.array(name).astype(wide)).astype(args.out.dtype.numpy)
 

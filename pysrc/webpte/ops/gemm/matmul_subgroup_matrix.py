@@ -1,7 +1,7 @@
-"""Linear layers of floats by subgroup matrices: see matrix_tiles.py.
+"""Linear layers of floats with subgroup matrices: see subgroup_matrix.py.
 
-matmul_split_f16   the rows of A [m, k] and of B [n, k] as half floats, with their exponents
-matmul_subgroup_matrix   the product
+matmul_split_f16         splits the rows of A [m, k] and of B [n, k] into f16, with exponents
+matmul_subgroup_matrix   the GEMM
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from webpte.ops.core.target import Target
 from webpte.ops.gemm.gemm import Gemm, GemmKernel
 from webpte.ops.gemm.subgroup_matrix import (
     exponents_memory,
-    halves_memory,
+    f16_parts,
     matrix_dispatches,
-    parts_of,
+    split_f16_memory,
     takes_matrices,
 )
 
-# B becomes half floats with every call, which takes as long as a product of fewer rows by floats,
-# and memory as large as B.
+# B is split into f16 with every call, which takes as long as a float GEMM of fewer rows, and as
+# much memory as B.
 FEWEST_ROWS, MOST_BYTES = 128, 1 << 28
 
 
-def takes_matmul(product: Gemm, target: Target) -> bool:
-    """For A [m, k] and B [n, k]."""
-    small = halves_memory(product, product.m + product.n).nbytes <= MOST_BYTES
-    return product.m >= FEWEST_ROWS and small and takes_matrices(product, target)
+def takes_matmul(gemm: Gemm, target: Target) -> bool:
+    """Return whether a GEMM of A [m, k] and B [n, k] uses subgroup matrices."""
+    small = split_f16_memory(gemm, gemm.m + gemm.n).nbytes <= MOST_BYTES
+    return gemm.m >= FEWEST_ROWS and small and takes_matrices(gemm, target)
 
 
-def matrix_matmul(kernel: GemmKernel, product: Gemm, out: int, target: Target) -> list[Dispatch]:
-    """`kernel` is that of tiles: it binds A and B."""
-    rows = product.m + product.n
-    halves = Dispatch(
+def matrix_matmul(kernel: GemmKernel, gemm: Gemm, out: int, target: Target) -> list[Dispatch]:
+    """Return the split into f16 and the GEMM; `kernel` is the tiled one, which binds A and B."""
+    rows = gemm.m + gemm.n
+    split = Dispatch(
         kernel="matmul_split_f16",
-        bindings=(*kernel.operands, halves_memory(product, rows), exponents_memory(product)),
-        params=product.params(1, 1),
+        bindings=(*kernel.operands, split_f16_memory(gemm, rows), exponents_memory(gemm)),
+        params=gemm.params(1, 1),
         grid=fold_grid(rows),
-        types=product.types(product.stored),
+        types=gemm.types(gemm.stored),
         overrides=kernel.overrides,
     )
-    parts = (("B_PARTS", parts_of(product)),)
+    parts = (("B_PARTS", f16_parts(gemm)),)
     multiply = replace(
         kernel, name="matmul_subgroup_matrix", operands=(), types=parts, overrides=()
     )
-    return matrix_dispatches(halves, multiply, product, out, target)
+    return matrix_dispatches(split, multiply, gemm, out, target)

@@ -1,4 +1,4 @@
-"""Weights that are integers of 4 or 8 bits: how they are packed, and where their scales are.
+"""Weights that are integers of 4 or 8 bits: their packing and their scales.
 
 The counterpart of wgsl/lib/gemm/q4_weights.wgsl.
 """
@@ -17,13 +17,13 @@ Array = np.ndarray
 
 # Values of FORMAT in wgsl/lib/gemm/q4_weights.wgsl.
 LOW_FIRST, HIGH_FIRST, BYTES = 0, 1, 2
-# As large as k never is: all values of a row share one scale.
+# Larger than any k: all values of a row share one scale.
 WHOLE_ROW = 1 << 31
 
 
 @dataclass(frozen=True)
 class Quantized:
-    """Weights [rows, inner], how they are packed, and where their scales are."""
+    """Weights [rows, inner] with their packing and their scales."""
 
     tensor: TensorArg
     scales: TensorArg
@@ -54,13 +54,13 @@ class Quantized:
 
     @property
     def in_quads(self) -> bool:
-        """Whether it is wide, and rows and scales come in whole fours: what kernels of few rows
-        read that take several weights at once, or one row."""
+        """Whether it is wide, and rows and scales are multiples of four: what GEMV kernels and
+        skinny kernels of several weights need."""
         return self.wide and self.rows % 4 == 0 and self.scale_stride % 4 == 0
 
     @property
     def steps(self) -> int:
-        """Of the kernel for few rows of x, along one row of W."""
+        """Steps of a skinny kernel along one row of W."""
         return self.row_bytes // 16 if self.wide else ceil_div(self.inner, 4)
 
     @property
@@ -69,7 +69,7 @@ class Quantized:
 
     @property
     def unit_overrides(self) -> tuple[tuple[str, float], ...]:
-        """Of kernels that take wide weights alone."""
+        """Override constants of kernels that take only wide weights."""
         return (("FORMAT", self.format), ("GROUP_SIZE", self.group))
 
     @property
@@ -95,7 +95,7 @@ def check_types(args: Args, floats: tuple[TensorArg | None, ...], weight: Tensor
 
 
 def grouped(args: Args, weight: TensorArg, inner: int) -> Quantized:
-    """Codes of 4 bits with scales [groups, rows]."""
+    """Return codes of 4 bits with scales [groups, rows], after checking the scales."""
     scales, group = args.tensor("scales"), args.integer("group_size")
     enough = (
         group > 0
@@ -119,20 +119,20 @@ def per_row(args: Args, weight: TensorArg, inner: int, packing: int) -> Quantize
 
 
 def fits(inner: int, row_bytes: int) -> bool:
-    """Whether packed rows of so many bytes hold so many values, and padding to a multiple of 8."""
+    """Return whether packed rows hold `inner` values, padded to at most a multiple of 8."""
     return (inner + 1) // 2 <= row_bytes <= (inner + 7) // 8 * 4
 
 
 def unpacked(weights: Quantized, array: Array, scales: Array) -> Array:
-    """float64 [rows, inner]"""
+    """Return the weights as float64 [rows, inner]."""
     bytes_ = array.view(np.uint8)
     if weights.format == BYTES:
         codes = array.view(np.int8).astype(np.int16)
     else:
-        halves = [bytes_ & 15, bytes_ >> 4]
+        nibbles = [bytes_ & 15, bytes_ >> 4]
         if weights.format == HIGH_FIRST:
-            halves.reverse()
-        codes = np.stack(halves, axis=-1).reshape(weights.rows, -1).astype(np.int16) - 8
+            nibbles.reverse()
+        codes = np.stack(nibbles, axis=-1).reshape(weights.rows, -1).astype(np.int16) - 8
     codes = codes[:, : weights.inner]
     if weights.group == WHOLE_ROW:
         return codes * scales.reshape(-1, 1)[: weights.rows].astype(np.float64)

@@ -1,4 +1,4 @@
-"""What happens to x on its way into a product of few rows: see wgsl/lib/gemm/prologue.wgsl."""
+"""The prologue of a skinny GEMM or GEMV: RMS norm and int8 rounding of x as it is loaded."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from dataclasses import dataclass
 
 from webpte.ops.core.args import TensorArg
 from webpte.ops.core.records import pack
-from webpte.ops.gemm.gemm import Overrides, SkinnyConfig, Types
+from webpte.ops.gemm.gemm import Overrides, Types
 
-# Of a workgroup that normalizes: sums and squares of 4 rows fit into the 16 KB that all GPUs have.
+# Threads of a workgroup that normalizes: sums and squares of 4 rows fit into 16 KB, which all GPUs
+# have.
 NORMED_THREADS = 128
 
 
 @dataclass(frozen=True)
 class Prologue:
-    """What happens to x on its way into a product of few rows.
+    """An optional RMS norm (with a `gain`) and an optional rounding to int8 of the rows of x.
 
-    With a `gain`, root mean square normalization; with a smallest scale, `least`, it is rounded to
-    int8 then, as its rows' extremes ask for.
+    Scale and zero of the rounding come from each row's extremes; `least` is the smallest scale,
+    None if x is not rounded. The counterpart of wgsl/lib/gemm/prologue.wgsl.
     """
 
     x: TensorArg
@@ -27,28 +28,29 @@ class Prologue:
 
 
 def gain_of(norm: Prologue | None) -> int | None:
+    """Return the value id of the norm's gain, or None."""
     return None if norm is None or norm.gain is None else norm.gain.id
 
 
 def rounds(norm: Prologue | None) -> bool:
+    """Return whether x is rounded to int8."""
     return norm is not None and norm.least is not None
 
 
 def eps_of(norm: Prologue | None) -> bytes:
-    """And the smallest scale, which the kernels of one row have no use for."""
+    """Pack the norm's epsilon and the smallest scale, which GEMV kernels ignore."""
     return pack("2f", norm.eps if norm else 0, (norm.least if norm else None) or 0)
 
 
-def row_types(norm: Prologue | None, slicing: SkinnyConfig) -> Types:
-    """Text constants of wgsl/lib/gemm/prologue.wgsl; a space keeps one out of the label."""
+def prologue_types(norm: Prologue | None) -> Types:
+    """Return the text constants of wgsl/lib/gemm/prologue.wgsl.
+
+    The space keeps the constant out of the pipeline's label.
+    """
     squared = gain_of(norm) is not None and not rounds(norm)
-    return (*slicing.folding, ("SQUARED", " true" if squared else " false"))
+    return (("SQUARED", " true" if squared else " false"),)
 
 
-def row_overrides(norm: Prologue | None, slicing: SkinnyConfig) -> Overrides:
-    """Of wgsl/lib/gemm/linear_q4_skinny.wgsl."""
-    return (
-        ("NORMED", gain_of(norm) is not None),
-        ("ONE_SUBGROUP", slicing.one_subgroup),
-        ("ROUNDED", rounds(norm)),
-    )
+def prologue_overrides(norm: Prologue | None) -> Overrides:
+    """Return the override constants of wgsl/lib/gemm/prologue.wgsl."""
+    return (("NORMED", gain_of(norm) is not None), ("ROUNDED", rounds(norm)))

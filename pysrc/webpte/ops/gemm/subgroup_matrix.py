@@ -1,16 +1,16 @@
-"""Products of many rows by subgroup matrices: what wgsl/lib/gemm/subgroup_matrix_tile.wgsl is told.
+"""GEMMs of many rows with subgroup matrices: the tiles of wgsl/lib/gemm/subgroup_matrix_tile.wgsl.
 
-    out[row, column] = sum over k of A[row, k] * B[k, column], as in products.py
+    out[row, column] = sum over k of A[row, k] * B[k, column], as in gemm.py
 
-A GPU multiplies matrices of half floats many times as fast as floats, and adds them up in float32.
-So a number becomes the sum of two half floats, after its row of A or column of B was divided by a
-power of two, which brings the largest of them near 2^14: whatever the numbers are, no half float is
-infinite, and those below 2^-17 of the largest are all that lose digits. Of the four products of
-such sums that of both second halves is left out. What is off then:
+A GPU multiplies f16 matrices many times as fast as f32 ones, and accumulates in f32. So a number is
+split into the sum of two f16, after its row of A or column of B was divided by a power of two that
+brings the largest of them near 2^14: no f16 becomes infinite, and only numbers below 2^-17 of the
+largest lose digits. Of the four products of such sums, the one of both second parts is left out.
+The error is then:
 
-    2^-22   of each product: the last digits of either number, and what is left out
-    2^-24   of the sum so far at most, or twice that where a GPU cuts instead of rounding, for each
-            16 k of each of the three products
+    2^-22   of each product: the last digits of either number, and the product left out
+    2^-24   of the sum so far at most, or twice that if a GPU truncates instead of rounding, for
+            each 16 k of each of the three products
 
 A row with an infinity or NaN, or a column with such a scale, gives NaN.
 """
@@ -27,18 +27,18 @@ from webpte.ops.gemm.gemm import (
     Gemm,
     GemmKernel,
     Types,
-    fastest_cuts,
+    fastest_configs,
     split_k_dispatches,
-    tuned_cut,
+    tuned_config,
 )
 
 K_STEP = 16  # of wgsl/lib/gemm/subgroup_matrix_tile.wgsl
-SHARED_BYTES = 32768  # that the largest tile fits into
+SHARED_BYTES = 32768  # of the largest tile
 
 
 @dataclass(frozen=True)
-class MatrixTiling:
-    """The constants of wgsl/lib/gemm/subgroup_matrix_tile.wgsl; `speed` is as a `Tiling`'s."""
+class MatrixTileConfig:
+    """The constants of wgsl/lib/gemm/subgroup_matrix_tile.wgsl; `speed` as in `TileConfig`."""
 
     row_matrices: int
     column_matrices: int
@@ -57,8 +57,8 @@ class MatrixTiling:
     def threads(self) -> int:
         return 2 * self.subgroup_rows * 32
 
-    def tiles(self, product: Gemm) -> int:
-        return ceil_div(product.m, self.rows) * ceil_div(product.n, self.columns)
+    def tiles(self, gemm: Gemm) -> int:
+        return ceil_div(gemm.m, self.rows) * ceil_div(gemm.n, self.columns)
 
     @property
     def types(self) -> Types:
@@ -69,63 +69,63 @@ class MatrixTiling:
         )
 
 
-# Speeds are guesses, in the order that memory that is read suggests. The cuts that they lead to
-# came to 49 on a GPU of 132 cores; tile by tile nothing was measured at its full clock.
-MATRIX_TILINGS = (
-    MatrixTiling(4, 4, 120.0),
-    MatrixTiling(4, 2, 100.0),
-    MatrixTiling(2, 2, 70.0),
-    MatrixTiling(2, 4, 115.0, subgroup_rows=4),
+# Speeds are guesses, ordered by how much memory a tile reads. The chosen configs reached 49 on a
+# GPU of 132 cores; single tiles were not measured at its full clock.
+MATRIX_TILE_CONFIGS = (
+    MatrixTileConfig(4, 4, 120.0),
+    MatrixTileConfig(4, 2, 100.0),
+    MatrixTileConfig(2, 2, 70.0),
+    MatrixTileConfig(2, 4, 115.0, subgroup_rows=4),
 )
-Cut = tuple[MatrixTiling, int]  # and into how many parts k is cut
+MatrixConfig = tuple[MatrixTileConfig, int]  # with the number of parts of k
 
 
 @lru_cache(256)  # a model has few sizes, in many layers
-def choose_matrix_tiling(product: Gemm) -> Cut:
-    return fastest_cuts(product, MATRIX_TILINGS)[0]
+def choose_matrix_tile_config(gemm: Gemm) -> MatrixConfig:
+    return fastest_configs(gemm, MATRIX_TILE_CONFIGS)[0]
 
 
-def tuned_matrix_tiling(name: str, product: Gemm, target: Target) -> Cut:
-    """What was measured on this adapter, or else what `cost` says is the fastest."""
-    shape_class = f"m{power_of_two(product.m)} n{product.n} k{product.k} {product.stored}"
-    default = choose_matrix_tiling(product)
-    return tuned_cut(name, shape_class, product, default, MATRIX_TILINGS, target)
+def tuned_matrix_tile_config(name: str, gemm: Gemm, target: Target) -> MatrixConfig:
+    """Return the config that was measured fastest on this adapter, or else estimated to be."""
+    shape_class = f"m{power_of_two(gemm.m)} n{gemm.n} k{gemm.k} {gemm.stored}"
+    default = choose_matrix_tile_config(gemm)
+    return tuned_config(name, shape_class, gemm, default, MATRIX_TILE_CONFIGS, target)
 
 
-def takes_matrices(product: Gemm, target: Target) -> bool:
-    """Whether a product of many rows goes by subgroup matrices on this device."""
+def takes_matrices(gemm: Gemm, target: Target) -> bool:
+    """Return whether a GEMM of many rows uses subgroup matrices on this device."""
     there = target.matrices and not target.software and target.shared_bytes >= SHARED_BYTES
-    plain = product.type == "f32" and product.batches == 1
-    return there and plain and not product.empty and product.k > 0
+    plain = gemm.type == "f32" and gemm.batches == 1
+    return there and plain and not gemm.empty and gemm.k > 0
 
 
-def halves_memory(product: Gemm, rows: int) -> Scratch:
-    """For rows of k; sizes are powers of two, so that changing shapes share a few buffers."""
-    width = K_STEP * ceil_div(product.k, K_STEP)
-    return Scratch("matrix halves", power_of_two(4 * rows * width))
+def split_f16_memory(gemm: Gemm, rows: int) -> Scratch:
+    """Return scratch for split rows of k; powers of two let changing shapes share it."""
+    width = K_STEP * ceil_div(gemm.k, K_STEP)
+    return Scratch("split f16", power_of_two(4 * rows * width))
 
 
-def exponents_memory(product: Gemm) -> Scratch:
-    """For the m rows and behind them the n columns."""
-    return Scratch("matrix exponents", power_of_two(4 * (product.m + product.n)))
+def exponents_memory(gemm: Gemm) -> Scratch:
+    """Return scratch for the exponents of the m rows, then of the n columns."""
+    return Scratch("matrix exponents", power_of_two(4 * (gemm.m + gemm.n)))
 
 
-def parts_of(product: Gemm) -> str:
-    """Half floats for each number: what is stored as one needs no second one."""
-    return "1" if product.stored == "f16" else "2"
+def f16_parts(gemm: Gemm) -> str:
+    """Return how many f16 a number is split into: one if it is stored as f16."""
+    return "1" if gemm.stored == "f16" else "2"
 
 
 def matrix_dispatches(
-    before: Dispatch, kernel: GemmKernel, product: Gemm, out: int, target: Target
+    before: Dispatch, kernel: GemmKernel, gemm: Gemm, out: int, target: Target
 ) -> list[Dispatch]:
-    """What makes the half floats and exponents, the product, and where it was cut, its sum.
+    """Return the split into f16, the GEMM, and with split-K its sum.
 
-    `before` binds the memory of half floats and of exponents last, `kernel` first.
+    `before` binds the split numbers and the exponents last, `kernel` binds them first.
     """
     multiply = replace(
         kernel,
         operands=(*before.bindings[-2:], *kernel.operands),
-        types=(*kernel.types, ("A_PARTS", parts_of(product))),
+        types=(*kernel.types, ("A_PARTS", f16_parts(gemm))),
     )
-    cut = tuned_matrix_tiling(kernel.name, product.plain, target)
-    return [before, *split_k_dispatches(multiply, product, out, cut)]
+    config = tuned_matrix_tile_config(kernel.name, gemm.plain, target)
+    return [before, *split_k_dispatches(multiply, gemm, out, config)]

@@ -1,4 +1,4 @@
-"""What the families that compute with int8 share: scales and zeros, tiles, and the result's int8.
+"""Scales and zeros, tiles and requantization: the base of the int8 families.
 
     v = (sum of (x - x_zero) * w) * (x_scale * w_scale) + bias, at least 0 after a relu
     out = clamp(round(v / out_scale) + out_zero, -128, 127)
@@ -21,13 +21,13 @@ Array = np.ndarray
 
 ACTIVATIONS = ("none", "relu")
 LOWEST = float(np.finfo(np.float32).min)
-# So many products of a byte and a difference of bytes fit a 32-bit sum.
+# A 32-bit sum holds this many products of a byte and a difference of bytes.
 MAX_TERMS = (2**31 - 1) // (128 * 255)
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Numbers of wgsl/lib/int8/int8.wgsl; `inverse` is None where the output is float."""
+    """The scaling of wgsl/lib/int8/int8.wgsl; `inverse` is None if the output is float."""
 
     x_scale: float
     x_zero: int
@@ -43,7 +43,7 @@ class Scaling:
         )
 
     def floats(self, sums: Array, scales: Array, bias: Array | None) -> Array:
-        """v, from integer sums, and scales and biases that broadcast with them."""
+        """Compute v from integer sums, with scales and biases that broadcast with them."""
         v = sums.astype(np.float32) * (np.float32(self.x_scale) * scales.astype(np.float32))
         if bias is not None:
             v = v + bias.astype(np.float32)
@@ -55,7 +55,7 @@ class Scaling:
 
 
 def read_scaling(args: Args, quantized: bool) -> Scaling:
-    """From the arguments x_scale, x_zero and, for int8 outputs, those about the output."""
+    """Read x_scale and x_zero, and for int8 outputs the scale, zero and activation."""
     if not quantized:
         return Scaling(args.number("x_scale"), args.integer("x_zero"))
     activation = args.string("activation")
@@ -80,7 +80,7 @@ def check_int8(args: Args, *tensors: TensorArg) -> None:
 
 
 def check_per_channel(args: Args, name: str, tensor: TensorArg | None, channels: int) -> None:
-    """One float per channel; the exporter rounds their number up to a multiple of four."""
+    """Check for a float per channel; the exporter rounds their number up to a multiple of 4."""
     if tensor is None:
         return
     if not tensor.dtype.is_float:
@@ -97,7 +97,7 @@ def check_terms(args: Args, terms: int) -> None:
 
 
 def types_of(**constants: int) -> tuple[tuple[str, str], ...]:
-    """Numbers that replace `${NAME}`s."""
+    """Return numbers as text constants (`${NAME}`)."""
     return tuple((name, str(value)) for name, value in constants.items())
 
 
@@ -123,7 +123,7 @@ FULL = 256
 
 
 def choose_tile(rows: int, columns: int, copies: int = 1) -> Int8Tile:
-    """The largest tile of which there are enough."""
+    """Return the largest tile of which there are enough."""
     if rows <= FLAT.rows:
         return FLAT
     high, wide = LARGE.count(rows, columns)
@@ -131,5 +131,5 @@ def choose_tile(rows: int, columns: int, copies: int = 1) -> Int8Tile:
 
 
 def floats_memory(numel: int) -> Scratch:
-    """Results that wait to become bytes. Powers of two let calls of similar size share memory."""
+    """Return scratch for floats before requantization; calls of similar size share it."""
     return Scratch("int8 floats", max(16, 4 << (numel - 1).bit_length()))

@@ -42,12 +42,12 @@ PIXEL_SHUFFLE = (
 
 @dataclass(frozen=True)
 class QuantizedOperand:
-    """A tensor with its scale and zero, and how the output's elements find theirs."""
+    """A tensor with its scale and zero, and its strides along the dims of the output."""
 
     tensor: TensorArg
     scale: float
     zero: int
-    dims: Dims  # that the output is seen as, to be walked with these strides
+    dims: Dims  # of the output, for these strides
     strides: Dims
 
     @property
@@ -64,13 +64,13 @@ def operand(args: Args, name: str, dims: Dims, strides: Dims) -> QuantizedOperan
 def lower(
     args: Args, formula: str, operands: list[QuantizedOperand], inverse: float, alpha: float = 0
 ) -> list[Dispatch]:
-    """One kernel over all words of the output; `formula` is of the floats x and y."""
+    """Return a dispatch over all words of the output; `formula` is of the floats x and y."""
     out = args.out
     if out.numel == 0:
         return []
     x, y = operands[0], operands[-1]
     flat = all(operand.flat for operand in operands)
-    # Flat operands do not look at the axes; zeros keep equal blocks equal.
+    # Flat operands ignore the axes; zeros keep equal params equal.
     rank, axes = pack_axes(args, *(((),) if flat else (x.dims, x.strides, y.strides)))
     words = quad_count(out.numel)
     return [
@@ -148,7 +148,7 @@ def run_relu(args: Args) -> Array:
 
 
 def shuffled(args: Args) -> tuple[Dims, int]:
-    """The input as (.., C, r, r, H, W), and r."""
+    """Return the dims (.., C, r, r, H, W) of the input, and r."""
     dims, factor = args.tensor("x").dims, args.integer("factor")
     if len(dims) < 3 or factor < 1 or dims[-3] % (factor * factor):
         raise GraphError(f"{args.call}: {list(dims)} cannot be shuffled by {factor}")
@@ -163,7 +163,7 @@ def shuffle_shape(args: Args) -> tuple[Dims]:
 
 
 def shuffle_order(rank: int) -> list[int]:
-    """From (.., C, r, r, H, W) to (.., C, H, r, W, r)."""
+    """Return the permutation from (.., C, r, r, H, W) to (.., C, H, r, W, r)."""
     first = rank - 4
     return [*range(first), first + 2, first, first + 3, first + 1]
 

@@ -7,10 +7,10 @@
 
 Scales and biases are floats per output channel, rounded up to a multiple of four by the exporter;
 a transposed convolution in groups may share the scales of one group. Padding around the image is
-x's zero, so it adds nothing. The sums of the weights are not looked at.
+x's zero, so it adds nothing. The sums of the weights are ignored.
 
-Three kernels: a product of matrices in tiles (`q8ta_conv`), what brings four channels together for
-it (`q8ta_conv_pack`), and a direct one for depthwise and other narrow groups (`q8ta_conv_direct`).
+Three kernels: a GEMM in tiles (`q8ta_conv`), one that packs four channels into a word for it
+(`q8ta_conv_pack`), and a direct one for depthwise and other narrow groups (`q8ta_conv_direct`).
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ KINDS = (
     Kind("et_vk.q8ta_conv2d_transposed.default", transposed=True),
 )
 
-# Groups narrower than this go to the direct kernel if they have few channels or little to add up:
-# a tile would multiply with nothing most of the time.
+# Groups narrower than this go to the direct kernel if they have few channels or short sums: most
+# of a tile would be empty.
 MIN_TILE_CHANNELS = 8
 MIN_IN_CHANNELS = 4
 SHORT_SUM = 64
@@ -105,7 +105,7 @@ class Int8Convolution:
 
 
 def weight_layout(kind: Kind, args: Args, kernel: Pair, groups: int) -> tuple[int, int, int]:
-    """Output channels, and the steps from channel to channel and from tap to tap."""
+    """Return the output channels, and the strides of a channel and a tap in the weights."""
     x, weight = args.tensor("x"), args.tensor("weight")
     channels, taps = x.dims[1] // groups, math.prod(kernel)
     if kind.depthwise:
@@ -121,7 +121,7 @@ def weight_layout(kind: Kind, args: Args, kernel: Pair, groups: int) -> tuple[in
 
 
 def count_scales(kind: Kind, args: Args, channels: int, groups: int) -> int:
-    """After how many channels the scales start again."""
+    """Return after how many channels the scales repeat."""
     scales = args.tensor("scales")
     shared = kind.transposed and scales.numel < channels
     count = channels // groups if shared else channels
@@ -200,16 +200,16 @@ def lower_direct(args: Args, call: Int8Convolution) -> Dispatch:
 
 
 def lower_tiled(args: Args, call: Int8Convolution) -> list[Dispatch]:
-    """Up to three steps: channels side by side, the product, and floats to bytes."""
+    """Lower in up to three steps: pack channels, the GEMM, and requantize floats."""
     conv, out = call.conv, args.out
-    # Outputs of a phase are no neighbours, and a plane that is not whole words shares its last one
-    # with the next: such results are floats first.
+    # Outputs of a phase are not contiguous, and a plane that is not whole words shares its last
+    # word with the next: such results are written as floats first.
     whole = conv.phases == (1, 1) and math.prod(conv.out_size) % 4 == 0
     memory = floats_memory(out.numel)
     target: Binding = out.id if whole else memory
     packed = [] if conv.is_pointwise else [lower_pack(args, conv)]
     source = packed[0].bindings[1] if packed else args.tensor("x").id
-    dispatches = [*packed, lower_product(args, call, source, target)]
+    dispatches = [*packed, lower_gemm(args, call, source, target)]
     if not whole:
         inverse, zero = call.scaling.inverse, call.scaling.zero
         assert inverse is not None
@@ -230,7 +230,7 @@ def lower_pack(args: Args, conv: Convolution) -> Dispatch:
     )
 
 
-def lower_product(args: Args, call: Int8Convolution, source: Binding, target: Binding) -> Dispatch:
+def lower_gemm(args: Args, call: Int8Convolution, source: Binding, target: Binding) -> Dispatch:
     conv, copies = call.conv, call.conv.groups * math.prod(call.conv.phases)
     pixels = conv.batch * math.prod(conv.phase_size)
     tile = choose_tile(conv.out_channels, pixels, copies)
@@ -265,7 +265,7 @@ def stored_type(args: Args) -> tuple[str, str]:
 
 
 def run_conv(kind: Kind, args: Args) -> Array:
-    """float64 holds every sum exactly, so the float convolution's own taps do."""
+    """Convolve with the float convolution's reference: float64 holds every sum exactly."""
     call = read_call(kind, args)
     conv, bias, weight = call.conv, args.optional_array("bias"), args.array("weight")
     channels, taps = conv.groups * conv.out_channels, math.prod(conv.kernel)

@@ -1,11 +1,11 @@
 """Linear layers of int8: x int8 [.., K] @ W^T with W int8 [N, K], one scale per row of W.
 
     linear_q8ta_q8csw              floats: (sum of (x - zero) * w) * x_scale * scales[n] + bias[n]
-    q8ta_linear, q8ta_linear_gemv  the same, an optional relu, and back to int8
+    q8ta_linear, q8ta_linear_gemv  the same, an optional relu, and requantization to int8
 
-Both names of the latter mean the same: the number of rows and the target decide about the kernel.
+The last two are equal: the number of rows and the target decide about the kernel.
 Scales and biases may be more than N (the exporter rounds up to a multiple of four), rows of W
-longer than K. The sums of W's rows are not looked at.
+longer than K. The sums of W's rows are ignored.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OPS = {
     "et_vk.q8ta_linear_gemv.default": INT8,
 }
 
-# Rows that the kernel for few of them takes at once, and up to how many rows it beats tiles.
+# Rows that the skinny kernel takes at once, and up to how many rows it is faster than tiles.
 ROWS_AT_ONCE = (1, 2, 4)
 FEW_ROWS = 16
 
@@ -122,7 +122,7 @@ def lower_linear(args: Args, quantized: bool) -> list[Dispatch]:
     check_terms(args, linear.k)
     if out.numel == 0:
         return []
-    # Bytes are written as whole words; where rows are not, floats become bytes in a second step.
+    # Bytes are written as whole words; if rows are not whole words, floats are requantized after.
     whole = quantized and linear.n % 4 == 0
     memory = floats_memory(out.numel)
     target = out.id if whole or not quantized else memory
@@ -130,17 +130,17 @@ def lower_linear(args: Args, quantized: bool) -> list[Dispatch]:
     stored = float_type(args, linear.scales, linear.bias, None if quantized else out)
     written = "u32" if whole else "f32" if quantized else stored
     bindings = (*linear.inputs, target, uniform)
-    product = product_dispatch(linear, bindings, stored, written, args.target)
+    gemm = gemm_dispatch(linear, bindings, stored, written, args.target)
     if target is not memory:
-        return [product]
+        return [gemm]
     assert scaling.inverse is not None
-    return [product, requantize_dispatch(memory, out, scaling.inverse, scaling.zero)]
+    return [gemm, requantize_dispatch(memory, out, scaling.inverse, scaling.zero)]
 
 
-def product_dispatch(
+def gemm_dispatch(
     linear: LinearQ8, bindings: tuple[Binding, ...], stored: str, written: str, target: Target
 ) -> Dispatch:
-    """Scales and biases lie in memory as `stored`; `written` is u32, for bytes, or a float."""
+    """Return the GEMM; scales and biases are `stored`; `written` is u32 (bytes) or a float."""
     types: tuple[tuple[str, str], ...] = ()
     if target.software:
         kernel, parts = "q8ta_linear_simple", (linear.m, ceil_div(linear.n, 4))
@@ -166,7 +166,7 @@ def product_dispatch(
 def run_linear(args: Args, quantized: bool) -> Array:
     linear, scaling = read_call(args), read_scaling(args, quantized)
     bias = args.optional_array("bias")
-    # float64 holds every sum exactly, and its products are fast.
+    # float64 holds every sum exactly, and its matrix multiplication is fast.
     x = args.array("x").astype(np.float64) - scaling.x_zero
     sums = x @ args.array("weight")[:, : linear.k].T.astype(np.float64)
     n = linear.n

@@ -1,4 +1,4 @@
-"""The rule for attention with all that comes before it; see ops/attention/fused_attention.py."""
+"""The rule for attention with q, k, v and rotary embedding: ops/attention/fused_attention.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from webpte.rewrite.fusion.linear_q4 import are_of_one_kind, taken_before
 
 
 def attention_block(calls: Calls, call: Call) -> Match | None:
-    """(norm,) q, k and v of one x, rope, attention with a cache."""
+    """Match (norm,) q, k and v of one x, rotary embedding and attention with a KV cache."""
     if call.name != SDPA:
         return None
     query, key, value = (calls.argument(call, name) for name in ("query", "key", "value"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from webpte.format.vulkan import BoolValue, DoubleValue, IntListValue, IntValue
 from webpte.graph.graph import Call
 from webpte.ops.conv.fused_conv import (
-    ACTIVATIONS,
     ADD,
     CLAMPED,
     CONV_BLOCK,
@@ -15,6 +14,7 @@ from webpte.ops.conv.fused_conv import (
     PAD,
     WHERE,
 )
+from webpte.ops.elementwise.unary import ACTIVATIONS
 from webpte.rewrite.fusion.engine import Calls, Match
 from webpte.rewrite.fusion.linear_q4 import is_one
 
@@ -22,17 +22,17 @@ Steps = tuple[Call, ...]
 
 
 def convolution_block(calls: Calls, call: Call) -> Match | None:
-    """(pad with zeros,) convolution, and one of: a sum and what bends it, a bend, a slope."""
+    """Match a convolution, zero padding before it, and a residual, an activation or a slope."""
     if call.name not in CONVOLUTIONS:
         return None
-    endings = (_sum, _slope, _bend)
-    after = next((steps for find in endings if (steps := find(calls, call))), ())
+    epilogues = (_sum, _slope, _activation)
+    after = next((steps for find in epilogues if (steps := find(calls, call))), ())
     parts = (*_border(calls, call), call, *after)
     return Match(CONV_BLOCK, parts, (parts[-1].args[-1],)) if len(parts) > 1 else None
 
 
 def _border(calls: Calls, call: Call) -> Steps:
-    """Zeros around each image, if nobody else sees them."""
+    """Return the call that puts zeros around each image, if only the convolution reads it."""
     source = calls.argument(call, "input")
     pad = calls.writer(source)
     if pad is None or pad.name != PAD or calls.only_reader(source) is None:
@@ -54,7 +54,7 @@ def _has_zeros(calls: Calls, pad: Call) -> bool:
 
 
 def _sum(calls: Calls, call: Call) -> Steps:
-    """What is added, then what bends the sum if that is all that reads it."""
+    """Return the sum with a residual, and the activation if that is the sum's only reader."""
     addition = calls.only_reader(call.args[-1])
     if addition is None or addition.name != ADD or not is_one(calls, addition, "alpha"):
         return ()
@@ -62,12 +62,12 @@ def _sum(calls: Calls, call: Call) -> Steps:
         return ()
     steps = (*_channels(calls, call, addition), addition)
     last = calls.only_reader(addition.args[-1])
-    bends = last is not None and last.name in ACTIVATIONS and call.name != CLAMPED
-    return (*steps, last) if last is not None and bends else steps
+    fits = last is not None and last.name in ACTIVATIONS and call.name != CLAMPED
+    return (*steps, last) if last is not None and fits else steps
 
 
 def _channels(calls: Calls, call: Call, addition: Call) -> Steps:
-    """The channels of zeros that what is added is longer by."""
+    """Return the zero-pad over channels that feeds the residual sum, if there is one."""
     first, second = addition.args[:2]
     other = second if first == call.args[-1] else first
     pad = calls.writer(other)
@@ -76,14 +76,15 @@ def _channels(calls: Calls, call: Call, addition: Call) -> Steps:
     return (pad,) if _has_zeros(calls, pad) and pad.index < addition.index else ()
 
 
-def _bend(calls: Calls, call: Call) -> Steps:
+def _activation(calls: Calls, call: Call) -> Steps:
+    """Return the activation after the convolution, with the views between."""
     last, views = calls.sole_user(call.args[-1])
     fits = last is not None and last.name in ACTIVATIONS and call.name != CLAMPED
     return (*views, last) if last is not None and fits else ()
 
 
 def _slope(calls: Calls, call: Call) -> Steps:
-    """where(x > 0, x, x * slope), as exporters write PReLU."""
+    """Return the calls of where(x > 0, x, x * slope), as exporters write PReLU."""
     x = call.args[-1]
     readers = {reader.name: reader for reader in calls.readers(x)}
     if len(calls.readers(x)) != 3 or set(readers) != {GREATER, MUL, WHERE}:

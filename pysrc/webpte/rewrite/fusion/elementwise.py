@@ -9,7 +9,7 @@ from webpte.shapes import numel
 
 
 def elementwise_chain(calls: Calls, call: Call) -> Match | None:
-    """The last of several ops, and those before it whose results nobody else needs."""
+    """Match a chain of element-wise ops by its last one; no other call reads its other results."""
     out = call.args[-1]
     if not _is_plain(calls, call):
         return None
@@ -29,7 +29,7 @@ def elementwise_chain(calls: Calls, call: Call) -> Match | None:
 
 
 def _is_plain(calls: Calls, call: Call) -> bool:
-    """Floats of one type, as many as come out, or single ones."""
+    """Return whether operands are floats of the output's type, of its size or single elements."""
     if call.name not in NAMES:
         return False
     out = calls.graph.value(call.args[-1])
@@ -41,7 +41,7 @@ def _is_plain(calls: Calls, call: Call) -> bool:
 
 
 def _absorbed(calls: Calls, value_id: int, out: int, parts: dict[int, Call]) -> Call | None:
-    """The call that gives a value, if it can be a part beside these."""
+    """Return the call that writes a value, if it can join these parts."""
     writer = calls.writer(value_id)
     if writer is None or writer.index in parts or not _is_plain(calls, writer):
         return None

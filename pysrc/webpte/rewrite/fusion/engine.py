@@ -1,11 +1,10 @@
-"""Patterns over a graph's dataflow, and the calls that replace what they find.
+"""Patterns over the dataflow of a graph, and the fused calls that replace their matches.
 
-A rule looks at one call and says what it would fuse with it: `Match`. Whether that is allowed is
-decided here, for all rules alike:
+A rule takes one call and returns the calls to fuse with it: a `Match`. A match is accepted if:
 
-- what the parts give and the fused call does not is used by nobody else and is no output;
-- what is written more than once, or changed in place, is touched by the last part alone;
-- there is a place in the order of calls after all that is read, and before all that reads.
+- no other call reads the results that the fused call drops, and none of them is an output;
+- only the last part touches values that are written more than once or changed in place;
+- there is a place in the order of calls after all its inputs and before all its readers.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from webpte.rewrite.dataflow import Dataflow
 
 @dataclass(frozen=True)
 class Match:
-    """What a rule would fuse: `parts` in an order in which they can run, the anchor among them.
+    """The calls that a rule would fuse: `parts`, in an order in which they can run.
 
-    `outputs` are all that others may use of what the parts give.
+    Other calls may read only the `outputs` of the parts.
     """
 
     op: str
@@ -32,14 +31,14 @@ class Match:
 
 
 class Calls:
-    """What rules ask a graph."""
+    """The queries of the rules about a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.flow = Dataflow.of(graph)
 
     def writer(self, value_id: int) -> Call | None:
-        """The call that gives a value, if it is the only one and nothing else writes there."""
+        """Return the call that writes a value, if it is the only one to write there."""
         if self.flow.times_written(value_id) != 1 or value_id in self.flow.mutated:
             return None
         writers = self.flow.writers.get(value_id, ())
@@ -49,12 +48,12 @@ class Calls:
         return [self.graph.calls[i] for i in self.flow.readers.get(value_id, ())]
 
     def only_reader(self, value_id: int) -> Call | None:
-        """The call that takes a value, if there is only one and it is no output."""
+        """Return the call that reads a value, if there is only one and the value is no output."""
         readers = self.readers(value_id)
         return readers[0] if len(readers) == 1 and value_id not in self.graph.outputs else None
 
     def is_view(self, call: Call) -> bool:
-        """Whether a call gives what it takes, under another shape."""
+        """Return whether a call is a view: its input under another shape."""
         op = definition_of(call)
         if op is None or op.alias_of is None:
             return False
@@ -63,14 +62,14 @@ class Calls:
         return isinstance(source, Tensor) and isinstance(out, Tensor) and source.dtype == out.dtype
 
     def viewed(self, call: Call) -> int:
-        """What a view is of."""
+        """Return the input of a view."""
         op = definition_of(call)
         assert op is not None
         assert op.alias_of is not None
         return call.args[op.signature.positions[op.alias_of]]
 
     def producer(self, value_id: int) -> tuple[Call | None, tuple[Call, ...]]:
-        """The call whose result a value is, and the views on the way from there, first to last."""
+        """Return the call that computes a value, and the views in between, first to last."""
         views: list[Call] = []
         writer = self.writer(value_id)
         while writer is not None and self.is_view(writer):
@@ -79,7 +78,7 @@ class Calls:
         return writer, tuple(reversed(views))
 
     def sole_user(self, value_id: int) -> tuple[Call | None, tuple[Call, ...]]:
-        """The only call that takes a value, maybe through views, and those."""
+        """Return the only call that reads a value, maybe through views, and the views."""
         views: list[Call] = []
         reader = self.only_reader(value_id)
         while reader is not None and self.is_view(reader):
@@ -88,7 +87,7 @@ class Calls:
         return reader, tuple(views)
 
     def argument(self, call: Call, name: str) -> int:
-        """The value id of an argument by its name; -1 if the file leaves it out."""
+        """Return the value id of an argument by its name; -1 if the file leaves it out."""
         op = definition_of(call)
         assert op is not None
         position = op.signature.positions[name]
@@ -99,10 +98,10 @@ Rule = Callable[[Calls, Call], Match | None]
 
 
 def apply(graph: Graph, rules: Sequence[Rule]) -> Graph:
-    """The graph with everything fused that the rules find; each call is taken once.
+    """Return the graph with all accepted matches fused; a call is part of at most one.
 
-    The last calls come first: a chain is found from its end. For each, the first rule that finds
-    something wins.
+    The last calls come first, as a chain is found from its end. For each call, the first rule with
+    a match wins.
     """
     calls = Calls(graph)
     rewriting = _Rewriting(calls)
@@ -113,12 +112,12 @@ def apply(graph: Graph, rules: Sequence[Rule]) -> Graph:
     return rewriting.result() if rewriting.taken else graph
 
 
-# Before or at the call with this index.
+# (index of a call, 0 before it or 1 at it)
 _Place = tuple[int, int]
 
 
 class _Rewriting:
-    """What some rules change in one graph."""
+    """The accepted matches of some rules in one graph."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -128,7 +127,7 @@ class _Rewriting:
         self.taken: dict[int, _Place] = {}  # index of a part to where it goes
 
     def consider(self, found: Match) -> None:
-        """Take what was found, if nothing speaks against it."""
+        """Accept a match if all conditions hold."""
         indices = {part.index for part in found.parts}
         if len(indices) < len(found.parts) or not indices.isdisjoint(self.taken):
             return
@@ -140,7 +139,7 @@ class _Rewriting:
             self.taken |= dict.fromkeys(indices, place)
 
     def _is_closed(self, found: Match, indices: set[int]) -> bool:
-        """Whether only the outputs are used by others, and by no part."""
+        """Return whether other calls read only the outputs, and no part reads them."""
         for value_id in self._given(found.parts):
             readers = set(self._flow.readers.get(value_id, ()))
             if value_id in found.outputs:
@@ -157,7 +156,7 @@ class _Rewriting:
         return isinstance(self._graph.value(value_id), Tensor | SymIntValue)
 
     def _is_steady(self, found: Match) -> bool:
-        """Whether what others may write to is touched by the last part alone."""
+        """Return whether only the last part touches values that other calls write."""
         touched = {
             i
             for part in found.parts[:-1]
@@ -166,7 +165,7 @@ class _Rewriting:
         return touched.isdisjoint(self._flow.volatile)
 
     def _place(self, found: Match, indices: set[int]) -> _Place | None:
-        """Where the fused call goes: where its last part is, or before its first reader."""
+        """Return the place of the fused call: its last part's, or before its first reader."""
         given = set(self._given(found.parts))
         taken = {i for part in found.parts for i in self._flow.takes(part)} - given
         low = max(
@@ -187,15 +186,15 @@ class _Rewriting:
     def result(self) -> Graph:
         values: list[Value] = list(self._graph.values)
         kept = [((c.index, 1), c) for c in self._graph.calls if c.index not in self.taken]
-        # Of two at one place, what was found last is read by what was found first, never the other
-        # way around: a reader's place is behind that of all it reads.
+        # Of two matches at one place, the one found first reads the one found last, never the other
+        # way around: a reader's place is after the places of all that it reads.
         fused = [(place, self._fused(found, values)) for place, found in reversed(self._found)]
         ordered = [call for _, call in sorted([*kept, *fused], key=lambda item: item[0])]
         calls = tuple(replace(call, index=i) for i, call in enumerate(ordered))
         return Graph(tuple(values), calls, self._graph.inputs, self._graph.outputs)
 
     def _fused(self, found: Match, values: list[Value]) -> Call:
-        """A call with lists as arguments: see ops/core/fused_call.py."""
+        """Build the fused call; its arguments are lists, see ops/core/fused_call.py."""
         flow, given = self._flow, set(self._given(found.parts))
         takes = dict.fromkeys(i for part in found.parts for i in flow.takes(part) if i not in given)
         changed = dict.fromkeys(i for part in found.parts for i in flow.changes(part))
@@ -212,11 +211,11 @@ class _Rewriting:
         first = len(values)
         values.extend(ValueListValue(tuple(ids)) for ids in lists)
         args = tuple(range(first, first + len(lists)))
-        last = found.parts[-1]  # whose result it is, so that its name says most
+        last = found.parts[-1]  # its result is the fused call's, so its name fits best
         return Call(-1, found.op, args, last.kernel, last.place, found.parts)
 
     def _hooked(self, part: Call) -> Iterable[int]:
-        """The values of a part whose change means another lowering, not only another uniform."""
+        """Return the values of a part whose change needs a new lowering, not just a uniform."""
         op = definition_of(part)
         assert op is not None, "of a part"
         named = zip(op.signature.parameters, part.args[:-1], strict=False)

@@ -1,4 +1,4 @@
-"""Rules around matrix products; what they become is in ops/gemm/fused_linear_q4.py."""
+"""Rules around GEMMs, quantized ones above all; ops/gemm/fused_linear_q4.py lowers them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from webpte.format.vulkan import DoubleValue, IntValue
 from webpte.graph.graph import Call
 from webpte.ops.gemm.fused_linear_q4 import (
     CHOOSE_OF,
-    GATED_PRODUCT,
+    GATED_GEMM,
+    GEMM_ADD,
     LINEAR_OF,
-    NORMED_PRODUCT,
+    NORMED_GEMM,
     PLAIN_LINEARS,
-    PRODUCT_ADD,
     RMS_NORM,
     ROUNDED_LINEARS,
 )
-from webpte.ops.gemm.gemv_multi import LINEAR
+from webpte.ops.gemm.matmul import LINEAR
 from webpte.rewrite.fusion.engine import Calls, Match
 
 ADD, MUL, SIGMOID, SILU = (
@@ -25,12 +25,12 @@ ADD, MUL, SIGMOID, SILU = (
     "aten.sigmoid.default",
     "aten.silu.default",
 )
-PLAIN_PRODUCTS = {"aten.linear.default", "aten.mm.default", "aten.addmm.default"}
+PLAIN_GEMMS = {LINEAR, "aten.mm.default", "aten.addmm.default"}
 
 
-def add_after_product(calls: Calls, call: Call) -> Match | None:
-    """product, views, add: the residual becomes the product's addend."""
-    if call.name not in LINEAR_OF and call.name not in PLAIN_PRODUCTS:
+def add_after_gemm(calls: Calls, call: Call) -> Match | None:
+    """Match a GEMM, views and a sum: the residual becomes the addend of the GEMM."""
+    if call.name not in LINEAR_OF and call.name not in PLAIN_GEMMS:
         return None
     addition, views = calls.sole_user(call.args[-1])
     if addition is None or addition.name != ADD or not is_one(calls, addition, "alpha"):
@@ -38,11 +38,11 @@ def add_after_product(calls: Calls, call: Call) -> Match | None:
     if addition.args[0] == addition.args[1]:
         return None
     before = rounding_before(calls, [call]) if call.name in ROUNDED_LINEARS else ()
-    return Match(PRODUCT_ADD, (*before, call, *views, addition), (addition.args[-1],))
+    return Match(GEMM_ADD, (*before, call, *views, addition), (addition.args[-1],))
 
 
-def gated_products(calls: Calls, call: Call) -> Match | None:
-    """silu(gate) * up of two products of one x, the norm before them if it is theirs alone."""
+def gated_gemms(calls: Calls, call: Call) -> Match | None:
+    """Match silu(gate) * up of two GEMMs of one x, and the norm before if only they read it."""
     if call.name != MUL:
         return None
     for gated, other in (call.args[:2], call.args[1::-1]):
@@ -59,16 +59,16 @@ def gated_products(calls: Calls, call: Call) -> Match | None:
         before = taken_before(calls, pair)
         if before is None:
             continue
-        # In this order little is kept at once where they run one by one.
+        # Run one by one, this order keeps few results in memory at once.
         parts = (*before, gate, *rest, up, *up_views, call)
-        return Match(GATED_PRODUCT, parts, (call.args[-1],))
+        return Match(GATED_GEMM, parts, (call.args[-1],))
     return None
 
 
 def are_of_one_kind(linears: Sequence[Call]) -> bool:
-    """Whether one kernel may take them: of floats, or quantized, x being rounded or not.
+    """Return whether one kernel may take the linear layers: all of floats, or quantized alike.
 
-    None of them may have another's result for its weights: that would be in no memory.
+    None of them may have another's result for its weights, which would never be in memory.
     """
     names = {linear.name for linear in linears}
     kinds = ({LINEAR}, PLAIN_LINEARS - {LINEAR}, ROUNDED_LINEARS)
@@ -78,7 +78,7 @@ def are_of_one_kind(linears: Sequence[Call]) -> bool:
 
 
 def taken_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...] | None:
-    """The norm, and what chooses how x is rounded; None if that is not theirs alone."""
+    """Return the norm and the call that chooses x's scales; None if others read the latter."""
     if linears[0].name not in ROUNDED_LINEARS:
         return norm_before(calls, linears[0], set(linears))
     chosen = rounding_before(calls, linears)
@@ -86,7 +86,7 @@ def taken_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...] | No
 
 
 def rounding_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...]:
-    """The call that chooses scales and zeros for the x of these products, and for nobody else."""
+    """Return the call that chooses scales and zeros for the x of these GEMMs alone."""
     names = ("x_scale", "x_zero", "x")
     asked = {tuple(calls.argument(linear, name) for name in names) for linear in linears}
     if len(asked) > 1:
@@ -102,16 +102,16 @@ def rounding_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...]:
     return (choose,) if alone and not outs else ()
 
 
-def norm_before_product(calls: Calls, call: Call) -> Match | None:
-    """rms_norm whose only reader is a product, or the choice of how its x is rounded."""
+def norm_before_gemm(calls: Calls, call: Call) -> Match | None:
+    """Match an rms_norm whose only reader is a GEMM, or the choice of scales for its x."""
     if call.name not in PLAIN_LINEARS | ROUNDED_LINEARS:
         return None
     before = taken_before(calls, [call])
-    return Match(NORMED_PRODUCT, (*before, call), (call.args[-1],)) if before else None
+    return Match(NORMED_GEMM, (*before, call), (call.args[-1],)) if before else None
 
 
 def _silu(calls: Calls, value_id: int) -> list[Call] | None:
-    """The call whose result goes through x * sigmoid(x), and those that do it."""
+    """Return the call whose result goes through x * sigmoid(x), and the calls that compute it."""
     last, after = calls.producer(value_id)
     if last is None:
         return None
@@ -120,8 +120,8 @@ def _silu(calls: Calls, value_id: int) -> list[Call] | None:
         return None if source is None else [source, *views, last, *after]
     if last.name != MUL:
         return None
-    for straight, bent in (last.args[:2], last.args[1::-1]):
-        sigmoid, between = calls.producer(bent)
+    for straight, activated in (last.args[:2], last.args[1::-1]):
+        sigmoid, between = calls.producer(activated)
         if sigmoid is not None and sigmoid.name == SIGMOID and sigmoid.args[0] == straight:
             source, views = calls.producer(straight)
             return None if source is None else [source, *views, sigmoid, *between, last, *after]
@@ -129,9 +129,9 @@ def _silu(calls: Calls, value_id: int) -> list[Call] | None:
 
 
 def norm_before(calls: Calls, linear: Call, readers: set[Call]) -> tuple[Call, ...]:
-    """The norm before some products, with the views between, if nobody else reads it.
+    """Return the norm before some GEMMs and the views between, if nothing else reads it.
 
-    Nor they themselves, as weights: what is multiplied with itself has to be somewhere.
+    A GEMM that also reads it as its weights needs it in memory, so it counts as something else.
     """
     x = calls.argument(linear, "x")
     norm, views = calls.producer(x)
@@ -147,6 +147,7 @@ def norm_before(calls: Calls, linear: Call, readers: set[Call]) -> tuple[Call, .
 
 
 def is_one(calls: Calls, call: Call, name: str) -> bool:
+    """Return whether an argument is absent or the number 1."""
     value_id = calls.argument(call, name)
     value = None if value_id < 0 else calls.graph.value(value_id)
     return value is None or (isinstance(value, IntValue | DoubleValue) and value.value == 1)

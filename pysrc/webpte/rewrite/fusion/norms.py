@@ -1,17 +1,18 @@
-"""The rule for batch normalization that exporters left over; see ops/norm/fused_norm.py."""
+"""The rule for batch normalization that exporters kept; see ops/norm/fused_norm.py."""
 
 from __future__ import annotations
 
 from webpte.graph.graph import Call
-from webpte.ops.norm.fused_norm import ACTIVATIONS, BATCH_NORM, BENT_NORM
+from webpte.ops.elementwise.unary import ACTIVATIONS
+from webpte.ops.norm.fused_norm import ACTIVATION_NORM, BATCH_NORM
 from webpte.rewrite.fusion.engine import Calls, Match
 
 
 def activation_batch_norm(calls: Calls, call: Call) -> Match | None:
-    """relu or such that only a batch normalization reads."""
+    """Match an activation and the batch normalization that is its only reader."""
     if call.name != BATCH_NORM:
         return None
-    bend = calls.writer(calls.argument(call, "input"))
-    if bend is None or bend.name not in ACTIVATIONS:
+    activation = calls.writer(calls.argument(call, "input"))
+    if activation is None or activation.name not in ACTIVATIONS:
         return None
-    return Match(BENT_NORM, (bend, call), calls.graph.value_list(call.args[-1]))
+    return Match(ACTIVATION_NORM, (activation, call), calls.graph.value_list(call.args[-1]))

@@ -1,4 +1,4 @@
-"""The rule for attention that is written out; see ops/attention/fused_softmax_attention.py."""
+"""The rule for attention written as single ops; see ops/attention/fused_softmax_attention.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from webpte.shapes import numel
 
 
 def softmax_attention(calls: Calls, call: Call) -> Match | None:
-    """bmm, scale, mask, softmax, bmm, the views and permutations around, the split before."""
+    """Match bmm, scale, mask, softmax, bmm, with the views and permutations, and the split."""
     if call.name != BMM:
         return None
     weights, value = call.args[:2]
@@ -32,8 +32,8 @@ def softmax_attention(calls: Calls, call: Call) -> Match | None:
     scores = _scores(calls, softmax.args[0])
     if scores is None:
         return None
-    product = scores[0]
-    ways = [_source(calls, i, scaled=True) for i in product.args[:2]]
+    gemm = scores[0]
+    ways = [_source(calls, i, scaled=True) for i in gemm.args[:2]]
     ways.append(_source(calls, value))
     split = _split(calls, [begin for begin, _ in ways])
     query, key, values = (way for _, way in ways)
@@ -43,7 +43,7 @@ def softmax_attention(calls: Calls, call: Call) -> Match | None:
 
 
 def _softmax(calls: Calls, value_id: int) -> tuple[Call, list[Call]] | None:
-    """The softmax over the last dim that a value comes from, and the views after it."""
+    """Return the softmax over the last dim that a value comes from, and the views after it."""
     softmax, after = _alone(calls, value_id), list[Call]()
     while softmax is not None and _keeps_order(calls, softmax):
         after.insert(0, softmax)
@@ -57,7 +57,7 @@ def _softmax(calls: Calls, value_id: int) -> tuple[Call, list[Call]] | None:
 
 
 def _scores(calls: Calls, value_id: int) -> list[Call] | None:
-    """The product that a value is the scores of, and what happened to them: scales, then a mask."""
+    """Return the GEMM that computes the scores, and the scales and the mask after it."""
     calls_after, masked, scaled = list[Call](), False, False
     call = _alone(calls, value_id)
     while call is not None and call.name != BMM:
@@ -66,7 +66,7 @@ def _scores(calls: Calls, value_id: int) -> list[Call] | None:
             masked = True
             if call.args[0] == call.args[1]:
                 return None
-            if not _leads_to_product(calls, source):
+            if not _leads_to_gemm(calls, source):
                 source = call.args[1]
             types = {calls.graph.tensor(i).dtype for i in (*call.args[:2], call.args[-1])}
             if len(types) > 1 or not _is_float_like(calls, call.args[-1], source):
@@ -80,7 +80,7 @@ def _scores(calls: Calls, value_id: int) -> list[Call] | None:
     return None if call is None else [call, *calls_after]
 
 
-def _leads_to_product(calls: Calls, value_id: int) -> bool:
+def _leads_to_gemm(calls: Calls, value_id: int) -> bool:
     call = _alone(calls, value_id)
     while call is not None and call.name != BMM:
         scale = _scaled(calls, call)
@@ -91,7 +91,7 @@ def _leads_to_product(calls: Calls, value_id: int) -> bool:
 
 
 def _source(calls: Calls, value_id: int, scaled: bool = False) -> tuple[int, list[Call]]:
-    """Where a value comes from, and the views, permutations and maybe scales on the way."""
+    """Return the source of a value, and the views, permutations and scales on the way."""
     way = list[Call]()
     while (call := _alone(calls, value_id)) is not None:
         scale = _scaled(calls, call) if scaled else None
@@ -103,7 +103,7 @@ def _source(calls: Calls, value_id: int, scaled: bool = False) -> tuple[int, lis
 
 
 def _split(calls: Calls, value_ids: list[int]) -> list[Call]:
-    """The split that all of these come from, if they are all that it gives."""
+    """Return the split that gives exactly these values, if there is one."""
     split = calls.writer(value_ids[0])
     if split is None or split.name != SPLIT or not all(_alone(calls, i) for i in value_ids):
         return []
@@ -112,7 +112,7 @@ def _split(calls: Calls, value_ids: list[int]) -> list[Call]:
 
 
 def _end(calls: Calls, call: Call) -> list[Call]:
-    """The way from the last product to the last permutation after it."""
+    """Return the views and permutations after the last GEMM, up to the last permutation."""
     way, reader = list[Call](), calls.only_reader(call.args[-1])
     while reader is not None and (calls.is_view(reader) or reader.name in PERMUTES):
         way.append(reader)
@@ -123,7 +123,7 @@ def _end(calls: Calls, call: Call) -> list[Call]:
 
 
 def _alone(calls: Calls, value_id: int) -> Call | None:
-    """The call that gives a value, if only one call takes that."""
+    """Return the call that writes a value, if only one call reads it."""
     return calls.writer(value_id) if calls.only_reader(value_id) is not None else None
 
 
@@ -137,7 +137,7 @@ def _keeps_order(calls: Calls, call: Call) -> bool:
 
 
 def _scaled(calls: Calls, call: Call) -> int | None:
-    """What a call multiplies by one number, or divides by it."""
+    """Return the tensor that a call multiplies or divides by a single number, or None."""
     if call.name not in (MUL, DIV):
         return None
     for source, scale in (call.args[:2], call.args[1::-1])[: 2 if call.name == MUL else 1]:

@@ -17,7 +17,6 @@ class Options:
 
     fuse       let one kernel do the work of several calls where it can
     halves     store and compute half floats as such where shaders have them, not as float32
-    subgroups  sums by subgroups, where shaders have them; None: where that is known to be faster
     matrices   products of many rows by subgroup matrices, where shaders have them, of half floats;
                None: where that is known to be faster
     plain      the plain kernels that a CPU in disguise gets, which compile quickly
@@ -26,7 +25,6 @@ class Options:
 
     fuse: bool = True
     halves: bool = True
-    subgroups: bool | None = None
     matrices: bool | None = None
     plain: bool | None = None
     tuned: bool = True
@@ -34,13 +32,11 @@ class Options:
     def applied_to(self, info: DeviceInfo) -> DeviceInfo:
         """The device as programs with these options see it."""
         features = tuple(name for name in info.features if self.halves or name != HALVES)
-        subgroups = info.prefers_subgroups if self.subgroups is None else self.subgroups
         matrices = info.prefers_matrices if self.matrices is None else self.matrices
         plain = info.software if self.plain is None else self.plain
         return replace(
             info,
             features=features,
-            prefers_subgroups=subgroups,
             prefers_matrices=matrices,
             software=plain,
         )

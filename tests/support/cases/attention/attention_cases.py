@@ -37,7 +37,7 @@ def softmax_attention(
 
 @dataclass(frozen=True)
 class CacheCase:
-    """Steps (tokens, position) of one program whose caches live on from step to step.
+    """Steps (tokens, position) of one program whose caches persist from step to step.
 
     `mask` is None or the shape of the mask with letters for sizes: B, H, S, P (all positions of
     the cache), N (the keys up to the last query), 1. `live` makes the position a SymInt.
@@ -78,7 +78,7 @@ class CacheCase:
 
     @cached_property
     def caches(self) -> tuple[Array, Array]:
-        """Not empty at first: what lies there must be kept, and must not be read too early."""
+        """Return the initial caches: not empty, so that a read or write at a wrong place shows."""
         rng = np.random.default_rng(self.seed + 1)
         shape = (self.batch, self.positions, self.key_heads, self.size)
         return randoms(rng, *shape) * 3, randoms(rng, *shape) * 3
@@ -112,7 +112,7 @@ class CacheCase:
 
     @cached_property
     def expected(self) -> list[list[Array]]:
-        """The outputs of each step; caches too where they are inputs."""
+        """Return the outputs of each step, with the caches if they are inputs."""
         keys, values = (cache.copy() for cache in self.caches)
         result = []
         for (tokens, position), step in zip(self.steps, self.data, strict=True):

@@ -1,4 +1,4 @@
-"""Cases of rotary embeddings. Expectations turn complex numbers in float64."""
+"""Cases of rotary embeddings. Expectations rotate complex numbers in float64."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def turn(x: Array, cosines: Array, sines: Array, *, half: bool = False) -> Array
 
 @dataclass(frozen=True)
 class RopeCase:
-    """Steps (tokens, position) of queries and keys. `size` is of a head, `turned` of it turns."""
+    """Steps (tokens, position) of queries and keys; of a head of `size`, `turned` are rotated."""
 
     op: str
     steps: Sequence[tuple[int, int]]
@@ -83,7 +83,7 @@ class RopeCase:
         ]
 
     def tables(self, index: int) -> tuple[Array, Array]:
-        """As the op takes them in one step."""
+        """Return the tables of one step."""
         tokens, position = self.steps[index]
         if self.uneven:
             rng = np.random.default_rng(9)

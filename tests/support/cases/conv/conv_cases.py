@@ -18,7 +18,7 @@ CLAMPED = "et_vk.conv_with_clamp.default"
 
 
 def spread_out(x: Array, steps: list[int]) -> Array:
-    """With zeros between the elements of the last dims."""
+    """Insert zeros between the elements of the last dims."""
     sizes = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], steps, strict=True)]
     out = np.zeros((*x.shape[:2], *sizes))
     out[every(steps)] = x
@@ -26,7 +26,7 @@ def spread_out(x: Array, steps: list[int]) -> Array:
 
 
 def every(steps: list[int], more: int = 0) -> tuple[Any, ...]:
-    """An index: every so many elements of some dims, and all of `more` dims behind them."""
+    """Return an index with these steps along some dims, and all of `more` dims after them."""
     return (..., *(slice(None, None, step) for step in steps), *(slice(None),) * more)
 
 
@@ -41,7 +41,7 @@ def correlate(x: Array, weight: Array, stride: list[int]) -> Array:
 
 
 def pad(x: Array, before: list[int], behind: list[int]) -> Array:
-    """Zeros around the last dims; negative numbers cut off."""
+    """Pad the last dims with zeros; negative numbers crop."""
     widths = [(max(a, 0), max(b, 0)) for a, b in zip(before, behind, strict=True)]
     x = np.pad(x, [(0, 0), (0, 0), *widths])
     kept = [slice(max(-a, 0), -b if b < 0 else None) for a, b in zip(before, behind, strict=True)]
@@ -98,7 +98,7 @@ def conv(
     live: tuple[tuple[int, ...], ...] = (),
     label: str = "",
 ) -> RowCase:
-    """A case from shapes; `live` has further shapes of the input, `clamp` the two bounds."""
+    """Build a case from shapes; `live` has further input shapes, `clamp` the two bounds."""
     channels = weight[1] * groups if transposed else weight[0]
     weights = normal(weight, 2, scale=float(np.prod(weight[1:])) ** -0.5)
     biases = normal((channels,), 3) if bias else None

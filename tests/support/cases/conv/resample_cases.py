@@ -23,7 +23,7 @@ PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
 
 @dataclass(frozen=True)
 class ResampleCase(RowCase):
-    """A case whose scale factors are a list of floats."""
+    """Build a case whose scale factors are a list of floats."""
 
     def program(self) -> bytes:
         g = GraphWriter()
@@ -59,7 +59,7 @@ def each_place(x: Array, sizes: list[int], value: Callable[[int, int], Array]) -
 
 
 def step_of(in_size: int, out_size: int, factor: float | None) -> np.float32:
-    """From outputs to inputs, in float32 as torch has it."""
+    """Map outputs to inputs in float32, as torch does."""
     if factor is None or in_size == out_size:
         return np.float32(in_size) / np.float32(out_size)
     return np.float32(1 / factor)
@@ -131,7 +131,7 @@ def taps(place: float, size: int, mode: int, padding: int, align: bool) -> list[
 
 
 def inside(at: float, size: int, padding: int, align: bool) -> float:
-    """Back from where it left the image, mirror by mirror."""
+    """Reflect a place back into the image, mirror by mirror."""
     low, high = (0.0, size - 1.0) if align else (-0.5, size - 0.5)
     if padding == PADDINGS["reflection"] and low < high:
         while not low <= at <= high:

@@ -14,7 +14,7 @@ BACKWARD, REQUANT = "et_vk.linear_q4gsw_backward.default", "et_vk.q4gsw_requant.
 
 
 def codes_at(packed: Array, inner: int, high_first: bool = False) -> Array:
-    """One code at a time, from the nibbles of its byte."""
+    """Unpack one code at a time, from the nibbles of its byte."""
     codes = np.zeros((len(packed), inner))
     for row, k in np.ndindex(codes.shape):
         byte = int(packed[row, k // 2])
@@ -32,7 +32,7 @@ def dequantized(packed: Array, scales: Array, group: int, inner: int) -> Array:
 
 
 def packed_weights(rows: int, inner: int, width: int | None = None, seed: int = 5) -> Array:
-    """Bytes as the exporter writes them: rows rounded up to 8 values."""
+    """Pack codes as the exporter does, in rows rounded up to 8 values."""
     width = (inner + 7) // 8 * 4 if width is None else width
     return np.random.default_rng(seed).integers(0, 256, (rows, width), np.uint8)
 
@@ -96,7 +96,7 @@ def int8(shape: tuple[int, ...], n: int, extra: int = 0) -> RowCase:
 
 
 def fake_quantized(x: Array, scale: Array, zero: Array) -> Array:
-    """Element by element, in float32 as far as rounding goes; ties go to even."""
+    """Requantize element by element, rounding in float32 with ties to even."""
     rows = x.reshape(-1, x.shape[-1])
     out = np.zeros(rows.shape)
     for row, k in np.ndindex(rows.shape):
@@ -114,7 +114,7 @@ def dq8ca(
     bias: bool = False,
     zero: str = "int8",
 ) -> RowCase:
-    """Scales so small that some values are clamped."""
+    """Return scales so small that some values are clamped."""
     inner = shape[-1]
     weight, scales = packed_weights(n, inner), grouped_scales(inner, group, padded(n))
     sums = np.full((len(scales), padded(n)), 10**6, np.int32)  # nothing to rely on

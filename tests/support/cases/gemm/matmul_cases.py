@@ -1,4 +1,4 @@
-"""Cases of products of plain matrices: sums of float64 or int64 products, k after k."""
+"""Cases of matmuls: expectations are sums over k in float64 or int64."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def product(a: Array, b: Array) -> Array:
 
 
 def options(k: int) -> dict[str, Any]:
-    """Rounding grows with the number of terms, and sums may cancel."""
+    """Return a tolerance that grows with the number of terms, as sums may cancel."""
     return {"rtol": 1e-5, "atol": 1e-6 * max(k, 1) ** 0.5}
 
 
@@ -83,7 +83,7 @@ def integers(shape: tuple[int, ...], dtype: str, seed: int, limit: int) -> Array
 
 
 def integer_cases() -> list[RowCase]:
-    """Exact, also where float32 is not; sums wrap."""
+    """Build a case of integers: exact where float32 is not, and sums wrap."""
     small = integers((5, 7), "int32", 1, 9), integers((7, 3), "int32", 2, 9)
     large = integers((5, 70), "int32", 1, 2**20), integers((70, 35), "int32", 2, 2**20)
     wide = integers((35, 7), "int64", 1, 1000), integers((7, 33), "int64", 2, 1000)

@@ -1,4 +1,4 @@
-"""Cases of element-wise int8 ops, and what all int8 ops share: exact sums, float64 behind them."""
+"""Cases of element-wise int8 ops, and the base of all int8 cases: exact sums, then float64."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADD, RELU, SHUFFLE = (f"et_vk.q8ta_{name}.default" for name in ("add", "relu", "
 
 
 def requantized(value: float, scale: float, zero: int) -> int:
-    """Exact up to the last rounding, which ties below are made not to depend on."""
+    """Requantize exactly up to the last rounding; the cases avoid ties."""
     return max(-128, min(127, round(value / scale) + zero))
 
 

@@ -1,4 +1,4 @@
-"""Cases of convolutions of int8: integer sums over windows, and float64 behind them."""
+"""Cases of int8 convolutions: integer sums over windows, then float64."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def taps(op: str, out: int, size: int, k: int, s: int, p: int, d: int) -> list[t
 def convolved(
     op: str, x: Array, zero: int, weight: Array, kernel: Sequence[int], geometry: Any, groups: int
 ) -> Array:
-    """Exact sums. `weight` is [O, KH * KW * C / groups] or, depthwise, [KH, KW, C]."""
+    """Compute exact sums; `weight` is [O, KH * KW * C / groups], depthwise [KH, KW, C]."""
     stride, padding, extra, dilation = geometry
     channels = x.shape[1] // groups
     outs = groups if op == DEPTHWISE else weight.shape[0]

@@ -1,4 +1,4 @@
-"""Cases of linear layers of int8: integer sums, and float64 behind them."""
+"""Cases of int8 linear layers: integer sums, then float64."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def per_channel(count: int, low: float = 0.001, high: float = 0.02) -> Array:
 
 
 def value_at(x: Array, zero: int, x_scale: float, weight: Array, scale: Any, bias: Any) -> float:
-    """Of one row of x and one row of weights, which may end in padding."""
+    """Compute the output of one row of x and one row of weights, which may end in padding."""
     terms = zip(x.tolist(), weight.tolist(), strict=False)
     total = sum((a - zero) * w for a, w in terms)
     return total * x_scale * float(scale) + float(bias)
@@ -66,7 +66,7 @@ def int8_linear(
 
 
 def steps_of(shapes: tuple[int, ...] | Sequence[tuple[int, ...]]) -> list[Any]:
-    """One shape, or a list of them."""
+    """Build a case from one shape, or a list of them."""
     return list(shapes) if isinstance(shapes, list) else [shapes]
 
 

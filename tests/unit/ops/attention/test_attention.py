@@ -80,7 +80,7 @@ EXECUTORCH: dict[str, tuple[str, tuple[Any, ...], str]] = {
 
 
 def call(op: str, args: tuple[Any, ...], out: tuple[int, ...]) -> tuple[GraphWriter, list[Array]]:
-    """A graph of one call, its arrays as inputs; and those."""
+    """Write a graph of one call with its arrays as inputs, and return both."""
     g = GraphWriter()
     ids, arrays = [], []
     for arg in args:
@@ -112,7 +112,7 @@ def test_reference_against_executorch(name: str) -> None:
 
 @pytest.mark.parametrize("mask", [np.zeros((2, 5), bool), np.full((2, 5), -np.inf, np.float32)])
 def test_a_row_that_sees_no_key_is_zero(mask: Array) -> None:
-    """As torch.nn.functional.scaled_dot_product_attention has it."""
+    """It is zero in torch.nn.functional.scaled_dot_product_attention, too."""
     mask[1, 3] = True if mask.dtype == bool else 0
     g, arrays = call(
         "custom_sdpa.default", (QUERIES, KEYS, VALUES, 2, mask, 0, False, None), QUERIES.shape
@@ -136,7 +136,7 @@ def test_no_keys_at_all_give_zeros() -> None:
 def update_graph(
     value: tuple[int, ...], cache: tuple[int, ...], position: int | None, dtype: str = "float32"
 ) -> GraphWriter:
-    """The cache goes in and comes out; a position of None is a SymInt from the last input."""
+    """Write an update whose cache is input and output; a position of None is a SymInt."""
     g = GraphWriter()
     v, c = g.tensor(value, dtype), g.tensor(cache, dtype)
     g.inputs(v, c)
@@ -165,7 +165,7 @@ def test_update_cache(position: int, live: bool) -> None:
 
 
 def test_bytes_move_in_whole_words_or_not_at_all() -> None:
-    """The engine then runs the update in NumPy."""
+    """The update then runs in NumPy."""
 
     def lower(heads: int, itemsize: int = 1) -> Dispatch:
         value, cache = (Heads(i, (1, heads, i + 1, 1), (0, 0, 0)) for i in range(2))
@@ -183,7 +183,7 @@ def test_bytes_move_in_whole_words_or_not_at_all() -> None:
 
 
 def dispatches(case: CacheCase | PlainCase) -> list[str]:
-    """The kernels of the last step, which other steps came before."""
+    """Return the kernels of the last step, after running the others."""
     graph = read_graph(case.program())
 
     async def run() -> list[str]:

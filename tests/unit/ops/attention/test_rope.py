@@ -15,7 +15,7 @@ from webpte.errors import ExecutionError, WebpteError
 
 @pytest.mark.parametrize("op", [PAIRS, HALVES])
 def test_a_turn_keeps_lengths_and_relative_angles(op: str) -> None:
-    """What the embedding is for: products depend on the distance of positions alone."""
+    """Dot products depend only on the distance of the positions."""
     case = RopeCase(op, [(20, 0)], heads=1, key_heads=1, size=8)
     q, k, *rest = case.inputs(0)
     q[:], k[:] = q[:, :1], k[:, :1]

@@ -1,4 +1,4 @@
-"""Linear layers with packed weights: references, variants of the kernels, and what is refused."""
+"""Linear layers with packed weights: references, variants of the kernels, and errors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ LATENT = np.array([[0.25, -3, 100, -100, 1], [0.75, 1.25, 2, -2, -0.125]], np.fl
     ],
 )
 def test_answers_of_pytorch(op: str, args: tuple[Any, ...], wanted: Any, out: str) -> None:
-    """Made with ExecuTorch's own definitions of these ops."""
+    """Compare with numbers from ExecuTorch's own definitions of these ops."""
     check_reference(LiveCase(op, [args], lambda *_: np.array(wanted), out=out, exact=False))
 
 

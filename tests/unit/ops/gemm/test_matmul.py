@@ -1,4 +1,4 @@
-"""Products of plain matrices: references, which kernel takes what, and what is refused."""
+"""Matmuls of plain matrices: references, the choice of kernels, and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.write.pte_writer import GraphWriter
 from webpte.errors import GraphError
 from webpte.ops.core.records import Dispatch, Scratch
 from webpte.ops.gemm.gemm import (
-    MAX_SLICED_ROWS,
+    MAX_SKINNY_ROWS,
     TILE_CONFIGS,
     Gemm,
     GemmKernel,
@@ -74,9 +74,9 @@ def mm_dispatches(m: int, n: int, k: int) -> tuple[Dispatch, ...]:
     ("sizes", "kernels"),
     [
         ((1, 100, 100), ["matmul_skinny"]),
-        ((MAX_SLICED_ROWS, 100, 100), ["matmul_skinny"]),
-        ((MAX_SLICED_ROWS + 1, 100, 100), ["gemm_small"]),
-        ((MAX_SLICED_ROWS + 1, 100, 102), ["matmul"]),
+        ((MAX_SKINNY_ROWS, 100, 100), ["matmul_skinny"]),
+        ((MAX_SKINNY_ROWS + 1, 100, 100), ["gemm_small"]),
+        ((MAX_SKINNY_ROWS + 1, 100, 102), ["matmul"]),
         ((2000, 2000, 1000), ["matmul"]),
         ((500, 1, 100), ["matmul_skinny"]),
         ((100, 100, 1002), ["matmul", "gemm_split_k_sum"]),
@@ -163,7 +163,7 @@ def test_more_tiles_than_a_dim_of_the_grid_holds() -> None:
 
 
 def native_planner(*dtypes: str) -> Planner:
-    """Of a long product, for two operands and a result, where shaders have half floats."""
+    """Plan a GEMM with a long k, with the given dtypes, on a device with f16."""
     g = GraphWriter()
     shapes = (100, 1002), (1002, 100), (100, 100)
     a, b, out = (g.tensor(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
@@ -226,7 +226,7 @@ def refused(op: str, *args: Any, out: str = "float32") -> LiveCase:
                 1,
                 out="int32",
             ),
-            "scaled by integers",
+            "alpha and beta of integers",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Products by subgroup matrices: when they are taken, and how near pairs of half floats come."""
+"""GEMMs with subgroup matrices: when they are used, and the precision of split f16."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from webpte.ops.core.records import Dispatch, Scratch
 from webpte.ops.core.target import GPU, Target, Tunable
 from webpte.ops.gemm import linear_q4_subgroup_matrix, matmul_subgroup_matrix, subgroup_matrix
 from webpte.ops.gemm.gemm import Gemm
-from webpte.ops.gemm.subgroup_matrix import MATRIX_TILINGS, SHARED_BYTES, choose_matrix_tiling
+from webpte.ops.gemm.subgroup_matrix import (
+    MATRIX_TILE_CONFIGS,
+    SHARED_BYTES,
+    choose_matrix_tile_config,
+)
 from webpte.plan.shaders import shader_folder
 
 Array = np.ndarray
@@ -83,12 +87,12 @@ def test_few_rows_stay_as_they_are() -> None:
 
 
 def test_few_large_tiles_are_cut_or_made_smaller() -> None:
-    """A GPU has more cores than a prompt's products have tiles of 128 x 128."""
+    """A GPU has more cores than a prompt's GEMMs have tiles of 128 x 128."""
     for m, n, k in ((512, 2048, 2048), (128, 512, 8192), (17, 64, 64)):
-        tiling, k_parts = choose_matrix_tiling(Gemm(m, n, k))
-        whole = MATRIX_TILINGS[0].tiles(Gemm(m, n, k))
+        tiling, k_parts = choose_matrix_tile_config(Gemm(m, n, k))
+        whole = MATRIX_TILE_CONFIGS[0].tiles(Gemm(m, n, k))
         assert tiling.tiles(Gemm(m, n, k)) * k_parts >= whole
-    assert choose_matrix_tiling(Gemm(4096, 8192, 2048)) == (MATRIX_TILINGS[0], 1)
+    assert choose_matrix_tile_config(Gemm(4096, 8192, 2048)) == (MATRIX_TILE_CONFIGS[0], 1)
 
 
 def test_tuning_may_choose_another_cut() -> None:
@@ -136,7 +140,7 @@ def test_numbers_that_stand_in_python_and_in_wgsl_agree(
 
 
 def split(rows: Array, largest: Array, power: int) -> tuple[Array, Array, Array]:
-    """The first halves, the second ones, and the exponent of each row, whose largest is given."""
+    """Return the first and the second f16 of numbers, and the exponent of each row."""
     biased = np.abs(largest).astype(np.float32).view(np.uint32) >> 23
     exponents = np.maximum(biased.astype(np.int64), power) - 127 - power
     scaled = rows.astype(np.float32) * np.ldexp(np.float32(1), -exponents)[:, None]
@@ -169,7 +173,7 @@ def by_matrices(
 
 
 def weights_of(n: int, k: int, group: int, spread: float) -> tuple[Array, Array]:
-    """Codes times scales, which differ by powers of `spread`, and the largest scale of a row."""
+    """Return codes times scales, which differ by powers of `spread`, and the largest per row."""
     random = np.random.default_rng(3)
     codes = random.integers(-8, 8, (n, k))
     scales = np.exp2(random.uniform(-spread, spread, (n, k // group))).astype(np.float32)
@@ -182,7 +186,7 @@ def weights_of(n: int, k: int, group: int, spread: float) -> tuple[Array, Array]
 def test_pairs_of_half_floats_are_nearly_float32(
     size: float, spread: float, kept: Callable[[Array], Array], bound: float
 ) -> None:
-    """As a share of all products' sizes together."""
+    """The error is bounded by a share of the sum of the absolute products."""
     x = normal((7, 512)) * np.float32(size)
     x[2] = 0
     x[3, 5:] = 0
@@ -196,7 +200,7 @@ def test_pairs_of_half_floats_are_nearly_float32(
 
 
 def test_numbers_of_very_different_sizes_in_a_row() -> None:
-    """What is 2^-30 of the largest number of its row is still there, to 2^-9 of itself."""
+    """A number that is 2^-30 of the largest of its row is kept to 2^-9 of itself."""
     x = np.full((1, 16), 2.0**-30, np.float32) * np.linspace(1, 2, 16, dtype=np.float32)
     x[0, 0] = 1
     weights = np.ones((1, 16), np.float32)
@@ -207,7 +211,7 @@ def test_numbers_of_very_different_sizes_in_a_row() -> None:
 
 
 def test_long_sums_lose_what_is_cut() -> None:
-    """All of one sign, the worst case for sums that are cut: 3 cuts for each 16 of k."""
+    """Terms of one sign are the worst case for truncated sums: 3 truncations for each 16 of k."""
     x, weights = np.abs(normal((3, 8192))), np.abs(normal((2, 8192), 2))
     got = by_matrices(x, weights, np.abs(weights).max(axis=1))
     exact = x.astype(np.float64) @ weights.astype(np.float64).T

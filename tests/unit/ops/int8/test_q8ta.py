@@ -1,4 +1,4 @@
-"""Element-wise int8 ops: references, reading modes, and what is refused."""
+"""Element-wise int8 ops: references, reading modes, and errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webpte.errors import GraphError, WebpteError
 
 
 def test_by_hand() -> None:
-    """PyTorch 2.13's own result: sums of 0.05s over 0.1 are near halves and go either way."""
+    """Compare with PyTorch 2.13: sums of 0.05s over 0.1 are near ties and round either way."""
     x, y = np.arange(-5, 6, dtype=np.int8), np.zeros(11, np.int8)
     args = (x, y, 0.05, 0, 0.05, 0, 0.1, 0, 1.0)
     wanted = np.array([-2, -2, -2, -1, 0, 0, 0, 1, 2, 2, 2])

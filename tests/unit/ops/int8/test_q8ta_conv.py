@@ -1,4 +1,4 @@
-"""Convolutions of int8: references, which kernels run, and what is refused."""
+"""Convolutions of int8: references, the choice of kernels, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear layers of int8: references, which kernel runs, and what is refused."""
+"""Linear layers of int8: references, the choice of kernels, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention with all that comes before it: one call, in few dispatches, with its caches."""
+"""Fusion of attention with q, k, v and rotary embedding: one call in few dispatches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def dispatches(graph: Graph, target: Target) -> list[str]:
 
 @pytest.mark.parametrize("heads", HEADS, ids=str)
 def test_attention_stays_what_it_was(heads: Heads) -> None:
-    """With its caches, from call to call."""
+    """Outputs and caches stay the same from call to call."""
     net = attention(heads)
     steps = attention_steps(net, heads)
 
@@ -70,7 +70,7 @@ def test_attention_whose_products_others_read_is_left_alone() -> None:
 
 
 def test_attention_of_floats() -> None:
-    """In as few for few tokens; for many, the three products in one."""
+    """Few tokens take as few dispatches; with many, the three GEMMs are one."""
     few, many = (fuse(build_graph(attention(heads, "float").g)) for heads in (HEADS[0], HEADS[5]))
     one = ["gemv_multi", "attention_flash_split_rope", "attention_flash_reduce"]
     assert dispatches(few, Target(storage_buffers=9)) == one

@@ -1,4 +1,4 @@
-"""Convolutions and what is around them: what becomes one call, what must not, what it means."""
+"""Fusion of convolutions: what becomes one call, what must not, and the results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_software_adapter_has_one_kernel_for_sums_alone() -> None:
 
 
 def test_a_border_that_is_no_padding_stays() -> None:
-    """Of another number, of channels, cut off, or around the input of a transposed convolution."""
+    """Pads stay that are nonzero, over channels, negative, or before a transposed convolution."""
     case = Block((4, 6), (7, 6), 3, "", border=(1, 1, 2, 0))
     assert names(conv_block(case)[0]) == [BLOCK]
     for other in (replace(case, value=1.0), replace(case, border=(1, 1, -1, 0))):
@@ -81,7 +81,7 @@ def test_a_border_that_others_read_stays() -> None:
 
 
 def test_a_slope_must_be_one() -> None:
-    """Of what is above another number, and where others see the sums, it stays."""
+    """It stays if it compares with another number than 0, or if the sums have other readers."""
     net = Net()
     x = net.g.tensor((1, 4, 5, 5))
     net.finish((x,), prelu(net, convolution(net, x, 5), threshold=0.5))
@@ -108,7 +108,7 @@ def test_a_slope_for_each_pixel_runs_part_by_part() -> None:
 
 
 def test_channels_of_zeros_of_several_images_run_part_by_part() -> None:
-    """Where the second image begins depends on how many channels there are."""
+    """The offset of the second image depends on the number of channels."""
     net = Net()
     g, x = net.g, net.g.tensor((2, 4, 5, 5))
     ones, zeros = g.int_list([1, 1]), g.int_list([0, 0])

@@ -1,4 +1,4 @@
-"""Rules for encoders: attention that is written out, products that share x, what follows them."""
+"""Rules for encoders: attention as single ops, GEMMs that share x, and epilogues."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from webpte.rewrite.passes import merge_duplicate_calls
 from webpte.runtime.load.fold_graph import fold_constants
 from webpte_host.base.layout import ROOT
 
-ATTENTION, ENDING = "webpte.softmax_attention", "webpte.product_ending"
-JOINED, SUM = "webpte.joined_products", "webpte.product_add"
+ATTENTION, ENDING = "webpte.softmax_attention", "webpte.gemm_epilogue"
+JOINED, SUM = "webpte.gemm_qkv", "webpte.gemm_add"
 KERNEL, TEN = "softmax_attention", Target(storage_buffers=10)
 
 
@@ -64,7 +64,7 @@ def simple(net: Encoder, dim: int = -1) -> tuple[tuple[int, ...], int, int, int]
 
 
 def test_attention_must_be_attention() -> None:
-    """Over the last dim, with weights and scores that nobody else sees, and the mask unscaled."""
+    """The softmax is over the last dim, its scores have one reader, the mask is unscaled."""
     net = Encoder()
     inputs, _, _, out = simple(net)
     net.finish(inputs, out)
@@ -91,7 +91,7 @@ def test_attention_must_be_attention() -> None:
 
 
 def test_keys_that_are_kept_are_read_where_they_are() -> None:
-    """A permutation that is an output, too, stays; the one after it goes."""
+    """A permutation that is also an output stays; the one after it is fused."""
     net = Encoder()
     q, v = net.g.tensor((2, 5, 8)), net.g.tensor((2, 4, 8))
     k = net.g.tensor((4, 2, 8))
@@ -117,7 +117,7 @@ def test_a_split_of_which_others_read_stays() -> None:
     [("gpt_small_static", 18), ("encoder_dynamic_seq", 16), ("vit_small", 21)],
 )
 def test_real_exports(name: str, dispatches: int) -> None:
-    """Two layers each, with q, k and v of one product."""
+    """Two layers each, with q, k and v from one GEMM."""
     with pack_suite.unpacked(ROOT / "tests" / "suites" / "models.zip") as folder:
         graph = read_graph((folder / f"{name}.pte").read_bytes())
     graph = fuse(merge_duplicate_calls(wait(fold_constants(graph))))

@@ -1,4 +1,4 @@
-"""Which calls become one, which must not, and that the answers stay what they were."""
+"""Fusion: calls that become one, calls that must not, and unchanged results."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from webpte.rewrite.validate import check_defined
 
 LINEAR, FLOAT = "et_vk.linear_q4gsw.default", "aten.linear.default"
 CHAIN = "webpte.elementwise"
-SUM, GATED, NORMED = "webpte.product_add", "webpte.gated_product", "webpte.normed_product"
+SUM, GATED, NORMED = "webpte.gemm_add", "webpte.gated_gemm", "webpte.normed_gemm"
 
 
 def fused(net: Net) -> list[str]:
-    """The names of the calls after fusion, views left out."""
+    """Return the names of the calls after fusion, without views."""
     graph = build_graph(net.g)
     result = fuse(graph)
     check_defined(result)
@@ -41,7 +41,7 @@ def fused(net: Net) -> list[str]:
 @pytest.mark.parametrize("kind", ["q4", "int8", "float", "rounded"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_answers_stay(shape: str, kind: str) -> None:
-    """On the device that computes with references: graph, memory and shapes of fused calls."""
+    """The simulated device checks graph, memory and shapes of fused calls."""
     graph, inputs = SHAPES[shape](SIZES[3], kind)
     (want,) = wait(run_once(graph, *inputs))
     (got,) = wait(run_once(graph, *inputs, device=SimulatedDevice(), fuse=True))
@@ -91,7 +91,7 @@ def test_what_no_kernel_does_at_once_runs_part_by_part() -> None:
 
 
 def test_a_norm_leaves_room_for_its_squares() -> None:
-    """A workgroup of 256 has no memory left for them; on GPUs that offer 16 KB, not for 4 rows."""
+    """A workgroup of 256 has no shared memory left for squares; with 16 KB, not for 4 rows."""
     for shape, shared, most in (
         ("normed", 32768, 128),
         ("residual", 32768, 256),
@@ -133,7 +133,7 @@ def test_a_sum_of_a_product_with_itself_stays() -> None:
 
 
 def test_a_broadcast_sum_is_right() -> None:
-    """A column plus a row has as many elements as neither."""
+    """A column plus a row has more elements than either."""
     net = Net()
     h, x = net.g.tensor((5, 64)), net.g.tensor((1, 5))
     product = net.linear(h, 1, "float")
@@ -173,7 +173,7 @@ def test_a_gate_that_is_no_silu_stays() -> None:
 
 @pytest.mark.parametrize("shape", ["gated", "normed"])
 def test_floats_in_one_dispatch(shape: str) -> None:
-    """For few rows, of whole quads."""
+    """The kernel takes few rows of whole quads."""
     for sizes in (SIZES[0], SIZES[2], SIZES[3], SIZES[6]):
         graph = fuse(build_graph(SHAPES[shape](sizes, "float")[0]))
         assert dispatches(graph, Target()) == ["gemv_multi"]
@@ -209,7 +209,7 @@ ROUNDED = "et_vk.linear_dq8ca_q4gsw.default"
     ],
 )
 def test_rounded_rows_in_one_dispatch(shape: str, one: str, parts: list[str]) -> None:
-    """The norm, the choice of scales and zeros, and the product; for many rows one by one."""
+    """The norm, the choice of scales and zeros, and the GEMM fuse; many rows run one by one."""
     for sizes, kernels in ((SIZES[0], [one]), (SIZES[3], [one]), (SIZES[4], parts)):
         graph = fuse(build_graph(SHAPES[shape](sizes, "rounded")[0]))
         assert dispatches(graph, Target()) == kernels
@@ -251,7 +251,7 @@ def test_products_of_two_kinds_are_not_gated() -> None:
 
 
 def test_a_buffer_that_is_written_in_between_is_left_alone() -> None:
-    """The product reads the weight before it changes, so it must not move behind that."""
+    """The GEMM reads the weight before it changes, so it must not move after that."""
     net = Net()
     h, x = net.g.tensor((2, 64)), net.g.tensor((2, 8))
     weight = net.constant(net.floats(8, 64))
@@ -272,7 +272,7 @@ def test_a_chain_of_element_wise_ops_becomes_one() -> None:
 
 
 def test_what_a_chain_does_not_take() -> None:
-    """Results that others read, broadcasts, integers, and more inputs than the kernel has."""
+    """Results with other readers, broadcasts, integers, and too many inputs stay."""
     net = Net()
     x = net.g.tensor((3, 5))
     y = net.sigmoid(x)
@@ -299,7 +299,7 @@ def test_what_a_chain_does_not_take() -> None:
 
 
 def test_a_single_row_may_be_as_long_as_the_live_tensor() -> None:
-    """Up to 7 rows: at one row a product with a row is no broadcast, at others it is."""
+    """Up to 7 rows: with one row, multiplying by a row is no broadcast; with others it is."""
     net = Net()
     x, row = net.g.tensor((7, 5)), net.g.tensor((7, 5))
     net.g.host(x, dynamic=True)
@@ -329,7 +329,7 @@ def test_it_can_be_switched_off() -> None:
 
 
 def test_shapes_between_the_parts_follow() -> None:
-    """A batch of live size, up to seven rows: the view inside of a fused call has its size, too."""
+    """The view inside of a fused call follows a live batch of up to seven rows."""
     net = Net()
     x, size = net.g.tensor((7, 64)), net.g.symint(7)
     net.g.op("sym_size.int", x, net.g.int(0), size)

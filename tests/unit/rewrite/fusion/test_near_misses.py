@@ -1,4 +1,4 @@
-"""What looks like a pattern and is none, without a GPU: what runs, and in which order."""
+"""Near misses of the patterns, without a GPU: the kernels and their order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_answers_stay(name: str) -> None:
 
 @pytest.mark.parametrize("halves", [False, True])
 def test_random_graphs_stay(halves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shapes, memory, order, and with half floats that kernels see tensors as what they are."""
+    """Check shapes, memory and order, and with f16 the element types of kernels."""
     monkeypatch.setattr(GraphWriter, "halves", halves)
     features = ("shader-f16",) if halves else ()
     for seed in range(50, extent.count(80, 350)):
@@ -73,13 +73,13 @@ def test_random_graphs_stay(halves: bool, monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_what_runs(name: str, wanted: list[str]) -> None:
-    """Part by part where the kernels would not do, and at once where they do."""
+    """Parts run one by one if the kernels do not take them, else at once."""
     assert kernels(name) == wanted
 
 
 @pytest.mark.parametrize(("kind", "rows"), [("float", 3), ("float", 20), ("q4", 3)])
 def test_a_sum_of_two_types_is_no_addend(kind: str, rows: int) -> None:
-    """A product of half floats, and what is added as floats: each is read as what it is."""
+    """A GEMM of f16 and a residual of f32: each is read as its own type."""
     net, half = Net(), "float16"
     g, h, y = net.g, net.g.tensor((rows, 64), half), net.g.tensor((rows, 8))
     product = g.tensor((rows, 8), half)
@@ -102,7 +102,7 @@ def test_a_sum_of_two_types_is_no_addend(kind: str, rows: int) -> None:
 
 
 def test_random_graphs_are_what_they_say() -> None:
-    """Most of them have something to fuse, so that they test something."""
+    """Most random graphs have something to fuse."""
     graphs = [build_graph(random_graph(seed).graph) for seed in range(40)]
     some = [any(call.parts for call in fuse(graph).calls) for graph in graphs]
     assert sum(some) > 30

@@ -88,23 +88,15 @@ def test_a_tensor_goes_from_one_way_to_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "subgroup", "software"),
+    ("options", "software"),
     [
-        (Options(), 0, False),
-        (Options(subgroups=True), 32, False),
-        (Options(plain=True), 0, True),
-        (Options(subgroups=True, plain=False, halves=False), 32, False),
+        (Options(), False),
+        (Options(plain=True), True),
+        (Options(plain=False, halves=False), False),
     ],
 )
-def test_what_lowerings_are_told(options: Options, subgroup: int, software: bool) -> None:
-    target = options.applied_to(gpu().info).target
-    assert (target.subgroup, target.software) == (subgroup, software)
-
-
-def test_a_device_that_prefers_subgroups_can_be_told_not_to() -> None:
-    info = replace(gpu().info, prefers_subgroups=True)
-    assert Options().applied_to(info).target.subgroup == 32
-    assert Options(subgroups=False).applied_to(info).target.subgroup == 0
+def test_what_lowerings_are_told(options: Options, software: bool) -> None:
+    assert options.applied_to(gpu().info).target.software == software
 
 
 def test_matrices_are_for_those_who_ask_where_there_are_such() -> None:

@@ -80,11 +80,11 @@ def test_names_without_their_name_space() -> None:
     names = (
         "aten.add.Tensor",
         "et_vk.rms_norm.default",
-        "webpte.product_add",
+        "webpte.gemm_add",
         "sym_size.int",
         "add",
     )
-    assert [*map(short, names)] == ["add.Tensor", "rms_norm", "product_add", "sym_size.int", "add"]
+    assert [*map(short, names)] == ["add.Tensor", "rms_norm", "gemm_add", "sym_size.int", "add"]
 
 
 def test_folds_open_and_close() -> None:
@@ -138,7 +138,7 @@ def test_a_call_on_the_gpu_shows_its_kernels() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app)
         graph = await graph_of(Q4, device=SimulatedDevice())
-        node = graph.find("gated_product")[0]
+        node = graph.find("gated_gemm")[0]
         await act(app, "go", node=str(node.id))
         shown, kernel = text_of(browser), node.kernels[0]
         assert f"grid {' × '.join(map(str, kernel.grid))}" in shown
