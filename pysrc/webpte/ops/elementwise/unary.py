@@ -336,7 +336,9 @@ def run_unary(op: Unary, args: Args) -> Array:
 def gelu_variant(args: Args) -> tuple[str, Callable[[Array], Array]]:
     approximate = args.string("approximate")
     if approximate not in GELU:
-        raise UnsupportedError(f"{args.call}: approximate={approximate!r}; known are none and tanh")
+        raise UnsupportedError(
+            f"{args.call}: approximate={approximate!r} is not supported; use none or tanh"
+        )
     return GELU[approximate]
 
 
