@@ -13,7 +13,7 @@ struct Params {
     units: u32,
     elements: u32,
     rank: u32,
-    fault: u32,
+    flag: u32,
     sizes: vec4<i32>, // of the indexed dims; 1 for absent ones
     strides: vec4<i32>, // of the indexed dims in the source; 0 for absent ones
     axes: array<vec4<i32>, MAX_AXES>, // (size, stride of the source), outermost first
@@ -26,7 +26,7 @@ struct Params {
 @group(0) @binding(3) var<storage, read> third: array<i32>;
 @group(0) @binding(4) var<storage, read> fourth: array<i32>;
 @group(0) @binding(5) var<storage, read_write> output: array<Unit>;
-@group(0) @binding(6) var<storage, read_write> faults: array<atomic<u32>>;
+@group(0) @binding(6) var<storage, read_write> index_flag: array<atomic<u32>>;
 @group(0) @binding(7) var<uniform> params: Params;
 
 fn fetch(element: u32) -> Unit {

@@ -18,7 +18,7 @@ struct Params {
     rank: u32,
     count: u32, // indices to look at
     searched_rank: u32,
-    fault: u32,
+    flag: u32,
     value: f32,
     sizes: vec4<i32>, // of the indexed dims; 1 for absent ones
     // (size, how many of them have indices, stride of the source, tensor of indices counted from 1)
@@ -35,7 +35,7 @@ struct Params {
 @group(0) @binding(4) var<storage, read> third: array<i32>;
 @group(0) @binding(5) var<storage, read> fourth: array<i32>;
 @group(0) @binding(6) var<storage, read_write> output: array<Stored>;
-@group(0) @binding(7) var<storage, read_write> faults: array<atomic<u32>>;
+@group(0) @binding(7) var<storage, read_write> index_flag: array<atomic<u32>>;
 @group(0) @binding(8) var<uniform> params: Params;
 
 // An output: which place the indices would have to name, and where those for it begin.

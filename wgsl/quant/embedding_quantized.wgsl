@@ -23,7 +23,7 @@ struct Params {
     rows: i32,
     group_size: u32,
     row_groups: u32, // scales of a row; 0 where one scale is for all
-    fault: u32,
+    flag: u32,
 }
 
 @group(0) @binding(0) var<storage, read> weight: array<u32>;
@@ -31,7 +31,7 @@ struct Params {
 @group(0) @binding(2) var<storage, read> zero_points: array<quad_${ZERO}>;
 @group(0) @binding(3) var<storage, read> indices: array<i32>;
 @group(0) @binding(4) var<storage, read_write> output: array<vec4<Stored>>;
-@group(0) @binding(5) var<storage, read_write> faults: array<atomic<u32>>;
+@group(0) @binding(5) var<storage, read_write> index_flag: array<atomic<u32>>;
 @group(0) @binding(6) var<uniform> params: Params;
 
 // -1 for a row that does not exist.

@@ -112,7 +112,7 @@ def test_a_declared_shape_that_is_not_the_computed_one() -> None:
     g.outputs(y)
     planner, _ = make_planner(build_graph(g))
     with pytest.raises(
-        GraphError, match=rf"op 0 .* gives \[6\], but the file declares \[7\] for value {y}"
+        GraphError, match=rf"op 0 .* returns \[6\], but the file declares \[7\] for value {y}"
     ):
         planner.lower_all()
 

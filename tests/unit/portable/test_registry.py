@@ -53,8 +53,7 @@ def test_kernels_are_as_their_schemas_say() -> None:
 
 def test_every_unary_operator_is_a_portable_kernel() -> None:
     names = {op.name for op in UNARY if op.name.endswith(".default")}
-    kernels = {lookup_kernel(name.replace(".", "::", 1)[:-7] + "out") for name in names}
-    assert None not in kernels
+    kernels = [lookup_kernel(name.replace(".", "::", 1)[:-7] + "out") for name in names]
     assert {kernel.op for kernel in kernels if kernel} == names
 
 

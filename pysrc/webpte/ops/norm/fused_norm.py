@@ -1,6 +1,6 @@
-"""Batch normalization of what an element-wise op gives, for exports whose norm is behind it.
+"""Batch normalization of an activation, for exports whose batch norm follows the activation.
 
-bent_norm   an element-wise op of floats, then batch normalization with given statistics
+activation_batch_norm   an element-wise float op, then batch normalization with given statistics
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from webpte.ops.core.records import Dispatch
 from webpte.ops.elementwise import unary
 from webpte.ops.norm.norm import lower_batch_norm
 
-BENT_NORM = "webpte.bent_norm"
+ACTIVATION_BATCH_NORM = "webpte.activation_batch_norm"
 BATCH_NORM = "aten._native_batch_norm_legit_no_training.default"
 ACTIVATIONS = frozenset({*unary.FLOAT_UNARY, unary.GELU_NAME})
 
 
-def lower_bent_norm(args: Args) -> list[Dispatch]:
-    (op, bend), (_, norm) = parts_of(args)
-    found = unary.float_formula(op.name, bend)
+def lower_activation_batch_norm(args: Args) -> list[Dispatch]:
+    (op, activation), (_, norm) = parts_of(args)
+    found = unary.float_formula(op.name, activation)
     assert found is not None, "see ACTIVATIONS"
-    given = bend.tensor("self")
-    if given.dtype != bend.out.dtype:
+    given = activation.tensor("self")
+    if given.dtype != activation.out.dtype:
         return lower_parts(args)
     return lower_batch_norm(norm, given, *found)
 
 
-register_fusion(BENT_NORM, lower_bent_norm)
+register_fusion(ACTIVATION_BATCH_NORM, lower_activation_batch_norm)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from webpte.graph.graph import Call
-from webpte.ops.norm.fused_norm import ACTIVATIONS, BATCH_NORM, BENT_NORM
+from webpte.ops.norm.fused_norm import ACTIVATION_BATCH_NORM, ACTIVATIONS, BATCH_NORM
 from webpte.rewrite.fusion.engine import Calls, Match
 
 
@@ -14,4 +14,4 @@ def activation_batch_norm(calls: Calls, call: Call) -> Match | None:
     bend = calls.writer(calls.argument(call, "input"))
     if bend is None or bend.name not in ACTIVATIONS:
         return None
-    return Match(BENT_NORM, (bend, call), calls.graph.value_list(call.args[-1]))
+    return Match(ACTIVATION_BATCH_NORM, (bend, call), calls.graph.value_list(call.args[-1]))

@@ -113,9 +113,9 @@ def sample_graph(dtype: DType, dims: Dims, kind: SamplerKind) -> Graph:
 
 
 def with_candidates(graph: Graph, count: int) -> Graph:
-    """It also gives what webpte.candidates.default does, for the logits and the token."""
+    """It also gives what webpte.top_logprobs.default does, for the logits and the token."""
     (token,), at = graph.outputs, len(graph.values)
     told = Tensor(at + 1, DTYPES["int32"], (1, words_of(count)), None, None)
-    call = Call(len(graph.calls), "webpte.candidates.default", (0, token, at, told.id))
+    call = Call(len(graph.calls), "webpte.top_logprobs.default", (0, token, at, told.id))
     values, calls = (*graph.values, IntValue(count), told), (*graph.calls, call)
     return Graph(values, calls, graph.inputs, (token, told.id))

@@ -47,7 +47,7 @@ def test_long_rows_have_several_threads(length: int, target: Target, lanes: int)
 def test_sums_that_are_bytes_run_on_the_host() -> None:
     planner, _ = make_planner(build_graph(sums(5, "int8")))
     planner.lower_all()
-    assert any(step.host for step in planner.steps)
+    assert any(step.host for step in planner.calls)
 
 
 def test_nothing_has_no_largest_element() -> None:

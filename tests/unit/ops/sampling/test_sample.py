@@ -173,7 +173,7 @@ def call(
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        (call((7,)), r"logits \[7\]; wanted are"),
+        (call((7,)), r"logits \[7\] are not"),
         (call((2, 7)), r"logits \[2, 7\]"),
         (call((1, 0)), r"logits \[1, 0\]"),
         (call((1, 0, 7)), r"logits \[1, 0, 7\]"),

@@ -92,9 +92,9 @@ def test_an_end_that_does_not_move_along_is_lowered() -> None:
 
 
 def test_steady() -> None:
-    steady = RelowerGuard(1, 0, 4, follower=2, distance=3)
-    assert steady.covers(1)
-    assert steady.covers(2)
-    assert not steady.covers(0)
+    guard = RelowerGuard(1, 0, 4, follower=2, distance=3)
+    assert guard.covers(1)
+    assert guard.covers(2)
+    assert not guard.covers(0)
     for values, holds in (((0, 3), True), ((4, 7), True), ((5, 8), False), ((1, 5), False)):
-        assert steady.holds(dict(zip((1, 2), values, strict=True)).__getitem__) == holds
+        assert guard.holds(dict(zip((1, 2), values, strict=True)).__getitem__) == holds
