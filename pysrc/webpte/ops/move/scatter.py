@@ -45,7 +45,7 @@ MOST_WORK = 2**32  # pairs of an output element and an index to compare
 
 @dataclass(frozen=True)
 class Search:
-    """How an output element finds the values meant for it.
+    """A search for the values that belong to an output element.
 
     `axes` are those of the output: (size, how many of it have indices, stride of the source, which
     index tensor names this axis, counted from 1); `searched` are those of the indices: (size,

@@ -31,7 +31,7 @@ from webpte.shapes import Dims
 
 @dataclass(frozen=True)
 class Format:
-    """How numbers are packed in bytes, the offset to subtract, and the range of the result."""
+    """The packing of numbers in bytes, the offset to subtract, and the range of the result."""
 
     bits: int
     high_first: bool = False
@@ -55,7 +55,7 @@ LINEAR_PAIRS = Format(4, False, 8)
 
 @dataclass(frozen=True)
 class QuantizedTable:
-    """How to read a table: its packing, and which elements share a scale."""
+    """The format of a table: its packing, and which elements share a scale."""
 
     format: Format
     group_size: int

@@ -170,7 +170,7 @@ class Axes:
 
 @dataclass(frozen=True)
 class ReduceWalk:
-    """How to read a tensor: its rows, a row's items, and the elements per item."""
+    """The walk through a tensor: its rows, a row's items, and the elements per item."""
 
     kept: Axes
     reduced: Axes
