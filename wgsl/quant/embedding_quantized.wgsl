@@ -1,6 +1,6 @@
 // Rows of a table of small numbers: output = (number - zero point) * scale of its group, a quad of
-// the output per invocation. A negative index counts from the end; a row that does not exist is a
-// fault.
+// the output per invocation. A negative index counts from the end; one out of range sets the index
+// flag.
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl
@@ -8,7 +8,7 @@
 
 override BITS: u32; // of a number: 2, 4 or 8
 override HIGH_FIRST: bool; // whether the first number of a byte is in its highest bits
-override OFFSET: u32; // is taken off each number
+override OFFSET: u32; // subtracted from each number
 override SIGNED: bool; // of bytes
 override ZERO_POINTS: bool; // whether there are any
 override WHOLE: bool; // a quad is whole bytes of one word, one row and one group

@@ -1,4 +1,4 @@
-"""What breaks the prepack contract, and the error that says so."""
+"""Violations of the prepack contract, and their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What moves with a SymInt and stays the same: such a call is not lowered again."""
+"""Relower guards: a call whose shapes stay while its SymInts move is not lowered again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Table:
         self.move(0, LENGTH)
 
     def move(self, first: int, last: int, row: int = 0) -> int:
-        """How many calls were lowered for it."""
+        """Set the SymInts; return how many calls were lowered for it."""
         before = self.planner.lowerings
         self.live.set_symint(self.first, first)
         self.live.set_symint(self.last, last)

@@ -1,4 +1,4 @@
-"""What the table of kernels promises: schemas, fitting outputs, and errors that name the kernel."""
+"""The table of portable kernels: schemas, fitting outputs, and errors that name the kernel."""
 
 from __future__ import annotations
 

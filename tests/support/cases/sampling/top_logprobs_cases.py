@@ -1,4 +1,4 @@
-"""Cases of candidates and their probabilities, and an oracle in float64 that sorts."""
+"""Cases of top logprobs, and an oracle in float64 that sorts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def oracle(logits: Array, token: int, count: int) -> tuple[float, list[int], lis
 
 
 def words(logits: Array, token: Array, count: int) -> Array:
-    """What the reference gives, for what is compared with it; `oracle` is for the reference."""
+    """Return the reference's words, for comparisons with it; `oracle` checks the reference."""
     row = logits.reshape(-1, logits.shape[-1])[-1]
     return top_logprobs_words(row, int(token[0, 0]), count).reshape(1, -1)
 

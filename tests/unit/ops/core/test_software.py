@@ -1,8 +1,4 @@
-"""What a software adapter is given to compile: nothing that takes it minutes.
-
-It compiles barriers as coroutines, with everything inlined: a kernel with them takes it some
-twenty times as long as one without.
-"""
+"""Kernels for software adapters: none takes minutes to compile."""
 
 from __future__ import annotations
 
