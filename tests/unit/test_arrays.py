@@ -1,4 +1,4 @@
-"""`.npy` and `.npz` files of others: arrays, or an InputError that names file and member."""
+"""Untrusted `.npy` and `.npz` files: arrays, or an InputError that names file and member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON of others: a value, or the error that the caller asked for."""
+"""Untrusted JSON: a value, or the caller's error."""
 
 from __future__ import annotations
 

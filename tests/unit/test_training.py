@@ -1,4 +1,4 @@
-"""A program that is taught: its steps are PyTorch's, and it tells new drawings apart."""
+"""Training of a program: its steps equal PyTorch's, and it classifies new drawings."""
 
 from __future__ import annotations
 

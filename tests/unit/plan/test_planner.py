@@ -1,4 +1,4 @@
-"""Hooks: they fire once per change, in order, and a graph that cannot settle says so."""
+"""Resize hooks: they fire once per change, in order; a graph that cannot settle is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements written by indices: references, what is refused, and what is the host's."""
+"""Scatters: references, what is refused, and what runs on the host."""
 
 from __future__ import annotations
 

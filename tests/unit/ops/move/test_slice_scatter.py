@@ -1,4 +1,4 @@
-"""Tensors with a part replaced: references, and what is refused."""
+"""Slices replaced in a copy: references, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools of volumes: references, what is refused, and what is the host's."""
+"""3D pooling: references, what is refused, and what runs on the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variances, extremes with their places, and running sums: references and layouts."""
+"""Variances, extremes with their indices, and cumulative sums: references and layouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing a token: the reference against an oracle in float64, frequencies, lowering, errors."""
+"""The sampler: the reference against an oracle in float64, frequencies, lowering, errors."""
 
 from __future__ import annotations
 
